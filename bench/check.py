@@ -1,0 +1,163 @@
+"""Whether a proxy does its work, asked before it is measured: fast and wrong is no figure.
+
+Reads only what any client could see, so every peer is asked in the same way.
+"""
+
+import contextlib
+import http.client
+import ipaddress
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.processes import BenchError, Child
+
+VERSION = "X-OpenStack-Ironic-API-Version"
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    served_by: str | None
+    headers: dict[str, str]
+    body: bytes
+
+
+class Client:
+    """One keep-alive connection; it notices when the proxy closes it between two requests."""
+
+    def __init__(self, name: str, port: int) -> None:
+        self.name = name
+        self.host = f"127.0.0.1:{port}"
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        self.connection.connect()
+        self.connection.auto_open = 0
+
+    def get(self, path: str, version: str) -> Reply:
+        try:
+            self.connection.request("GET", path, headers={"Accept": "application/json", VERSION: version})
+            reply = self.connection.getresponse()
+            headers = {name.lower(): value for name, value in reply.getheaders()}
+            return Reply(reply.status, headers.get("x-served-by"), headers, reply.read())
+        except (OSError, http.client.HTTPException) as error:
+            raise BenchError(
+                f"{self.name}: GET {path} at {version}: {type(error).__name__}: {error}"
+            ) from error
+
+
+@contextlib.contextmanager
+def _client(name: str, port: int) -> Iterator[Client]:
+    client = Client(name, port)
+    try:
+        yield client
+    finally:
+        client.connection.close()
+
+
+def wait_until_ready(child: Child, port: int, seconds: float) -> None:
+    """Until 1.90 is served: the gateway must first have learnt from its backends."""
+    deadline = time.monotonic() + seconds
+    last = "nothing"
+    while time.monotonic() < deadline:
+        child.check_alive()
+        try:
+            with _client(child.name, port) as client:
+                reply = client.get("/v1/nodes", "1.90")
+            if reply.status == 200:
+                return
+            last = f"{reply.status} {reply.body[:200]!r}"
+        except (BenchError, OSError) as error:
+            last = str(error)
+        time.sleep(0.05)
+    raise BenchError(f"{child.name} was not ready within {seconds:.0f} s; last: {last}\n{child.log_tail()}")
+
+
+def _require(name: str, what: str, expected: object, found: object) -> None:
+    if expected != found:
+        raise BenchError(f"{name}: {what}: expected {expected!r}, found {found!r}")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def check_routing(name: str, port: int) -> None:
+    """1.59 and 1.90 reach only the new backend, 1.31 and 1.58 both; served is the version asked for."""
+    with _client(name, port) as client:
+        for version, allowed in (
+            ("1.90", {"new"}),
+            ("1.59", {"new"}),
+            ("1.58", {"old", "new"}),
+            ("1.31", {"old", "new"}),
+        ):
+            served_by = set()
+            for _ in range(24):
+                reply = client.get("/v1/nodes", version)
+                _require(name, f"status at {version}", 200, reply.status)
+                _require(name, f"version served at {version}", version, reply.headers.get(VERSION.lower()))
+                served_by.add(reply.served_by)
+            _require(name, f"backends that served {version}", allowed, served_by)
+
+
+def check_forwarding(name: str, port: int) -> None:
+    """What the backend sees is what a reverse proxy sends by default, over a connection that stays."""
+    with _client(name, port) as client:
+        seen = [json.loads(client.get("/v1/seen", "1.90").body) for _ in range(3)]
+        for document in seen:
+            _require(name, "Host at the backend", client.host, document["host"])
+            # Envoy names the machine's own address for a client on loopback: any one address will do.
+            _require(name, "an address in X-Forwarded-For at the backend", True, _is_address(document["for"]))
+            _require(name, "X-Forwarded-Proto at the backend", "http", document["proto"])
+            _require(name, "X-Forwarded-Host at the backend", client.host, document["forwarded_host"])
+            _require(name, "protocol at the backend", "HTTP/1.1", document["protocol"])
+        if int(seen[-1]["connection_requests"]) < 3:
+            raise BenchError(f"{name}: the connection to the backend is not kept: {seen[-1]}")
+
+
+def check_relay(name: str, port: int) -> None:
+    """The relay knows no versions: everything reaches the new backend."""
+    with _client(name, port) as client:
+        for version in ("1.31", "1.90"):
+            reply = client.get("/v1/nodes", version)
+            _require(name, f"reply at {version}", (200, "new"), (reply.status, reply.served_by))
+
+
+def check_refusal(name: str, port: int) -> None:
+    """Only the gateway refuses by itself, and tells one range for the whole fleet."""
+    with _client(name, port) as client:
+        reply = client.get("/v1/nodes", "1.999")
+    _require(name, "status at 1.999", 406, reply.status)
+    _require(name, "backend of a refusal", None, reply.served_by)
+    found = tuple(
+        reply.headers.get(f"x-openstack-ironic-api-{end}-version") for end in ("minimum", "maximum")
+    )
+    _require(name, "range in a refusal", ("1.1", "1.90"), found)
+
+
+def read_metrics(name: str, admin_port: int) -> str:
+    """The gateway's own metrics; that they count is part of what is measured."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{admin_port}/metrics", timeout=5) as reply:
+            text: str = reply.read().decode()
+    except OSError as error:
+        raise BenchError(f"{name}: no metrics: {error}") from error
+    return text
+
+
+def check_loop(name: str, metrics: str, wanted: str) -> None:
+    """The gateway runs on the loop that the report will name."""
+    lines = [line for line in metrics.splitlines() if line.startswith("skewgate_build_info{")]
+    if not any(f'loop="{wanted}' in line for line in lines):
+        raise BenchError(f"{name}: it does not say that it runs on {wanted}: {lines}")
+
+
+def requests_counted(metrics: str) -> int:
+    """The sum of skewgate_requests_total over all its labels."""
+    lines = (line for line in metrics.splitlines() if line.startswith("skewgate_requests_total{"))
+    return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines))

@@ -1,0 +1,186 @@
+"""Who takes part: each peer's command, configuration, version, and the checks that it must pass.
+
+Every peer is one process on one core in front of the same two backends; configurations stand in peers/.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from bench.check import check_forwarding, check_refusal, check_relay, check_routing
+from bench.envoy import envoy_binary
+from bench.processes import BenchError, find_program
+
+HERE = Path(__file__).parent
+CONFIGURATIONS = HERE / "peers"
+#: Program and the Debian package that has it.
+PACKAGES = {"nginx": "nginx", "haproxy": "haproxy", "wrk": "wrk", "taskset": "util-linux"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a peer is started: its ports, those of the backends, and a directory for its files."""
+
+    directory: Path
+    port: int
+    admin: int
+    old: int
+    new: int
+
+    def fill(self, template: Path) -> Path:
+        """A template with `@PORT@`, `@ADMIN@`, `@OLD@`, `@NEW@` and `@DIR@` filled in."""
+        text = template.read_text()
+        words = {
+            "PORT": self.port,
+            "ADMIN": self.admin,
+            "OLD": self.old,
+            "NEW": self.new,
+            "DIR": self.directory,
+        }
+        for word, value in words.items():
+            text = text.replace(f"@{word}@", str(value))
+        filled = self.directory / template.name
+        filled.write_text(text)
+        return filled
+
+
+Check = Callable[[str, int], None]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One proxy in the bench; `package` is what must be installed for it."""
+
+    name: str
+    command: Callable[[Place], list[str]]
+    version: Callable[[], str]
+    checks: tuple[Check, ...] = (check_routing, check_forwarding)
+    package: str | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    #: The highest ratio of the gateway's CPU per request to this peer's that the project aims at.
+    target: float | None = None
+
+
+def nginx_command(configuration: Path, directory: Path) -> list[str]:
+    program = find_program("nginx") or "nginx"
+    return [program, "-e", "stderr", "-p", str(directory), "-c", str(configuration)]
+
+
+def backends_command(place: Place) -> list[str]:
+    place.fill(HERE / "backends" / "backend.conf")
+    # Another name than the peer's file: both are called nginx.conf.
+    filled = place.fill(HERE / "backends" / "nginx.conf")
+    return nginx_command(filled.rename(place.directory / "backends.conf"), place.directory)
+
+
+def missing_packages(peers: list[Peer]) -> list[str]:
+    """Debian packages that are not installed; nginx is needed always, for the backends."""
+    needed = {"nginx", "wrk", "taskset"} | {peer.package for peer in peers if peer.package}
+    return [package for name, package in PACKAGES.items() if name in needed and not find_program(name)]
+
+
+@cache
+def program_version(name: str, *arguments: str) -> str:
+    """The first thing that looks like a version in what a program says about itself."""
+    try:
+        said = subprocess.run(
+            [find_program(name) or name, *arguments], capture_output=True, text=True, timeout=20, check=False
+        )
+    except OSError as error:
+        raise BenchError(f"{name}: {error}") from error
+    found = re.search(r"\d+\.\d+\.\d+", said.stdout + said.stderr)
+    return found.group() if found else "unknown"
+
+
+def _envoy_command(place: Place) -> list[str]:
+    configuration = place.fill(CONFIGURATIONS / "envoy.yaml")
+    options = ["--concurrency", "1", "--disable-hot-restart", "--log-level", "error"]
+    return [envoy_binary(), "-c", str(configuration), *options]
+
+
+def loop_name(wanted: str | None) -> str:
+    """The loop of this run's Python programs: asked for, else SKEWGATE_LOOP, else uvloop if it is there."""
+    if found := wanted or os.environ.get("SKEWGATE_LOOP"):
+        return found
+    return "uvloop" if find_spec("uvloop") else "asyncio"
+
+
+def _gateway_command(override: str | None) -> Callable[[Place], list[str]]:
+    def command(place: Place) -> list[str]:
+        configuration = str(place.fill(CONFIGURATIONS / "skewgate.yaml"))
+        if override:
+            return [part.replace("{config}", configuration) for part in shlex.split(override)]
+        return [sys.executable, "-P", "-m", "gateway", "run", "-c", configuration]
+
+    return command
+
+
+def _distribution(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "from the checkout"
+
+
+def _python_peer(module: str, *ports: str) -> Callable[[Place], list[str]]:
+    def command(place: Place) -> list[str]:
+        numbers = [str(getattr(place, port)) for port in ("port", *ports)]
+        return [sys.executable, "-P", "-m", f"bench.peers.{module}", *numbers]
+
+    return command
+
+
+def lineup(loop: str, gateway_command: str | None) -> list[Peer]:
+    """All peers, the gateway first; every Python one runs on the same event loop."""
+    environment = {"SKEWGATE_LOOP": loop}
+    loop_said = f"uvloop {_distribution('uvloop')}" if loop == "uvloop" else loop
+    return [
+        Peer(
+            "gateway",
+            _gateway_command(gateway_command),
+            lambda: f"{_distribution('skewgate')}, {loop_said}",
+            checks=(check_routing, check_forwarding, check_refusal),
+            environment=environment,
+        ),
+        Peer(
+            "nginx",
+            lambda place: nginx_command(place.fill(CONFIGURATIONS / "nginx.conf"), place.directory),
+            lambda: program_version("nginx", "-v"),
+            package="nginx",
+            target=2.0,
+        ),
+        Peer(
+            "haproxy",
+            lambda place: [
+                find_program("haproxy") or "haproxy",
+                "-db",
+                "-f",
+                str(place.fill(CONFIGURATIONS / "haproxy.cfg")),
+            ],
+            lambda: program_version("haproxy", "-v"),
+            package="haproxy",
+        ),
+        Peer("envoy", _envoy_command, lambda: program_version(envoy_binary(), "--version"), target=0.85),
+        Peer(
+            "aiohttp",
+            _python_peer("aiohttp_proxy", "old", "new"),
+            lambda: f"{_distribution('aiohttp')}, {loop_said}",
+            environment=environment,
+            target=0.35,
+        ),
+        Peer(
+            "relay",
+            _python_peer("tcp_relay", "new"),
+            lambda: f"asyncio protocols, {loop_said}",
+            checks=(check_relay,),
+            environment=environment,
+        ),
+    ]

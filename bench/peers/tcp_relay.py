@@ -1,0 +1,96 @@
+"""A bare TCP relay on asyncio protocols: bytes in, the same bytes out, one backend connection per client.
+
+It shows what moving the bytes alone costs in Python, so it must never look at them. Usage: PORT BACKEND.
+"""
+
+import asyncio
+import signal
+import sys
+from typing import cast
+
+from bench.peers.event_loop import new_event_loop
+
+
+class End(asyncio.Protocol):
+    """One end of a relayed connection; what it receives, its other end sends."""
+
+    transport: asyncio.Transport
+    other: "End | None" = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclass of asyncio.Transport, though they do what it says.
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is not None:
+            self.other.transport.write(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.other is not None:
+            self.other.transport.close()
+
+    def pause_writing(self) -> None:
+        if self.other is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other is not None:
+            self.other.transport.resume_reading()
+
+
+class ClientEnd(End):
+    """The end at the client; what arrives before the backend connection stands, it keeps.
+
+    That is little: an HTTP client waits for its reply before it sends more.
+    """
+
+    def __init__(self, backend_port: int, dialling: set[asyncio.Task[None]]) -> None:
+        self.backend_port = backend_port
+        self.dialling = dialling
+        self.early: list[bytes] = []
+        self.gone = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        task = asyncio.get_running_loop().create_task(self.dial())
+        self.dialling.add(task)
+        task.add_done_callback(self.dialling.discard)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is None:
+            self.early.append(data)
+        else:
+            self.other.transport.write(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.gone = True
+        super().connection_lost(exc)
+
+    async def dial(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            _, backend = await loop.create_connection(End, "127.0.0.1", self.backend_port)
+        except OSError:
+            self.transport.close()
+            return
+        if self.gone:
+            backend.transport.close()
+            return
+        backend.other, self.other = self, backend
+        backend.transport.writelines(self.early)
+        self.early.clear()
+
+
+async def serve(port: int, backend_port: int) -> None:
+    """Relays until SIGTERM or SIGINT."""
+    loop = asyncio.get_running_loop()
+    dialling: set[asyncio.Task[None]] = set()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    await loop.create_server(lambda: ClientEnd(backend_port, dialling), "127.0.0.1", port, backlog=1024)
+    await stopped.wait()
+
+
+if __name__ == "__main__":
+    new_event_loop().run_until_complete(serve(int(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,157 @@
+"""The rounds: every peer started afresh, checked, warmed up, measured and ended, one at a time.
+
+Prints nothing but its progress, on stderr; what the figures mean is report.py's business.
+"""
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.check import check_loop, read_metrics, requests_counted, wait_until_ready
+from bench.lineup import Peer, Place, backends_command
+from bench.load import drive
+from bench.processes import (
+    BenchError,
+    Child,
+    Cores,
+    cores_busy,
+    ended_children_cpu,
+    free_port,
+    running,
+    wait_for_port,
+)
+from bench.report import Entry, Run
+
+READY_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long, how often, with how many connections, on which event loop and cores."""
+
+    rounds: int
+    seconds: int
+    warm_up: int
+    connections: int
+    loop: str
+    cores: Cores
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What all peers stand before: the backends, and a directory for files."""
+
+    directory: Path
+    backends: Child
+    old: int
+    new: int
+
+    def place(self) -> Place:
+        return Place(self.directory, free_port(), free_port(), self.old, self.new)
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """Who has worked how long, in seconds: the proxy, all that the bench started, the cores for anybody."""
+
+    proxy: float
+    ours: float
+    cores: float
+
+
+@contextlib.contextmanager
+def staged(cores: Cores) -> Iterator[Stage]:
+    """The backends running; they and the directory are gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="skewgate-bench-") as name:
+        directory = Path(name)
+        directory.chmod(0o755)  # nginx's worker is another user when its master is root
+        old, new = free_port(), free_port()
+        command = backends_command(Place(directory, 0, 0, old, new))
+        with running("backends", command, cores.backends, directory / "backends.log", {}) as backends:
+            for port in (old, new):
+                wait_for_port(backends, port, READY_SECONDS)
+            yield Stage(directory, backends, old, new)
+
+
+def run_rounds(peers: list[Peer], plan: Plan) -> list[Entry]:
+    """Every peer once in each round, the order turned by one each time, so that none is always first.
+
+    Raises:
+        BenchError: the backends did not run. What a peer does wrong stands in its entry instead.
+    """
+    entries = [Entry(peer, "", [], []) for peer in peers]
+    with staged(plan.cores) as stage:
+        for number in range(plan.rounds):
+            turn = number % len(entries)
+            for entry in entries[turn:] + entries[:turn]:
+                stage.backends.check_alive()
+                if not entry.problems:
+                    said = _run_one(entry, stage, plan)
+                    print(f"round {number + 1}: {entry.peer.name}: {said}", file=sys.stderr, flush=True)
+    return entries
+
+
+def _run_one(entry: Entry, stage: Stage, plan: Plan) -> str:
+    """One run of one peer into its entry; answers with a line of progress."""
+    try:
+        entry.version = entry.version or entry.peer.version()
+        run = measure(entry.peer, stage, plan)
+    except BenchError as error:
+        entry.problems.append(str(error))
+        return f"failed: {error}"
+    entry.runs.append(run)
+    return f"{run.rate:,.0f} requests/s, {run.cpu:.1f} µs, {run.errors} errors"
+
+
+def measure(peer: Peer, stage: Stage, plan: Plan) -> Run:
+    """Starts a peer, checks it, warms it up, measures it, ends it.
+
+    Raises:
+        BenchError: it did not start, answered wrongly, or could not be loaded.
+    """
+    place = stage.place()
+    log = stage.directory / f"{peer.name}.log"
+    core = plan.cores.load
+    with running(peer.name, peer.command(place), plan.cores.proxy, log, peer.environment) as child:
+        wait_for_port(child, place.port, READY_SECONDS)
+        wait_until_ready(child, place.port, READY_SECONDS)
+        for check in peer.checks:
+            check(peer.name, place.port)
+        drive(place.port, plan.connections, plan.warm_up, core)
+        counted = _counted(peer, place, plan)
+        before = _read_clocks(child, stage, plan.cores)
+        load = drive(place.port, plan.connections, plan.seconds, core)
+        after = _read_clocks(child, stage, plan.cores)
+        memory = child.usage().memory
+        child.check_alive()
+        if counted is not None and (_counted(peer, place, plan) or 0) - counted < load.requests:
+            raise BenchError(f"{peer.name}: its metrics counted fewer requests than wrk was answered")
+    cpu = after.proxy - before.proxy
+    foreign = (after.cores - before.cores) - (after.ours - before.ours)
+    return Run(
+        rate=load.requests / load.seconds,
+        cpu=cpu * 1e6 / load.requests,
+        p50=load.p50,
+        p99=load.p99,
+        memory=memory / 2**20,
+        busy=cpu / load.seconds,
+        foreign=max(0.0, foreign) / load.seconds,
+        errors=load.status_errors + load.socket_errors,
+    )
+
+
+def _read_clocks(proxy: Child, stage: Stage, cores: Cores) -> Clocks:
+    used = proxy.usage().cpu
+    return Clocks(used, used + stage.backends.usage().cpu + ended_children_cpu(), cores_busy(cores.used))
+
+
+def _counted(peer: Peer, place: Place, plan: Plan) -> int | None:
+    """How many requests the gateway's own metrics have counted; None for peers that are not asked."""
+    if peer.name != "gateway":
+        return None
+    metrics = read_metrics(peer.name, place.admin)
+    check_loop(peer.name, metrics, plan.loop)
+    return requests_counted(metrics)

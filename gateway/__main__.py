@@ -1,0 +1,8 @@
+"""`python -m gateway`: the command `skewgate`, for where no script is installed. Decides nothing."""
+
+import sys
+
+from gateway.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

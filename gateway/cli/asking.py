@@ -1,0 +1,115 @@
+"""How a verb reaches a running gateway: which admin listener, with which token, and what it says.
+
+One request, one answer, no proxies from the environment. Every failure is an `AdminError` of one sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final, final
+from urllib.parse import urlencode, urlsplit
+
+from gateway.cli.files import read_settings
+from gateway.cli.printing import plain
+from gateway.errors import AdminError
+
+DEFAULT_URL: Final = "http://127.0.0.1:9900"
+TOKEN_VARIABLE: Final = "SKEWGATE_ADMIN_TOKEN"  # noqa: S105 - the name of one, not a token
+PATIENCE: Final = 10.0
+"""Seconds for one answer. The admin listener answers from memory; a reload reads one file."""
+LARGEST: Final = 16 << 20
+"""Bytes of an answer: /status of a thousand backends is below one MiB."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Admin:
+    """One running gateway's admin listener."""
+
+    url: str
+    token: str | None = None
+
+    def ask(self, method: str, path: str, query: Iterable[tuple[str, str]] = ()) -> tuple[int, bytes]:
+        """Status and body. Raises `AdminError` when there is no answer."""
+        parts = urlsplit(self.url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        target = parts.path.rstrip("/") + path
+        pairs = list(query)
+        connection = kind(parts.hostname or "", parts.port, timeout=PATIENCE)
+        try:
+            connection.request(method, f"{target}?{urlencode(pairs)}" if pairs else target, headers=headers)
+            reply = connection.getresponse()
+            return reply.status, reply.read(LARGEST)
+        except (OSError, HTTPException) as problem:
+            reason = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
+            raise AdminError(f"no gateway answers at {self.url}: {plain(reason)}") from None
+        finally:
+            connection.close()
+
+    def document(self, method: str, path: str, query: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+        """The JSON object of a 200. Raises `AdminError` for any other answer, in the gateway's words."""
+        status, body = self.ask(method, path, query)
+        try:
+            document = json.loads(body)
+        except ValueError:
+            document = None
+        if status == 200 and isinstance(document, dict):
+            return document
+        if status == 401:
+            raise AdminError(f"{self.url} wants a token: give it in -c FILE or in {TOKEN_VARIABLE}")
+        raise AdminError(f"{self.url}{path} answered {status}: {_said(document, body)}")
+
+
+def _said(document: object, body: bytes) -> str:
+    """What an error's body tells."""
+    if isinstance(document, dict) and isinstance(document.get("error"), str):
+        return plain(document["error"])
+    return plain(body[:300].decode("utf-8", "replace").strip()) or "nothing further"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`-c FILE` and `--admin URL`, of which at most one."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "-c", "--config", metavar="FILE", type=Path, help="find the admin listener in this file"
+    )
+    where.add_argument(
+        "--admin", metavar="URL", type=_url, help=f"the admin listener; default: {DEFAULT_URL}"
+    )
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+        raise argparse.ArgumentTypeError("must be http://HOST:PORT or https://HOST:PORT")
+    return text.rstrip("/")
+
+
+def find(options: argparse.Namespace) -> Admin:
+    """The admin listener that the options name. Raises `SettingsError` for a wrong file."""
+    token = os.environ.get(TOKEN_VARIABLE) or None
+    if options.config is None:
+        return Admin(options.admin or DEFAULT_URL, token)
+    admin = read_settings(options.config).admin
+    host = _reachable(admin.host)
+    written = admin.token.reveal() if admin.token else None
+    return Admin(f"http://{f'[{host}]' if ':' in host else host}:{admin.port}", token or written)
+
+
+def _reachable(host: str) -> str:
+    """The loopback address where a gateway listens on all of its addresses."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if not address.is_unspecified:
+        return host
+    return "127.0.0.1" if address.version == 4 else "::1"

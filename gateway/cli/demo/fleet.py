@@ -1,0 +1,284 @@
+"""The demo's fleet: API servers on loopback that speak about versions as Ironic 13.0 and 24.1 do.
+
+Both know only Ironic's own header (releases before 25.0 ignore `OpenStack-API-Version`), refuse what they
+do not serve with 406 and Ironic's text, and share one database, as the API servers of one cloud do. What
+each of them received is its own to count: by that the demo proves that no server was sent a version that it
+does not serve.
+
+Must not know the gateway: these are foreign servers that happen to live in the same process.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, final
+
+from aiohttp import web
+
+LOOPBACK: Final = "127.0.0.1"
+SERVED: Final = "X-OpenStack-Ironic-API-Version"
+LOWEST: Final = "X-OpenStack-Ironic-API-Minimum-Version"
+HIGHEST: Final = "X-OpenStack-Ironic-API-Maximum-Version"
+
+NAMES_SINCE: Final = 5
+"""Nodes have names since 1.5."""
+AVAILABLE_SINCE: Final = 2
+"""Before 1.2 a node that is available says null."""
+ENROLL_SINCE: Final = 11
+"""A new node starts as `enroll` since 1.11, before as `available`."""
+
+GOODBYE: Final = 1.0
+"""Seconds that a server which stops leaves its open requests; all of them take a millisecond."""
+
+MINOR: Final = web.RequestKey("minor", int)
+"""The minor version at which a request is served."""
+
+Node = dict[str, Any]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What a server is: its name, and the highest minor version it serves; the lowest is always 1."""
+
+    name: str
+    highest: int
+
+    @property
+    def text(self) -> str:
+        return f"1.{self.highest}"
+
+
+OLD: Final = Release("Train (13.0)", 58)
+NEW: Final = Release("Caracal (24.1)", 90)
+
+
+@final
+class Port:
+    """A free port of loopback that stays ours while nobody listens on it, so that a server can stop and
+    come back.
+
+    A second socket is bound to it and never listens: connections are refused, and nobody else gets the port.
+    """
+
+    def __init__(self) -> None:
+        self._keeper = _bound(0)
+        self.number: int = self._keeper.getsockname()[1]
+
+    def socket(self) -> socket.socket:
+        """A fresh socket on this port, to listen on."""
+        return _bound(self.number)
+
+    def close(self) -> None:
+        self._keeper.close()
+
+
+def _bound(port: int) -> socket.socket:
+    ours = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    ours.bind((LOOPBACK, port))
+    return ours
+
+
+@final
+class Database:
+    """The nodes that all servers see. `chance` makes their identifiers repeatable."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+        self.nodes: dict[str, Node] = {}
+
+    def create(self, name: str | None, minor: int) -> Node:
+        node = {
+            "uuid": str(uuid.UUID(int=self._chance.getrandbits(128), version=4)),
+            "name": name,
+            "state": "enroll" if minor >= ENROLL_SINCE else "available",
+        }
+        self.nodes[node["uuid"] or ""] = node
+        return node
+
+
+@final
+class Server:
+    """One API server: starts as one release, stops, starts as another."""
+
+    def __init__(self, name: str, database: Database) -> None:
+        self.name = name
+        self.port = Port()
+        self.release = OLD
+        self.received: Counter[str] = Counter()
+        """Requests by the version in their header, probes (which have none) included as the empty text."""
+        self.refused: list[str] = []
+        """Versions that it had to refuse. Stays empty behind a gateway that keeps its word."""
+        self._database = database
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, release: Release) -> None:
+        self.release = release
+        runner = web.AppRunner(self._application(), shutdown_timeout=GOODBYE, access_log=None)
+        await runner.setup()
+        await web.SockSite(runner, self.port.socket()).start()
+        self._runner = runner
+
+    async def stop(self) -> None:
+        """Finish what is open and refuse connections from now on."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def close(self) -> None:
+        """Stop, and give the port back."""
+        await self.stop()
+        self.port.close()
+
+    def _application(self) -> web.Application:
+        application = web.Application(middlewares=[self._negotiate])
+        application.router.add_get("/", self._root, allow_head=False)
+        for path in ("/v1", "/v1/"):
+            application.router.add_get(path, self._v1, allow_head=False)
+        application.router.add_get("/v1/nodes", self._list)
+        application.router.add_post("/v1/nodes", self._create)
+        application.router.add_get("/v1/nodes/{ident}", self._show)
+        return application
+
+    @web.middleware
+    async def _negotiate(
+        self, request: web.Request, handler: Callable[[web.Request], Any]
+    ) -> web.StreamResponse:
+        """Ironic's rule: `/` is not negotiated; silence is 1.1; what is not served is 406 with the range."""
+        text = request.headers.get(SERVED, "")
+        self.received[text] += 1
+        if request.path == "/":
+            return await self._routed(request, handler)
+        version = _read(text, self.release)
+        if version is None:
+            self.refused.append(text)
+            return _fault(406, "Not Acceptable", f"Invalid value for {SERVED} header")
+        if version[0] != 1 or not 1 <= version[1] <= self.release.highest:
+            self.refused.append(text)
+            reply = _fault(406, "Not Acceptable", _not_served(version, self.release))
+            return _marked(reply, self.release, None)
+        request[MINOR] = version[1]
+        reply = await self._routed(request, handler)
+        return reply if request.match_info.http_exception else _marked(reply, self.release, version[1])
+
+    async def _routed(self, request: web.Request, handler: Callable[[web.Request], Any]) -> web.Response:
+        """What the route says; without one the error that pecan makes, which bears no version headers."""
+        problem = request.match_info.http_exception
+        if problem is not None:
+            return _fault(problem.status, problem.reason, "")
+        reply: web.Response = await handler(request)
+        return reply
+
+    async def _root(self, request: web.Request) -> web.Response:
+        entry = self._version_entry(request)
+        return web.json_response(
+            {
+                "name": "OpenStack Ironic API",
+                "description": "One of the two servers of skewgate's demonstration.",
+                "default_version": entry,
+                "versions": [entry],
+            }
+        )
+
+    async def _v1(self, request: web.Request) -> web.Response:
+        nodes = [{"href": f"{_base(request)}/v1/nodes/", "rel": "self"}]
+        entry = self._version_entry(request)
+        return web.json_response({"id": "v1", "links": entry["links"], "nodes": nodes, "version": entry})
+
+    def _version_entry(self, request: web.Request) -> dict[str, Any]:
+        return {
+            "id": "v1",
+            "links": [{"href": f"{_base(request)}/v1/", "rel": "self"}],
+            "status": "CURRENT",
+            "min_version": "1.1",
+            "version": self.release.text,
+        }
+
+    async def _list(self, request: web.Request) -> web.Response:
+        return web.json_response({"nodes": [_shown(node, request) for node in self._database.nodes.values()]})
+
+    async def _create(self, request: web.Request) -> web.Response:
+        try:
+            wanted = await request.json()
+        except ValueError:
+            wanted = None
+        if not isinstance(wanted, dict):
+            return _client_fault(400, "Invalid input for field/attribute node. Value: not an object.")
+        name = wanted.get("name")
+        if name is not None and request[MINOR] < NAMES_SINCE:
+            return _client_fault(
+                406, "Request not acceptable. The minimal required API version should be 1.5"
+            )
+        return web.json_response(_shown(self._database.create(name, request[MINOR]), request), status=201)
+
+    async def _show(self, request: web.Request) -> web.Response:
+        ident = request.match_info["ident"]
+        node = self._database.nodes.get(ident)
+        if node is None:
+            return _client_fault(404, f"Node {ident} could not be found.")
+        return web.json_response(_shown(node, request))
+
+
+def _read(text: str, release: Release) -> tuple[int, int] | None:
+    """The version that a header's text means; None when it means none."""
+    if not text:
+        return (1, 1)
+    if text.lower() == "latest":
+        return (1, release.highest)
+    major, dot, minor = text.partition(".")
+    if dot and all(part.isascii() and part.isdigit() and len(part) <= 6 for part in (major, minor)):
+        return (int(major), int(minor))
+    return None
+
+
+def _marked(reply: web.Response, release: Release, minor: int | None) -> web.Response:
+    reply.headers[LOWEST] = "1.1"
+    reply.headers[HIGHEST] = release.text
+    if minor is not None:
+        reply.headers[SERVED] = f"1.{minor}"
+    return reply
+
+
+def _not_served(version: tuple[int, int], release: Release) -> str:
+    text = f"{version[0]}.{version[1]}"
+    if version[0] == 1:
+        problem = f"Version {text} was requested but the minor version is not supported by this service."
+    else:
+        problem = (
+            f"Mutually exclusive versions requested. Version {text} requested "
+            "but not supported by this service."
+        )
+    return f"{problem} The supported version range is: [1.1, {release.text}]."
+
+
+def _fault(status: int, title: str, description: str) -> web.Response:
+    """An error of Ironic's routing: JSON in a string in JSON."""
+    inner = json.dumps({"code": status, "title": title, "description": description})
+    return web.json_response({"error_message": inner}, status=status)
+
+
+def _client_fault(status: int, text: str) -> web.Response:
+    """An error of Ironic's methods: the same with other keys."""
+    inner = json.dumps({"faultcode": "Client", "faultstring": text, "debuginfo": None})
+    return web.json_response({"error_message": inner}, status=status)
+
+
+def _base(request: web.Request) -> str:
+    return f"http://{request.host}"
+
+
+def _shown(node: Node, request: web.Request) -> Node:
+    """A node as the request's version shows it."""
+    minor = request[MINOR]
+    state = None if node["state"] == "available" and minor < AVAILABLE_SINCE else node["state"]
+    named = {"name": node["name"]} if minor >= NAMES_SINCE else {}
+    links = [{"href": f"{_base(request)}/v1/nodes/{node['uuid']}", "rel": "self"}]
+    return {"uuid": node["uuid"], **named, "provision_state": state, "maintenance": False, "links": links}

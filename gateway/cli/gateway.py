@@ -1,0 +1,178 @@
+"""A whole running gateway, put together from its parts: the composition root.
+
+`run`, `demo` and tests all start it here, so that what is shown and tested is what runs. Builds, starts and
+stops the parts in the right order; decides nothing about requests and knows no verb.
+
+    Prober, Reloader, Worker  ->  Cell      what is known and configured
+    Worker  ->  Outcome  ->  Metrics, AccessLog, listeners
+    Cell, Worker, Prober      ->  AdminSite  what people see
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Final, Self, TypeAlias, cast, final
+
+from gateway.admin import AdminContext, AdminSite, create_app
+from gateway.cli.files import read_settings
+from gateway.controlplane.cell import Cell
+from gateway.controlplane.prober import Prober
+from gateway.controlplane.reload import Reloader
+from gateway.core.snapshot import Snapshot
+from gateway.dataplane.worker import Worker
+from gateway.settings import Limits, Settings
+from gateway.telemetry.access_log import AccessLog, Format
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.outcome import Outcome
+
+Listener: TypeAlias = Callable[[Outcome], None]
+
+RESERVED: Final = 64
+"""File descriptors that are neither clients nor backends: listeners, logs, probes, the admin's."""
+FEWEST: Final = 16
+MOST: Final = 100_000
+"""Bounds of what `limits.connections: auto` comes to."""
+
+
+@final
+class Gateway:
+    """One gateway in this process and loop. Serves inside `async with`; leaving it drains.
+
+    `source` is the file that a reload reads; without one a reload finds the same settings again.
+    `listeners` are called with every outcome after metrics and access log; they must neither block nor
+    raise.
+    """
+
+    def __init__(
+        self, configured: Settings, *, source: Path | None = None, listeners: Sequence[Listener] = ()
+    ) -> None:
+        self.settings = configured
+        self.cell = Cell(Snapshot.configured(configured.services))
+        self.metrics = Metrics()
+        self._source = source
+        self._listeners = tuple(listeners)
+        self._stack = AsyncExitStack()
+        self._reloads: set[asyncio.Task[object]] = set()
+
+    # -- life
+
+    async def __aenter__(self) -> Self:
+        """Start everything. Raises `StartupError`; then nothing runs."""
+        async with AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        """Listeners first, so that a taken port is found before any backend is asked; the probes last."""
+        configured = self.settings
+        form = cast(Format, configured.access_log.format)  # one of its words: the file was checked
+        self._log = AccessLog(form, configured.access_log.path)
+        stack.callback(self._log.close)
+        self._worker = Worker(
+            limits=with_connections(configured.limits),
+            timeouts=configured.timeouts,
+            trusted=configured.trusted_proxies,
+            snapshots=self.cell,
+            observe=self.cell.observe,
+            metrics=self.metrics,
+            record=self._recorder(),
+        )
+        # By the clock with which the data plane dates what it overhears: facts are compared by age.
+        self._prober = Prober(self.cell, self.metrics, configured.services, clock=monotonic)
+        self._reloader = Reloader(
+            self._read, configured, cell=self.cell, prober=self._prober, metrics=self.metrics
+        )
+        self.metrics.watch(self.cell, self._worker.in_flight, self._worker.connections)
+        self.metrics.watch_access_log(lambda: self._log.dropped)
+        stack.callback(self.cell.subscribe(self.metrics.snapshot_changed))
+        self._admin = AdminSite(
+            create_app(self._admin_context()), configured.admin.host, configured.admin.port
+        )
+        await self._admin.start()
+        stack.push_async_callback(self._admin.stop)
+        await self._worker.start(configured.listen)
+        stack.push_async_callback(self._worker.abort)
+        await self._prober.start()
+        stack.push_async_callback(self._prober.close)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Finish the requests under way (unless something broke), then close everything."""
+        async with self._stack:
+            if error is None:
+                await self._worker.drain(self.settings.timeouts.drain)
+
+    # -- what is where
+
+    @property
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """Host and port on which clients are really served."""
+        return self._worker.addresses
+
+    @property
+    def admin_url(self) -> str:
+        """Where the admin listener really is."""
+        host, port = self._admin.address
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def _admin_context(self) -> AdminContext:
+        """All that people may look at."""
+        return AdminContext(
+            snapshots=self.cell,
+            metrics=self.metrics,
+            config=lambda: self._reloader.config,
+            reload=self._reloader.reload,
+            last_probe_at=lambda: self._prober.last_probe_at,
+            load=lambda: self._worker.load,
+            draining=lambda: self._worker.draining,
+            token=self.settings.admin.token,
+            hosts=(self.settings.admin.host,),
+        )
+
+    # -- requests
+
+    def _recorder(self) -> Listener:
+        """Whom an outcome is told: in one call when there is only one to tell, for it is on the hot path."""
+        told: list[Listener] = [self.metrics.record]
+        if self.settings.access_log.format != "off":
+            told.append(self._log.record)
+        told.extend(self._listeners)
+        if len(told) == 1:
+            return told[0]
+
+        def record(outcome: Outcome) -> None:
+            for tell in told:
+                tell(outcome)
+
+        return record
+
+    # -- reloading
+
+    def hang_up(self) -> None:
+        """SIGHUP: open the access log anew and reload in the background; the log says what came of it."""
+        self._log.reopen()
+        # Owned by `_reloads` until it is done.
+        task = asyncio.get_running_loop().create_task(self._reloader.reload(), name="reload")
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
+    def _read(self) -> Settings:
+        return self.settings if self._source is None else read_settings(self._source)
+
+
+def with_connections(limits: Limits) -> Limits:
+    """`limits` with a number for `connections: auto`: every client may need a connection to a backend, so
+    half of the files that this process may open, less a reserve."""
+    if limits.connections is not None:
+        return limits
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST if files == resource.RLIM_INFINITY else min(MOST, (files - RESERVED) // 2)
+    return limits.model_copy(update={"connections": max(FEWEST, most)})

@@ -1,0 +1,71 @@
+"""What verbs print: tables, colour where a person looks on, one sentence for an error.
+
+Knows nothing of what is printed. Texts that came from elsewhere (a backend's error, a client's path) go
+through `plain`, so that nobody writes escape sequences into an operator's terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, TextIO, TypeAlias, final
+
+
+class Style(StrEnum):
+    """The escape sequence that begins a style."""
+
+    PLAIN = ""
+    BOLD = "\x1b[1m"
+    DIM = "\x1b[2m"
+    RED = "\x1b[31m"
+    GREEN = "\x1b[32m"
+    YELLOW = "\x1b[33m"
+
+
+_END: Final = "\x1b[0m"
+
+Cell: TypeAlias = str | tuple[str, Style]
+"""A table's cell, with or without a style of its own."""
+
+
+@final
+class Paint:
+    """Colours text for one stream: only on a terminal that can, and not where NO_COLOR is set."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.on = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def __call__(self, text: str, style: Style) -> str:
+        return f"{style}{text}{_END}" if self.on and style and text else text
+
+
+def plain(text: object) -> str:
+    """`text` on one line, with nothing in it that a terminal would obey."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in str(text))
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[Cell]], paint: Paint) -> str:
+    """Aligned columns, two blanks apart; the last one is as wide as it likes. Ends without a newline."""
+    texts = [[plain(cell[0] if isinstance(cell, tuple) else cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(header, *texts, strict=True)]
+    lines = [paint(_line(header, widths), Style.BOLD)]
+    for row, cells in zip(texts, rows, strict=True):
+        padded = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+        padded[-1] = row[-1]
+        painted = [
+            paint(text, cell[1]) if isinstance(cell, tuple) else text
+            for text, cell in zip(padded, cells, strict=True)
+        ]
+        lines.append("  ".join(painted).rstrip())
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def complain(sentence: object) -> None:
+    """One sentence on standard error."""
+    print(f"skewgate: {sentence}", file=sys.stderr, flush=True)

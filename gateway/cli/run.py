@@ -1,0 +1,59 @@
+"""`skewgate run -c FILE`: the gateway in the foreground, until SIGTERM or SIGINT.
+
+SIGHUP reads the file anew and opens the access log anew, as log rotation wants it. Says on standard error
+where it listens; what it serves and how is the file's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from gateway import __version__
+from gateway.cli import loop, signals
+from gateway.cli.gateway import Gateway
+from gateway.settings import read_file
+
+HELP = "run the gateway in the foreground"
+
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+log = logging.getLogger("skewgate")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`-c FILE`."""
+    parser.add_argument("-c", "--config", metavar="FILE", type=Path, required=True, help="the configuration")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve; 0 after a drain. Raises `SettingsError` or `StartupError` when it cannot begin."""
+    logging.basicConfig(format=LOG_FORMAT, level=logging.INFO, stream=sys.stderr)
+    loaded = read_file(options.config, environ=os.environ)
+    configured = loaded.require()
+    for line in loaded.render().splitlines():
+        log.warning("%s", line)
+    loop.run(_serve(Gateway(configured, source=options.config)))
+    return 0
+
+
+async def _serve(gateway: Gateway) -> None:
+    stop = asyncio.Event()
+    with signals.handled(stop.set, gateway.hang_up):
+        async with gateway:
+            for host, port in gateway.addresses:
+                log.info(
+                    "skewgate %s serves on http://%s:%d",
+                    __version__,
+                    f"[{host}]" if ":" in host else host,
+                    port,
+                )
+            log.info("the admin listener is %s", gateway.admin_url)
+            await stop.wait()
+            log.info("asked to stop: finishing the requests under way")
+    log.info("stopped")

@@ -1,0 +1,51 @@
+"""`skewgate version`: the versions of what is running, for bug reports. Asks no gateway."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+from typing import Final
+
+from gateway import __version__
+from gateway.cli import loop
+
+HELP = "print the versions of what is running"
+
+PARTS: Final = ("aiohttp", "httptools", "multidict", "prometheus_client", "pydantic", "PyYAML", "uvloop")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`-o json`."""
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print them."""
+    found = versions()
+    if options.output == "json":
+        print(json.dumps(found))
+    else:
+        width = max(map(len, found))
+        print("\n".join(f"{name:<{width}}  {text or 'not installed'}" for name, text in found.items()))
+    return 0
+
+
+def versions() -> Mapping[str, str | None]:
+    """Name to version, our own first; None: not installed. Raises `StartupError` as `loop.chosen` does."""
+    own = {
+        "skewgate": __version__,
+        "python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "loop": loop.chosen(),
+    }
+    return {**own, **{name.lower(): _installed(name) for name in PARTS}}
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return installed(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,6 @@
+"""THINKS: values in, values out.
+
+Nothing here performs I/O, reads a clock, draws a random number or writes a log: time, load and chance are
+parameters. Values are immutable and compare by content. Core knows the *contract* of a dialect
+(`core.dialect`) and no dialect; expected refusals are values, never exceptions.
+"""

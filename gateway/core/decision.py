@@ -1,0 +1,260 @@
+"""decide(): from a request's head and one snapshot to what happens to it. The one place that decides.
+
+    route -> place -> ask -> settle -> candidates   = a Resolution, the same for every equal ask (`resolve`)
+    Resolution + load + chance                       = Forward, Refuse or Answer (`decide`)
+
+Pure: load and chance come in as parameters. The caller lends a `recall` table in which resolutions are remembered;
+with an empty one the answer is the same, only slower. Explanations are `core.explanation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, MutableMapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias, final
+
+from gateway.core.backend import Member
+from gateway.core.dialect import Ask, Bounds, Failure, Place, Reason, Refusal
+from gateway.core.message import Header, Reply, Request, RequestHead, as_mapping, render
+from gateway.core.negotiation import settle
+from gateway.core.selection import NOBODY, Candidates, pick
+from gateway.core.snapshot import ServiceView, Snapshot
+from gateway.core.version import Version
+
+RETRY_AFTER = 2
+"""Seconds. python-ironicclient tries a 503 five times, 2 s apart (protocols 9.1); probes come about as often."""
+
+REMEMBERED_ASK = 256
+"""Bytes of header values up to which an ask is worth remembering; longer ones are no honest version."""
+
+
+REMEMBERED_ASKS = 4096
+"""Entries; a fleet sees a few dozen different asks. A full table is emptied, which costs one resolution an ask."""
+
+
+class Verdict(StrEnum):
+    """The label `outcome` of skewgate_negotiations_total."""
+
+    SERVED = "served"
+    BELOW_MIN = "below_min"
+    ABOVE_MAX = "above_max"
+    MALFORMED = "malformed"
+    UNAVAILABLE = "unavailable"
+    TRANSPARENT = "transparent"
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Resolution:
+    """What an ask in a place leads to, under one view: everything but the choice of the backend."""
+
+    view: ServiceView
+    place: Place
+    ask: Ask | None
+    """None where nothing is negotiated."""
+    verdict: Verdict | None
+    """None where nothing is negotiated."""
+    version: Version | None
+    """The settled version."""
+    version_text: str
+    """The same, canonical; empty without one."""
+    candidates: Candidates
+    reply: Reply | None = None
+    """What the gateway says itself: a refusal, an own document, or what it says when no candidate is left."""
+    marks: bytes = b""
+    """Header lines for a backend that speaks versions."""
+    silent_marks: bytes = b""
+    """Header lines for a silent one."""
+    bounds: Bounds | None = None
+
+
+class Forward(NamedTuple):
+    """Send it to `member`; `resolution.candidates` has the others, should no connection be had."""
+
+    resolution: Resolution
+    member: Member
+    path: str
+    """The local path: the API's own, without the route's prefix."""
+
+
+class Refuse(NamedTuple):
+    """The gateway says no (or not now); no backend is touched."""
+
+    resolution: Resolution
+    reply: Reply
+    verdict: Verdict
+
+
+class Answer(NamedTuple):
+    """The gateway answers by itself."""
+
+    resolution: Resolution
+    reply: Reply
+
+
+class Unrouted(NamedTuple):
+    """No service matches: 404, before any dialect has a say."""
+
+
+NO_ROUTE = Unrouted()
+
+Decision: TypeAlias = Forward | Refuse | Answer | Unrouted
+
+RecallKey: TypeAlias = tuple[str, Place, tuple[object, ...]]
+Recall: TypeAlias = MutableMapping[RecallKey, Resolution]
+
+
+def decide(
+    snapshot: Snapshot,
+    head: Request,
+    host: str,
+    load: Mapping[str, int],
+    ticket: int,
+    recall: Recall,
+) -> Decision:
+    """What happens to this request.
+
+    `load`: requests in flight by member key. `ticket`: 64 random bits. `recall`: a table that the caller keeps from
+    call to call; what it holds about a view that is no longer current is not believed.
+    """
+    route = snapshot.routes.find(host, head.path)
+    if route is None:
+        return NO_ROUTE
+    view = snapshot.views[route.service]
+    path = route.local(head.path)
+    place = view.service.dialect.place(head.method, path, head.query)
+    key = (route.service, place, head.apart)
+    resolution = recall.get(key)
+    if resolution is None or resolution.view is not view:
+        resolution = resolve(view, place, head, path)
+        _remember(recall, key, resolution, head)
+    if not resolution.candidates.tiers:
+        return _own(resolution)
+    member = pick(resolution.candidates, load, ticket)
+    assert member is not None
+    return Forward(resolution, member, path)
+
+
+def _remember(recall: Recall, key: RecallKey, resolution: Resolution, head: Request) -> None:
+    """Bounded in number and size: clients choose the keys (hardening V11)."""
+    if resolution.place.answered or sum(len(value) for _, value in head.fields) > REMEMBERED_ASK:
+        return
+    if len(recall) >= REMEMBERED_ASKS:
+        recall.clear()
+    recall[key] = resolution
+
+
+def next_member(
+    resolution: Resolution, load: Mapping[str, int], ticket: int, tried: Collection[str]
+) -> Member | None:
+    """Whom to ask after `tried` (member keys) could not be reached or refused the version."""
+    return pick(resolution.candidates, load, ticket, tried)
+
+
+def _own(resolution: Resolution) -> Refuse | Answer:
+    assert resolution.reply is not None
+    if resolution.place.answered:
+        return Answer(resolution, resolution.reply)
+    return Refuse(resolution, resolution.reply, resolution.verdict or Verdict.UNAVAILABLE)
+
+
+def resolve(view: ServiceView, place: Place, head: Request, path: str) -> Resolution:
+    """Stops 4 and 5: read the ask, settle, find the candidates. Runs dialect code; remembered by the caller."""
+    dialect, offer, bounds = view.service.dialect, view.offer, view.offer.bounds
+    if place.answered:
+        reply = dialect.answer(place, RequestHead(head.method, path, head.query, head.fields), bounds)
+        return Resolution(view, place, None, None, None, "", NOBODY, with_vary(view, reply), bounds=bounds)
+    if offer.transparent:
+        untouched = render(head.fields)
+        return _forward(view, place, None, Verdict.TRANSPARENT, None, view.everyone, untouched, untouched)
+    headers = as_mapping(head.fields)
+    passed = passed_on(view, head.fields)
+    if not place.negotiated:
+        candidates = view.speaking if place.versioned_only else view.everyone
+        return _forward(view, place, None, None, None, candidates, render(passed), render(passed))
+    ask = dialect.read_ask(place, headers)
+    if bounds is None:
+        return _refused(view, place, ask, Verdict.UNAVAILABLE, None, unavailable(view, ask))
+    settled = settle(ask, bounds, view.service.silence_rule, dialect.match)
+    if isinstance(settled, Refusal):
+        reply = with_vary(view, dialect.refuse(settled, place, headers))
+        return _refused(view, place, ask, _VERDICT_OF[settled.reason], settled.version, reply)
+    table = view.speaking_by_version if place.versioned_only else view.by_version
+    if ask.sealed:  # signed over its version: routed by it and never rewritten
+        marks = silent_marks = render(head.fields)
+    else:
+        marks, silent_marks = (
+            render((*dialect.write_request(place, settled, ask, silent=silent), *passed)) for silent in (False, True)
+        )
+    return _forward(view, place, ask, Verdict.SERVED, settled, table.candidates(settled), marks, silent_marks)
+
+
+_VERDICT_OF: Mapping[Reason, Verdict] = {
+    Reason.BELOW_MIN: Verdict.BELOW_MIN,
+    Reason.ABOVE_MAX: Verdict.ABOVE_MAX,
+    Reason.MALFORMED: Verdict.MALFORMED,
+}
+
+
+def passed_on(view: ServiceView, fields: tuple[Header, ...]) -> tuple[Header, ...]:
+    """Those of the set-apart header lines that this service's dialect does not own: they go on as they came."""
+    owned = view.service.dialect.owned_request
+    return tuple((name, value) for name, value in fields if name not in owned)
+
+
+def unavailable(view: ServiceView, ask: Ask | None) -> Reply:
+    """503: a version on offer (or before any offer, any version) that nobody serves at this moment. Never 404 or
+    406, which clients take for a final word (protocols 14.8)."""
+    return failed(
+        view,
+        Failure(
+            503,
+            "Service Unavailable",
+            "No backend that serves the requested API version is available at the moment.",
+            retry_after=RETRY_AFTER,
+            bounds=view.offer.bounds,
+            ask=ask,
+        ),
+    )
+
+
+def failed(view: ServiceView, failure: Failure) -> Reply:
+    """An error made by the gateway after routing, in the dialect's shape."""
+    reply = view.service.dialect.fail(failure)
+    if failure.retry_after is not None:
+        reply = reply.with_headers(("Retry-After", str(failure.retry_after)))
+    return with_vary(view, reply)
+
+
+def with_vary(view: ServiceView, reply: Reply) -> Reply:
+    """Own replies depend on the version headers too (hardening V10)."""
+    vary = view.service.dialect.vary
+    return reply.with_headers(("Vary", ", ".join(vary))) if vary else reply
+
+
+def _refused(
+    view: ServiceView, place: Place, ask: Ask, verdict: Verdict, version: Version | None, reply: Reply
+) -> Resolution:
+    text = view.service.dialect.scheme.format(version) if version is not None else ""
+    return Resolution(view, place, ask, verdict, version, text, NOBODY, reply, bounds=view.offer.bounds)
+
+
+def _forward(
+    view: ServiceView,
+    place: Place,
+    ask: Ask | None,
+    verdict: Verdict | None,
+    version: Version | None,
+    candidates: Candidates,
+    marks: bytes,
+    silent_marks: bytes,
+) -> Resolution:
+    reply = None
+    if not candidates.tiers:
+        reply = unavailable(view, ask)
+        verdict = Verdict.UNAVAILABLE if ask else None
+    text = view.service.dialect.scheme.format(version) if version is not None else ""
+    return Resolution(
+        view, place, ask, verdict, version, text, candidates, reply, marks, silent_marks, view.offer.bounds
+    )

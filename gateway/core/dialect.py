@@ -1,0 +1,351 @@
+"""The contract between the gateway and one dialect, and the values that cross it.
+
+A dialect translates: texts of one API family in, values of core out, and back. It is pure: the same arguments
+give the same answer, it keeps nothing, reads no clock and never raises on anything that came from the network.
+It owns every header that its backends read, because a header that one side reads and the other does not is how
+versions get desynchronised (style A9). It decides nothing: which version is settled on is `core.negotiation`.
+
+The order of the members below is the order in which a request and its reply pass through them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import ClassVar, NamedTuple, Self, TypeAlias, final
+
+from gateway.core.message import Header, Reply, RequestHead
+from gateway.core.ranges import VersionSet
+from gateway.core.version import Scheme, Version
+
+# --- what a request says -----------------------------------------------------------------------------------
+
+
+class Place(NamedTuple):
+    """What a target is to the dialect. Found for every request by `Dialect.place`: a plain tuple, so that it hashes
+    fast; a dialect normally returns one of a few constants.
+
+    Answers questions that the target alone decides; header values never do.
+    """
+
+    name: str
+    """For explain: `resource`, `root`, `v1`."""
+    negotiated: bool = True
+    """False: a version means nothing here; owned request headers are dropped, none is written (Ironic `/`)."""
+    document: bool = False
+    """True: a discovery document, rewritten to the offer on its way back."""
+    answered: bool = False
+    """True: the gateway answers by `Dialect.answer`, no backend is asked (Chef `/server_api_version`)."""
+    versioned_only: bool = False
+    """True: silent members never get it (Nova `/v2.1`; any document). False: a silent one may, when what its silence
+    stands for holds the settled version."""
+    carried: str | None = None
+    """The version as the target itself spells it (path, query), None elsewhere."""
+
+
+class AskKind(StrEnum):
+    """The label `ask` of skewgate_negotiations_total."""
+
+    EXACT = "exact"
+    LATEST = "latest"
+    SILENT = "silent"
+    GARBLED = "garbled"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a request says about its version."""
+
+    kind: AskKind
+    version: Version | None = None
+    """Only with `EXACT`."""
+    text: str = ""
+    """As the client spelled it, for refusals that quote it. Bounded by the head's line limit."""
+    sealed: bool = False
+    """True: the request is signed over its version; nothing may be written, it is only routed (Chef 1.3)."""
+
+
+ASK_SILENT = Ask(AskKind.SILENT)
+ASK_LATEST = Ask(AskKind.LATEST, text="latest")
+
+
+class SilenceKind(Enum):
+    """What a request without a version means."""
+
+    MINIMUM = "minimum"
+    MAXIMUM = "maximum"
+    CONSTANT = "constant"
+    REFUSED = "refused"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """The rule for requests that name no version; `constant` only with `CONSTANT`."""
+
+    kind: SilenceKind
+    constant: Version | None = None
+
+
+class Match(Enum):
+    """How an exact ask meets the offer."""
+
+    EXACT = "exact"
+    NEAREST_EARLIER = "nearest_earlier"
+    """The newest offered version that is not newer than the ask (dates and names)."""
+
+
+# --- what the gateway may say ------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The offer as a dialect tells it: never empty."""
+
+    versions: VersionSet
+
+    @property
+    def lowest(self) -> Version:
+        return self.versions.lowest
+
+    @property
+    def highest(self) -> Version:
+        return self.versions.highest
+
+
+class Reason(StrEnum):
+    """Why a request is refused before any backend is touched; the label `outcome`, too."""
+
+    BELOW_MIN = "below_min"
+    ABOVE_MAX = "above_max"
+    MALFORMED = "malformed"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An ask that the offer cannot meet."""
+
+    reason: Reason
+    ask: Ask
+    version: Version | None
+    """The version that was wanted (the ask's, or the constant that silence stands for); None when malformed."""
+    bounds: Bounds
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Anything else the gateway must say by itself after routing: 502, 503, 504, 413, an unknown operation."""
+
+    status: int
+    title: str
+    """The reason phrase: `Service Unavailable`."""
+    detail: str
+    """One fixed sentence; never echoes what the client sent (hardening O12)."""
+    retry_after: int | None = None
+    """Seconds for `Retry-After`."""
+    bounds: Bounds | None = None
+    """The offer, once there is one: some clients must find it even on errors (Chef)."""
+    ask: Ask | None = None
+
+
+# --- what a backend says -----------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Advert:
+    """What a backend says it serves. `versions` of a silent one are what its silence stands for; may be empty."""
+
+    versions: VersionSet
+    silent: bool = False
+    default: Version | None = None
+
+
+class Refused(Enum):
+    """Whether a reply refuses the request because of its version."""
+
+    NO = "no"
+    YES = "yes"
+    """Nothing was executed; the map was stale."""
+    READ_BODY = "read_body"
+    """Only the body can tell: hold it (up to 64 KiB) and ask `read_refusal`."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a reply's head says. All None: the backend is silent about versions here."""
+
+    version: Version | None = None
+    """The version that was executed, as the backend said it; None also when its text was no version (V8)."""
+    advert: Advert | None = None
+    """The backend's own range, where its replies carry one: an in-band fact."""
+    refused: Refused = Refused.NO
+    ranged: bool = False
+    """True: range headers stand on this reply, so the offer's must replace them."""
+    said: str = ""
+    """The owned header's own text, for dialects that keep a part of it (Chef's request_version)."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """One GET on a backend's own address. `path` is relative to the backend's URL."""
+
+    path: str
+    headers: tuple[Header, ...] = ()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ProbeAnswer:
+    """What came back: at most 1 MiB of body, already decoded."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ProbeFault:
+    """The answer says nothing that can be believed. `reason` is a closed-set metric label."""
+
+    reason: str
+    """`status`, `document`, `range`, `unauthorized` …"""
+    detail: str
+    """One sentence for the operator."""
+
+
+ProbeStep: TypeAlias = Advert | ProbeRequest | ProbeFault
+"""What a dialect makes of the answers so far: done, one more question, or nonsense."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Links:
+    """How links of a document are turned into what the client can reach."""
+
+    backend: str
+    """`http://10.0.0.5:6385`, the backend's own scheme and authority, plus its base path."""
+    host: str
+    """The client's Host, which the backend saw too: it builds its links from it."""
+    public: str
+    """`https://api.example:443/baremetal`: scheme, authority and prefix under which the client reached us."""
+
+    def rewrite(self, link: str) -> str:
+        """`link` as the client can follow it; links to third parties stay as they are."""
+        for base in (self.backend, f"http://{self.host}", f"https://{self.host}"):
+            if link == base or link.startswith((base + "/", base + "?")):
+                return self.public + link[len(base) :]
+        return link
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """For dialects that have nothing to configure."""
+
+
+class Dialect(ABC):
+    """One API family's way of speaking about versions. One instance a service, made from its options.
+
+    `Options` is a frozen dataclass; each field's `metadata` may hold `description` and `examples`, from which the
+    configuration's schema is made. Every default must work.
+    """
+
+    name: ClassVar[str]
+    Options: ClassVar[type] = NoOptions
+
+    scheme: Scheme
+    reads: frozenset[str]
+    """Every request header that any method here reads, folded (`message.fold`); the data plane remembers an ask's
+    outcome by their values."""
+    owned_request: frozenset[str]
+    """Request headers (folded) removed before the settled version is written anew. Contains those of `reads` that
+    carry versions."""
+    owned_reply: frozenset[str]
+    """Reply headers (folded) that are taken off and written anew by `write_reply`."""
+    vary: tuple[str, ...]
+    """Names that `Vary` lists on every reply, canonical."""
+    silence: Silence
+    match: Match = Match.EXACT
+    silent_serves: VersionSet = VersionSet()
+    """What a backend without versions is taken to serve in a mixed fleet; empty: it takes no part in the offer."""
+    releases: Mapping[str, Version] = {}
+    """Highest version by release name, for ceilings."""
+    rewrites_target: bool = False
+    """True: `write_target` must be asked for every request, because the version stands in the target."""
+
+    @classmethod
+    def configured(cls, options: object) -> Self:
+        """The dialect of one service; `options` is an instance of `Options`. Raises `VersionTextError`."""
+        return cls()
+
+    # -- 1. the request
+
+    @abstractmethod
+    def place(self, method: str, path: str, query: str) -> Place:
+        """What this target is. Runs on every request: keep it to a few comparisons."""
+
+    @abstractmethod
+    def read_ask(self, place: Place, headers: Mapping[str, str]) -> Ask:
+        """The ask in a negotiated place. `headers` is a multidict that holds (at least) the headers of `reads`."""
+
+    @abstractmethod
+    def write_request(self, place: Place, version: Version, ask: Ask, *, silent: bool) -> tuple[Header, ...]:
+        """The owned header lines to send, `silent` being the chosen backend's; each name once, canonical."""
+
+    def write_target(self, place: Place, target: str, version: Version) -> str:
+        """The target with the settled version in it. Only asked when `rewrites_target`."""
+        return target
+
+    # -- 2. replies made by the gateway
+
+    @abstractmethod
+    def refuse(self, refusal: Refusal, place: Place, headers: Mapping[str, str]) -> Reply:
+        """The dialect's own answer to an ask outside the offer, byte for byte what its servers say."""
+
+    @abstractmethod
+    def fail(self, failure: Failure) -> Reply:
+        """An error in the dialect's shape. `Retry-After` and `Vary` are added by the caller."""
+
+    def answer(self, place: Place, head: RequestHead, bounds: Bounds | None) -> Reply:
+        """The reply at an `answered` place. `bounds` is None before anything is offered."""
+        raise NotImplementedError(f"{self.name} has no place that the gateway answers")
+
+    # -- 3. the backend's reply
+
+    @abstractmethod
+    def read_reply(self, place: Place, status: int, headers: Mapping[str, str]) -> Served:
+        """What a reply's head says. `headers` is a multidict that holds the headers of `owned_reply`."""
+
+    def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advert | None:
+        """Only after `Refused.READ_BODY`: the range that the refusal names, or None when it is about other things."""
+        return None
+
+    @abstractmethod
+    def write_reply(
+        self, place: Place, status: int, served: Served, settled: Version | None, bounds: Bounds, *, silent: bool
+    ) -> tuple[Header, ...]:
+        """The owned reply header lines for the client, `bounds` instead of the backend's own range. `settled` is
+        None where nothing was negotiated. For a `silent` backend: what a new one would have sent. Without `Vary`."""
+
+    def rewrite_document(self, place: Place, body: bytes, bounds: Bounds, links: Links) -> bytes | None:
+        """A discovery document with the offer's range and reachable links; None: not such a document, pass it on."""
+        return None
+
+    # -- 4. probes
+
+    @abstractmethod
+    def probe(self, answers: tuple[ProbeAnswer, ...], path: str | None) -> ProbeStep:
+        """The next step of a probe. With no answers yet: the first request (`path` overrides the dialect's own).
+
+        Called again with every answer so far until it returns an `Advert` or a `ProbeFault`; at most 4 questions.
+        """

@@ -1,0 +1,347 @@
+"""explain(): what would happen to a request, and why, as values to show to people.
+
+It decides nothing itself: it asks `decision.decide` with the same snapshot a request would take, and tells
+what came out beside what is known of every backend. Nothing is sent, nothing remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, final
+
+from gateway.core.backend import Member
+from gateway.core.decision import Answer, Forward, Refuse, Resolution, Unrouted, Verdict, decide
+from gateway.core.dialect import AskKind
+from gateway.core.message import Header, Reply, RequestHead, fold
+from gateway.core.offer import Offer
+from gateway.core.ranges import VersionSet
+from gateway.core.routing import Route
+from gateway.core.snapshot import ServiceView, Snapshot
+from gateway.core.version import Scheme
+
+NO_LOAD: Mapping[str, int] = {}
+
+
+class Outcome(StrEnum):
+    """The four ends of a decision."""
+
+    FORWARD = "forward"
+    REFUSE = "refuse"
+    ANSWER = "answer"
+    UNROUTED = "unrouted"
+
+
+class LeftOut(StrEnum):
+    """Why a backend would not get the request."""
+
+    NOT_ASKED = "not_asked"
+    """The gateway answers by itself; no backend is touched."""
+    UNKNOWN = "unknown"
+    DRAINED = "drained"
+    SILENT = "silent"
+    VERSION = "version"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RouteTold:
+    """Which match led to the service."""
+
+    host: str | None
+    path: str
+    strip_prefix: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PlaceTold:
+    """What the target is to the dialect."""
+
+    name: str
+    negotiated: bool
+    document: bool
+    answered: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AskTold:
+    """What the request says about its version. `text` is the client's own: escape it before it is shown."""
+
+    kind: str
+    text: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OfferTold:
+    """What the service offers at this moment."""
+
+    min: str | None
+    max: str | None
+    policy: str
+    ceiling: str | None
+    phase: str
+    transparent: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CandidateTold:
+    """A backend that may get the request. Tier 1 is tried first."""
+
+    backend: str
+    url: str
+    tier: int
+    standing: str
+    serves: str
+    silent: bool
+    weight: int
+    in_flight: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LeftOutTold:
+    """A backend that would not get it."""
+
+    backend: str
+    url: str
+    standing: str
+    serves: str
+    reason: str
+    why: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReplyTold:
+    """What the gateway would say by itself."""
+
+    status: int
+    headers: tuple[Header, ...]
+    body: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What would happen to one request under one snapshot."""
+
+    generation: int
+    method: str
+    path: str
+    host: str
+    decision: str
+    because: str
+    """One sentence."""
+    service: str | None = None
+    dialect: str | None = None
+    route: RouteTold | None = None
+    local_path: str | None = None
+    """The path as the API itself knows it."""
+    place: PlaceTold | None = None
+    ask: AskTold | None = None
+    """None where no version is read."""
+    offer: OfferTold | None = None
+    outcome: str | None = None
+    """As skewgate_negotiations_total would count it; None where nothing is negotiated."""
+    version: str | None = None
+    """The settled version."""
+    status: int | None = None
+    """What the gateway would answer; None: the backend's own."""
+    candidates: tuple[CandidateTold, ...] = ()
+    left_out: tuple[LeftOutTold, ...] = ()
+    sends: tuple[str, ...] = ()
+    """Those header lines to a backend with versions that stand for what the dialects read."""
+    sends_silent: tuple[str, ...] = ()
+    """The same to a silent one."""
+    reply: ReplyTold | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain dicts, lists, texts and numbers."""
+        return asdict(self)
+
+
+def explain(
+    snapshot: Snapshot,
+    method: str,
+    target: str,
+    headers: Iterable[Header] = (),
+    load: Mapping[str, int] = NO_LOAD,
+) -> Explanation:
+    """Explain `method target` with these header lines (`Host` among them when the route needs it). `load`:
+    requests in flight by member key."""
+    headers = tuple(headers)
+    path, _, query = target.partition("?")
+    fields = tuple((fold(name), value) for name, value in headers if fold(name) in snapshot.owned)
+    host = next((value for name, value in headers if name.lower() == "host"), "")
+    head = RequestHead(method, path, query, fields)
+    route = snapshot.routes.find(host, path)
+    decision = decide(snapshot, head, host, load, 0, {})
+    if isinstance(decision, Unrouted) or route is None:
+        return Explanation(
+            snapshot.generation,
+            method,
+            target,
+            host,
+            Outcome.UNROUTED.value,
+            "no service matches this host and path",
+            status=404,
+        )
+    return _routed(snapshot, head, route, decision, target=target, host=host, load=load)
+
+
+def _routed(
+    snapshot: Snapshot,
+    head: RequestHead,
+    route: Route,
+    decision: Forward | Refuse | Answer,
+    *,
+    target: str,
+    host: str,
+    load: Mapping[str, int],
+) -> Explanation:
+    resolution = decision.resolution
+    view, place, ask = resolution.view, resolution.place, resolution.ask
+    scheme, match = view.service.dialect.scheme, route.match
+    reply = None if isinstance(decision, Forward) else decision.reply
+    end = {Forward: Outcome.FORWARD, Refuse: Outcome.REFUSE, Answer: Outcome.ANSWER}[type(decision)]
+    return Explanation(
+        snapshot.generation,
+        head.method,
+        target,
+        host,
+        end.value,
+        _because(resolution, end),
+        service=view.service.name,
+        dialect=view.service.dialect.name,
+        route=RouteTold(match.host, match.path, match.strip_prefix),
+        local_path=route.local(head.path),
+        place=PlaceTold(place.name, place.negotiated, place.document, place.answered),
+        ask=AskTold(ask.kind.value, ask.text) if ask is not None else None,
+        offer=_offer(view.offer, scheme),
+        outcome=resolution.verdict.value if resolution.verdict is not None else None,
+        version=resolution.version_text or None,
+        status=reply.status if reply is not None else None,
+        candidates=_candidates(resolution, load),
+        left_out=_left_out(view, resolution, scheme),
+        sends=_lines(resolution.marks),
+        sends_silent=_lines(resolution.silent_marks),
+        reply=_reply(reply) if reply is not None else None,
+    )
+
+
+def ends(versions: VersionSet, scheme: Scheme) -> tuple[str | None, str | None]:
+    """Lowest and highest, both None for the empty set."""
+    return (scheme.format(versions.lowest), scheme.format(versions.highest)) if versions else (None, None)
+
+
+def _offer(offer: Offer, scheme: Scheme) -> OfferTold:
+    ceiling = scheme.format(offer.ceiling) if offer.ceiling is not None else None
+    return OfferTold(
+        *ends(offer.versions, scheme), offer.policy.value, ceiling, offer.phase.value, offer.transparent
+    )
+
+
+def _because(resolution: Resolution, end: Outcome) -> str:
+    """Why it ends so, in one sentence. The client's own text is not repeated."""
+    view, ask = resolution.view, resolution.ask
+    offered = view.offer.versions.format(view.service.dialect.scheme)
+    if end is Outcome.ANSWER:
+        return "the gateway answers this place by itself"
+    if view.offer.transparent:
+        return "every backend is silent about versions, so nothing is negotiated and nothing changed"
+    if ask is None:
+        reachable = (
+            "any backend that can answer it" if end is Outcome.FORWARD else "but no backend can answer it"
+        )
+        return f"no version is negotiated at this place, {reachable}"
+    if resolution.bounds is None:
+        return "nothing is offered at this moment: no backend's versions are known, or a ceiling allows none"
+    if resolution.verdict in {Verdict.SERVED, Verdict.UNAVAILABLE}:
+        settled = f"{_WORDS[ask.kind]} settles on {resolution.version_text} of the offer {offered}"
+        if end is Outcome.FORWARD:
+            return settled
+        return f"{settled}, but no backend in service can execute it"
+    wanted = f" ({resolution.version_text})" if resolution.version_text else ""
+    return f"{_WORDS[ask.kind]}{wanted} is not in the offer {offered}"
+
+
+_WORDS: Mapping[AskKind, str] = {
+    AskKind.EXACT: "the version asked for",
+    AskKind.LATEST: "`latest`",
+    AskKind.SILENT: "a request without a version",
+    AskKind.GARBLED: "what stands where a version should",
+}
+
+
+def _candidates(resolution: Resolution, load: Mapping[str, int]) -> tuple[CandidateTold, ...]:
+    """In the order in which they would be tried; inside a tier chance and load decide."""
+    scheme = resolution.view.service.dialect.scheme
+    return tuple(
+        CandidateTold(
+            member.backend.name,
+            member.backend.url,
+            number,
+            member.standing.value,
+            _serves(member, scheme),
+            member.silent,
+            member.backend.weight,
+            load.get(member.key, 0),
+        )
+        for number, tier in enumerate(resolution.candidates.tiers, 1)
+        for member in tier.members
+    )
+
+
+def _left_out(view: ServiceView, resolution: Resolution, scheme: Scheme) -> tuple[LeftOutTold, ...]:
+    """Every other backend, with its reason."""
+    chosen = {member.key for member in resolution.candidates.members}
+    told = []
+    for member in view.pool.members:
+        if member.key not in chosen:
+            reason, why = _reason(member, resolution, scheme)
+            told.append(
+                LeftOutTold(
+                    member.backend.name,
+                    member.backend.url,
+                    member.standing.value,
+                    _serves(member, scheme),
+                    reason.value,
+                    why,
+                )
+            )
+    return tuple(told)
+
+
+def _reason(member: Member, resolution: Resolution, scheme: Scheme) -> tuple[LeftOut, str]:
+    """What is true of a member that is no candidate, the weightiest first."""
+    if member.advert is None:
+        error = f" ({member.error})" if member.error else ""
+        return LeftOut.UNKNOWN, f"its versions are not known yet{error}"
+    if member.drained:
+        return LeftOut.DRAINED, "drained by an operator"
+    refused = resolution.verdict in _OUTSIDE or (resolution.ask is not None and resolution.version is None)
+    if refused or resolution.place.answered:
+        return LeftOut.NOT_ASKED, "the gateway answers by itself"
+    if member.silent and resolution.place.versioned_only:
+        return LeftOut.SILENT, "says nothing about versions, and this place needs a backend that does"
+    return LeftOut.VERSION, f"does not serve {resolution.version_text}, only {_serves(member, scheme)}"
+
+
+_OUTSIDE = frozenset({Verdict.BELOW_MIN, Verdict.ABOVE_MAX, Verdict.MALFORMED})
+
+
+def _serves(member: Member, scheme: Scheme) -> str:
+    return member.advert.versions.format(scheme) if member.advert is not None else "unknown"
+
+
+def _lines(marks: bytes) -> tuple[str, ...]:
+    return tuple(marks.decode("latin-1").split("\r\n")[:-1])
+
+
+def _reply(reply: Reply) -> ReplyTold:
+    return ReplyTold(reply.status, reply.headers, reply.body.decode("utf-8", "replace"))

@@ -1,0 +1,51 @@
+"""Ask x offer -> the version to serve, or the reason why not.
+
+The only place where a version is settled on. Which backend serves it is `core.selection`; how a refusal is spelled
+is the dialect's.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from gateway.core.dialect import Ask, AskKind, Bounds, Match, Reason, Refusal, Silence, SilenceKind
+from gateway.core.version import Version
+
+
+def settle(ask: Ask, bounds: Bounds, silence: Silence, match: Match = Match.EXACT) -> Version | Refusal:
+    """Settle on a version inside the offer (design section 2, Settling).
+
+    `latest` is the offer's maximum, resolved here and so before any backend is chosen. A constant that silence
+    stands for is treated as if the client had asked for it: outside the offer it is refused.
+    """
+    match ask.kind:
+        case AskKind.EXACT:
+            assert ask.version is not None
+            wanted = ask.version
+        case AskKind.LATEST:
+            return bounds.highest
+        case AskKind.GARBLED:
+            return Refusal(Reason.MALFORMED, ask, None, bounds)
+        case AskKind.SILENT:
+            match silence.kind:
+                case SilenceKind.MINIMUM:
+                    return bounds.lowest
+                case SilenceKind.MAXIMUM:
+                    return bounds.highest
+                case SilenceKind.REFUSED:
+                    return Refusal(Reason.MALFORMED, ask, None, bounds)
+                case SilenceKind.CONSTANT:
+                    assert silence.constant is not None
+                    wanted = silence.constant
+                case _:
+                    assert_never(silence.kind)
+        case _:
+            assert_never(ask.kind)
+    if wanted in bounds.versions:
+        return wanted
+    if match is Match.NEAREST_EARLIER:
+        earlier = bounds.versions.up_to(wanted)
+        if earlier:
+            return earlier.highest
+    reason = Reason.BELOW_MIN if wanted < bounds.lowest else Reason.ABOVE_MAX
+    return Refusal(reason, ask, wanted, bounds)

@@ -1,0 +1,84 @@
+"""One versioned API as configured: its dialect, where it is found, and what the operator wants offered.
+
+Values only; made by `settings`, read by everything behind it. No rule is applied here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import final
+
+from gateway.core.backend import Backend
+from gateway.core.dialect import Dialect, Silence
+from gateway.core.version import Version
+
+
+class Policy(StrEnum):
+    """What a service offers of what its backends serve."""
+
+    GUARANTEED = "guaranteed"
+    """What every backend in service serves."""
+    REACHABLE = "reachable"
+    """What at least one serves."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Which requests belong to a service."""
+
+    host: str | None = None
+    """Lower case, without port; None: any."""
+    path: str = "/"
+    """A prefix on a segment boundary, with a leading slash and (but for `/`) no trailing one."""
+    strip_prefix: bool = True
+    """Whether backends see the path without that prefix."""
+
+    @property
+    def prefix(self) -> str:
+        """What is taken off a path: empty for `/`."""
+        return "" if self.path == "/" else self.path
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ProbePlan:
+    """How a service's backends are asked for their versions. Seconds."""
+
+    interval: float = 5.0
+    timeout: float = 2.0
+    path: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RetryPlan:
+    """How often, and after what, a request is tried on another backend."""
+
+    attempts: int = 3
+    on_connect: bool = True
+    on_no_reply: bool = True
+    on_version: bool = True
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Service:
+    """One API with one dialect. Compared by identity: a reload makes new ones."""
+
+    name: str
+    dialect: Dialect
+    backends: tuple[Backend, ...]
+    match: Match = Match()
+    policy: Policy = Policy.GUARANTEED
+    ceiling: Version | None = None
+    silence: Silence | None = None
+    """What silence means here; None: as the dialect says."""
+    probe: ProbePlan = ProbePlan()
+    retry: RetryPlan = RetryPlan()
+
+    @property
+    def silence_rule(self) -> Silence:
+        return self.silence or self.dialect.silence

@@ -1,0 +1,275 @@
+"""One exchange with one backend: connections that are kept and reused, and the reply's framing.
+
+A connection serves one exchange at a time and goes back to its pool only after a reply that ended exactly where it
+said. Every exception of sockets and parsers ends here, as a row of `failures`. Knows no version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Final, cast, final
+
+from gateway.core.backend import Backend
+from gateway.dataplane.chunked import ChunkedDecoder
+from gateway.dataplane.failures import Failure
+from gateway.dataplane.http1 import (
+    BY_LENGTH,
+    CHUNKED,
+    HEAD_END,
+    MAX_REPLY_HEAD,
+    NO_BODY,
+    UNTIL_CLOSE,
+    ReplyReader,
+)
+from gateway.errors import FramingError
+
+if TYPE_CHECKING:
+    from gateway.dataplane.context import Context
+    from gateway.dataplane.names import NameTable
+    from gateway.dataplane.proxy import Exchange
+
+HEAD: Final = -1
+"""Beside the framings of `http1`: the reply's head is not complete yet."""
+MAX_INTERIM: Final = 16
+"""1xx replies before the final one; an endless row of them is an attack (hardening B4)."""
+NEVER: Final = float("inf")
+
+
+@final
+class BackendConnection(asyncio.Protocol):
+    """One TCP connection to a backend."""
+
+    def __init__(self, pool: BackendPool) -> None:
+        self.pool = pool
+        self.transport: asyncio.Transport
+        self.deadline = NEVER
+        self._exchange: Exchange | None = None
+        self._reader = ReplyReader()
+        self._table: NameTable
+        self._to_head = False
+        self._mode = HEAD
+        self._left = 0
+        self._decoder: ChunkedDecoder | None = None
+        self._buffer = b""
+        self._interim = 0
+
+    # -- life
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self.pool.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.pool.forget(self)
+        exchange, self._exchange = self._exchange, None
+        if exchange is None:
+            return
+        if self._mode == UNTIL_CLOSE and exc is None:
+            exchange.on_reply_body(b"", done=True)
+        elif self._mode == HEAD:
+            exchange.on_failure(Failure.BAD_REPLY if self._buffer else Failure.NO_REPLY)
+        else:
+            exchange.on_failure(Failure.REPLY_CUT)
+
+    def start(self, exchange: Exchange, table: NameTable, *, to_head: bool) -> None:
+        """Begin an exchange: what arrives from now on is its reply."""
+        self._exchange = exchange
+        self._table = table
+        self._to_head = to_head
+        self._mode = HEAD
+        self._interim = 0
+        context = self.pool.context
+        self.deadline = context.now + context.timeouts.backend_head
+
+    def abandon(self) -> None:
+        """The exchange has no more use for the reply: nothing further is read, the connection is not reused."""
+        self._exchange = None
+        self.deadline = NEVER
+        self.transport.abort()
+
+    def on_deadline(self) -> None:
+        """Too long without a head, without a piece of body, or idle."""
+        exchange, self._exchange = self._exchange, None
+        self.deadline = NEVER
+        self.transport.abort()
+        if exchange is not None:
+            exchange.on_failure(Failure.REPLY_TIMEOUT if self._mode == HEAD else Failure.REPLY_STALLED)
+
+    # -- flow control: what the client does not take is not read, what the backend does not take is not read either
+
+    def pause_writing(self) -> None:
+        if self._exchange is not None:
+            self._exchange.downstream.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._exchange is not None:
+            self._exchange.downstream.resume_reading()
+
+    # -- the reply
+
+    def data_received(self, data: bytes) -> None:
+        if self._exchange is None:  # nobody asked: not to be trusted again (hardening B5)
+            self.transport.abort()
+            return
+        try:
+            if self._mode == HEAD:
+                self._read_head(data)
+            else:
+                context = self.pool.context
+                self.deadline = context.now + context.timeouts.backend_body_idle
+                self._pass_on(self._exchange, *self._read_body(data))
+        except FramingError:
+            self._break_off(Failure.BAD_REPLY if self._mode == HEAD else Failure.REPLY_CUT)
+
+    def _read_head(self, data: bytes) -> None:
+        if self._buffer:
+            data, self._buffer = self._buffer + data, b""
+        exchange = self._exchange
+        assert exchange is not None
+        while True:
+            end = data.find(HEAD_END)
+            if end < 0:
+                if len(data) > MAX_REPLY_HEAD:
+                    raise FramingError("head_too_large")
+                self._buffer = data
+                return
+            end += 4
+            if end > MAX_REPLY_HEAD:
+                raise FramingError("head_too_large")
+            reader = self._reader
+            reader.read(data[:end], self._table, to_head=self._to_head)
+            data = data[end:]
+            if reader.status >= 200:
+                break
+            self._interim += 1
+            if reader.status == 101 or self._interim > MAX_INTERIM:
+                raise FramingError("interim")
+        context = self.pool.context
+        self.deadline = context.now + context.timeouts.backend_body_idle
+        framing = self._mode = reader.framing
+        if framing == CHUNKED:
+            self._decoder = ChunkedDecoder()
+        else:
+            self._left = reader.length if framing == BY_LENGTH else 0
+        piece, done, surplus = self._read_body(data)
+        if done:
+            self._release(exchange, surplus=surplus)
+        exchange.on_reply(reader, piece, done=done)
+
+    def _read_body(self, data: bytes) -> tuple[bytes, bool, bool]:
+        """The payload in `data`, whether the body ends with it, whether bytes stand behind the end."""
+        mode = self._mode
+        if mode == BY_LENGTH:
+            left = self._left - len(data)
+            if left > 0:
+                self._left = left
+                return data, False, False
+            return (data, True, False) if left == 0 else (data[:left], True, True)
+        if mode == NO_BODY:
+            return b"", True, bool(data)
+        if mode == CHUNKED:
+            assert self._decoder is not None
+            piece = self._decoder.feed(data)
+            return piece, self._decoder.done, bool(self._decoder.rest)
+        return data, False, False
+
+    def _pass_on(self, exchange: Exchange, piece: bytes, done: bool, surplus: bool) -> None:  # noqa: FBT001 - hot path
+        if done:
+            self._release(exchange, surplus=surplus)
+        exchange.on_reply_body(piece, done=done)
+
+    def _release(self, exchange: Exchange, *, surplus: bool) -> None:
+        """Before the exchange hears of the end, so that the client's next request finds this connection idle. A backend
+        that answered before it had the whole request may read the rest as another one (CVE-2025-4366): not reused."""
+        self._exchange = None
+        self._mode = HEAD
+        self._decoder = None
+        if surplus or self._reader.close or not exchange.uploaded or self.pool.closed:
+            self.deadline = NEVER
+            self.transport.close()
+        else:
+            context = self.pool.context
+            self.deadline = context.now + context.timeouts.backend_idle
+            self.pool.idle.append(self)
+
+    def _break_off(self, failure: Failure) -> None:
+        exchange, self._exchange = self._exchange, None
+        self.deadline = NEVER
+        self.transport.abort()
+        if exchange is not None:
+            exchange.on_failure(failure)
+
+
+@final
+class BackendPool:
+    """All connections of one worker to one backend for one service."""
+
+    def __init__(self, context: Context, backend: Backend) -> None:
+        self.context = context
+        self.backend = backend
+        self.idle: list[BackendConnection] = []
+        self.connections: set[BackendConnection] = set()
+        self.closed = False
+        self._connecting: set[asyncio.Task[None]] = set()
+
+    def take(self) -> BackendConnection | None:
+        """The connection that was used last, since it is the least likely to have been closed; None: make one."""
+        idle = self.idle
+        while idle:
+            connection = idle.pop()
+            if not connection.transport.is_closing():
+                return connection
+        return None
+
+    def connect(self, exchange: Exchange) -> None:
+        """Make a connection and hand it to `exchange`, or tell it why there is none."""
+        task = asyncio.get_running_loop().create_task(self._connect(exchange))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, exchange: Exchange) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.context.timeouts.connect):
+                _, connection = await loop.create_connection(
+                    lambda: BackendConnection(self), self.backend.host, self.backend.port
+                )
+        except TimeoutError:
+            exchange.on_failure(Failure.CONNECT_TIMEOUT)
+        except OSError:  # refused, unreachable, no such name, no descriptor left
+            exchange.on_failure(Failure.CONNECT)
+        else:
+            sock = connection.transport.get_extra_info("socket")
+            if sock is not None and sock.family != getattr(socket, "AF_UNIX", None):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if exchange.wants_connection:
+                exchange.on_connection(connection)
+            else:  # its client left meanwhile
+                connection.deadline = self.context.now + self.context.timeouts.backend_idle
+                self.idle.append(connection)
+
+    def forget(self, connection: BackendConnection) -> None:
+        """It is closed."""
+        self.connections.discard(connection)
+        if connection in self.idle:
+            self.idle.remove(connection)
+
+    def counts(self) -> tuple[int, int]:
+        """Idle and active connections."""
+        return len(self.idle), len(self.connections) - len(self.idle)
+
+    def close(self) -> None:
+        """Close what is idle now and the rest when its reply has ended."""
+        self.closed = True
+        for connection in (*self.idle,):
+            connection.transport.close()
+        self.idle.clear()
+
+    def abort(self) -> None:
+        """Close everything at once."""
+        self.closed = True
+        for task in self._connecting:
+            task.cancel()
+        for connection in tuple(self.connections):
+            connection.transport.abort()

@@ -1,0 +1,42 @@
+"""Every exception that skewgate raises on purpose.
+
+Expected refusals are values (`core.decision.Refuse`), never exceptions; these are for broken peers, wrong
+files and our own bugs. This module imports nothing of ours.
+"""
+
+
+class SkewgateError(Exception):
+    """Base of all; the text is one sentence that an operator can act on."""
+
+
+class VersionTextError(SkewgateError):
+    """A text that should be a version, a range or a set of versions is not one (configuration, releases)."""
+
+
+class SettingsError(SkewgateError):
+    """The configuration cannot be used. `problems` holds every problem found, in file order."""
+
+    def __init__(self, message: str, problems: tuple[object, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems
+
+
+class FramingError(SkewgateError):
+    """A peer broke HTTP/1.1 framing, or sent what we refuse to guess about.
+
+    `status` is what the peer is told when the peer is a client (400, 413, 414, 431, 501, 505 …);
+    `reason` is the closed-set label of `skewgate_client_errors_total`.
+    """
+
+    def __init__(self, reason: str, status: int = 400) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.status = status
+
+
+class StartupError(SkewgateError):
+    """The process cannot start: a port is taken, a file cannot be read, a parser is missing."""
+
+
+class AdminError(SkewgateError):
+    """A running gateway's admin listener could not be asked, or refused what was asked."""

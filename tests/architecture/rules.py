@@ -1,0 +1,131 @@
+"""The rules of the house that a syntax tree shows, each a function from a module to its complaints.
+
+They are apart from the tests so that each is also tried on code that breaks it: a rule must be able to fail.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tests.architecture.source import Module, imported
+
+Rule = Callable[[Module], Iterator[str]]
+
+DIALECT_NAMES: Final = frozenset({"ironic", "nova", "senlin", "chef", "openstack", "header"})
+
+IMPURE: Final = frozenset(
+    [
+        *("aiohttp", "httptools", "prometheus_client", "pydantic", "uvloop", "yaml"),
+        *("asyncio", "multiprocessing", "select", "selectors", "signal", "socket", "ssl", "subprocess"),
+        *("logging", "os", "random", "secrets", "threading", "time"),
+    ]
+)
+"""What neither core nor dialects may import: the world, its clock and its chance."""
+
+IMPURE_CALLS: Final = frozenset({"open", "print", "input"})
+
+CLOCK_ROOMS: Final = ("admin", "controlplane", "telemetry", "cli")
+"""Where wall-clock time may be read, because people read it there. Durations use the loop's clock."""
+
+CELL: Final = "gateway.controlplane.cell"
+SNAPSHOT_NAMES: Final = frozenset({"current", "_current"})
+
+FILE_LIMIT: Final = 400
+FUNCTION_LIMIT: Final = 60
+
+
+def stays_pure(module: Module) -> Iterator[str]:
+    """Core and dialects: values in, values out."""
+    if not module.inside("core", "dialects"):
+        return
+    for name, node in imported(module):
+        if name.split(".")[0] in IMPURE:
+            yield f"{module.at(node)}: {module.name} must not import {name}"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS:
+            yield f"{module.at(node)}: {module.name} must not call {node.func.id}"
+        elif isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
+            yield f"{module.at(node)}: {module.name} must not wait for anything"
+
+
+def knows_no_dialect(module: Module) -> Iterator[str]:
+    """No code outside the dialects asks which one it has: what differs is a member of the dialect."""
+    if module.inside("dialects"):
+        return
+    for node in ast.walk(module.tree):
+        for name in asked_names(node):
+            yield f"{module.at(node)}: branches on the dialect name {name!r}"
+
+
+def asked_names(node: ast.AST) -> Iterator[str]:
+    """The dialect names that `node` decides by: a comparison, a case, a prefix test."""
+    operands: list[ast.AST] = []
+    match node:
+        case ast.Compare():
+            operands = [node.left, *node.comparators]
+        case ast.MatchValue(value=value):
+            operands = [value]
+        case ast.Call(func=ast.Attribute(attr="startswith" | "endswith" | "__eq__"), args=arguments):
+            operands = list(arguments)
+        case _:
+            pass
+    for operand in operands:
+        elements = operand.elts if isinstance(operand, ast.Tuple | ast.List | ast.Set) else [operand]
+        for element in elements:
+            if isinstance(element, ast.Constant) and element.value in DIALECT_NAMES:
+                yield str(element.value)
+
+
+def says_what_it_is(module: Module) -> Iterator[str]:
+    """Every module opens with what it is and what it must not do."""
+    if not ast.get_docstring(module.tree):
+        yield f"{module.path}: has no docstring"
+
+
+def stays_small(module: Module) -> Iterator[str]:
+    """A file and a function that can be held in the head."""
+    lines = module.text.count("\n")
+    if lines > FILE_LIMIT:
+        yield f"{module.path}: {lines} lines, the limit is {FILE_LIMIT}"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > FUNCTION_LIMIT:
+                yield f"{module.at(node)}: {node.name} has {length} lines, the limit is {FUNCTION_LIMIT}"
+
+
+def leaves_the_snapshot_alone(module: Module) -> Iterator[str]:
+    """One place swaps the snapshot, in one assignment; everybody else reads it once."""
+    if module.name == CELL:
+        return
+    for node in ast.walk(module.tree):
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store | ast.Del)
+            and node.attr in SNAPSHOT_NAMES
+        ):
+            yield f"{module.at(node)}: rebinds {ast.unparse(node)}, which only {CELL} does"
+
+
+def reads_no_wall_clock(module: Module) -> Iterator[str]:
+    """Wall-clock time jumps; what decides on durations uses a clock that does not."""
+    if module.inside(*CLOCK_ROOMS):
+        return
+    for name, node in imported(module):
+        if name == "time.time":
+            yield f"{module.at(node)}: imports time.time"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "time.time":
+            yield f"{module.at(node)}: reads time.time"
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    stays_pure,
+    knows_no_dialect,
+    says_what_it_is,
+    stays_small,
+    leaves_the_snapshot_alone,
+    reads_no_wall_clock,
+)

@@ -1,0 +1,94 @@
+"""The project's files as the architecture tests read them. It parses and never imports the gateway."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent.parent
+
+LEFT_BEHIND: Final = {".git", ".hypothesis", ".import_linter_cache", ".venv", "__pycache__", "build", "dist"}
+"""Folders that are no part of the project, for trees without git (a release's archive)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One module of the package: its path below the project, its dotted name and its syntax tree."""
+
+    path: str
+    name: str
+    text: str
+    tree: ast.Module
+
+    def inside(self, *packages: str) -> bool:
+        """Whether it is one of `packages` (names below gateway) or lies in one."""
+        return any(f"{self.name}.".startswith(f"gateway.{package}.") for package in packages)
+
+    def at(self, node: ast.AST) -> str:
+        """The place of `node`, as an editor can jump to it."""
+        return f"{self.path}:{getattr(node, 'lineno', 1)}"
+
+
+def read_module(path: str, text: str) -> Module:
+    """Parse the text of the module that stands at `path` below the project."""
+    parts = Path(path).with_suffix("").parts
+    name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    return Module(path=path, name=name, text=text, tree=ast.parse(text))
+
+
+@cache
+def gateway_modules() -> tuple[Module, ...]:
+    """Every module of the package."""
+    return tuple(
+        read_module(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "gateway").rglob("*.py"))
+    )
+
+
+def imported(module: Module) -> Iterator[tuple[str, ast.AST]]:
+    """Every dotted name that `module` imports, wherever in the file, with the statement."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            yield base, node
+            yield from ((f"{base}.{alias.name}", node) for alias in node.names)
+
+
+@cache
+def project_files() -> tuple[Path, ...]:
+    """Every text file of the project: what git knows or would add, or without git whatever is there."""
+    if shutil.which("git") and (ROOT / ".git").exists():
+        listing = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            check=False,
+        )
+        if listing.returncode == 0:
+            names = listing.stdout.decode().split("\0")
+            return tuple(ROOT / name for name in names if name and (ROOT / name).is_file())
+    return tuple(
+        path
+        for path in sorted(ROOT.rglob("*"))
+        if path.is_file() and LEFT_BEHIND.isdisjoint(path.relative_to(ROOT).parts)
+    )
+
+
+@cache
+def project_texts() -> tuple[tuple[str, str], ...]:
+    """The path below the project and the text of each of its files; files that are no text are left out."""
+    texts = []
+    for path in project_files():
+        try:
+            texts.append((path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")))
+        except UnicodeDecodeError:
+            continue
+    return tuple(texts)

@@ -1,0 +1,142 @@
+"""The rules of the house hold, and every rule notices the code that breaks it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from tests.architecture import rules
+from tests.architecture.source import ROOT, gateway_modules, project_files, project_texts, read_module
+
+# Spelled in pieces, so that this file is no finding of its own.
+MARKERS = re.compile(r"\b(?:TO" + "DO|FIX" + "ME|X" + r"XX|HA" + r"CK)\b")
+REGISTRY_HOSTS = re.compile(
+    "|".join(
+        re.escape(f"{host}.{domain}")
+        for host, domain in [
+            ("pypi", "org"),
+            ("pythonhosted", "org"),
+            ("registry.npmjs", "org"),
+            ("crates", "io"),
+            ("rubygems", "org"),
+            ("proxy.golang", "org"),
+            ("repo.maven.apache", "org"),
+            ("docker", "io"),
+            ("quay", "io"),
+            ("ghcr", "io"),
+        ]
+    )
+)
+
+
+def test_the_package_has_modules() -> None:
+    names = {module.name for module in gateway_modules()}
+
+    assert any(name.startswith("gateway.core.") for name in names)
+    assert len(names) >= 4
+
+
+@pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
+def test_the_package_keeps(rule: rules.Rule) -> None:
+    complaints = [complaint for module in gateway_modules() for complaint in rule(module)]
+
+    assert not complaints, "\n".join([str(rule.__doc__), *complaints])
+
+
+LONG_FUNCTION = "def long() -> None:\n" + "    pass\n" * rules.FUNCTION_LIMIT
+
+
+@pytest.mark.parametrize(
+    "rule, path, text",
+    [
+        (rules.stays_pure, "gateway/core/x.py", "import asyncio"),
+        (rules.stays_pure, "gateway/core/x.py", "def f():\n    from os import path"),
+        (rules.stays_pure, "gateway/core/__init__.py", "import os.path"),
+        (rules.stays_pure, "gateway/dialects/ironic.py", "from time import monotonic"),
+        (rules.stays_pure, "gateway/dialects/ironic.py", "if TYPE_CHECKING:\n    import aiohttp"),
+        (rules.stays_pure, "gateway/dialects/ironic.py", "open('x')"),
+        (rules.stays_pure, "gateway/core/x.py", "async def f(): ..."),
+        (rules.knows_no_dialect, "gateway/core/x.py", "if name == 'ironic': ..."),
+        (rules.knows_no_dialect, "gateway/cli/x.py", "x = 'nova' != name"),
+        (rules.knows_no_dialect, "gateway/cli/x.py", "x = name in ('a', 'chef')"),
+        (rules.knows_no_dialect, "gateway/cli/x.py", "x = name.startswith('openstack')"),
+        (rules.knows_no_dialect, "gateway/cli/x.py", "match name:\n    case 'a' | 'senlin': ..."),
+        (rules.knows_no_dialect, "gateway/cli/x.py", "match x:\n    case Service(dialect='header'): ..."),
+        (rules.says_what_it_is, "gateway/core/x.py", "x = 1"),
+        (rules.stays_small, "gateway/core/x.py", "\n" * (rules.FILE_LIMIT + 1)),
+        (rules.stays_small, "gateway/core/x.py", LONG_FUNCTION),
+        (rules.leaves_the_snapshot_alone, "gateway/dataplane/proxy.py", "cell.current = snapshot"),
+        (rules.leaves_the_snapshot_alone, "gateway/dataplane/proxy.py", "a, cell._current = 1, 2"),
+        (rules.leaves_the_snapshot_alone, "gateway/admin/api.py", "self.cell.current: int = 1"),
+        (rules.leaves_the_snapshot_alone, "gateway/admin/api.py", "del self.cell.current"),
+        (rules.reads_no_wall_clock, "gateway/dataplane/x.py", "now = time.time()"),
+        (rules.reads_no_wall_clock, "gateway/dataplane/x.py", "from time import time"),
+    ],
+)
+def test_a_breach_is_noticed(rule: rules.Rule, path: str, text: str) -> None:
+    assert list(rule(read_module(path, text)))
+
+
+@pytest.mark.parametrize(
+    "rule, path, text",
+    [
+        (rules.stays_pure, "gateway/dataplane/x.py", "import asyncio"),
+        (rules.stays_pure, "gateway/core/x.py", "from gateway.core.timetable import x\nimport osprey"),
+        (rules.knows_no_dialect, "gateway/dialects/ironic.py", "x = name == 'ironic'"),
+        (rules.knows_no_dialect, "gateway/cli/demo.py", "settings = {'dialect': 'ironic'}"),
+        (rules.says_what_it_is, "gateway/core/x.py", '"""What it is."""'),
+        (rules.stays_small, "gateway/core/x.py", "\n" * rules.FILE_LIMIT),
+        (rules.leaves_the_snapshot_alone, "gateway/controlplane/cell.py", "self.current = snapshot"),
+        (rules.leaves_the_snapshot_alone, "gateway/dataplane/proxy.py", "snapshot = cell.current"),
+        (rules.reads_no_wall_clock, "gateway/admin/api.py", "now = time.time()"),
+        (rules.reads_no_wall_clock, "gateway/dataplane/x.py", "now = time.monotonic()"),
+    ],
+)
+def test_what_is_allowed_passes(rule: rules.Rule, path: str, text: str) -> None:
+    assert not list(rule(read_module(path, text)))
+
+
+def test_nothing_is_left_for_later() -> None:
+    findings = [
+        f"{path}:{number}: {line.strip()}"
+        for path, text in project_texts()
+        for number, line in enumerate(text.splitlines(), 1)
+        if MARKERS.search(line)
+    ]
+
+    assert not findings, "\n".join(findings)
+
+
+def test_no_file_names_a_registry() -> None:
+    """Where packages come from is the business of whoever installs: mirrors and closed networks exist."""
+    findings = [
+        f"{path}:{number}: {line.strip()}"
+        for path, text in project_texts()
+        for number, line in enumerate(text.splitlines(), 1)
+        if REGISTRY_HOSTS.search(line)
+    ]
+
+    assert not findings, "\n".join(findings)
+
+
+def test_every_shell_script_parses() -> None:
+    scripts = [
+        path
+        for path in project_files()
+        if path.suffix == ".sh"
+        or path.read_bytes().startswith((b"#!/bin/sh", b"#!/bin/bash", b"#!/usr/bin/env bash"))
+    ]
+    assert {"run", "test"} <= {path.name for path in scripts}
+
+    for script in scripts:
+        shell = "bash" if b"bash" in script.read_bytes().split(b"\n", 1)[0] and shutil.which("bash") else "sh"
+        checked = subprocess.run([shell, "-n", str(script)], capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize("name", ["run", "test", ".ci/run", ".ci/packages", "requirements/compile"])
+def test_what_people_start_can_be_started(name: str) -> None:
+    assert (ROOT / name).stat().st_mode & 0o111 == 0o111

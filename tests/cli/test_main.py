@@ -1,0 +1,132 @@
+"""What holds for every verb: usage, exit codes, and no traceback for what is not our bug."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from importlib.metadata import version as installed
+
+import pytest
+
+from gateway import __version__
+from gateway.cli import VERBS, loop, main
+from gateway.errors import StartupError
+from gateway.settings import schema_text
+from tests.cli.processes import call, finish, start
+
+
+def test_every_verb_explains_itself(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    overview = capfd.readouterr().out
+
+    for name, verb in VERBS.items():
+        assert main([name, "--help"]) == 0
+        assert verb.HELP in " ".join(capfd.readouterr().out.split())
+        assert f"    {name} " in overview
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["fly"],
+        ["run"],
+        ["check"],
+        ["explain", "GET"],
+        ["explain", "GET", "v1/nodes"],
+        ["explain", "GET", "/v1", "-H", "no colon"],
+        ["explain", "--offline", "GET", "/v1"],
+        ["status", "--admin", "127.0.0.1:9900"],
+        ["status", "--admin", "http://127.0.0.1:1", "-c", "x.yaml"],
+        ["demo", "--for", "0"],
+        ["demo", "--for", "soon"],
+        ["demo", "--port", "70000"],
+    ],
+    ids=" ".join,
+)
+def test_bad_usage_is_exit_2_with_the_usage(argv: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("usage: skewgate")
+
+
+def test_version_names_what_is_running(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["version"]) == 0
+    text = capfd.readouterr().out
+    assert main(["version", "-o", "json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+
+    assert f"skewgate           {__version__}\n" in text
+    assert found["skewgate"] == __version__
+    assert found["python"].startswith(".".join(map(str, sys.version_info[:3])))
+    assert found["httptools"] == installed("httptools")
+    assert found["loop"] in ("asyncio", "uvloop")
+
+
+def test_schema_is_the_settings_own(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema"]) == 0
+
+    assert capfd.readouterr().out == schema_text()
+
+
+async def test_the_loop_is_the_one_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = await call("version", "-o", "json", SKEWGATE_LOOP="asyncio")
+    assert json.loads(ended.out)["loop"] == "asyncio"
+
+    monkeypatch.setenv("SKEWGATE_LOOP", "asyncio")
+
+    async def module() -> str:
+        return type(asyncio.get_running_loop()).__module__
+
+    assert (await asyncio.to_thread(lambda: loop.run(module()))).startswith("asyncio.")
+
+
+def test_an_unknown_loop_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SKEWGATE_LOOP", "trio")
+
+    assert main(["version"]) == 1
+    assert capfd.readouterr().err == "skewgate: SKEWGATE_LOOP must be asyncio or uvloop, not 'trio'\n"
+
+    async def never() -> None:
+        raise AssertionError("was run")
+
+    with pytest.raises(StartupError):
+        loop.run(never())
+
+
+async def test_a_reader_that_has_enough_causes_no_noise() -> None:
+    process = await start("schema")
+    assert process.stdout is not None
+    transport = process._transport.get_pipe_transport(1)  # type: ignore[attr-defined] # asyncio offers no other way
+    transport.close()
+
+    ended = await finish(process)
+
+    assert (ended.code, ended.err) == (1, "")
+
+
+async def test_ctrl_c_is_quiet() -> None:
+    """Waiting for an admin listener that takes connections and never answers."""
+    asked = asyncio.Event()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    async with server:
+        process = await start("status", "--admin", f"http://{host}:{port}")
+        async with asyncio.timeout(20):
+            await asked.wait()
+        process.send_signal(signal.SIGINT)
+        ended = await finish(process)
+
+    assert ended == (1, "", "")

@@ -1,0 +1,72 @@
+"""Names are compared folded, lines keep their order, and our own replies are values."""
+
+# ruff: noqa: N802 -- ids of examples and attacks are written with capitals
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.core.message import (
+    FORWARDING,
+    HOP_BY_HOP,
+    UNLISTABLE,
+    Reply,
+    RequestHead,
+    all_values,
+    as_mapping,
+    fold,
+    render,
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["OpenStack-API-Version", "OPENSTACK_API_VERSION", "openstack_api-version", "openstack-api-version"],
+)
+def test_V4_twins_of_a_name_fold_into_one(name: str) -> None:
+    assert fold(name) == "openstack-api-version"
+
+
+@given(st.text())
+def test_folding_is_done_once(name: str) -> None:
+    assert fold(fold(name)) == fold(name)
+
+
+@pytest.mark.parametrize("names", [HOP_BY_HOP, FORWARDING, UNLISTABLE])
+def test_the_tables_of_names_are_folded(names: frozenset[str]) -> None:
+    assert {fold(name) for name in names} == names
+
+
+def test_lines_are_written_in_order_as_they_are() -> None:
+    assert render([("B", "2"), ("a", "1"), ("B", "\xe9")]) == b"B: 2\r\na: 1\r\nB: \xe9\r\n"
+    assert render([]) == b""
+
+
+def test_a_mapping_of_lines_keeps_all_of_them_in_any_case() -> None:
+    headers = as_mapping([("x-version", "1"), ("accept", "*/*"), ("X-Version", "2")])
+
+    assert all_values(headers, "X-VERSION") == ("1", "2")
+    assert all_values(headers, "absent") == ()
+
+
+def test_a_plain_mapping_has_one_value_a_name() -> None:
+    assert all_values({"x-version": "1"}, "x-version") == ("1",)
+    assert all_values({"x-version": "1"}, "absent") == ()
+
+
+def test_a_reply_grows_by_being_made_anew() -> None:
+    bare = Reply(503, (("Content-Type", "text/plain"),), b"no")
+
+    assert bare.with_headers(("Retry-After", "2"), ("Vary", "*")) == Reply(
+        503, (("Content-Type", "text/plain"), ("Retry-After", "2"), ("Vary", "*")), b"no"
+    )
+    assert bare.headers == (("Content-Type", "text/plain"),)
+
+
+def test_equal_request_heads_are_one_key() -> None:
+    head = RequestHead("GET", "/v1/nodes", "limit=1", (("accept", "*/*"),))
+
+    assert hash(head) == hash(RequestHead("GET", "/v1/nodes", "limit=1", (("accept", "*/*"),)))
+    assert RequestHead("GET", "/").fields == ()

@@ -1,0 +1,203 @@
+"""Real Ironic servers on loopback: no authentication, SQLite, hardware that is only pretended.
+
+What it does: writes the configuration, makes the schema, starts the processes. `Server` is one release
+with a database of its own, API and conductor in one process. `Family` is several APIs of one release on
+one database with one conductor, each pinned to the API of another release: what is created through one
+member is there through every other.
+
+Rules: every file lies in the run folder that the caller gives. What a server serves is stated here from
+its release notes and never asked from it, so that a test can hold the two against each other.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.real.environments import Environment
+from tests.real.processes import LOOPBACK, Process, StartFailed, answers, free_port
+
+# The first version of every Ironic release.
+MINIMUM = (1, 1)
+
+Options = dict[str, dict[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """An Ironic release, its environment's name and the highest version that it serves."""
+
+    number: str
+    maximum: tuple[int, int]
+
+    @property
+    def environment(self) -> str:
+        return f"ironic-{self.number}"
+
+    def serves(self, version: str) -> bool:
+        """True when this text is a version that a server of this release answers."""
+        major, dot, minor = version.partition(".")
+        if not (dot and major.isdecimal() and minor.isdecimal()):
+            return False
+        return MINIMUM <= (int(major), int(minor)) <= self.maximum
+
+    @property
+    def top(self) -> str:
+        return "{}.{}".format(*self.maximum)
+
+
+OLD = Release("21.4.0", (1, 82))
+NEW = Release("39.0.0", (1, 115))
+# The new code, held by an operator to the API of 21.4 in the middle of an upgrade.
+NEW_PINNED = Release("39.0.0", (1, 82))
+PIN = "21.4"
+
+
+class Server:
+    """One process of Ironic on a port of its own."""
+
+    def __init__(self, release: Release, process: Process, port: int) -> None:
+        self.release = release
+        self.process = process
+        self.port = port
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.port}"
+
+    def start(self) -> None:
+        """Start (again) and return once it answers."""
+        self.process.start()
+        self.process.wait_until(lambda: answers(self.port), "answering HTTP")
+
+    def stop(self) -> None:
+        self.process.stop()
+
+
+def whole_server(release: Release, environment: Environment, folder: Path) -> Server:
+    """API and conductor of one release in one process, database and all in `folder`; not yet started."""
+    folder.mkdir(parents=True)
+    port = free_port()
+    options = _options(folder, port, folder / "ironic.sqlite")
+    # Calls between API and conductor stay inside the process.
+    options["DEFAULT"]["rpc_transport"] = "none"
+    settings = _write(folder / "ironic.conf", options)
+    _create_schema(environment, settings, folder / "ironic.sqlite")
+    return Server(release, _process("ironic", environment, settings), port)
+
+
+class Family:
+    """Two APIs of one release on one database: `unpinned`, and `pinned` to the API of an older release."""
+
+    def __init__(self, environment: Environment, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        database = folder / "family.sqlite"
+        calls = free_port()
+        self._conductor_port = calls
+        self._conductor = _process(
+            "ironic-conductor", environment, _member(folder / "conductor", database, calls)
+        )
+        settings = {
+            "unpinned": _member(folder / "unpinned", database, calls),
+            "pinned": _member(folder / "pinned", database, calls, pin=PIN),
+        }
+        _create_schema(environment, settings["unpinned"], database)
+        self.unpinned, self.pinned = (
+            Server(release, _process("ironic-api", environment, settings[name]), _port_in(settings[name]))
+            for name, release in (("unpinned", NEW), ("pinned", NEW_PINNED))
+        )
+
+    def start(self) -> None:
+        """Start all three side by side and return once both APIs answer."""
+        everything = (self._conductor, self.unpinned.process, self.pinned.process)
+        for process in everything:
+            process.start()
+        # The conductor listens once it has registered itself; before that a write finds no conductor.
+        self._conductor.wait_until(lambda: answers(self._conductor_port), "taking calls")
+        for server in (self.unpinned, self.pinned):
+            server.process.wait_until(lambda server=server: answers(server.port), "answering HTTP")  # type: ignore[misc]
+
+    def stop(self) -> None:
+        for process in (self.unpinned.process, self.pinned.process, self._conductor):
+            process.stop()
+
+    @property
+    def processes(self) -> list[Process]:
+        return [self.unpinned.process, self.pinned.process, self._conductor]
+
+
+def _member(folder: Path, database: Path, calls: int, pin: str | None = None) -> Path:
+    """The configuration of one process of a family: they speak JSON-RPC over loopback."""
+    folder.mkdir()
+    options = _options(folder, free_port(), database)
+    options["DEFAULT"]["rpc_transport"] = "json-rpc"
+    options["json_rpc"] = {"auth_strategy": "noauth", "host_ip": LOOPBACK, "port": calls}
+    if pin is not None:
+        options["DEFAULT"]["pin_release_version"] = pin
+    return _write(folder / "ironic.conf", options)
+
+
+def _options(folder: Path, port: int, database: Path) -> Options:
+    """What every process needs: pretended hardware, nothing outside loopback and `folder`."""
+    state = folder / "state"
+    state.mkdir()
+    pretended = ("bios", "boot", "deploy", "management", "power", "raid")
+    or_none = ("console", "inspect", "rescue", "vendor")
+    interfaces: dict[str, object] = {f"enabled_{kind}_interfaces": "fake" for kind in pretended}
+    interfaces |= {f"enabled_{kind}_interfaces": f"fake,no-{kind}" for kind in or_none}
+    interfaces |= {"enabled_network_interfaces": "noop", "enabled_storage_interfaces": "fake,noop"}
+    interfaces |= {f"default_{kind}_interface": "fake" for kind in ("deploy", "inspect")}
+    interfaces |= {f"default_{kind}_interface": "noop" for kind in ("network", "storage")}
+    return {
+        "DEFAULT": {
+            "auth_strategy": "noauth",
+            "enabled_hardware_types": "fake-hardware",
+            "host": LOOPBACK,
+            "my_ip": LOOPBACK,
+            "state_path": state,
+            "log_file": folder / "ironic.log",
+            **interfaces,
+        },
+        "api": {"host_ip": LOOPBACK, "port": port, "api_workers": 1},
+        "conductor": {"automated_clean": "false", "workers_pool_size": 40},
+        "database": {"connection": f"sqlite:///{database}"},
+        "dhcp": {"dhcp_provider": "none"},
+        "oslo_concurrency": {"lock_path": state},
+        "oslo_messaging_notifications": {"driver": "noop"},
+    }
+
+
+def _write(target: Path, options: Options) -> Path:
+    text = ""
+    for section, entries in options.items():
+        text += f"[{section}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+    target.write_text(text)
+    return target
+
+
+def _port_in(settings: Path) -> int:
+    """The port of the API in a configuration that `_write` wrote."""
+    section = settings.read_text().partition("[api]\n")[2]
+    return int(section.partition("port = ")[2].split("\n")[0])
+
+
+def _process(program: str, environment: Environment, settings: Path) -> Process:
+    process = Process(program, environment.command(program, "--config-file", str(settings)), settings.parent)
+    process.logs.append(settings.parent / "ironic.log")
+    return process
+
+
+def _create_schema(environment: Environment, settings: Path, database: Path) -> None:
+    command = environment.command("ironic-dbsync", "--config-file", str(settings), "create_schema")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=settings.parent)
+    if done.returncode != 0:
+        raise StartFailed(f"{environment.name}: no schema\n{(done.stdout + done.stderr)[-3000:]}")
+    # With a write-ahead log readers do not block a writer's commit; without it the green threads of one
+    # process wait for each other until SQLite says that the database is locked.
+    connection = sqlite3.connect(database)
+    try:
+        connection.execute("pragma journal_mode=wal")
+    finally:
+        connection.close()

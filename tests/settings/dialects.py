@@ -1,0 +1,101 @@
+"""A dialect with options and dated versions, for settings that must hold for every dialect, and two plain ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Self
+
+from gateway.core.dialect import (
+    ASK_SILENT,
+    Advert,
+    Ask,
+    Bounds,
+    Dialect,
+    Failure,
+    Place,
+    ProbeAnswer,
+    ProbeStep,
+    Refusal,
+    Served,
+    Silence,
+    SilenceKind,
+)
+from gateway.core.message import Header, Reply
+from gateway.core.ranges import VersionSet
+from gateway.core.version import CalendarDate, MajorMinor, Version
+from gateway.errors import VersionTextError
+
+
+@dataclass(frozen=True, slots=True)
+class DatedOptions:
+    days: bool = field(default=True, metadata={"description": "Whether dates have days."})
+    shape: Literal["short", "long"] = field(default="short", metadata={"description": "Of errors."})
+    retries: int = field(default=1, metadata={"description": "A number.", "examples": (2,)})
+    title: str = field(default="x", metadata={"description": "A text.", "examples": ("y",)})
+
+
+class Plain(Dialect):
+    """X.Y versions, two releases, no options."""
+
+    name = "plain"
+    scheme = MajorMinor()
+    reads = owned_request = owned_reply = frozenset[str]()
+    vary = ()
+    silence = Silence(SilenceKind.MINIMUM)
+    releases = {"old": Version(1, 10), "2024.1": Version(1, 90)}
+
+    def place(self, method: str, path: str, query: str) -> Place:
+        return Place("resource")
+
+    def read_ask(self, place: Place, headers: Mapping[str, str]) -> Ask:
+        return ASK_SILENT
+
+    def write_request(self, place: Place, version: Version, ask: Ask, *, silent: bool) -> tuple[Header, ...]:
+        return ()
+
+    def refuse(self, refusal: Refusal, place: Place, headers: Mapping[str, str]) -> Reply:
+        raise NotImplementedError
+
+    def fail(self, failure: Failure) -> Reply:
+        raise NotImplementedError
+
+    def read_reply(self, place: Place, status: int, headers: Mapping[str, str]) -> Served:
+        return Served()
+
+    def write_reply(
+        self,
+        place: Place,
+        status: int,
+        served: Served,
+        settled: Version | None,
+        bounds: Bounds,
+        *,
+        silent: bool,
+    ) -> tuple[Header, ...]:
+        return ()
+
+    def probe(self, answers: tuple[ProbeAnswer, ...], path: str | None) -> ProbeStep:
+        return Advert(VersionSet())
+
+
+class Dated(Plain):
+    """Dates, and an option of each kind."""
+
+    name = "dated"
+    Options = DatedOptions
+    releases = {}
+
+    def __init__(self, options: DatedOptions) -> None:
+        self.options = options
+        self.scheme = CalendarDate(day=options.days)  # type: ignore[assignment]
+
+    @classmethod
+    def configured(cls, options: object) -> Self:
+        assert isinstance(options, DatedOptions)
+        if options.title == "impossible":
+            raise VersionTextError("this title is impossible")
+        return cls(options)
+
+
+DIALECTS: Mapping[str, type[Dialect]] = {"plain": Plain, "dated": Dated}

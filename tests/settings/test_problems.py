@@ -1,0 +1,392 @@
+"""Every way in which a file can be wrong: its code, line and column; and how problems are shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.settings import Loaded, load, read_file
+from gateway.settings.problem import CODES, Problem
+from tests.settings.dialects import DIALECTS
+
+Found = list[tuple[str, int, int]]
+
+# The file around most cases: what is wrong stands in line 7 or below.
+BASE = """\
+listen: 127.0.0.1:8080
+services:
+  api:
+    dialect: plain
+    backends:
+      - url: http://127.0.0.1:6385
+"""
+
+
+def load_text(text: str, **environ: str) -> Loaded:
+    return load(text, filename="x.yaml", environ=environ, dialects=DIALECTS)
+
+
+def found_in(text: str) -> Found:
+    return [(each.code, each.line, each.column) for each in load_text(text).problems]
+
+
+FORM: list[tuple[str, Found]] = [
+    ("", [("empty-file", 1, 1)]),
+    ("# nothing\n", [("empty-file", 1, 1)]),
+    ("x", [("wrong-type", 1, 1)]),
+    ("- x", [("wrong-type", 1, 1)]),
+    ("a: [1", [("yaml-syntax", 1, 6)]),
+    ("a: 'x\n", [("yaml-syntax", 2, 1)]),
+    ("a:\n\tb: 1\n", [("yaml-syntax", 2, 1)]),
+    ("a: b: c\n", [("yaml-syntax", 1, 5)]),
+    ('a: "\\U00110000"', [("yaml-syntax", 1, 1)]),
+    ("a: \x01\n", [("bad-character", 1, 4)]),
+    ("a: 1\nb: \ufffe\n", [("bad-character", 2, 4)]),
+    ("x" * (1024 * 1024 + 1), [("too-large", 1, 1)]),
+    ("a: " + "[" * 40 + "]" * 40, [("too-deep", 1, 35)]),
+    (BASE + "---\nx: 1\n", [("multiple-documents", 7, 1)]),
+    (BASE + "listen: x\n", [("duplicate-key", 7, 1)]),
+    (BASE + "workers: 1\nworkers: {a: [x, y]}\naccess_log: {}\n", [("duplicate-key", 8, 1)]),
+    (BASE + "[a]: 1\n", [("bad-key", 7, 1)]),
+    (BASE + "{a: 1}: {b: 2}\nworkers: 1\n", [("bad-key", 7, 1)]),
+    (BASE + "workers: !!int 1\n", [("tag", 7, 10)]),
+    (BASE + "workers: &one 1\n", [("alias", 7, 10)]),
+    (BASE + "limits:\n  headers: &n 100\n  connections: *n\n", [("alias", 8, 12), ("alias", 9, 16)]),
+    (BASE + "    default_version: ${NOPE}\n", [("unset-variable", 7, 22)]),
+    (BASE + "    default_version: '1.${NOPE}'\n", [("unset-variable", 7, 25)]),
+    (
+        BASE + "    match:\n      path: /a${A:-x}${NOPE}/${NO}\n",
+        [("unset-variable", 8, 22), ("unset-variable", 8, 30)],
+    ),
+    (BASE + "    match:\n      path: /${1}\n", [("bad-variable", 8, 14)]),
+    (BASE + '    match:\n      path: "\\ud800"\n', [("bad-character", 8, 13)]),
+]
+
+SHAPE: list[tuple[str, Found]] = [
+    ("listen: 127.0.0.1:80\n", [("missing-key", 1, 1)]),
+    ("workers: 1\n", [("missing-key", 1, 1), ("missing-key", 1, 1)]),
+    ("listen: 127.0.0.1:80\nservices: {}\n", [("bad-value", 2, 11)]),
+    (
+        "listen: []\nservices:\n  a: {dialect: plain, backends: []}\n",
+        [("bad-value", 1, 9), ("bad-value", 3, 33)],
+    ),
+    ("listen: 127.0.0.1:80\nservices:\n  a:\n    dialect: plain\n", [("missing-key", 3, 3)]),
+    (BASE + "      - weight: 2\n", [("missing-key", 7, 9)]),
+    (BASE + "wokers: 1\n", [("unknown-key", 7, 1)]),
+    (BASE + "    ofer: {}\n", [("unknown-key", 7, 5)]),
+    (BASE + "<text>: 1\n", [("unknown-key", 7, 1)]),
+    (BASE + "    offer:\n      ceiling: {version: '1.2'}\n", [("missing-key", 8, 7), ("unknown-key", 8, 17)]),
+    (BASE + "admin:\n", [("wrong-type", 7, 7)]),
+    (BASE + "admin: x\n", [("wrong-type", 7, 8)]),
+    (BASE + "admin: [x]\n", [("wrong-type", 7, 8)]),
+    (BASE + "workers: [1]\n", [("wrong-type", 7, 10)]),
+    (BASE + "trusted_proxies: 10.0.0.0/8\n", [("wrong-type", 7, 18)]),
+    (BASE + "    default_version:\n", [("bad-value", 7, 21)]),
+    (BASE + "  b: x\n", [("wrong-type", 7, 6)]),
+    (BASE + "    backends: x\n".replace("backends", "retry"), [("wrong-type", 7, 12)]),
+]
+
+UNSUPPORTED: list[tuple[str, Found]] = [
+    (BASE + "state: /x\n", [("unsupported", 7, 1)]),
+    (BASE + "workers: 2\n", [("unsupported", 7, 10)]),
+    (BASE + "admin: {tls: {}}\n", [("unsupported", 7, 9)]),
+    (BASE + "    operations: []\n", [("unsupported", 7, 5)]),
+    (BASE + "    offer: {at_least: 2, settle: 5s}\n", [("unsupported", 7, 13), ("unsupported", 7, 26)]),
+    (BASE + "    offer: {policy: at_least}\n", [("unsupported", 7, 21)]),
+    (BASE + "        tls: {}\n", [("unsupported", 7, 9)]),
+    (BASE.replace("http:", "https:"), [("unsupported", 6, 14)]),
+    (BASE.replace("127.0.0.1:8080", "[{address: '127.0.0.1:80', tls: {}}]"), [("unsupported", 1, 36)]),
+]
+
+VALUES: list[tuple[str, str, Found]] = [
+    # key path, values of it, all refused at the value
+    (
+        "timeouts:\n  connect: {}\n",
+        "5 5S 5.0s 0s -1s 1h 1_0s ٥s 1441m 9999999999s",
+        [("bad-value", 8, 12)],
+    ),
+    ("limits:\n  line: {}\n", "8192 8KB 8k 8.0KiB 1B 2MiB", [("bad-value", 8, 9)]),
+    ("limits:\n  headers: {}\n", "x 007 1e3 7 10001 -1", [("bad-value", 8, 12)]),
+    ("limits:\n  connections: {}\n", "0 none 1.5", [("bad-value", 8, 16)]),
+    ("workers: {}\n", "x 1.0", [("bad-value", 7, 10)]),
+    ("access_log: {{format: {}}}\n", "OFF xml", [("bad-value", 7, 22)]),
+    ("access_log:\n  path: {}\n", r'"a\nb"', [("bad-value", 8, 9)]),
+    (
+        "admin:\n  listen: {}\n",
+        "9900 localhost :9900 '*:9900' ::1:9 1.2.3.4:70000 http://a:1",
+        [("bad-value", 8, 11)],
+    ),
+    (
+        "admin:\n  listen: {}\n",
+        "1.2.3:80 256.1.1.1:80 '[fe80::1%eth0]:80' '[x]:80' a..b:80 ä:80 ':'",
+        [("bad-value", 8, 11)],
+    ),
+    ("admin:\n  token: {}\n", r'"a\0" "a b" ä', [("bad-value", 8, 10)]),
+    ("trusted_proxies:\n  - {}\n", "10.0.0.1/8 x 10.0.0.0/33", [("bad-value", 8, 5)]),
+    ("    match:\n      path: {}\n", "v1 /v1/ //v1 /a/../b /a%20b /a?b '/a#b' '/ä'", [("bad-value", 8, 13)]),
+    ("    match:\n      host: {}\n", "a:80 a/b '*.a' ::1 '[1.2.3.4]'", [("bad-value", 8, 13)]),
+    ("    match:\n      strip_prefix: {}\n", "yes True 1 on", [("bad-value", 8, 21)]),
+    ("        weight: {}\n", "0 1001 x", [("bad-value", 7, 17)]),
+    ("        name: {}\n", "'a b' a/b ä", [("bad-value", 7, 15)]),
+    ("        versions: '{}'\n", "1 1.9-1.2 1.2-2.3 1.02 latest 1.2-", [("bad-value", 7, 19)]),
+    (
+        "      - url: {}\n",
+        "x ftp://a http:// http://u:p@a http://a:0 http://a/?b 'http://a/#b'",
+        [("bad-value", 7, 14)],
+    ),
+    (
+        "      - url: {}\n",
+        "http://a//b http://a/../b http://a:b http://::1 http:///x http://a/%2e",
+        [("bad-value", 7, 14)],
+    ),
+    ("    probe:\n      path: {}\n", "x /a?b", [("bad-value", 8, 13)]),
+    ("    probe:\n      headers:\n        {}: x\n", "'a b' 'a:b' Content-Length", [("bad-value", 9, 9)]),
+    (
+        "    probe:\n      headers:\n        X: {}\n",
+        r"'a ' \"a\nb\" ä".replace('\\"', '"'),
+        [("bad-value", 9, 12)],
+    ),
+    ("    offer:\n      policy: {}\n", "all Guaranteed", [("bad-value", 8, 15)]),
+    ("    offer:\n      ceiling: {}\n", "latest 1 old", [("bad-value", 8, 16)]),
+    ("    default_version: {}\n", "latest 1 min", [("bad-value", 7, 22)]),
+    ("    releases:\n      ours: {}\n", "latest 1", [("bad-value", 8, 13)]),
+    ("    retry:\n      attempts: {}\n", "0 11", [("bad-value", 8, 17)]),
+    ("    retry:\n      on:\n        - {}\n", "always", [("bad-value", 9, 11)]),
+    (
+        "  {}: {{}}\n",
+        "'a b' a/b ä " + "x" * 65,
+        [("bad-value", 7, 3), ("missing-key", 7, 3), ("missing-key", 7, 3)],
+    ),
+]
+
+DATED = BASE.replace("plain", "dated")
+
+MEANING: list[tuple[str, Found]] = [
+    (
+        BASE + "    match: {path: /}\n  b:\n    dialect: plain\n    backends: [{url: 'http://a'}]\n",
+        [("duplicate-match", 8, 3)],
+    ),
+    (
+        BASE + "  b:\n    dialect: plain\n    match: {path: /}\n    backends: [{url: 'http://a'}]\n",
+        [("duplicate-match", 9, 19)],
+    ),
+    (
+        BASE + "  b:\n    dialect: plain\n    match: {path: x}\n    backends: [{url: 'http://a'}]\n",
+        [("bad-value", 9, 19)],
+    ),
+    (BASE + "      - {url: 'http://a', name: '127.0.0.1:6385'}\n", [("duplicate-backend", 7, 33)]),
+    (BASE + "      - url: http://127.0.0.1:6385/x\n", [("duplicate-backend", 7, 14)]),
+    (BASE + "      - {url: 'http://127.0.0.1:6385', name: b}\n", [("duplicate-url", 7, 15)]),
+    (BASE + "admin: {listen: '127.0.0.1:8080'}\n", [("address-taken", 7, 17)]),
+    (BASE.replace("8080", "9900"), [("address-taken", 1, 9)]),
+    (BASE.replace("127.0.0.1:8080", "0.0.0.0:9900"), [("address-taken", 1, 9)]),
+    (BASE.replace("127.0.0.1:8080", "localhost:9900"), [("address-taken", 1, 9)]),
+    (BASE.replace("127.0.0.1:8080", "'[::]:9900'"), []),
+    (BASE.replace("127.0.0.1:8080", "127.0.0.2:9900"), []),
+    (BASE.replace("127.0.0.1:8080", "127.0.0.1:0") + "admin: {listen: '127.0.0.1:0'}\n", []),
+    (
+        BASE.replace("127.0.0.1:8080", "[{address: '[::]:1'}, {address: '[::1]:1'}]"),
+        [("address-taken", 1, 41)],
+    ),
+    (BASE + "admin: {listen: '0.0.0.0:9900'}\n", [("admin-exposed", 7, 17)]),
+    (BASE + "admin: {listen: 'gateway.example:9900'}\n", [("admin-exposed", 7, 17)]),
+    (BASE + "admin: {listen: '0.0.0.0:9900', token: x}\n", []),
+    (BASE + "admin: {listen: '0.0.0.0:9900', token: []}\n", [("wrong-type", 7, 40)]),
+    (BASE + "admin: {listen: '127.3.2.1:9900'}\n", []),
+    (BASE + "limits: {line: 64KiB}\n", [("contradiction", 7, 16)]),
+    (BASE + "limits: {body: 1KiB}\n", [("contradiction", 7, 16)]),
+    (BASE + "limits: {line: 64KiB, head: x}\n", [("bad-value", 7, 29)]),
+    (BASE + "trusted_proxies: [10.0.0.0/8, 0.0.0.0/0]\n", [("trusts-everyone", 7, 31)]),
+    (BASE.replace("plain", "plane"), [("unknown-dialect", 4, 14)]),
+    (BASE.replace("plain", "chef"), [("unknown-dialect", 4, 14)]),
+    (BASE + "    dated: {days: true}\n", [("wrong-dialect", 7, 5)]),
+    (BASE + "    plain: {days: true}\n", [("unknown-key", 7, 13)]),
+    (DATED + "    dated: {day: true}\n", [("unknown-key", 7, 13)]),
+    (DATED + "    dated: {days: yes}\n", [("bad-value", 7, 19)]),
+    (DATED + "    dated: {shape: round}\n", [("bad-value", 7, 20)]),
+    (DATED + "    dated: {title: impossible}\n", [("bad-value", 7, 12)]),
+    (DATED + "    offer: {ceiling: 1.2}\n", [("bad-value", 7, 22), ("number", 7, 22)]),
+    (DATED + "    offer: {ceiling: 2024-02-30}\n", [("bad-value", 7, 22)]),
+    (BASE + "    offer: {ceiling: {release: older}}\n", [("unknown-release", 7, 32)]),
+    (BASE + "    releases: {old: '1.11'}\n", [("duplicate-release", 7, 21)]),
+    (BASE + "    offer: {ceiling: 1.90}\n", [("number", 7, 22)]),
+    (BASE + "    releases: {x: 1.1}\n", [("number", 7, 19)]),
+    (BASE + "        versions: 1.1\n", [("number", 7, 19)]),
+    (BASE + "    offer: {ceiling: '1.4'}\n    default_version: '1.5'\n", [("contradiction", 8, 22)]),
+    (BASE + "        versions: 1.5-1.9\n    offer: {ceiling: '1.4'}\n", [("ceiling-below-minimum", 8, 22)]),
+    (BASE + "        versions: 1.5-1.9\n    offer: {ceiling: '1.5'}\n", []),
+    (
+        BASE + "        versions: 1.5-1.9\n      - url: http://b\n    offer: {ceiling: '1.4'}\n",
+        [("ceiling-below-minimum", 9, 22)],
+    ),
+    (
+        # The other one may serve less, and then it is what is offered.
+        BASE
+        + "        versions: 1.5-1.9\n      - url: http://b\n    offer: {ceiling: '1.4', policy: reachable}\n",
+        [],
+    ),
+]
+
+ALL = FORM + SHAPE + UNSUPPORTED + MEANING
+
+
+@pytest.mark.parametrize("text, found", ALL)
+def test_what_is_found(text: str, found: Found) -> None:
+    assert found_in(text) == found, load_text(text).render()
+
+
+def split_values(values: str) -> list[str]:
+    """Words, of which quoted ones may hold blanks."""
+    words: list[str] = []
+    for word in values.split(" "):
+        if words and words[-1][0] in "'\"" and (len(words[-1]) == 1 or words[-1][-1] != words[-1][0]):
+            words[-1] += " " + word
+        else:
+            words.append(word)
+    return words
+
+
+@pytest.mark.parametrize(
+    "more, value, found",
+    [(more, value, found) for more, values, found in VALUES for value in split_values(values)],
+)
+def test_a_bad_value(more: str, value: str, found: Found) -> None:
+    if more.startswith("        versions: '"):
+        value = value.strip("'")
+
+    text = BASE + more.format(value)
+
+    assert found_in(text) == found, load_text(text).render()
+
+
+def test_everything_at_once() -> None:
+    """What is wrong in one place hides nothing that is wrong in another, down to what only the dialect can see."""
+    assert found_in("""\
+lisen: 127.0.0.1:80
+workers: two
+services:
+  a:
+    dialect: plain
+    backends:
+      - {url: "http://a", versions: "9"}
+      - {url: nonsense}
+      - {url: "http://a"}
+    match: {path: a}
+    default_version: x
+    offer: {ceiling: {release: x}, settle: 1s}
+  b:
+    dialect: chef
+    backends: []
+    probe: {interval: 1}
+""") == [
+        ("missing-key", 1, 1),
+        ("unknown-key", 1, 1),
+        ("bad-value", 2, 10),
+        ("bad-value", 7, 37),
+        ("bad-value", 8, 15),
+        ("duplicate-backend", 9, 15),
+        ("bad-value", 10, 19),
+        ("bad-value", 11, 22),
+        ("unknown-release", 12, 32),
+        ("unsupported", 12, 36),
+        ("unknown-dialect", 14, 14),
+        ("bad-value", 15, 15),
+        ("bad-value", 16, 23),
+    ]
+
+
+def test_every_code_is_explained_and_tried() -> None:
+    tried = {code for _, found in ALL for code, _, _ in found} | {each[2][0][0] for each in VALUES}
+
+    assert tried | {"not-utf-8", "unreadable"} == CODES.keys()
+
+
+def test_a_problem_as_people_see_it() -> None:
+    loaded = load_text(BASE + "    ofer: {}\n    offer: {ceiling: 1.90}\nworkers: 'x'\n")
+
+    assert (
+        loaded.render()
+        == """\
+x.yaml:7:5: error[unknown-key]: there is no key 'ofer' here
+    7 |     ofer: {}
+      |     ^^^^
+      = hint: did you mean `offer`?
+x.yaml:8:22: warning[number]: other tools read 1.90 as the number 1.9
+    8 |     offer: {ceiling: 1.90}
+      |                      ^^^^
+      = hint: write "1.90"
+x.yaml:9:10: error[bad-value]: this is no whole number
+    9 | workers: 'x'
+      |          ^^^
+      = hint: write digits only"""
+    )
+
+
+def test_a_caret_behind_a_tab_stands_under_its_token() -> None:
+    problem = Problem(1, 4, "bad-value", "no", width=9)
+
+    assert problem.render("x", ["a:\tb"]).splitlines()[1:] == ["    1 | a:\tb", "      |   \t^"]
+
+
+@pytest.mark.parametrize(
+    "more, hint",
+    [
+        ("interval: 5s\n", "`interval` stands under `services.NAME.probe`"),
+        ("    match: {pth: /}\n", "did you mean `path`?"),
+        ("    match: {zzz: /}\n", "known here: host, path, strip_prefix"),
+        (
+            "    match:\n      path: /${A:-b?}\n",
+            "paths are compared as they come; the value comes from the environment: A",
+        ),
+        ("    default_version: ${NOPE}\n", "set it, or give a default: ${NOPE:-...}"),
+        ("    match: {path: /${NOPE}}\n", 'inside [ ] and { } a variable needs quotation marks: "${NAME}"'),
+        ("trusted_proxies: [10.0.0.1/8]\n", "did you mean 10.0.0.0/8?"),
+        ("    dated: {}\n", "remove them, or write them under `plain`"),
+        ("    retry: {on: [conect]}\n", "did you mean connect?"),
+        ("    offer: {ceiling: {release: 2024.2}}\n", "did you mean 2024.1?"),
+        ("listen: x\n", "the first one is in line 1"),
+        ("    default_version: 'x\n", "a quotation mark is not closed; it began in line 7"),
+    ],
+)
+def test_hints(more: str, hint: str) -> None:
+    assert hint in [each.hint for each in load_text(BASE + more).problems]
+
+
+def test_an_unknown_dialect_names_those_there_are() -> None:
+    [problem] = load_text(BASE.replace("plain", "chef")).problems
+
+    assert problem.hint == "there are: dated, plain"
+
+
+def test_a_terminal_gets_nothing_to_act_on() -> None:
+    shown = load_text('"\\e[31m\\u202e": 1\n# \u202e\nlisten: \u202ex\n').render()
+
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+
+
+def test_lines_end_as_in_yaml() -> None:
+    assert found_in("a: 1\r\nb: 1\rc: 1\n")[0:1] == [("missing-key", 1, 1)]
+    assert ("unknown-key", 3, 1) in found_in("a: 1\r\nb: 1\rc: 1\n")
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    latin = tmp_path / "latin.yaml"
+    latin.write_bytes(b"listen: x\n# \xe4\n")
+
+    [gone] = read_file(tmp_path / "gone.yaml", environ={}).problems
+    [folder] = read_file(tmp_path, environ={}).problems
+    [coded] = read_file(latin, environ={}).problems
+    [impossible] = read_file("a\0b", environ={}).problems
+
+    assert {gone.code, folder.code, impossible.code} == {"unreadable"}
+    assert gone.message == "the file cannot be read: No such file or directory"
+    assert (coded.code, coded.line, coded.column) == ("not-utf-8", 2, 3)
+
+
+def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_bytes(b"\xef\xbb\xbf" + BASE.encode())
+
+    assert read_file(file, environ={}, dialects=DIALECTS).settings

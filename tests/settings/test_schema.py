@@ -1,0 +1,198 @@
+"""The schema, the reference page and the files in config/ say what is in force."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from gateway.dialects import discover
+from gateway.settings import load, read_file, schema_json, schema_text
+from gateway.settings.model import UNSUPPORTED
+from gateway.settings.reference import reference_text, spoken_path
+from gateway.settings.schema import Path, keys_of
+from tests.architecture.source import ROOT
+from tests.settings.dialects import DIALECTS
+from tests.settings.schema_check import accepts
+
+CONFIGS = ["minimal.yaml", "skewgate.yaml"]
+SCHEMA = schema_json()
+KEYS = {path: (key, needed) for path, key, needed in keys_of(schema_json(DIALECTS))}
+
+
+def test_config_schema_json_is_what_schema_prints() -> None:
+    written = (ROOT / "config" / "schema.json").read_text(encoding="utf-8")
+
+    assert written == schema_text(), "run: ./run schema > config/schema.json"
+
+
+def test_the_reference_page_is_what_the_schema_says() -> None:
+    written = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+
+    command = "python -m gateway.settings.reference > docs/configuration.md"
+    assert written == reference_text(), f"run: {command}"
+
+
+@pytest.mark.parametrize("path", KEYS, ids=spoken_path)
+def test_every_key_is_explained(path: Path) -> None:
+    key, needed = KEYS[path]
+
+    assert key["description"]
+    assert key["x-reason"]
+    assert key["examples"]
+    assert needed != ("default" in key)
+
+
+def test_the_page_names_every_key_with_its_default() -> None:
+    page = reference_text()
+
+    for path, key, needed in keys_of(SCHEMA):
+        default = "required" if needed else key["default"]
+        assert (
+            f"| `{path[-1]}` | {default}" in page
+            or f"| `{path[-1]}` | `{default}`" in page
+            or default
+            in (
+                *(None, {}, []),
+                True,
+                *([default] if isinstance(default, list) else ()),
+            )
+        )
+        assert key["x-reason"].replace("|", "\\|") in page
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_an_example_file_is_without_a_problem(name: str) -> None:
+    loaded = read_file(ROOT / "config" / name, environ={})
+
+    assert not loaded.problems, loaded.render()
+    assert loaded.settings
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_schema_accepts_the_example_files(name: str) -> None:
+    text = (ROOT / "config" / name).read_text(encoding="utf-8")
+
+    assert accepts(SCHEMA, read_as_others_do(text))
+
+
+def test_the_example_shows_every_key_and_its_default() -> None:
+    """Commented out or not; what is commented out may be switched on."""
+    text = (ROOT / "config" / "skewgate.yaml").read_text(encoding="utf-8")
+    shown = set(re.findall(r"(?m)(?:^[ #-]*|[{,] ?)([a-z_]+):", text))
+
+    assert {path[-1] for path, _, _ in keys_of(SCHEMA)} - {"address"} <= shown
+    settings = read_file(ROOT / "config" / "skewgate.yaml", environ={}).require()
+    minimal = read_file(ROOT / "config" / "minimal.yaml", environ={}).require()
+    for part in ("listen", "admin", "workers", "access_log", "trusted_proxies", "timeouts", "limits"):
+        assert getattr(settings, part) == getattr(minimal, part)
+    for part in ("policy", "ceiling", "silence", "probe", "retry"):
+        assert getattr(settings.services[0], part) == getattr(minimal.services[0], part)
+
+
+def with_value(path: Path, value: object) -> dict[str, Any]:
+    """A whole configuration in which `value` stands at `path`."""
+    dialect = path[2] if len(path) > 2 and path[2] in DIALECTS else "plain"
+    service: dict[str, Any] = {
+        "dialect": dialect,
+        "backends": [{"url": "http://127.0.0.1:6385"}],
+        "releases": {"2024.1": "1.90"} if dialect == "dated" else {},
+    }
+    if dialect == "dated":
+        del service["releases"]
+    whole: dict[str, Any] = {"listen": "127.0.0.1:8080", "services": {"api": service}}
+    place: Any = whole
+    for part, below in zip(path, [*path[1:], None], strict=True):
+        name: Any = {"*": "api", "[]": 0}.get(part, part)
+        if below is None:
+            place[name] = value
+        elif below == "[]":
+            place = place[name] if isinstance(place.get(name), list) else place.setdefault(name + "!", [{}])
+        else:
+            place = place[name] if isinstance(name, int) else place.setdefault(name, {})
+    if "listen!" in whole:
+        whole["listen"] = whole.pop("listen!")
+    return whole
+
+
+def as_text(value: object) -> str:
+    """As JSON, which is YAML. Texts in quotation marks, so that both readers see the same."""
+    return json.dumps(value)
+
+
+def read_as_others_do(text: str) -> object:
+    return yaml.safe_load(text)
+
+
+@pytest.mark.parametrize("path", KEYS, ids=spoken_path)
+def test_every_example_is_accepted_by_the_schema_and_by_load(path: Path) -> None:
+    """Of every key: its example, and its default where that is no absence."""
+    key, _ = KEYS[path]
+    schema = schema_json(DIALECTS)
+    values = [*key["examples"], *([key["default"]] if key.get("default") is not None else [])]
+
+    for value in values:
+        value = json.loads(json.dumps(value).replace('"ironic"', '"plain"'))
+        text = as_text(with_value(path, value))
+        loaded = load(
+            text,
+            filename="x",
+            environ={"SKEWGATE_ADMIN_TOKEN": "x", "PROBE_TOKEN": "x"},
+            dialects=DIALECTS,
+        )
+        assert not loaded.problems, loaded.render()
+        assert accepts(schema, json.loads(text)), text
+
+
+@pytest.mark.parametrize(
+    "path, value",
+    [
+        (("timeouts", "connect"), "5"),
+        (("timeouts", "connect"), 5),
+        (("limits", "body"), "5KB"),
+        (("limits", "headers"), 3),
+        (("limits", "connections"), "none"),
+        (("workers",), 2),
+        (("access_log", "format"), "xml"),
+        (("listen",), "8080"),
+        (("listen",), {}),
+        (("state",), "/x"),
+        (("services",), {}),
+        (("services", "*", "backends"), []),
+        (("services", "*", "dialect"), "chef"),
+        (("services", "*", "match", "path"), "x"),
+        (("services", "*", "offer", "policy"), "at_least"),
+        (("services", "*", "offer", "ceiling"), {"version": "1.2"}),
+        (("services", "*", "backends", "[]", "url"), "https://a"),
+        (("services", "*", "dated"), {"shape": "round"}),
+    ],
+)
+def test_what_load_refuses_the_schema_refuses(path: Path, value: object) -> None:
+    whole = with_value(path, value)
+
+    assert load(as_text(whole), filename="x", environ={}, dialects=DIALECTS).errors
+    assert not accepts(schema_json(DIALECTS), whole)
+
+
+def test_an_unquoted_decimal_is_a_warning_here_and_refused_by_the_schema() -> None:
+    text = as_text(with_value(("services", "*", "offer", "ceiling"), "1.90")).replace('"1.90"', "1.90")
+
+    assert [each.code for each in load(text, filename="x", environ={}, dialects=DIALECTS).problems] == [
+        "number"
+    ]
+    assert not accepts(schema_json(DIALECTS), read_as_others_do(text))
+
+
+def test_what_is_not_in_force_is_no_key() -> None:
+    known = {".".join("*" if part == "[]" else part for part in path) for path in KEYS}
+
+    assert not known & UNSUPPORTED
+
+
+def test_every_dialect_has_a_place_for_its_options() -> None:
+    paths = {path for path, _, _ in keys_of(SCHEMA)}
+
+    assert {("services", "*", name) for name in discover()} <= paths

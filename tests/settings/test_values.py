@@ -1,0 +1,206 @@
+"""What a file says is what the settings hold."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+import pytest
+
+from gateway.core.dialect import Silence, SilenceKind
+from gateway.core.ranges import VersionSet
+from gateway.core.service import Match, Policy, ProbePlan, RetryPlan, Service
+from gateway.core.version import Version
+from gateway.errors import SettingsError
+from gateway.settings import AccessLog, AdminSettings, Limits, Listen, Settings, Timeouts, load
+from tests.settings.dialects import DIALECTS, Dated
+
+MINIMAL = """\
+listen: 127.0.0.1:8080
+services:
+  api:
+    dialect: plain
+    backends:
+      - url: http://127.0.0.1:6385
+"""
+
+
+def settings_of(text: str, **environ: str) -> Settings:
+    loaded = load(text, filename="x.yaml", environ=environ, dialects=DIALECTS)
+    assert not loaded.errors, loaded.render()
+    return loaded.require()
+
+
+def service_of(more: str, **environ: str) -> Service:
+    """The service of the minimal file with more keys in it."""
+    return settings_of(MINIMAL + more, **environ).services[0]
+
+
+def test_a_minimal_file_gets_every_default() -> None:
+    settings = settings_of(MINIMAL)
+
+    assert settings.listen == (Listen("127.0.0.1", 8080),)
+    assert settings.admin == AdminSettings("127.0.0.1", 9900, None)
+    assert settings.workers == 1
+    assert settings.access_log == AccessLog(format="json", path="-")
+    assert settings.trusted_proxies == ()
+    assert settings.timeouts == Timeouts(
+        client_head=10.0,
+        client_body_idle=30.0,
+        client_idle=75.0,
+        client_write_idle=30.0,
+        connect=2.0,
+        backend_head=30.0,
+        backend_body_idle=60.0,
+        backend_idle=15.0,
+        drain=30.0,
+    )
+    assert settings.limits == Limits(
+        head=32 * 1024,
+        line=8 * 1024,
+        headers=100,
+        body=1024**3,
+        replay_body=64 * 1024,
+        connections=None,
+    )
+    [service] = settings.services
+    assert service.name == "api"
+    assert service.match == Match()
+    assert service.policy is Policy.GUARANTEED
+    assert service.ceiling is None
+    assert service.silence is None
+    assert service.probe == ProbePlan()
+    assert service.retry == RetryPlan()
+    [backend] = service.backends
+    assert (backend.name, backend.url) == ("127.0.0.1:6385", "http://127.0.0.1:6385")
+    assert (backend.weight, backend.declared, backend.tls) == (1, None, None)
+
+
+def test_a_whole_file() -> None:
+    settings = settings_of("""\
+listen:
+  - address: 0.0.0.0:80
+  - {address: "[::1]:8080"}
+admin: {listen: "[::]:9901", token: abc}
+access_log: {format: off, path: /var/log/x}
+trusted_proxies: [10.0.0.0/8, "::1"]
+timeouts: {connect: 250ms, drain: 2m}
+limits: {headers: 50, body: 512B, replay_body: 0B, connections: 7}
+services:
+  a.b_c-1:
+    dialect: plain
+    match: {host: API.example.org, path: /base, strip_prefix: false}
+    backends:
+      - {url: "http://[::1]", weight: 3, versions: "1.1-1.5, 1.7"}
+      - {url: "http://Node_1.local:81/api/v/", name: two}
+    probe: {interval: 1s, timeout: 100ms, path: /x, headers: {X-A: b c}}
+    offer: {policy: reachable, ceiling: "1.6"}
+    default_version: "1.2"
+    retry: {attempts: 1, on: [version]}
+""")
+
+    assert settings.listen == (Listen("0.0.0.0", 80), Listen("::1", 8080))
+    assert (settings.admin.host, settings.admin.port) == ("::", 9901)
+    assert settings.admin.token is not None
+    assert settings.admin.token.reveal() == "abc"
+    assert settings.access_log.format == "off"
+    assert settings.trusted_proxies == (ip_network("10.0.0.0/8"), ip_network("::1"))
+    assert (settings.timeouts.connect, settings.timeouts.drain) == (0.25, 120.0)
+    assert (settings.limits.body, settings.limits.replay_body, settings.limits.connections) == (512, 0, 7)
+    [service] = settings.services
+    assert service.match == Match("api.example.org", "/base", strip_prefix=False)
+    first, second = service.backends
+    assert (first.name, first.host, first.port, first.weight) == ("[::1]:80", "::1", 80, 3)
+    assert first.declared == VersionSet.read("1.1-1.5, 1.7", service.dialect.scheme)
+    assert (second.name, second.host, second.port, second.path) == ("two", "node_1.local", 81, "/api/v")
+    assert service.probe == ProbePlan(1.0, 0.1, "/x", (("X-A", "b c"),))
+    assert service.policy is Policy.REACHABLE
+    assert service.ceiling == Version(1, 6)
+    assert service.silence == Silence(SilenceKind.CONSTANT, Version(1, 2))
+    assert service.retry == RetryPlan(1, on_connect=False, on_no_reply=False, on_version=True)
+
+
+@pytest.mark.parametrize(
+    "written, ceiling",
+    [
+        ('"1.90"', Version(1, 90)),
+        ("1.90", Version(1, 90)),  # as written, not the number 1.9
+        ("{release: old}", Version(1, 10)),
+        ("{release: 2024.1}", Version(1, 90)),
+        ("{release: ours}", Version(1, 77)),
+    ],
+)
+def test_ceilings(written: str, ceiling: Version) -> None:
+    service = service_of(f"    offer: {{ceiling: {written}}}\n    releases: {{ours: '1.77'}}\n")
+
+    assert service.ceiling == ceiling
+
+
+@pytest.mark.parametrize(
+    "word, silence",
+    [("minimum", Silence(SilenceKind.MINIMUM)), ("maximum", Silence(SilenceKind.MAXIMUM))],
+)
+def test_what_silence_means(word: str, silence: Silence) -> None:
+    assert service_of(f"    default_version: {word}\n").silence == silence
+
+
+@pytest.mark.parametrize(
+    "value, path",
+    [
+        ("/${A}", "/one"),
+        ('"/${A}/${B:-two}"', "/one/two"),
+        ("/${EMPTY:-x}", "/x"),
+        ("/${DOLLAR}", "/$B"),  # what comes out is not looked at again
+    ],
+)
+def test_variables(value: str, path: str) -> None:
+    service = service_of(f"    match:\n      path: {value}\n", A="one", EMPTY="", DOLLAR="$B")
+
+    assert service.match.path == path
+
+
+def test_a_key_is_never_replaced() -> None:
+    loaded = load(MINIMAL + "${A}: 1\n", filename="x", environ={"A": "workers"}, dialects=DIALECTS)
+
+    assert [each.code for each in loaded.problems] == ["unknown-key"]
+
+
+def test_options_reach_the_dialect() -> None:
+    text = (
+        MINIMAL.replace("plain", "dated") + "    dated: {days: false, shape: long, retries: 7, title: on}\n"
+    )
+
+    dialect = settings_of(text + "    offer: {ceiling: 2024-02}\n").services[0].dialect
+
+    assert isinstance(dialect, Dated)
+    assert (dialect.options.days, dialect.options.shape) == (False, "long")
+    assert (dialect.options.retries, dialect.options.title) == (7, "on")
+
+
+def test_the_hash_is_the_texts() -> None:
+    assert settings_of(MINIMAL).hash == settings_of(MINIMAL).hash
+    assert settings_of(MINIMAL).hash != settings_of(MINIMAL + "# x\n").hash
+    assert len(settings_of(MINIMAL).hash) == 12
+
+
+def test_warnings_leave_the_settings() -> None:
+    loaded = load(MINIMAL + "    default_version: 1.10\n", filename="x", environ={}, dialects=DIALECTS)
+
+    assert [(each.code, str(each.severity)) for each in loaded.problems] == [("number", "warning")]
+    assert loaded.require().services[0].silence == Silence(SilenceKind.CONSTANT, Version(1, 10))
+
+
+def test_require_raises_what_render_says() -> None:
+    loaded = load("listen: x\n", filename="x.yaml", environ={})
+
+    with pytest.raises(SettingsError) as caught:
+        loaded.require()
+
+    assert str(caught.value) == loaded.render()
+    assert caught.value.problems == loaded.problems
+
+
+def test_code_may_make_settings_without_a_file() -> None:
+    settings = Settings(listen=(Listen("127.0.0.1", 0),), services=(), timeouts=Timeouts(connect=0.1))
+
+    assert settings.timeouts.connect == 0.1
+    assert settings.limits.line == 8192
