@@ -27,8 +27,10 @@ from gateway.telemetry.metrics import Metrics
 LARGEST_REQUEST: Final = 64 * 1024
 """Bytes of a body: no endpoint needs one."""
 
-LONGEST_TARGET: Final = 8192
+LONGEST_TARGET: Final = 4096
 MOST_HEADERS: Final = 100
+PARAMETERS: Final = frozenset({"method", "path", "header"})
+"""Of `/explain`."""
 
 _METHOD: Final = re.compile(r"[A-Z]{1,32}")
 _TARGET: Final = re.compile(
@@ -95,6 +97,7 @@ async def _rendered(request: web.Request, handler: Handler) -> web.StreamRespons
         _log.exception("a request of the admin listener failed by a bug of the gateway")
         response = _json({"error": "this failed by a bug of the gateway, see its log"}, status=500)
     response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Server"] = "skewgate"
     return response
 
 
@@ -160,9 +163,8 @@ class _Endpoints:
     async def explain(self, request: web.Request) -> web.StreamResponse:
         """What would happen to a request; nothing is sent."""
         query = request.query
-        for name in query:
-            if name not in {"method", "path", "header"}:
-                raise web.HTTPBadRequest(text="the parameters are method, path and header")
+        if not PARAMETERS.issuperset(query):
+            raise web.HTTPBadRequest(text="the parameters are method, path and header")
         for name in ("method", "path"):
             if len(query.getall(name, [])) > 1:
                 raise web.HTTPBadRequest(text=f"`{name}` is given more than once")

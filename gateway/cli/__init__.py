@@ -58,7 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as left:  # argparse has said why
         return left.code if isinstance(left.code, int) else FAILED
     except SettingsError as problem:
-        print(problem, file=sys.stderr)  # every problem with its own position
+        if problem.problems:
+            print(problem, file=sys.stderr)  # each with its own position
+        else:
+            complain(problem)
         return BAD_USAGE
     except SkewgateError as problem:
         complain(problem)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ipaddress import ip_address
@@ -66,6 +66,14 @@ class Admin:
         if status == 401:
             raise AdminError(f"{self.url} wants a token: give it in -c FILE or in {TOKEN_VARIABLE}")
         raise AdminError(f"{self.url}{path} answered {status}: {_said(document, body)}")
+
+
+def readable(url: str, page: Callable[[], str]) -> str:
+    """The page made of an answer. Raises `AdminError` when no gateway gave it: anything may listen there."""
+    try:
+        return page()
+    except (AttributeError, LookupError, TypeError, ValueError) as problem:
+        raise AdminError(f"what listens at {url} does not answer as skewgate does") from problem
 
 
 def _said(document: object, body: bytes) -> str:

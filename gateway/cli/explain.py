@@ -50,11 +50,17 @@ def run(options: argparse.Namespace) -> int:
         options.usage_error("--offline needs -c FILE")
     if options.offline:
         told = loop.run(offline(read_settings(options.config), options.method, options.path, options.header))
+        where = str(options.config)
     else:
+        admin = asking.find(options)
+        where = admin.url
         query = [("method", options.method), ("path", options.path)]
         query += [("header", f"{name}: {value}") for name, value in options.header]
-        told = asking.find(options).document("GET", "/explain", query)
-    print(json.dumps(told) if options.output == "json" else page(told, Paint(sys.stdout)))
+        told = admin.document("GET", "/explain", query)
+    if options.output == "json":
+        print(json.dumps(told))
+    else:
+        print(asking.readable(where, lambda: page(told, Paint(sys.stdout))))
     return 0
 
 

@@ -59,6 +59,7 @@ class Gateway:
         self._listeners = tuple(listeners)
         self._stack = AsyncExitStack()
         self._reloads: set[asyncio.Task[object]] = set()
+        self._running = False
 
     # -- life
 
@@ -67,6 +68,7 @@ class Gateway:
         async with AsyncExitStack() as stack:
             await self._start(stack)
             self._stack = stack.pop_all()
+        self._running = True
         return self
 
     async def _start(self, stack: AsyncExitStack) -> None:
@@ -157,7 +159,12 @@ class Gateway:
     # -- reloading
 
     def hang_up(self) -> None:
-        """SIGHUP: open the access log anew and reload in the background; the log says what came of it."""
+        """SIGHUP: open the access log anew and reload in the background; the log says what came of it.
+
+        Nothing to do while the gateway starts: its file has only just been read.
+        """
+        if not self._running:
+            return
         self._log.reopen()
         # Owned by `_reloads` until it is done.
         task = asyncio.get_running_loop().create_task(self._reloader.reload(), name="reload")

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, TypeVar
 
-from gateway.errors import StartupError
+from gateway.errors import SettingsError
 
 VARIABLE: Final = "SKEWGATE_LOOP"
 ASYNCIO: Final = "asyncio"
@@ -23,13 +23,13 @@ Result = TypeVar("Result")
 
 
 def chosen() -> str:
-    """The loop's name. Raises `StartupError` when the variable names none, or one that is not installed."""
+    """The loop's name. Raises `SettingsError` when the variable names none, or one that is not installed."""
     wanted = os.environ.get(VARIABLE, "")
     installed = find_spec(UVLOOP) is not None
     if wanted not in ("", ASYNCIO, UVLOOP):
-        raise StartupError(f"{VARIABLE} must be {ASYNCIO} or {UVLOOP}, not {wanted!r}")
+        raise SettingsError(f"{VARIABLE} must be {ASYNCIO} or {UVLOOP}, not {wanted!r}")
     if wanted == UVLOOP and not installed:
-        raise StartupError(f"{VARIABLE} asks for {UVLOOP}, which is not installed")
+        raise SettingsError(f"{VARIABLE} asks for {UVLOOP}, which is not installed")
     return wanted or (UVLOOP if installed else ASYNCIO)
 
 
@@ -39,7 +39,7 @@ def run(main: Coroutine[Any, Any, Result]) -> Result:
         factory: LoopFactory = (
             import_module(UVLOOP).new_event_loop if chosen() == UVLOOP else asyncio.new_event_loop
         )
-    except StartupError:
+    except SettingsError:
         main.close()
         raise
     with asyncio.Runner(loop_factory=factory) as runner:

@@ -56,11 +56,11 @@ def run(options: argparse.Namespace) -> int:
     admin = asking.find(options)
     paint = Paint(sys.stdout)
     if not options.watch:
-        print(_page(admin.document("GET", "/status"), options.output, paint))
+        print(_page(admin, options.output, paint))
         return 0
     try:
         while True:
-            page = _page(admin.document("GET", "/status"), options.output, paint)
+            page = _page(admin, options.output, paint)
             clear = CLEAR if options.output == "text" and sys.stdout.isatty() else ""
             print(f"{clear}{page}", flush=True)
             time.sleep(EVERY)
@@ -68,8 +68,11 @@ def run(options: argparse.Namespace) -> int:
         return 0
 
 
-def _page(document: Mapping[str, Any], output: str, paint: Paint) -> str:
-    return json.dumps(document) if output == "json" else page(document, time.time(), paint)
+def _page(admin: asking.Admin, output: str, paint: Paint) -> str:
+    document = admin.document("GET", "/status")
+    if output == "json":
+        return json.dumps(document)
+    return asking.readable(admin.url, lambda: page(document, time.time(), paint))
 
 
 def page(document: Mapping[str, Any], now: float, paint: Paint) -> str:

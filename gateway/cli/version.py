@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def versions() -> Mapping[str, str | None]:
-    """Name to version, our own first; None: not installed. Raises `StartupError` as `loop.chosen` does."""
+    """Name to version, our own first; None: not installed. Raises `SettingsError` as `loop.chosen` does."""
     own = {
         "skewgate": __version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",

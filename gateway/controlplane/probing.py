@@ -126,9 +126,12 @@ class Asker:
             return ProbeAnswer(reply.status, reply.headers, body)
 
     def _context(self, tls: BackendTls) -> ssl.SSLContext:
-        """Raises `OSError` or `ssl.SSLError` for files that cannot be used."""
+        """Raises `ssl.SSLError` for files that cannot be used."""
         context = self._contexts.get(tls)
         if context is None:
+            for path in filter(None, (tls.ca, tls.certificate, tls.key)):
+                if not os.access(path, os.R_OK):
+                    raise ssl.SSLError(f"{path} cannot be read")
             context = ssl.create_default_context(cafile=tls.ca)
             if not tls.verify:
                 context.check_hostname = False

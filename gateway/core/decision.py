@@ -69,6 +69,7 @@ class Resolution:
     bounds: Bounds | None = None
 
 
+@final
 class Forward(NamedTuple):
     """Send it to `member`; `resolution.candidates` has the others, should no connection be had."""
 
@@ -78,6 +79,7 @@ class Forward(NamedTuple):
     """The local path: the API's own, without the route's prefix."""
 
 
+@final
 class Refuse(NamedTuple):
     """The gateway says no (or not now); no backend is touched."""
 
@@ -86,6 +88,7 @@ class Refuse(NamedTuple):
     verdict: Verdict
 
 
+@final
 class Answer(NamedTuple):
     """The gateway answers by itself."""
 
@@ -93,6 +96,7 @@ class Answer(NamedTuple):
     reply: Reply
 
 
+@final
 class Unrouted(NamedTuple):
     """No service matches: 404, before any dialect has a say."""
 

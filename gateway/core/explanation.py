@@ -149,7 +149,7 @@ class Explanation:
     outcome: str | None = None
     """As skewgate_negotiations_total would count it; None where nothing is negotiated."""
     version: str | None = None
-    """The settled version."""
+    """The settled version; None where none was settled on."""
     status: int | None = None
     """What the gateway would answer; None: the backend's own."""
     candidates: tuple[CandidateTold, ...] = ()
@@ -224,7 +224,7 @@ def _routed(
         ask=AskTold(ask.kind.value, ask.text) if ask is not None else None,
         offer=_offer(view.offer, scheme),
         outcome=resolution.verdict.value if resolution.verdict is not None else None,
-        version=resolution.version_text or None,
+        version=None if resolution.verdict in _OUTSIDE else resolution.version_text or None,
         status=reply.status if reply is not None else None,
         candidates=_candidates(resolution, load),
         left_out=_left_out(view, resolution, scheme),

@@ -63,7 +63,10 @@ def vary_lines(said: tuple[str, ...], ours: tuple[str, ...]) -> tuple[Header, ..
 
 
 def _fact(member: Member, served: Served) -> Advert | None:
-    """An in-band advert only where it differs: a flood of replies that say nothing new costs nothing."""
-    if served.advert is None or (member.advert and served.advert.versions == member.advert.versions):
+    """An in-band advert only where it differs: a flood of replies that say nothing new costs nothing. What is declared
+    is not learned."""
+    if served.advert is None or member.backend.declared is not None:
+        return None
+    if member.advert and served.advert.versions == member.advert.versions:
         return None
     return served.advert

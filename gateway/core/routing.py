@@ -30,7 +30,7 @@ class Route:
 
     def local(self, path: str) -> str:
         """The path as the API itself knows it: without the prefix, never empty."""
-        return path[len(self.prefix) :] or "/"
+        return path[len(self.prefix) :] or "/" if self.prefix else path
 
 
 @final
@@ -40,6 +40,8 @@ class Routes:
 
     by_host: Mapping[str, tuple[Route, ...]]
     any_host: tuple[Route, ...]
+    everything: Route | None
+    """The one route that there is, when it matches whatever comes."""
 
     @classmethod
     def of(cls, services: Iterable[Service]) -> Routes:
@@ -51,10 +53,13 @@ class Routes:
             host: tuple(sorted(routes, key=lambda route: -len(route.prefix))) for host, routes in hosts.items()
         }
         any_host = ordered.pop(None, ())
-        return cls({host: routes for host, routes in ordered.items() if host is not None}, any_host)
+        only = any_host[0] if not ordered and len(any_host) == 1 and not any_host[0].prefix else None
+        return cls({host: routes for host, routes in ordered.items() if host is not None}, any_host, only)
 
     def find(self, host: str, path: str) -> Route | None:
         """The route of a request. `host` is the Host field's value, with or without port."""
+        if self.everything is not None:
+            return self.everything
         if self.by_host:
             name = host.lower()
             routes = self.by_host.get(name) or self.by_host.get(_without_port(name), ())

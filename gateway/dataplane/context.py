@@ -60,8 +60,10 @@ class Context:
         """Requests in flight by service."""
         self.retrying = 0
         self.recall: dict[RecallKey, Resolution] = {}
+        self._loop = asyncio.get_running_loop()
         self._outbox: list[tuple[asyncio.Transport, bytes]] = []
-        self._markings: dict[MarkingKey, Marking] = {}
+        self.markings: dict[MarkingKey, Marking] = {}
+        """What was made of equal replies before; filled by `remember`."""
         self._request_names = NameTable.for_requests(frozenset())
         self._reply_names: dict[str, tuple[ServiceView, NameTable]] = {}
 
@@ -71,9 +73,10 @@ class Context:
         A write wakes the process at the other end, and waking one that sleeps costs more than all our own work on a
         request; written in a row they find it awake (measured: a third of the CPU per request under load).
         """
-        if not self._outbox:
-            asyncio.get_running_loop().call_soon(self.flush)
-        self._outbox.append((transport, data))
+        outbox = self._outbox
+        if not outbox:
+            self._loop.call_soon(self.flush)
+        outbox.append((transport, data))
 
     def flush(self) -> None:
         """Write what waits; also asked before a connection is closed, so that nothing said is lost."""
@@ -96,15 +99,11 @@ class Context:
             held = self._reply_names[name] = (view, NameTable.for_replies(apart))
         return held[1]
 
-    def marking(self, key: MarkingKey) -> Marking | None:
-        """What was made of an equal reply before."""
-        return self._markings.get(key)
-
     def remember(self, key: MarkingKey, marking: Marking) -> None:
         """Bounded: backends choose the keys."""
-        if len(self._markings) >= REMEMBERED_MARKINGS:
-            self._markings.clear()
-        self._markings[key] = marking
+        if len(self.markings) >= REMEMBERED_MARKINGS:
+            self.markings.clear()
+        self.markings[key] = marking
 
     def may_retry_sent(self, service: str) -> bool:
         """The retry budget: a fifth of the requests in flight, at least 3 (hardening, Retries)."""

@@ -229,7 +229,8 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = self.context.now + self.context.timeouts.client_idle
         if not exchange.uploaded:
             self._discard = exchange
-        self.resume_reading()
+        if not self._reading:
+            self.resume_reading()
         if self._buffer and not self._busy:
             self._read_on()
 

@@ -28,21 +28,27 @@ UNTIL_CLOSE: Final = 3
 
 _ALLOWED_BYTES: Final = bytes({0x09, 0x0A, 0x0D, *range(0x20, 0x7F), *range(0x80, 0x100)})
 _BLANKS: Final = b" \t"
-_FIELDS: Final = re.compile(
-    rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t\x20-\x7e\x80-\xff]*+\r\n)*+\r\n"
-)
+_SLASH: Final = 0x2F
+_TEXT: Final = rb"[\t\x20-\x7e\x80-\xff]*+"
+_FIELDS: Final = rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:" + _TEXT + rb"\r\n)*+\r\n"
 """Every field a token, a colon and text, up to the empty line; possessive, so it never goes back."""
-_REQUEST_LINE: Final = re.compile(rb"([A-Z][A-Z-]{0,31}) ([!-~]+) HTTP/([0-9])\.([0-9])\r\n")
-_STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: ([^\r\n]*))?\r\n")
+_REQUEST: Final = re.compile(rb"([A-Z]{3,16}) ([!\"$-\[\]-~]++) HTTP/1\.([01])\r\n" + _FIELDS)
+_REPLY: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: (" + _TEXT + rb"))?\r\n" + _FIELDS)
+_REQUEST_LINE: Final = re.compile(rb"[A-Z][A-Z-]{0,31} ([!-~]+) HTTP/([0-9])\.([0-9])\r\n")
 _ABSOLUTE: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?]*)(.*)")
 _HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
-_LENGTH: Final = re.compile(rb"[0-9]{1,18}")
+_LENGTH: Final = re.compile(rb"[0-9]{1,18}[ \t]*")
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})|%2[fF]|%5[cC]|%[01][0-9A-Fa-f]|%7[fF]")
 
+_BODILESS: Final = frozenset({204, 304})
 MAX_REPLY_HEADERS: Final = 200
 MAX_REPLY_HEAD: Final = 64 * 1024
-NOT_PROXIED: Final = frozenset({"CONNECT", "TRACE", "TRACK"})
-"""Methods that never reach a backend (hardening H6)."""
+METHODS: Final = {
+    name.encode(): name
+    for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "COPY", "LINK", "LOCK", "MKCOL", "MOVE")
+    + ("PROPFIND", "PROPPATCH", "PURGE", "QUERY", "REPORT", "SEARCH", "UNLINK", "UNLOCK")
+}
+"""What is proxied; CONNECT, TRACE and their like never reach a backend (hardening H6)."""
 
 
 Parser: TypeAlias = httptools.HttpRequestParser | httptools.HttpResponseParser
@@ -77,45 +83,34 @@ class _Head:
     _coding: bytes | None
     _listed: list[bytes]
 
-    def _split(self, head: bytes, first_line_end: int, parser: Parser, table: NameTable) -> list[bytes]:
-        """Check a whole head, and cut the fields that matter out of it; returns [name, value, name, value …].
-
-        Two readers must agree that it is clean: our grammar here, and llhttp.
-        """
-        if not _FIELDS.fullmatch(head, first_line_end):
-            raise FramingError(_what_is_wrong(head))
-        _feed(parser, head)
-        self._table = table
-        self._length = self._coding = None
-        self._listed = []
+    def _cut(self, head: bytes, first_line: int, table: NameTable) -> list[bytes]:
+        """Cut the fields that matter out of a clean head, whose first line has this many bytes (without its end);
+        returns [name, value, name, value …]."""
         parts = table.pattern.split(head)
-        first = parts[0][first_line_end - 2 :]
         if len(parts) == 1:
-            self.kept = first[:-2]
+            self.kept = head[first_line:-2]
             return []
-        self.kept = first + b"".join(parts[3::3])[:-2]
+        self.kept = (parts[0][first_line:] + b"".join(parts[3::3]))[:-2]
         del parts[::3]
         return parts
 
     def _common(self, kind: int, value: bytes) -> None:
         """The fields that frame a message, in either direction."""
         if kind == names.LENGTH:
-            if self._length is not None:
-                raise FramingError("content_length")
-            self._length = value
-        elif kind == names.CODING:
+            raise FramingError("content_length")  # the first one was taken where it was read
+        if kind == names.CODING:
             if self._coding is not None:
                 raise FramingError("transfer_encoding")
-            self._coding = value
+            self._coding = value.strip(_BLANKS)
         elif kind == names.CONNECTION:
-            self._listed.append(value)
+            self._listed.append(value.strip(_BLANKS))
 
     @property
     def fields(self) -> tuple[Header, ...]:
         """The fields set apart, names folded: what dialects read."""
-        table, apart = self._table, self.apart
+        apart = self.apart
         return tuple(
-            (table[name][1], value.decode("latin-1")) for name, value in zip(apart[::2], apart[1::2], strict=True)
+            (fold(name.decode()), value.strip(_BLANKS).decode("latin-1")) for name, value in zip(apart[::2], apart[1::2], strict=True)
         )
 
     def _read_length(self) -> int:
@@ -147,7 +142,7 @@ _NO_TOKENS: Final[set[str]] = {"keep-alive"}
 
 
 def _what_is_wrong(head: bytes) -> str:
-    """The label for a head that our grammar refuses."""
+    """The label for a head that our grammar refuses though its first line is good."""
     if b"\r\n " in head or b"\r\n\t" in head:
         return "folded_line"
     ends = head.count(b"\r\n")
@@ -156,6 +151,18 @@ def _what_is_wrong(head: bytes) -> str:
     if head.translate(None, _ALLOWED_BYTES):
         return "control_byte"
     return "header_name"
+
+
+def _refuse_request(head: bytes) -> FramingError:
+    """Why a request's head is not of our grammar, and with which status that is told."""
+    line = _REQUEST_LINE.match(head)
+    if line is None:
+        return FramingError("request_line")
+    if line[2] != b"1" or line[3] not in b"01":
+        return FramingError("http_version", 505)
+    if b"#" in line[1] or b"\\" in line[1]:
+        return FramingError("target")
+    return FramingError(_what_is_wrong(head))
 
 
 @final
@@ -167,8 +174,6 @@ class RequestReader(_Head):
     """Origin form, or `*`: what goes on to the backend."""
     path: str
     query: str
-    host: str
-    """As the client wrote it; empty only in HTTP/1.0."""
     minor: int
     expects_continue: bool
     forwarded: list[tuple[str, bytes]]
@@ -178,6 +183,8 @@ class RequestReader(_Head):
     _host: list[bytes]
     _expect: bytes | None
     _good_host = b""
+    """The last one that was found good: mostly the next one is the same."""
+    host = ""
 
     def read(self, head: bytes, table: NameTable, limits: HeadLimits) -> None:
         """Read a whole head, up to and with its empty line. Raises `FramingError` with the status to answer."""
@@ -185,41 +192,42 @@ class RequestReader(_Head):
             _check_lines(head, limits)
         if head.count(b"\n") - 2 > limits.headers:
             raise FramingError("too_many_headers", 431)
-        line = _REQUEST_LINE.match(head)
-        if line is None:
-            raise FramingError("request_line")
-        method, target, major, minor = line.groups()
-        if major != b"1" or minor not in b"01":
-            raise FramingError("http_version", 505)
-        self.minor = 1 if minor == b"1" else 0
-        self.method = method.decode()
-        if self.method in NOT_PROXIED:
+        clean = _REQUEST.fullmatch(head)
+        if clean is None:
+            raise _refuse_request(head)
+        method, target, minor = clean.groups()
+        if method not in METHODS:
             raise FramingError("method", 405)
-        parts = self._split(head, line.end(), httptools.HttpRequestParser(_SILENT), table)
-        self._read_fields(parts)
+        self.method = METHODS[method]
+        self.minor = 1 if minor == b"1" else 0
+        _feed(httptools.HttpRequestParser(_SILENT), head)
+        self._read_fields(self._cut(head, clean.end(3), table), table)
         self._read_target(target)
         self._read_framing()
 
-    def _read_fields(self, parts: list[bytes]) -> None:
+    def _read_fields(self, parts: list[bytes], table: NameTable) -> None:
+        self._table = table
+        self._length = self._coding = self._expect = None
+        self._listed = []
         self._host = []
-        self._expect = None
         self.forwarded = []
         self.via = []
         apart: list[bytes] = []
-        table = self._table
-        for name, value in zip(parts[::2], parts[1::2], strict=True):
-            kind, folded = table[name]
-            value = value.strip(_BLANKS)  # noqa: PLW2901 - optional white space is no part of a value
+        for at in range(0, len(parts), 2):
+            name, value = parts[at], parts[at + 1]
+            kind = table[name]
             if kind == names.APART:
                 apart += (name, value)
+            elif kind == names.LENGTH and self._length is None:
+                self._length = value
             elif kind == names.HOST:
                 self._host.append(value)
             elif kind == names.FORWARDED:
-                self.forwarded.append((folded, value))
+                self.forwarded.append((fold(name.decode()), value.strip(_BLANKS)))
             elif kind == names.VIA:
                 self.via.append(value)
             elif kind == names.EXPECT:
-                self._expect = value if self._expect is None else b"?"
+                self._expect = value.strip(_BLANKS) if self._expect is None else b"?"
             else:
                 self._common(kind, value)
         self.apart = tuple(apart)
@@ -227,35 +235,43 @@ class RequestReader(_Head):
     def _read_target(self, target: bytes) -> None:
         """Origin form as it came; of an absolute form the authority wins over Host (RFC 9112 3.2.2)."""
         hosts = self._host
-        if len(hosts) > 1 or (not hosts and self.minor):
+        if len(hosts) != 1 and (hosts or self.minor):
             raise FramingError("host")
         host = hosts[0] if hosts else b""
         if host != self._good_host:
+            host = host.strip(_BLANKS)
             if hosts and not _HOST.fullmatch(host):
                 raise FramingError("host")
             self._good_host = host
-        if target[:1] != b"/" and target != b"*":
-            absolute = _ABSOLUTE.fullmatch(target)
-            if absolute is None or not _HOST.fullmatch(absolute[1]):
-                raise FramingError("target")
-            host, target = absolute[1], absolute[2]
-            if target[:1] != b"/":
-                target = b"/" + target
-        if target == b"*" and self.method != "OPTIONS":
-            raise FramingError("target")
-        self.host = host.decode()
+            self.host = host.decode()
+        if target[0] != _SLASH:
+            target = self._read_other_form(target)
         self.target = target
-        if b"#" in target or b"\\" in target:
+        path, _, self.query = target.decode().partition("?")
+        if "%" in path or "/." in path:
+            _check_path(path.encode())
+        self.path = path
+
+    def _read_other_form(self, target: bytes) -> bytes:
+        """Absolute form, or `*` for OPTIONS; gives the origin form."""
+        if target == b"*" and self.method == "OPTIONS":
+            return target
+        absolute = _ABSOLUTE.fullmatch(target)
+        if absolute is None or not _HOST.fullmatch(absolute[1]):
             raise FramingError("target")
-        path, mark, query = target.partition(b"?")
-        if b"%" in path or b"/." in path:
-            _check_path(path)
-        self.path = path.decode()
-        self.query = query.decode() if mark else ""
+        self._good_host = absolute[1]
+        self.host = absolute[1].decode()
+        return absolute[2] if absolute[2][:1] == b"/" else b"/" + absolute[2]
 
     def _read_framing(self) -> None:
-        tokens = self._take_off_listed() if self._listed else _NO_TOKENS if self.minor else set()
-        self.close = "close" in tokens or (self.minor == 0 and "keep-alive" not in tokens)
+        """How long the body is, whether the connection goes on. Mostly: no body, and it does."""
+        self.expects_continue = False
+        self.framing, self.length = NO_BODY, 0
+        if self._listed:
+            tokens = self._take_off_listed()
+            self.close = "close" in tokens or (self.minor == 0 and "keep-alive" not in tokens)
+        else:
+            self.close = self.minor == 0
         if self._coding is not None:
             if self._length is not None or self.minor == 0:
                 raise FramingError("smuggling")
@@ -266,9 +282,6 @@ class RequestReader(_Head):
         elif self._length is not None:
             self.length = self._read_length()
             self.framing = BY_LENGTH if self.length else NO_BODY
-        else:
-            self.framing, self.length = NO_BODY, 0
-        self.expects_continue = False
         if self._expect is not None:
             if self._expect.lower() != b"100-continue":
                 raise FramingError("expect", 417)
@@ -290,20 +303,25 @@ class ReplyReader(_Head):
         """Read a whole head. `to_head`: it answers a HEAD request, so no body follows whatever it says."""
         if head.count(b"\n") - 2 > MAX_REPLY_HEADERS:
             raise FramingError("too_many_headers")
-        line = _STATUS_LINE.match(head)
-        if line is None:
-            raise FramingError("status_line")
-        minor, status, reason = line.groups()
+        clean = _REPLY.fullmatch(head)
+        if clean is None:
+            raise FramingError(_what_is_wrong(head))
+        minor, status, self.reason = clean.groups(b"")
         self.status = int(status)
-        self.reason = reason or b""
-        parts = self._split(head, line.end(), httptools.HttpResponseParser(_SILENT), table)
+        _feed(httptools.HttpResponseParser(_SILENT), head)
+        self._table = table
+        self._length = self._coding = None
+        self._listed = []
         self.location = []
         apart: list[bytes] = []
-        for name, value in zip(parts[::2], parts[1::2], strict=True):
-            kind, _ = table[name]
-            value = value.strip(_BLANKS)  # noqa: PLW2901 - optional white space is no part of a value
+        parts = self._cut(head, head.index(b"\r"), table)
+        for at in range(0, len(parts), 2):
+            name, value = parts[at], parts[at + 1]
+            kind = table[name]
             if kind == names.APART:
                 apart += (name, value)
+            elif kind == names.LENGTH and self._length is None:
+                self._length = value
             elif kind == names.LOCATION:
                 self.location.append((name, value))
             else:
@@ -313,14 +331,15 @@ class ReplyReader(_Head):
 
     def _read_framing(self, minor: bytes, *, to_head: bool) -> None:
         """RFC 9112 6.3; a length beside a coding, or a coding that is not `chunked`, is no honest reply."""
-        tokens = self._take_off_listed() if self._listed else _NO_TOKENS if minor == b"1" else set()
-        self.close = "close" in tokens or (minor == b"0" and "keep-alive" not in tokens)
-        self.length = -1
-        if self._length is not None:
-            self.length = self._read_length()
+        if self._listed:
+            tokens = self._take_off_listed()
+            self.close = "close" in tokens or (minor == b"0" and "keep-alive" not in tokens)
+        else:
+            self.close = minor == b"0"
+        self.length = self._read_length() if self._length is not None else -1
         if self._coding is not None and (self._length is not None or self._coding.lower() != b"chunked"):
             raise FramingError("transfer_encoding")
-        if to_head or self.status in (204, 304) or self.status < 200:
+        if to_head or self.status in _BODILESS or self.status < 200:
             self.framing = NO_BODY
         elif self._coding is not None:
             self.framing = CHUNKED

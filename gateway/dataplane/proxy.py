@@ -83,8 +83,15 @@ class Exchange(Outcome):
         self.context = downstream.context
         self.request = request
         self.method = request.method
-        self.client = downstream.peer.address
         self._started = monotonic()
+
+    @property
+    def target(self) -> str:
+        return self.request.target.decode("ascii")
+
+    @property
+    def client(self) -> str:
+        return self.downstream.peer.client(self.request)
 
     # -- stops 2 to 6
 
@@ -95,7 +102,7 @@ class Exchange(Outcome):
             self.uploaded = False
             self._upload = Upload(request, context.limits)
         decision = self._decide()
-        if not isinstance(decision, Forward):
+        if type(decision) is not Forward:
             self._say_decided(decision)
             return
         self._counted = True
@@ -251,7 +258,7 @@ class Exchange(Outcome):
         assert member is not None
         self.backend_seconds = monotonic() - self._sent_at
         key = (resolution, member.key, reply.status, reply.apart)
-        marking = context.marking(key)
+        marking = context.markings.get(key)
         if marking is None:
             marking = mark(resolution, member, reply.status, reply.fields)
             context.remember(key, marking)
@@ -474,7 +481,8 @@ class Exchange(Outcome):
             return
         self._ended = True
         context = self.context
-        self._drop_connection()
+        if self._connection is not None or self.wants_connection:
+            self._drop_connection()
         member = self._member
         if member is not None and self.attempts > len(self._tried):
             context.load[member.key] -= 1
@@ -483,9 +491,6 @@ class Exchange(Outcome):
         if self._retrying:
             context.retrying -= 1
         self.seconds = monotonic() - self._started
-        self.target = self.request.target.decode("ascii")
-        if self.request.forwarded:
-            self.client = self.downstream.peer.client(self.request)
         context.record(self)
         self.downstream.finished(self, keep=self._keep)
 

@@ -152,7 +152,10 @@ class BackendConnection(asyncio.Protocol):
             self._decoder = ChunkedDecoder()
         else:
             self._left = reader.length if framing == BY_LENGTH else 0
-        piece, done, surplus = self._read_body(data)
+        if framing == BY_LENGTH and len(data) == reader.length:  # mostly: all in one
+            piece, done, surplus = data, True, False
+        else:
+            piece, done, surplus = self._read_body(data)
         if done:
             self._release(exchange, surplus=surplus)
         exchange.on_reply(reader, piece, done=done)

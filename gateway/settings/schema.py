@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Annotated, Any, Final, get_type_hints
 
 from pydantic import create_model
@@ -53,6 +54,11 @@ def options_model(dialect: type[Dialect]) -> type[Section]:
 
 def document_model(dialects: Mapping[str, type[Dialect]]) -> type[Document]:
     """The model of a whole file, for these dialects."""
+    return _document_model(tuple(sorted(dialects.items())))
+
+
+@cache
+def _document_model(dialects: tuple[tuple[str, type[Dialect]], ...]) -> type[Document]:
     options: dict[str, Any] = {
         name: (
             options_model(dialect),
@@ -63,10 +69,10 @@ def document_model(dialects: Mapping[str, type[Dialect]]) -> type[Document]:
                 example={},
             ),
         )
-        for name, dialect in sorted(dialects.items())
+        for name, dialect in dialects
     }
     # The model takes any word, so that a service of an unknown dialect is still checked for everything else.
-    word = Annotated[str, Reads(read_text, {"type": "string", "enum": sorted(dialects)})]
+    word = Annotated[str, Reads(read_text, {"type": "string", "enum": [name for name, _ in dialects]})]
     service: Any = create_model(
         "Service", __base__=Service, __doc__=Service.__doc__, dialect=(word, dialect_key()), **options
     )

@@ -79,7 +79,7 @@ class _ServiceReader:
             name=self.name,
             dialect=dialect,
             backends=backends,
-            match=Match(match.host, match.path, match.strip_prefix),
+            match=Match(_as_sent(match.host), match.path, match.strip_prefix),
             policy=Policy(self.written.offer.policy),
             ceiling=ceiling,
             silence=silence,
@@ -289,6 +289,11 @@ class _ServiceReader:
                 f"the declared versions begin at {dialect.scheme.format(lowest)}: nothing would be offered",
                 "raise the ceiling",
             )
+
+
+def _as_sent(host: str | None) -> str | None:
+    """A host as it stands in a Host field: IPv6 in brackets."""
+    return f"[{host}]" if host and ":" in host else host
 
 
 def _authority(backend: service_model.Backend) -> str:

@@ -230,9 +230,7 @@ class _Builder:
 
     def _check_properties(self, event: yaml.NodeEvent, mark: Mark) -> None:
         if event.anchor is not None:
-            self._complain(
-                mark, "alias", "anchors and aliases are not read", f"remove {quoted('&' + event.anchor)}"
-            )
+            self._complain(mark, "alias", "anchors and aliases are not read", "remove it")
         tag = getattr(event, "tag", None)
         if tag is not None:
             self._complain(

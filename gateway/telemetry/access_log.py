@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from enum import StrEnum
+from itertools import groupby
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, final
 
@@ -182,9 +183,9 @@ class _Writer:
         self._path = path
         self._fd = _open(path)
         self._news = threading.Condition()
-        self._lines: list[bytes] = []
+        self._queue: list[bytes | None] = []
+        """Whole lines; None: from here on into a new file."""
         self._waiting = 0
-        self._changing = False
         self._stopping = False
         self._torn = False
         self._thread: threading.Thread | None = None
@@ -196,7 +197,7 @@ class _Writer:
             if self._waiting + len(data) > BACKLOG:
                 return False
             self._waiting += len(data)
-            self._lines.append(data)
+            self._queue.append(data)
             self._news.notify()
         if (
             self._thread is None
@@ -210,7 +211,7 @@ class _Writer:
             self._change_file()
         else:
             with self._news:
-                self._changing = True
+                self._queue.append(None)
                 self._news.notify()
 
     def close(self) -> None:
@@ -230,18 +231,18 @@ class _Writer:
         """All that waits is written at once: beside a busy event loop the thread gets few turns."""
         while True:
             with self._news:
-                while not (self._lines or self._changing or self._stopping):
+                while not (self._queue or self._stopping):
                     self._news.wait()
-                lines, self._lines = self._lines, []
-                changing, self._changing = self._changing, False
-            data = b"".join(lines)
-            self._write(data)
-            with self._news:
-                self._waiting -= len(data)
-            if changing:
-                self._change_file()
-            if self._stopping and not self._lines:
-                return
+                if not self._queue:
+                    return
+                queue, self._queue = self._queue, []
+            for changing, pieces in groupby(queue, lambda piece: piece is None):
+                data = b"".join(filter(None, pieces))
+                self._write(data)
+                with self._news:
+                    self._waiting -= len(data)
+                if changing:
+                    self._change_file()
 
     def _write(self, data: bytes) -> None:
         """Write whole lines; after one that was cut short the next starts on a line of its own."""

@@ -34,9 +34,6 @@ MOST_VERSIONS: Final = 512
 MOST_CODE_REASONS: Final = 64
 """Reasons of client errors: constants of the data plane, a few dozen. A guard against a text slipping in."""
 
-ASKS: Final = tuple(kind.value for kind in AskKind)
-VERDICTS: Final = tuple(verdict.value for verdict in Verdict)
-
 RETRY_REASONS: Final = ("connect", "connect_timeout", "no_reply", "version")
 
 PROBE_FAILURES: Final = (
@@ -108,7 +105,7 @@ class Tally:
         self.requests: dict[tuple[str, int], int] = {(NO_BACKEND, 503): 0}
         """By (backend, status); status 0 is a client that left before anything was answered."""
         self.durations = Histogram()
-        self.negotiations = {(ask, verdict): 0 for ask in ASKS for verdict in VERDICTS}
+        self.negotiations = {(ask, verdict): 0 for ask in AskKind for verdict in Verdict}
         self.served: dict[str, int] = {OTHER: 0}
         self.backends: dict[str, BackendTally] = {}
         self.retries = dict.fromkeys((*RETRY_REASONS, OTHER), 0)

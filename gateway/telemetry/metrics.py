@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from gateway.core.decision import Verdict
+from gateway.core.dialect import AskKind
 from gateway.core.offer import Offer
 from gateway.core.snapshot import Snapshot, SnapshotSource
 from gateway.telemetry.book import (
@@ -33,7 +34,7 @@ from gateway.telemetry.outcome import Outcome
 from gateway.telemetry.scrape import Connections, Counts, Scrape
 
 _SERVED: Final = Verdict.SERVED
-_UNREAD: Final = "silent"  # the label `ask` in a transparent service, where nobody reads what was asked
+_UNREAD: Final = AskKind.SILENT  # the label `ask` in a transparent service, where nobody reads what was asked
 
 
 @final
@@ -86,9 +87,7 @@ class Metrics:
         durations.total += seconds
         verdict = outcome.verdict
         if verdict is not None:
-            # `_value_` and not the member: an enum's hash and `value` are Python calls.
-            ask = outcome.ask
-            tally.negotiations[ask._value_ if ask is not None else _UNREAD, verdict._value_] += 1
+            tally.negotiations[outcome.ask or _UNREAD, verdict] += 1
             if verdict is _SERVED:
                 version = outcome.version
                 if version in tally.served:

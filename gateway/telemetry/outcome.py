@@ -21,10 +21,6 @@ class Outcome:
     backend: str = NO_BACKEND
     """The backend that answered, or `NO_BACKEND`."""
     method: str = ""
-    target: str = ""
-    """As received; escape before showing (hardening O8)."""
-    client: str = ""
-    """The peer's address, or what a trusted proxy says the client's is."""
     status: int = 0
     """0: the client left before anything was answered."""
     ask: AskKind | None = None
@@ -42,3 +38,13 @@ class Outcome:
     """Body bytes sent to the client."""
     error: str = ""
     """Why it failed (`dataplane.failures` names), empty when it did not."""
+
+    @property
+    def target(self) -> str:
+        """As received; escape before showing (hardening O8)."""
+        return ""
+
+    @property
+    def client(self) -> str:
+        """The peer's address, or what a trusted proxy says the client's is."""
+        return ""

@@ -140,9 +140,9 @@ class Scrape(Collector):
             "What requests asked for and what came of it; `silent` also where nobody reads it: transparent.",
             ("service", "ask", "outcome"),
             (
-                ((name, *labels), count)
+                ((name, ask.value, verdict.value), count)
                 for name, tally in services
-                for labels, count in tally.negotiations.items()
+                for (ask, verdict), count in tally.negotiations.items()
             ),
         )
         yield _counter(

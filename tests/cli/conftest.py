@@ -50,7 +50,7 @@ async def fleet() -> AsyncIterator[Fleet]:
 
 @pytest.fixture
 def write(tmp_path: Path, fleet: Fleet) -> Write:
-    """A configuration file in front of the fleet; `more` are further lines at the top, `offer` an inline mapping."""
+    """A configuration file in front of the fleet; `more`: lines at the top, `offer`: an inline mapping."""
 
     def write(port: int = 0, admin_port: int = 0, more: str = "", offer: str = "{}", token: str = "") -> Path:
         lines = [

@@ -1,4 +1,4 @@
-"""The command as a process of its own, and the waiting for what it does. Nothing here waits for time to pass."""
+"""The command as a process of its own, and how to wait for what it does (never for time to pass)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Ended(NamedTuple):
     err: str
 
 
-async def start(*argv: str, cwd: Path = ROOT, **environ: str) -> asyncio.subprocess.Process:
+async def start(*argv: str, **environ: str) -> asyncio.subprocess.Process:
     """`skewgate ARGV`, in an environment without anything of ours but `environ`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SKEWGATE_")}
     return await asyncio.create_subprocess_exec(
@@ -33,7 +33,7 @@ async def start(*argv: str, cwd: Path = ROOT, **environ: str) -> asyncio.subproc
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        cwd=cwd,
+        cwd=ROOT,
         env={**kept, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environ},
     )
 
@@ -60,7 +60,7 @@ async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
     """Look again and again, until it holds."""
     try:
         async with asyncio.timeout(PATIENCE):
-            while not await holds():
+            while not await holds():  # noqa: ASYNC110 - what another process does sets no event here
                 await asyncio.sleep(0.02)
     except TimeoutError:
         raise AssertionError(f"never came: {what}") from None

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import sys
+import tomllib
 from importlib.metadata import version as installed
 
 import pytest
 
 from gateway import __version__
 from gateway.cli import VERBS, loop, main
-from gateway.errors import StartupError
+from gateway.errors import SettingsError
 from gateway.settings import schema_text
-from tests.cli.processes import call, finish, start
+from tests.cli.processes import ROOT, call, finish, start
 
 
 def test_every_verb_explains_itself(capfd: pytest.CaptureFixture[str]) -> None:
@@ -24,7 +26,7 @@ def test_every_verb_explains_itself(capfd: pytest.CaptureFixture[str]) -> None:
     for name, verb in VERBS.items():
         assert main([name, "--help"]) == 0
         assert verb.HELP in " ".join(capfd.readouterr().out.split())
-        assert f"    {name} " in overview
+        assert re.search(rf"^ +{name}\b", overview, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,8 @@ def test_version_names_what_is_running(capfd: pytest.CaptureFixture[str]) -> Non
 
     assert f"skewgate           {__version__}\n" in text
     assert found["skewgate"] == __version__
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == __version__
     assert found["python"].startswith(".".join(map(str, sys.version_info[:3])))
     assert found["httptools"] == installed("httptools")
     assert found["loop"] in ("asyncio", "uvloop")
@@ -90,13 +94,13 @@ def test_an_unknown_loop_is_one_sentence(
 ) -> None:
     monkeypatch.setenv("SKEWGATE_LOOP", "trio")
 
-    assert main(["version"]) == 1
+    assert main(["version"]) == 2
     assert capfd.readouterr().err == "skewgate: SKEWGATE_LOOP must be asyncio or uvloop, not 'trio'\n"
 
     async def never() -> None:
         raise AssertionError("was run")
 
-    with pytest.raises(StartupError):
+    with pytest.raises(SettingsError):
         loop.run(never())
 
 
@@ -112,10 +116,11 @@ async def test_a_reader_that_has_enough_causes_no_noise() -> None:
 
 
 async def test_ctrl_c_is_quiet() -> None:
-    """Waiting for an admin listener that takes connections and never answers."""
+    """While it waits for an admin listener that takes requests and never answers."""
     asked = asyncio.Event()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
         asked.set()
         await reader.read()
         writer.close()

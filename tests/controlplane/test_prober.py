@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import gzip
 import random
-from collections.abc import Awaitable, Callable
 
 import pytest
 from aiohttp import web
 
+from gateway.controlplane.cell import Cell
 from gateway.controlplane.prober import LONGEST_PAUSE, Prober, pause
-from gateway.core.backend import Backend, Standing
-from gateway.core.dialect import Advert
+from gateway.core.backend import Backend, BackendTls, Standing
+from gateway.core.dialect import Advert, ProbeRequest
 from gateway.core.fleet import Overheard
 from gateway.core.ranges import VersionSet
+from gateway.core.service import Service
 from gateway.core.snapshot import Snapshot
 from gateway.core.version import Version
 from tests.controlplane.fakes import (
     Behaviour,
-    FakeBackend,
     cell_of,
     ironic,
     member,
@@ -149,7 +149,7 @@ async def cut(request: web.Request) -> web.StreamResponse:
 
 async def no_http(request: web.Request) -> web.StreamResponse:
     assert request.transport is not None
-    request.transport.write(b"SSH-2.0-OpenSSH_9.2\r\n")  # type: ignore[attr-defined]
+    request.transport.write(b"SSH-2.0-OpenSSH_9.2\r\n")
     request.transport.close()
     return web.Response()
 
@@ -290,7 +290,11 @@ async def test_one_probe_at_a_time() -> None:
 
 
 async def test_every_backend_is_asked_on_its_own_address_and_a_declared_one_never() -> None:
-    async with serving(ironic("1.1", "1.58")) as old, serving(ironic("1.1", "1.90")) as new, serving(ironic()) as mute:
+    async with (
+        serving(ironic("1.1", "1.58")) as old,
+        serving(ironic("1.1", "1.90")) as new,
+        serving(ironic()) as mute,
+    ):
         declared = Backend("declared", "127.0.0.1", mute.port, declared=versions(31))
         one = service(old.backend("old"), new.backend("new"), declared)
         cell = cell_of(one)
@@ -303,12 +307,9 @@ async def test_every_backend_is_asked_on_its_own_address_and_a_declared_one_neve
         assert member(cell, "declared").standing is Standing.FRESH
 
 
-async def reload_to(cell: object, prober: Prober, *services: object) -> None:
-    from gateway.controlplane.cell import Cell
-
-    assert isinstance(cell, Cell)
-    cell.update(Snapshot.configured(services, after=cell.current))  # type: ignore[arg-type]
-    prober.retarget(services)  # type: ignore[arg-type]
+def reload_to(cell: Cell, prober: Prober, *services: Service) -> None:
+    cell.update(Snapshot.configured(services, after=cell.current))
+    prober.retarget(services)
 
 
 async def test_after_a_reload_the_new_backends_are_asked_and_the_old_ones_no_more() -> None:
@@ -317,7 +318,7 @@ async def test_after_a_reload_the_new_backends_are_asked_and_the_old_ones_no_mor
         cell = cell_of(before)
         async with Prober(cell, Counted(), [before]) as prober:
             await until_member(cell, lambda it: it.advert is not None, "old")
-            await reload_to(cell, prober, after)
+            reload_to(cell, prober, after)
             asked = len(old.requests)
             await new.came(3)
 
@@ -332,13 +333,13 @@ async def test_a_backend_that_stays_keeps_its_rhythm_and_one_that_moved_is_asked
         async with Prober(cell, Counted(), [before], sleep=steps) as prober:
             await steps.probe_ended()
 
-            await reload_to(cell, prober, service(here.backend()))
+            reload_to(cell, prober, service(here.backend()))
             assert len(here.requests) == 1
             steps.next()
             await steps.probe_ended()
             assert len(here.requests) == 2
 
-            await reload_to(cell, prober, service(there.backend()))
+            reload_to(cell, prober, service(there.backend()))
             await steps.probe_ended()
             assert len(there.requests) == 1
             assert member(cell).advert == Advert(versions(90))
@@ -361,6 +362,32 @@ async def test_a_bug_in_a_dialect_is_a_failed_probe_and_the_probes_go_on(
 
     assert counted.ends == ["internal", "internal"]
     assert "KeyError" in caplog.text
+
+
+async def test_a_dialect_that_never_settles_is_stopped_after_four_questions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving(ironic()) as backend:
+        one = service(backend.backend())
+        monkeypatch.setattr(one.dialect, "probe", lambda answers, path: ProbeRequest(f"/{len(answers)}"))
+        cell, counted, steps = cell_of(one), Counted(), Steps()
+        async with Prober(cell, counted, [one], sleep=steps):
+            await steps.probe_ended()
+
+    assert counted.ends == ["steps"]
+    assert [request.path for request in backend.requests] == ["/0", "/1", "/2", "/3"]
+
+
+@pytest.mark.parametrize("tls", [BackendTls(), BackendTls(verify=False), BackendTls(ca="/nowhere/ca.pem")])
+async def test_a_backend_that_cannot_speak_tls_is_told_apart_from_one_that_is_down(tls: BackendTls) -> None:
+    async with serving(ironic()) as backend:
+        one = service(Backend("api-1", "127.0.0.1", backend.port, tls=tls))
+        cell, counted, steps = cell_of(one), Counted(), Steps()
+        async with Prober(cell, counted, [one], sleep=steps):
+            await steps.probe_ended()
+
+    assert counted.ends == ["tls"]
+    assert "TLS" in (member(cell).error or "")
 
 
 async def test_closing_ends_a_probe_that_is_under_way() -> None:
@@ -406,15 +433,18 @@ async def test_the_log_has_one_line_a_change_and_none_a_probe(caplog: pytest.Log
         "baremetal/api-1: serves 1.1-1.58 -> 1.1-1.90, fresh",
         "baremetal: offer 1.1-1.58 -> 1.1-1.90, phase uniform",
         f"baremetal/api-1: stale, its last probe failed: {refused}",
-        f"baremetal/api-1: lost after three failed probes, tried last until it answers; "
-        f"check http://{where}: {refused}",
+        (
+            "baremetal/api-1: lost after three failed probes, tried last until it answers; "
+            f"check http://{where}: {refused}"
+        ),
         "baremetal/api-1: answers again, serves 1.1-1.90",
     ]
 
 
 @pytest.mark.parametrize("interval", [0.25, 1.0, 5.0, 29.0, 120.0])
 def test_pauses_stay_within_their_bounds(interval: float) -> None:
-    """Healthy: the interval ± 20 %. Failing: longer each time, at most 8 intervals and 30 s, never below the interval."""
+    """Healthy: the interval ± 20 %. Failing: longer each time, at most 8 intervals and 30 s, never below the
+    interval."""
     chance = random.Random(1)
     healthy = [pause(0, interval, chance) for _ in range(500)]
     assert all(0.8 * interval <= each <= 1.2 * interval for each in healthy)
@@ -453,7 +483,6 @@ async def test_failures_lengthen_the_pause_and_an_answer_shortens_it_again() -> 
     tolerances = [(0.8 * base, 1.2 * base) for base in bases]
     # The first failure is followed by a plain interval, the second by the first doubling.
     assert all(
-        low <= each <= high for each, (low, high) in zip(steps.pauses, [(0.8, 1.2), *tolerances[1:]], strict=True)
+        low <= each <= high
+        for each, (low, high) in zip(steps.pauses, [(0.8, 1.2), *tolerances[1:]], strict=True)
     )
-
-

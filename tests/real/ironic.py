@@ -11,13 +11,15 @@ its release notes and never asked from it, so that a test can hold the two again
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.real.environments import Environment
-from tests.real.processes import LOOPBACK, Process, StartFailed, answers, free_port
+from tests.real.processes import LOOPBACK, Process, StartFailed, answers, free_port, stop_all
 
 # The first version of every Ironic release.
 MINIMUM = (1, 1)
@@ -109,6 +111,10 @@ class Family:
             for name, release in (("unpinned", NEW), ("pinned", NEW_PINNED))
         )
 
+        for server in (self.unpinned, self.pinned):
+            # What a write failed of is in the conductor's log.
+            server.process.logs += self._conductor.logs
+
     def start(self) -> None:
         """Start all three side by side and return once both APIs answer."""
         everything = (self._conductor, self.unpinned.process, self.pinned.process)
@@ -120,12 +126,7 @@ class Family:
             server.process.wait_until(lambda server=server: answers(server.port), "answering HTTP")  # type: ignore[misc]
 
     def stop(self) -> None:
-        for process in (self.unpinned.process, self.pinned.process, self._conductor):
-            process.stop()
-
-    @property
-    def processes(self) -> list[Process]:
-        return [self.unpinned.process, self.pinned.process, self._conductor]
+        stop_all((self.unpinned.process, self.pinned.process, self._conductor))
 
 
 def _member(folder: Path, database: Path, calls: int, pin: str | None = None) -> Path:
@@ -190,10 +191,18 @@ def _process(program: str, environment: Environment, settings: Path) -> Process:
 
 
 def _create_schema(environment: Environment, settings: Path, database: Path) -> None:
-    command = environment.command("ironic-dbsync", "--config-file", str(settings), "create_schema")
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=settings.parent)
-    if done.returncode != 0:
-        raise StartFailed(f"{environment.name}: no schema\n{(done.stdout + done.stderr)[-3000:]}")
+    """An empty database of this release: made by its own tool once, and kept beside its environment."""
+    kept = environment.home / "empty.sqlite"
+    if kept.exists():
+        shutil.copyfile(kept, database)
+    else:
+        command = environment.command("ironic-dbsync", "--config-file", str(settings), "create_schema")
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=settings.parent)
+        if done.returncode != 0:
+            raise StartFailed(f"{environment.name}: no schema\n{(done.stdout + done.stderr)[-3000:]}")
+        unfinished = kept.with_name(f".empty-{os.getpid()}.sqlite")
+        shutil.copyfile(database, unfinished)
+        unfinished.rename(kept)
     # With a write-ahead log readers do not block a writer's commit; without it the green threads of one
     # process wait for each other until SQLite says that the database is locked.
     connection = sqlite3.connect(database)

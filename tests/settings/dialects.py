@@ -1,10 +1,10 @@
-"""A dialect with options and dated versions, for settings that must hold for every dialect, and two plain ones."""
+"""Two dialects for settings that must hold for every dialect: a plain one, and one with options and dates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from gateway.core.dialect import (
     ASK_SILENT,
@@ -23,7 +23,7 @@ from gateway.core.dialect import (
 )
 from gateway.core.message import Header, Reply
 from gateway.core.ranges import VersionSet
-from gateway.core.version import CalendarDate, MajorMinor, Version
+from gateway.core.version import CalendarDate, MajorMinor, Scheme, Version
 from gateway.errors import VersionTextError
 
 
@@ -39,11 +39,11 @@ class Plain(Dialect):
     """X.Y versions, two releases, no options."""
 
     name = "plain"
-    scheme = MajorMinor()
+    scheme: Scheme = MajorMinor()
     reads = owned_request = owned_reply = frozenset[str]()
-    vary = ()
+    vary: tuple[str, ...] = ()
     silence = Silence(SilenceKind.MINIMUM)
-    releases = {"old": Version(1, 10), "2024.1": Version(1, 90)}
+    releases: Mapping[str, Version] = {"old": Version(1, 10), "2024.1": Version(1, 90)}
 
     def place(self, method: str, path: str, query: str) -> Place:
         return Place("resource")
@@ -83,12 +83,12 @@ class Dated(Plain):
     """Dates, and an option of each kind."""
 
     name = "dated"
-    Options = DatedOptions
-    releases = {}
+    Options: ClassVar[type] = DatedOptions
+    releases: Mapping[str, Version] = {}
 
     def __init__(self, options: DatedOptions) -> None:
         self.options = options
-        self.scheme = CalendarDate(day=options.days)  # type: ignore[assignment]
+        self.scheme = CalendarDate(day=options.days)
 
     @classmethod
     def configured(cls, options: object) -> Self:

@@ -19,7 +19,15 @@ KNOWN = {
         "minItems",
         "minProperties",
     ),
-    *("properties", "patternProperties", "additionalProperties", "required", "oneOf", "anyOf"),
+    *(
+        "properties",
+        "patternProperties",
+        "propertyNames",
+        "additionalProperties",
+        "required",
+        "oneOf",
+        "anyOf",
+    ),
 }
 TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str,
@@ -76,6 +84,8 @@ def _right_content(whole: dict[str, Any], part: dict[str, Any], value: object) -
     if not isinstance(value, dict):
         return True
     if len(value) < part.get("minProperties", 0) or not set(part.get("required", ())) <= value.keys():
+        return False
+    if not all(_accepts(whole, part.get("propertyNames", {}), name) for name in value):
         return False
     for name, each in value.items():
         patterns = [

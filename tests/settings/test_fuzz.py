@@ -1,4 +1,4 @@
-"""Whatever the text: it ends in settings or in problems, never in an exception, and problems point into the text."""
+"""Whatever the text: it ends in settings or in problems, never in an exception; all point into the text."""
 
 from __future__ import annotations
 

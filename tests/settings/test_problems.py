@@ -103,7 +103,7 @@ VALUES: list[tuple[str, str, Found]] = [
     # key path, values of it, all refused at the value
     (
         "timeouts:\n  connect: {}\n",
-        "5 5S 5.0s 0s -1s 1h 1_0s ٥s 1441m 9999999999s",
+        "5 5S 5.0s 0s -1s 1h 1_0s \u0665s 1441m 9999999999s",
         [("bad-value", 8, 12)],
     ),
     ("limits:\n  line: {}\n", "8192 8KB 8k 8.0KiB 1B 2MiB", [("bad-value", 8, 9)]),
@@ -223,7 +223,8 @@ MEANING: list[tuple[str, Found]] = [
     (
         # The other one may serve less, and then it is what is offered.
         BASE
-        + "        versions: 1.5-1.9\n      - url: http://b\n    offer: {ceiling: '1.4', policy: reachable}\n",
+        + "        versions: 1.5-1.9\n      - url: http://b\n"
+        + "    offer: {policy: reachable, ceiling: '1.4'}\n",
         [],
     ),
 ]
@@ -261,7 +262,7 @@ def test_a_bad_value(more: str, value: str, found: Found) -> None:
 
 
 def test_everything_at_once() -> None:
-    """What is wrong in one place hides nothing that is wrong in another, down to what only the dialect can see."""
+    """What is wrong in one place hides nothing that is wrong in another, whoever finds it."""
     assert found_in("""\
 lisen: 127.0.0.1:80
 workers: two

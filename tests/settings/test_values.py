@@ -136,6 +136,13 @@ def test_ceilings(written: str, ceiling: Version) -> None:
 
 
 @pytest.mark.parametrize(
+    "written, host", [("API.example", "api.example"), ("'[0:0::1]'", "[::1]"), ("10.0.0.1", "10.0.0.1")]
+)
+def test_a_host_is_what_a_host_field_says(written: str, host: str) -> None:
+    assert service_of(f"    match:\n      host: {written}\n").match.host == host
+
+
+@pytest.mark.parametrize(
     "word, silence",
     [("minimum", Silence(SilenceKind.MINIMUM)), ("maximum", Silence(SilenceKind.MAXIMUM))],
 )

@@ -111,17 +111,24 @@ class Server:
 
     def __init__(self, name: str, database: Database) -> None:
         self.name = name
-        self.port = Port()
         self.release = OLD
         self.received: Counter[str] = Counter()
         """Requests by the version in their header, probes (which have none) included as the empty text."""
         self.refused: list[str] = []
         """Versions that it had to refuse. Stays empty behind a gateway that keeps its word."""
         self._database = database
+        self._port: Port | None = None
         self._runner: web.AppRunner | None = None
+
+    @property
+    def port(self) -> Port:
+        """Its own from the first start until `close`."""
+        assert self._port is not None
+        return self._port
 
     async def start(self, release: Release) -> None:
         self.release = release
+        self._port = self._port or Port()
         runner = web.AppRunner(self._application(), shutdown_timeout=GOODBYE, access_log=None)
         await runner.setup()
         await web.SockSite(runner, self.port.socket()).start()
@@ -136,7 +143,9 @@ class Server:
     async def close(self) -> None:
         """Stop, and give the port back."""
         await self.stop()
-        self.port.close()
+        if self._port is not None:
+            self._port.close()
+            self._port = None
 
     def _application(self) -> web.Application:
         application = web.Application(middlewares=[self._negotiate])

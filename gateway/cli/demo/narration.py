@@ -70,7 +70,7 @@ class Tally:
         self.refused: Counter[str] = Counter()
         self.faults: list[str] = []
         self.moved = 0
-        """Requests that were moved to another backend because the first could not be reached."""
+        """Requests that were moved to another backend because the first could not take them."""
 
     def add(self, exchange: Exchange, passed: Passed | None) -> None:
         self.requests += 1
@@ -233,7 +233,7 @@ class Narrator:
         if passed.error:
             return passed.error
         if passed.attempts > 1:
-            return "another backend could not be reached, nothing had been sent, so it moved on"
+            return "another backend was tried first, nothing was executed there"
         return self._why_served(passed, view)
 
     def _why_served(self, passed: Passed, view: ServiceView) -> str:

@@ -182,7 +182,7 @@ class Story:
         say(f"  refused    {_counted(tally.refused, 'of')}")
         say(f"  backends   {_counted(tally.backends, 'by')}")
         say(f"  versions   {_counted(tally.versions, 'at')}")
-        say(f"  moved      {tally.moved} to the other backend because the first could not be reached")
+        say(f"  moved      {tally.moved} to the other backend because the first could not take it")
         say(f"  misled     {', '.join(misled) or 'no backend was sent a version that it does not serve'}")
         say(f"  the offer  {first} at the start, {last} at the end")
         for fault in tally.faults[:MOST_FAULTS]:

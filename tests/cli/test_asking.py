@@ -1,0 +1,252 @@
+"""The verbs that ask a running gateway: `status`, `explain`, `healthcheck`, `reload`."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from gateway.cli.gateway import Gateway
+from gateway.cli.printing import Paint
+from gateway.cli.status import page
+from gateway.settings import read_file
+from tests.cli.conftest import Call, Fleet, Running, Write
+from tests.cli.processes import PATIENCE, Ended, finish, free_port, ready, start
+
+IRONIC = "X-OpenStack-Ironic-API-Version"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+async def test_status_shows_services_and_backends(running: Running, fleet: Fleet, call_main: Call) -> None:
+    ended = await call_main("status", "--admin", running.admin)
+
+    services, backends = ended.out.split("\n\n")
+    assert (ended.code, ended.err) == (0, "")
+    assert [re.split("  +", line) for line in services.splitlines()] == [
+        ["SERVICE", "DIALECT", "OFFER", "PHASE", "HELD BY"],
+        ["baremetal", "ironic", "1.1-1.58", "mixed", "api-2 (guaranteed)"],
+    ]
+    ages = re.compile(r"\d+\.\d s ago")
+    assert [re.split("  +", ages.sub("AGE", line)) for line in backends.splitlines()] == [
+        ["SERVICE", "BACKEND", "STANDING", "SERVES", "IN FLIGHT", "LAST PROBE", "URL", "ERROR"],
+        ["baremetal", "api-1", "fresh", "1.1-1.58", "0", "AGE", url(fleet.old.port.number), "-"],
+        ["baremetal", "api-2", "fresh", "1.1-1.90", "0", "AGE", url(fleet.new.port.number), "-"],
+    ]
+    starts = {line.index("fresh") for line in backends.splitlines()[1:]}
+    assert starts == {backends.splitlines()[0].index("STANDING")}
+
+
+def url(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
+
+
+async def test_status_as_json_is_the_admin_listeners_own(running: Running, call_main: Call) -> None:
+    ended = await call_main("status", "--admin", running.admin, "-o", "json")
+
+    assert ended.code == 0
+    service = json.loads(ended.out)["services"]["baremetal"]
+    assert (service["offer"]["min"], service["offer"]["max"], service["phase"]) == ("1.1", "1.58", "mixed")
+
+
+async def test_watching_goes_on_until_ctrl_c(running: Running) -> None:
+    process = await start("status", "--admin", running.admin, "--watch", "-o", "json")
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        pages = [json.loads(await process.stdout.readline()) for _ in range(2)]
+    process.send_signal(signal.SIGINT)
+    ended = await finish(process)
+
+    assert (ended.code, ended.err) == (0, "")
+    first, second = (page["services"]["baremetal"]["backends"]["api-1"]["last_probe_at"] for page in pages)
+    assert second > first
+
+
+def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = {"services": {"a": {"dialect": "ironic", "phase": "uniform", "offer": {}, "backends": {}}}}
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+    assert "\x1b[32muniform" in page(document, 0.0, Paint(Terminal()))
+    assert "\x1b" not in page(document, 0.0, Paint(io.StringIO()))
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in page(document, 0.0, Paint(Terminal()))
+
+
+def test_nothing_from_outside_reaches_a_terminal_as_it_is() -> None:
+    backend = {"url": "http://x", "standing": "lost", "error": "\x1b]0;owned\x07 gone\nfor good"}
+    document = {"services": {"a": {"offer": {}, "backends": {"b": backend}}}}
+
+    shown = page(document, 0.0, Paint(io.StringIO()))
+
+    assert "\x1b" not in shown
+    assert shown.splitlines()[-1].endswith("gone\ufffdfor good")
+
+
+async def test_before_anything_is_known_there_is_no_range(
+    fleet: Fleet, write: Write, call_main: Call
+) -> None:
+    await fleet.old.stop()
+    await fleet.new.stop()
+    async with Gateway(read_file(write(), environ=os.environ).require()) as gateway:
+        status = await call_main("status", "--admin", gateway.admin_url)
+        health = await call_main("healthcheck", "--admin", gateway.admin_url)
+
+    assert re.search(r"baremetal +ironic +- +unknown +-", status.out)
+    assert (health.code, health.out) == (1, "")
+    assert health.err == ("skewgate: not ready (503): offer: nothing is known of the backends of baremetal\n")
+
+
+async def test_healthcheck_of_a_ready_gateway_is_0(running: Running, call_main: Call) -> None:
+    assert await call_main("healthcheck", "--admin", running.admin) == (0, "ready\n", "")
+
+
+@pytest.mark.parametrize("argv", [["status"], ["healthcheck"], ["reload"], ["explain", "GET", "/v1"]])
+async def test_nobody_there_is_one_sentence(argv: list[str], call_main: Call) -> None:
+    where = f"http://127.0.0.1:{free_port()}"
+
+    ended = await call_main(*argv, "--admin", where)
+
+    assert ended == Ended(1, "", f"skewgate: no gateway answers at {where}: Connection refused\n")
+
+
+@pytest.mark.parametrize("argv", [["status"], ["explain", "GET", "/v1"]])
+@pytest.mark.parametrize("body", ["<html>", "[]", '{"services": []}', '{"services": {"a": 1}}'])
+async def test_somebody_else_there_is_one_sentence(argv: list[str], body: str, call_main: Call) -> None:
+    async def say(request: web.BaseRequest) -> web.Response:
+        return web.Response(text=body)
+
+    runner = web.ServerRunner(web.Server(say))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    ended = await call_main(*argv, "--admin", url(runner.addresses[0][1]))
+    await runner.cleanup()
+
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("skewgate: ")
+    assert ended.err.count("\n") == 1
+
+
+async def test_the_listener_and_its_token_are_found_in_the_file_or_the_environment(
+    write: Write, session: aiohttp.ClientSession, call_main: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(admin_port=free_port(), token="open-sesame")
+    async with Gateway(read_file(file, environ=os.environ).require()) as gateway:
+        where = gateway.admin_url
+        session.headers["Authorization"] = "Bearer open-sesame"
+        await ready(session, where)
+
+        by_file = await call_main("status", "-c", str(file))
+        without = await call_main("status", "--admin", where)
+        monkeypatch.setenv("SKEWGATE_ADMIN_TOKEN", "open-sesame")
+        by_environment = await call_main("status", "--admin", where)
+
+    assert by_file.code == 0
+    assert "1.1-1.58" in by_file.out
+    assert without.code == 1
+    assert without.err == (
+        f"skewgate: {where} wants a token: give it in -c FILE or in SKEWGATE_ADMIN_TOKEN\n"
+    )
+    assert by_environment.code == 0
+
+
+async def test_a_wrong_file_is_exit_2(tmp_path: Path, call_main: Call) -> None:
+    ended = await call_main("status", "-c", str(tmp_path / "absent.yaml"))
+
+    assert ended.code == 2
+    assert "error[unreadable]" in ended.err
+
+
+async def test_reload_is_applied_or_refused_with_the_reason(
+    running: Running, write: Write, call_main: Call
+) -> None:
+    write(more="access_log: {format: off}", offer="{ceiling: '1.40'}")
+    applied = await call_main("reload", "--admin", running.admin)
+    after = await call_main("status", "--admin", running.admin)
+    running.file.write_text(running.file.read_text().replace("dialect: ironic", "dialect: iron"))
+    refused = await call_main("reload", "--admin", running.admin)
+    still = await call_main("status", "--admin", running.admin)
+
+    assert applied.code == 0
+    assert applied.out.startswith("reloaded: generation ")
+    assert "1.1-1.40 (ceiling 1.40)" in after.out
+    assert refused.code == 1
+    assert "answered 400: " in refused.err
+    assert "there is no dialect of this name" in refused.err
+    assert "1.1-1.40 (ceiling 1.40)" in still.out
+
+
+async def test_explain_tells_what_would_happen_and_why(
+    running: Running, fleet: Fleet, call_main: Call
+) -> None:
+    served = await call_main("explain", "--admin", running.admin, "get", "/v1/nodes", "-H", f"{IRONIC}: 1.31")
+    refused = await call_main(
+        "explain", "--admin", running.admin, "GET", "/v1/nodes", "-H", f"{IRONIC}: 1.70"
+    )
+
+    assert served.code == refused.code == 0
+    assert served.out.startswith("GET /v1/nodes: forward\n")
+    assert f"  sends     {IRONIC}: 1.31\n" in served.out
+    assert url(fleet.old.port.number) in served.out
+    assert refused.out.startswith("GET /v1/nodes: refuse 406\n")
+    assert "(1.70) is not in the offer 1.1-1.58" in refused.out
+    assert sum(fleet.old.received.values()) == fleet.old.received[""], "only probes may have arrived"
+
+
+async def test_explain_offline_asks_the_backends_and_no_gateway(
+    write: Write, fleet: Fleet, call_main: Call
+) -> None:
+    file = write(admin_port=free_port())
+    await fleet.old.stop()
+
+    ended = await call_main(
+        *(
+            "explain",
+            "--offline",
+            "-c",
+            str(file),
+            "GET",
+            "/v1/nodes",
+            "-H",
+            f"{IRONIC}: latest",
+            "-o",
+            "json",
+        )
+    )
+
+    told = json.loads(ended.out)
+    assert (ended.code, ended.err) == (0, "")
+    assert (told["decision"], told["version"]) == ("forward", "1.90")
+    assert [each["backend"] for each in told["candidates"]] == ["api-2"]
+    assert [(each["backend"], each["reason"]) for each in told["left_out"]] == [("api-1", "unknown")]
+    assert fleet.new.received == {"": 1}, "one probe, and never the request itself"
+
+
+async def test_explain_offline_and_online_say_the_same(running: Running, call_main: Call) -> None:
+    request = ("GET", "/v1/nodes", "-H", f"{IRONIC}: 1.999", "-o", "json")
+
+    online = await call_main("explain", "--admin", running.admin, *request)
+    offline = await call_main("explain", "--offline", "-c", str(running.file), *request)
+
+    one, other = json.loads(online.out), json.loads(offline.out)
+    del one["generation"], other["generation"]
+    assert one == other
+
+
+async def test_what_the_gateway_refuses_to_explain_is_one_sentence(running: Running, call_main: Call) -> None:
+    ended = await call_main("explain", "--admin", running.admin, "GET", "/with blank")
+
+    assert (ended.code, ended.out) == (1, "")
+    assert "/explain answered 400: " in ended.err
+    assert ended.err.count("\n") == 1

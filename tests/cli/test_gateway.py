@@ -1,0 +1,97 @@
+"""The composition root: what is wired to what, and that a start which fails leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+from dataclasses import replace
+
+import aiohttp
+import pytest
+
+from gateway.cli.demo.fleet import SERVED
+from gateway.cli.gateway import FEWEST, MOST, Gateway, with_connections
+from gateway.errors import StartupError
+from gateway.settings import Limits, read_file
+from gateway.telemetry.outcome import Outcome
+from tests.cli.conftest import Fleet, Running, Write
+from tests.cli.processes import free_port, ready
+
+
+async def test_a_request_reaches_metrics_access_log_and_listeners(
+    write: Write, session: aiohttp.ClientSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    heard: list[tuple[str, str]] = []
+
+    def hear(outcome: Outcome) -> None:
+        heard.append((outcome.version, outcome.backend))
+
+    configured = read_file(write(), environ=os.environ).require()
+    async with Gateway(configured, listeners=[hear]) as gateway:
+        await ready(session, gateway.admin_url)
+        host, port = gateway.addresses[0]
+        async with session.get(f"http://{host}:{port}/v1/nodes", headers={SERVED: "1.31"}) as reply:
+            assert reply.status == 200
+        async with session.get(f"{gateway.admin_url}/metrics") as reply:
+            counted = await reply.text()
+
+    assert [version for version, _ in heard] == ["1.31"]
+    assert 'skewgate_served_version_total{service="baremetal",version="1.31"} 1.0' in counted
+    assert '"version": "1.31"' in capfd.readouterr().out
+
+
+async def test_backends_get_the_version_and_nothing_that_they_do_not_serve(
+    running: Running, fleet: Fleet, session: aiohttp.ClientSession
+) -> None:
+    for version in ("1.58", "1.59", "latest", "1.90"):
+        async with session.get(f"{running.url}/v1/nodes", headers={SERVED: version}) as reply:
+            assert reply.status == (200 if version in ("1.58", "latest") else 406)
+
+    sent = fleet.old.received + fleet.new.received
+    del sent[""]
+    assert sent == {"1.58": 2}
+    assert fleet.old.refused == fleet.new.refused == []
+
+
+async def test_a_start_that_fails_leaves_nothing_behind(write: Write) -> None:
+    admin_port = free_port()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        file = write(other.getsockname()[1], admin_port)
+        gateway = Gateway(read_file(file, environ=os.environ).require())
+        with pytest.raises(StartupError, match="cannot listen"):
+            await gateway.__aenter__()
+
+    with socket.socket() as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", admin_port))
+
+
+async def test_an_error_inside_is_not_kept_waiting_for_a_drain(
+    write: Write, session: aiohttp.ClientSession
+) -> None:
+    configured = read_file(write(), environ=os.environ).require()
+    timeouts = configured.timeouts.model_copy(update={"drain": 3600.0})
+    gateway = Gateway(replace(configured, timeouts=timeouts))
+    await gateway.__aenter__()
+    await ready(session, gateway.admin_url)
+    host, port = gateway.addresses[0]
+    async with session.get(f"http://{host}:{port}/v1"):  # leaves an idle connection behind
+        pass
+
+    await gateway.__aexit__(ZeroDivisionError, ZeroDivisionError(), None)
+
+    with pytest.raises(aiohttp.ClientConnectorError):
+        await session.get(f"http://{host}:{port}/v1")
+
+
+def test_as_many_clients_as_there_are_files_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(files: int) -> int | None:
+        monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+        return with_connections(Limits()).connections
+
+    assert found(1024) == 480
+    assert found(70) == FEWEST
+    assert found(resource.RLIM_INFINITY) == MOST
+    monkeypatch.undo()
+    assert with_connections(Limits.model_validate({"connections": 7})).connections == 7

@@ -1,0 +1,217 @@
+"""`run`: a process that serves until it is told to stop, and every way in which it cannot begin."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from gateway.cli.demo.fleet import HIGHEST, SERVED
+from tests.cli.conftest import Write
+from tests.cli.processes import call, finish, free_port, ready, start, until
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_it_serves_and_a_signal_ends_it_with_0(
+    write: Write, session: aiohttp.ClientSession, number: signal.Signals, loop: str
+) -> None:
+    if loop == "uvloop":
+        pytest.importorskip("uvloop")
+    port, admin_port = free_port(), free_port()
+    process = await start("run", "-c", str(write(port, admin_port)), SKEWGATE_LOOP=loop)
+    await ready(session, f"http://127.0.0.1:{admin_port}")
+
+    async with session.get(f"http://127.0.0.1:{port}/v1/nodes", headers={SERVED: "1.31"}) as reply:
+        assert (reply.status, reply.headers[SERVED], reply.headers[HIGHEST]) == (200, "1.31", "1.58")
+        assert await reply.json() == {"nodes": []}
+    process.send_signal(number)
+    ended = await finish(process)
+
+    assert ended.code == 0
+    assert f"serves on http://127.0.0.1:{port}" in ended.err
+    assert f"the admin listener is http://127.0.0.1:{admin_port}" in ended.err
+    assert '"target": "/v1/nodes"' in ended.out
+    assert "Traceback" not in ended.err
+
+
+async def test_a_request_under_way_is_finished_first(write: Write, session: aiohttp.ClientSession) -> None:
+    """The backend answers only after the gateway was told to stop."""
+    asked, told = asyncio.Event(), asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await told.wait()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
+        await writer.drain()
+        writer.close()
+
+    backend = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port, admin_port = free_port(), free_port()
+    async with backend:
+        file = declared(write(port, admin_port), backend.sockets[0].getsockname()[1])
+        process = await start("run", "-c", str(file))
+        await ready(session, f"http://127.0.0.1:{admin_port}")
+        request = asyncio.ensure_future(session.get(f"http://127.0.0.1:{port}/v1/nodes"))
+        await asked.wait()
+        process.send_signal(signal.SIGTERM)
+
+        async def unready() -> bool:
+            async with session.get(f"http://127.0.0.1:{admin_port}/readyz") as reply:
+                return reply.status == 503
+
+        await until(unready, "not ready while draining")
+        told.set()
+        async with await request as reply:
+            assert (reply.status, await reply.text()) == (200, "late")
+        ended = await finish(process)
+
+    assert ended.code == 0
+
+
+async def test_a_second_signal_ends_it_at_once(write: Write, session: aiohttp.ClientSession) -> None:
+    asked = asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    backend = await asyncio.start_server(hang, "127.0.0.1", 0)
+    port, admin_port = free_port(), free_port()
+    async with backend:
+        file = declared(write(port, admin_port), backend.sockets[0].getsockname()[1])
+        process = await start("run", "-c", str(file))
+        await ready(session, f"http://127.0.0.1:{admin_port}")
+        request = asyncio.ensure_future(session.get(f"http://127.0.0.1:{port}/v1/nodes"))
+        await asked.wait()
+        process.send_signal(signal.SIGTERM)
+
+        async def unready() -> bool:
+            async with session.get(f"http://127.0.0.1:{admin_port}/readyz") as reply:
+                return reply.status == 503
+
+        await until(unready, "not ready while draining")
+        process.send_signal(signal.SIGTERM)
+        ended = await finish(process)
+        with pytest.raises(aiohttp.ClientError):
+            await request
+
+    assert ended.code == 1
+    assert "asked twice to stop" in ended.err
+
+
+def declared(file: Path, port: int) -> Path:
+    """The same file with one backend that needs no probe."""
+    text = file.read_text()
+    head = text[: text.index("      - {name: api-1")]
+    file.write_text(f"{head}      - {{url: 'http://127.0.0.1:{port}', versions: 1.1-1.58}}\n")
+    return file
+
+
+async def test_sighup_reads_the_file_anew(write: Write, session: aiohttp.ClientSession) -> None:
+    admin = f"http://127.0.0.1:{(admin_port := free_port())}"
+    port = free_port()
+    process = await start("run", "-c", str(write(port, admin_port)))
+    await ready(session, admin)
+
+    async def highest() -> str:
+        async with session.get(f"{admin}/status") as reply:
+            status = await reply.json()
+            found: str = status["services"]["baremetal"]["offer"]["max"]
+            return found
+
+    async def capped() -> bool:
+        return await highest() == "1.40"
+
+    assert await highest() == "1.58"
+    file = write(port, admin_port, offer="{ceiling: '1.40'}")
+    process.send_signal(signal.SIGHUP)
+    await until(capped, "the new ceiling")
+
+    file.write_text("listen: nowhere\n")
+    process.send_signal(signal.SIGHUP)
+
+    async def refused() -> bool:
+        async with session.get(f"{admin}/metrics") as reply:
+            return 'skewgate_config_reloads_total{result="failure"} 1.0' in await reply.text()
+
+    await until(refused, "a refused reload")
+    assert await highest() == "1.40"
+    process.send_signal(signal.SIGTERM)
+    assert (await finish(process)).code == 0
+
+
+def listed(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+def text(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
+
+
+async def test_sighup_opens_the_access_log_anew(
+    write: Write, session: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """As log rotation does it: the file is moved away, and the gateway told."""
+    log = tmp_path / "access.log"
+    port, admin_port = free_port(), free_port()
+    file = write(port, admin_port, more=f"access_log: {{path: {log}}}")
+    process = await start("run", "-c", str(file))
+    await ready(session, f"http://127.0.0.1:{admin_port}")
+
+    async def ask(path: str) -> None:
+        async with session.get(f"http://127.0.0.1:{port}{path}"):
+            pass
+
+    async def logged(path: str, where: Path) -> None:
+        async def stands() -> bool:
+            return f'"target": "{path}"' in text(where)
+
+        await until(stands, f"{path} in {where.name}")
+
+    await ask("/v1/before")
+    await logged("/v1/before", log)
+    log.rename(tmp_path / "access.log.1")
+    process.send_signal(signal.SIGHUP)
+
+    async def there() -> bool:
+        return log in listed(tmp_path)
+
+    await until(there, "a new log")
+    await ask("/v1/after")
+    await logged("/v1/after", log)
+    process.send_signal(signal.SIGTERM)
+    assert (await finish(process)).code == 0
+    assert "/v1/after" not in text(tmp_path / "access.log.1")
+
+
+async def test_a_wrong_file_is_exit_2_with_the_position(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("listen: 127.0.0.1:8080\nservices:\n  baremetal:\n    dialect: iron\n")
+
+    ended = await call("run", "-c", str(file))
+
+    assert (ended.code, ended.out) == (2, "")
+    assert f"{file}:4:14: error[unknown-dialect]: " in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("taken", ["listen", "admin"])
+async def test_a_taken_port_is_exit_1_with_one_sentence(write: Write, taken: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        file = write(port=port) if taken == "listen" else write(admin_port=port)
+        ended = await call("run", "-c", str(file))
+
+    assert (ended.code, ended.out) == (1, "")
+    lines = ended.err.splitlines()
+    assert len(lines) == 1, ended.err
+    assert lines[0].startswith("skewgate: ")
+    assert f"cannot listen on 127.0.0.1:{port}" in lines[0]

@@ -1,0 +1,355 @@
+"""What /metrics says, read back with the library's own parsers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from gateway.core.decision import Verdict
+from gateway.core.dialect import Advert, AskKind
+from gateway.core.fleet import Answered, Failed
+from gateway.core.ranges import VersionSet
+from gateway.core.service import Service
+from gateway.core.snapshot import Snapshot
+from gateway.core.version import Version
+from gateway.dataplane.failures import Failure
+from gateway.dialects.ironic import Ironic
+from gateway.telemetry.metrics import Metrics
+from tests.telemetry.stage import NEW, OLD, advert, cell, outcome
+
+CONTRACT = {
+    "skewgate_build_info": "gauge",
+    "skewgate_requests": "counter",
+    "skewgate_request_duration_seconds": "histogram",
+    "skewgate_requests_in_flight": "gauge",
+    "skewgate_negotiations": "counter",
+    "skewgate_served_version": "counter",
+    "skewgate_offer_info": "gauge",
+    "skewgate_offer_changes": "counter",
+    "skewgate_phase": "gauge",
+    "skewgate_backend_info": "gauge",
+    "skewgate_backend_up": "gauge",
+    "skewgate_backend_draining": "gauge",
+    "skewgate_probe_duration_seconds": "histogram",
+    "skewgate_probe_failures": "counter",
+    "skewgate_backend_duration_seconds": "histogram",
+    "skewgate_retries": "counter",
+    "skewgate_backend_connections": "gauge",
+    "skewgate_config_last_reload_successful": "gauge",
+    "skewgate_config_last_reload_success_timestamp_seconds": "gauge",
+    "skewgate_config_reloads": "counter",
+    "skewgate_client_errors": "counter",
+    "skewgate_event_loop_lag_seconds": "histogram",
+    "skewgate_contradictions": "counter",
+}
+"""Every name and type of the contract, and the one beyond it."""
+
+Sample = tuple[str, frozenset[tuple[str, str]]]
+
+
+def read(metrics: Metrics) -> dict[Sample, float]:
+    body, _ = metrics.exposition("")
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in parse_text(body.decode())
+        for sample in family.samples
+    }
+
+
+def value(samples: Mapping[Sample, float], name: str, **labels: str) -> float | None:
+    return samples.get((f"skewgate_{name}", frozenset(labels.items())))
+
+
+def series(samples: Mapping[Sample, float], name: str) -> dict[frozenset[tuple[str, str]], float]:
+    return {labels: number for (found, labels), number in samples.items() if found == f"skewgate_{name}"}
+
+
+def watching(*, known: bool = True) -> Metrics:
+    metrics = Metrics()
+    metrics.watch(
+        cell(known=known),
+        lambda: {"baremetal": 3},
+        lambda: {("baremetal", "old"): (2, 1), ("gone", "x"): (9, 9)},
+    )
+    return metrics
+
+
+def test_every_metric_of_the_contract_is_there_with_its_type() -> None:
+    metrics = watching()
+    metrics.lag("0", 0.001)
+
+    body, content_type = metrics.exposition("")
+
+    assert content_type.startswith("text/plain; version=0.0.4")
+    assert {family.name: family.type for family in parse_text(body.decode())} == CONTRACT
+    assert all(family.documentation for family in parse_text(body.decode()))
+
+
+def test_openmetrics_is_given_to_who_asks_for_it() -> None:
+    body, content_type = watching().exposition("application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
+
+    assert content_type.startswith("application/openmetrics-text; version=1.0.0")
+    families = parse_openmetrics(body.decode())  # type: ignore[no-untyped-call]
+    assert {family.name for family in families} == set(CONTRACT)
+    assert body.endswith(b"# EOF\n")
+
+
+def test_known_series_exist_at_zero() -> None:
+    samples = read(watching())
+
+    assert len(series(samples, "negotiations_total")) == 4 * 6
+    for labels in (
+        {"service": "baremetal", "backend": "old", "code": "200"},
+        {"service": "baremetal", "backend": "none", "code": "503"},
+        {"service": "none", "backend": "none", "code": "503"},
+    ):
+        assert value(samples, "requests_total", **labels) == 0
+    assert value(samples, "served_version_total", service="baremetal", version="1.58") == 0
+    assert value(samples, "served_version_total", service="baremetal", version="other") == 0
+    for name in ("old", "new"):
+        backend = {"service": "baremetal", "backend": name}
+        assert value(samples, "probe_failures_total", **backend, reason="timeout") == 0
+        assert value(samples, "contradictions_total", **backend) == 0
+        assert value(samples, "backend_duration_seconds_count", **backend) == 0
+    assert value(samples, "retries_total", service="baremetal", reason="connect") == 0
+    assert value(samples, "config_reloads_total", result="failure") == 0
+    assert value(samples, "offer_changes_total", service="baremetal", bound="max", direction="up") == 0
+
+
+def test_a_request_is_counted_in_all_its_places() -> None:
+    metrics = watching()
+    metrics.record(outcome(version="1.31", seconds=0.004, backend_seconds=0.003))
+    metrics.record(
+        outcome(
+            backend="none",
+            status=406,
+            ask=AskKind.GARBLED,
+            verdict=Verdict.MALFORMED,
+            version="",
+            seconds=0.0001,
+            backend_seconds=-1.0,
+        )
+    )
+    metrics.record(outcome(ask=None, verdict=None, version=""))
+    metrics.record(
+        outcome(service="", backend="none", status=404, ask=None, verdict=None, backend_seconds=-1.0)
+    )
+    metrics.record(outcome(status=0, backend="none", backend_seconds=-1.0))
+
+    samples = read(metrics)
+
+    counted = {
+        tuple(sorted(dict(labels).items())): n for labels, n in series(samples, "requests_total").items() if n
+    }
+    assert counted == {
+        (("backend", "old"), ("code", "200"), ("service", "baremetal")): 2,
+        (("backend", "none"), ("code", "406"), ("service", "baremetal")): 1,
+        (("backend", "none"), ("code", "none"), ("service", "baremetal")): 1,
+        (("backend", "none"), ("code", "404"), ("service", "none")): 1,
+    }
+    one = {"service": "baremetal"}
+    assert value(samples, "negotiations_total", **one, ask="exact", outcome="served") == 2
+    assert value(samples, "negotiations_total", **one, ask="garbled", outcome="malformed") == 1
+    assert sum(series(samples, "negotiations_total").values()) == 3
+    assert value(samples, "served_version_total", **one, version="1.31") == 2
+    assert value(samples, "request_duration_seconds_count", **one) == 4
+    assert value(samples, "request_duration_seconds_sum", **one) == pytest.approx(0.0121)
+    assert value(samples, "request_duration_seconds_bucket", **one, le="0.0025") == 1
+    assert value(samples, "request_duration_seconds_bucket", **one, le="0.005") == 4
+    assert value(samples, "request_duration_seconds_bucket", **one, le="+Inf") == 4
+    assert value(samples, "backend_duration_seconds_count", **one, backend="old") == 2
+    assert value(samples, "backend_duration_seconds_count", **one, backend="new") == 0
+
+
+def test_a_transparent_service_is_counted_as_such() -> None:
+    metrics = watching()
+    metrics.record(outcome(ask=None, verdict=Verdict.TRANSPARENT, version=""))
+
+    assert (
+        value(read(metrics), "negotiations_total", service="baremetal", ask="silent", outcome="transparent")
+        == 1
+    )
+
+
+def test_a_bound_of_a_bucket_belongs_to_it() -> None:
+    metrics = watching()
+    metrics.record(outcome(seconds=0.25))
+    metrics.record(outcome(seconds=1e9))
+
+    samples = read(metrics)
+
+    assert value(samples, "request_duration_seconds_bucket", service="baremetal", le="0.25") == 1
+    assert value(samples, "request_duration_seconds_bucket", service="baremetal", le="30.0") == 1
+    assert value(samples, "request_duration_seconds_bucket", service="baremetal", le="+Inf") == 2
+
+
+def test_gauges_say_what_stands_now() -> None:
+    metrics = Metrics()
+    stage = cell(known=False)
+    metrics.watch(stage, lambda: {"baremetal": 3}, lambda: {("baremetal", "old"): (2, 1)})
+
+    samples = read(metrics)
+    assert series(samples, "offer_info") == {
+        frozenset({("service", "baremetal"), ("min", ""), ("max", "")}): 1
+    }
+    assert value(samples, "phase", service="baremetal", phase="unknown") == 1
+
+    stage.observe("baremetal", "old", Answered(advert(58), 1.0))
+    stage.observe("baremetal", "new", Answered(advert(90), 1.0))
+    stage.observe("baremetal", "new", Failed("x", 2.0))
+    samples = read(metrics)
+
+    assert series(samples, "offer_info") == {
+        frozenset({("service", "baremetal"), ("min", "1.1"), ("max", "1.58")}): 1
+    }
+    phases = {dict(labels)["phase"]: number for labels, number in series(samples, "phase").items()}
+    assert phases == {"unknown": 0, "mixed": 1, "capped": 0, "settling": 0, "uniform": 0}
+    old, new = ({"service": "baremetal", "backend": name} for name in ("old", "new"))
+    assert value(samples, "backend_info", **new, min="1.1", max="1.90") == 1
+    assert (value(samples, "backend_up", **old), value(samples, "backend_up", **new)) == (1, 0)
+    assert value(samples, "backend_draining", **old) == 0
+    assert value(samples, "requests_in_flight", service="baremetal") == 3
+    assert value(samples, "backend_connections", **old, state="idle") == 2
+    assert value(samples, "backend_connections", **old, state="active") == 1
+    assert value(samples, "backend_connections", **new, state="idle") == 0
+
+
+def test_offer_changes_are_counted_by_bound_and_direction() -> None:
+    stage, metrics = cell(known=False), Metrics()
+    metrics.watch(stage, dict, dict)
+    stage.subscribe(metrics.snapshot_changed)
+
+    for highest in (58, 90, 90, 31):
+        stage.observe("baremetal", "old", Answered(advert(highest), float(highest)))
+        stage.observe("baremetal", "new", Answered(advert(highest), float(highest)))
+    narrow = Advert(VersionSet.between(Version(1, 10), Version(1, 31)))
+    stage.observe("baremetal", "new", Answered(narrow, 100.0))
+
+    samples = read(metrics)
+    changes = {
+        (dict(labels)["bound"], dict(labels)["direction"]): number
+        for labels, number in series(samples, "offer_changes_total").items()
+    }
+    # 58 -> 90 with the second backend; 90 is known to be newer than 31 by its time, so nothing falls.
+    assert changes == {("min", "up"): 1, ("min", "down"): 0, ("max", "up"): 1, ("max", "down"): 1}
+
+
+def test_probes_retries_errors_contradictions_reloads_and_lag() -> None:
+    metrics = watching()
+    metrics.probed("baremetal", "old", 0.02, None)
+    metrics.probed("baremetal", "old", 2.0, "timeout")
+    metrics.probed("baremetal", "old", 0.01, "a dialect's new word")
+    metrics.probed("baremetal", "gone", 0.01, "timeout")
+    metrics.retry("baremetal", Failure.CONNECT)
+    metrics.retry("baremetal", "never heard of")
+    metrics.client_error("smuggling")
+    metrics.contradiction("baremetal", "new")
+    metrics.contradiction("baremetal", "gone")
+    metrics.reloaded(True, 1790000000.0)
+    metrics.reloaded(False, 1790000009.0)
+    metrics.lag("0", 0.02)
+
+    samples = read(metrics)
+
+    old = {"service": "baremetal", "backend": "old"}
+    assert value(samples, "probe_duration_seconds_count", **old) == 3
+    assert value(samples, "probe_failures_total", **old, reason="timeout") == 1
+    assert value(samples, "probe_failures_total", **old, reason="other") == 1
+    assert sum(series(samples, "probe_failures_total").values()) == 2
+    assert value(samples, "retries_total", service="baremetal", reason="connect") == 1
+    assert value(samples, "retries_total", service="baremetal", reason="other") == 1
+    assert value(samples, "client_errors_total", reason="smuggling") == 1
+    assert value(samples, "contradictions_total", service="baremetal", backend="new") == 1
+    assert value(samples, "config_last_reload_successful") == 0
+    assert value(samples, "config_last_reload_success_timestamp_seconds") == 1790000000.0
+    assert value(samples, "config_reloads_total", result="success") == 1
+    assert value(samples, "config_reloads_total", result="failure") == 1
+    assert value(samples, "event_loop_lag_seconds_count", worker="0") == 1
+
+
+def test_o7_clients_cannot_make_series() -> None:
+    metrics = watching()
+    metrics.record(outcome())
+    before = set(read(metrics))
+    chance = random.Random(7)
+
+    for number in range(100_000):
+        text = "".join(map(chr, chance.choices(range(1, 0x2FF), k=12))) if number % 2 else f"1.{number}"
+        metrics.record(outcome(version=text, method=text, target=f"/{text}", client=text))
+        metrics.retry("baremetal", text)
+
+    samples = read(metrics)
+    grown = {dict(labels)["version"] for _, labels in set(samples) - before}
+    # `1.N` has a series when a backend advertised it: 1.2, 1.4 … 1.90 (1.58, on offer, had one before).
+    assert grown == {f"1.{number}" for number in range(2, 91, 2)} - {"1.58"}
+    assert sum(series(samples, "requests_total").values()) == 100_001
+
+
+def test_o7_a_backend_cannot_make_series_without_bound() -> None:
+    stage, metrics = cell(known=False), Metrics()
+    metrics.watch(stage, dict, dict)
+    everything = Advert(VersionSet.between(Version(1, 0), Version(1, 999_999)))
+    stage.observe("baremetal", "old", Answered(everything, 1.0))
+    stage.observe("baremetal", "new", Answered(everything, 1.0))
+
+    for number in range(5000):
+        metrics.record(outcome(version=f"1.{number}"))
+    for status in range(-10, 2000):
+        metrics.record(outcome(status=status))
+
+    samples = read(metrics)
+    assert len(series(samples, "served_version_total")) == 512
+    assert sum(series(samples, "served_version_total").values()) == 5000 + 2010
+    codes = {dict(labels)["code"] for labels in series(samples, "requests_total")}
+    assert codes == {"none", *map(str, range(100, 600))}
+
+
+def test_client_error_reasons_are_bounded() -> None:
+    metrics = Metrics(client_errors=["smuggling"])
+    assert value(read(metrics), "client_errors_total", reason="smuggling") == 0
+
+    for number in range(1000):
+        metrics.client_error(f"reason {number}")
+
+    samples = read(metrics)
+    assert len(series(samples, "client_errors_total")) == 64
+    assert sum(series(samples, "client_errors_total").values()) == 1000
+
+
+def test_after_a_reload_new_services_are_counted_and_removed_ones_keep_their_counts() -> None:
+    stage, metrics = cell(), Metrics()
+    metrics.watch(stage, dict, dict)
+    stage.subscribe(metrics.snapshot_changed)
+    metrics.record(outcome())
+
+    stage.update(Snapshot.configured([Service("metal2", Ironic(), (OLD, NEW))], after=stage.current))
+    metrics.record(outcome(service="metal2"))
+    metrics.record(outcome())
+    metrics.record(outcome(service="never", backend="x"))
+
+    samples = read(metrics)
+    assert value(samples, "requests_total", service="baremetal", backend="old", code="200") == 2
+    assert value(samples, "requests_total", service="metal2", backend="old", code="200") == 1
+    assert value(samples, "requests_total", service="other", backend="other", code="200") == 1
+    assert {dict(labels)["service"] for labels in series(samples, "offer_info")} == {"metal2"}
+
+
+def test_lost_log_lines_are_counted_where_a_log_is_watched() -> None:
+    metrics = watching()
+    assert value(read(metrics), "access_log_dropped_total") is None
+
+    metrics.watch_access_log(lambda: 7)
+
+    assert value(read(metrics), "access_log_dropped_total") == 7
+
+
+def test_two_instances_share_nothing() -> None:
+    one, other = watching(), watching()
+    one.record(outcome())
+
+    assert value(read(one), "requests_total", service="baremetal", backend="old", code="200") == 1
+    assert value(read(other), "requests_total", service="baremetal", backend="old", code="200") == 0
