@@ -21,6 +21,36 @@ class SettingsError(SkewgateError):
         self.problems = problems
 
 
+CLIENT_ERROR_REASONS = (
+    "chunk",
+    "chunk_overhead",
+    "connection_listed",
+    "content_length",
+    "control_byte",
+    "expect",
+    "folded_line",
+    "head",
+    "head_too_large",
+    "header_name",
+    "host",
+    "http_version",
+    "line_end",
+    "line_too_long",
+    "loop",
+    "method",
+    "path",
+    "request_line",
+    "smuggling",
+    "target",
+    "timeout",
+    "tls",
+    "too_many_connections",
+    "too_many_headers",
+    "transfer_encoding",
+)
+"""The closed set of labels `reason` of skewgate_client_errors_total."""
+
+
 class FramingError(SkewgateError):
     """A peer broke HTTP/1.1 framing, or sent what we refuse to guess about.
 

@@ -1,7 +1,7 @@
 """A backend as configured, and the same backend as observed (a member of its service's pool).
 
-Configured and observed are two values, because an operator changes the one and facts change the other. How facts
-enter is `core.fleet`; no clock here: times are seconds that the caller passes in.
+Configured and observed are two values, because an operator changes the one and facts change the other. How
+facts enter is `core.fleet`; no clock here: times are seconds that the caller passes in.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ STANDING_AFTER_FAILURES: tuple[Standing, ...] = (
     Standing.LOST,  # three in a row, and for as long as they go on
 )
 """The transition table: a probe that answers leads to row 0, one that fails a row down, the last row is kept.
-A member that never answered is `UNKNOWN` in every row: a failed probe ages what is known and never erases it."""
+A member that never answered is `UNKNOWN` in every row: a failed probe ages what is known and never erases
+it."""
 
 
 @final
@@ -82,15 +83,22 @@ class Member:
     failures: int = 0
     """Failed probes in a row, capped at the table's last row."""
     drained: bool = False
+    language: tuple[object, ...] = ()
+    """Name of the dialect and key of the scheme in which `advert` was read; in another it means nothing."""
     error: str | None = None
     """Why the last probe failed, one sentence."""
     heard_at: float = field(default=float("-inf"), compare=False)
     """When the request was sent that brought `advert`."""
     key: str = field(init=False, default="")
     """`service/backend`, unique in the gateway."""
+    weight: int = field(init=False, default=1)
+    silent: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
+        """What requests ask for, over and over."""
         object.__setattr__(self, "key", f"{self.service}/{self.backend.name}")
+        object.__setattr__(self, "weight", self.backend.weight)
+        object.__setattr__(self, "silent", self.advert is not None and self.advert.silent)
 
     @property
     def standing(self) -> Standing:
@@ -109,7 +117,3 @@ class Member:
     def in_service(self) -> bool:
         """Configured, not drained, advert known (design section 2)."""
         return self.advert is not None and not self.drained
-
-    @property
-    def silent(self) -> bool:
-        return self.advert is not None and self.advert.silent

@@ -3,19 +3,19 @@
     route -> place -> ask -> settle -> candidates   = a Resolution, the same for every equal ask (`resolve`)
     Resolution + load + chance                       = Forward, Refuse or Answer (`decide`)
 
-Pure: load and chance come in as parameters. The caller lends a `recall` table in which resolutions are remembered;
-with an empty one the answer is the same, only slower. Explanations are `core.explanation`.
+Pure: load and chance come in as parameters. The caller lends a `recall` table in which resolutions are
+remembered; with an empty one the answer is the same, only slower. Explanations are `core.explanation`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias, final
 
 from gateway.core.backend import Member
-from gateway.core.dialect import Ask, Bounds, Failure, Place, Reason, Refusal
+from gateway.core.dialect import Ask, AskKind, Bounds, Failure, Place, Reason, Refusal
 from gateway.core.message import Header, Reply, Request, RequestHead, as_mapping, render
 from gateway.core.negotiation import settle
 from gateway.core.selection import NOBODY, Candidates, pick
@@ -23,14 +23,16 @@ from gateway.core.snapshot import ServiceView, Snapshot
 from gateway.core.version import Version
 
 RETRY_AFTER = 2
-"""Seconds. python-ironicclient tries a 503 five times, 2 s apart (protocols 9.1); probes come about as often."""
+"""Seconds. python-ironicclient tries a 503 five times, 2 s apart (protocols 9.1); probes come about as
+often."""
 
 REMEMBERED_ASK = 256
 """Bytes of header values up to which an ask is worth remembering; longer ones are no honest version."""
 
 
 REMEMBERED_ASKS = 4096
-"""Entries; a fleet sees a few dozen different asks. A full table is emptied, which costs one resolution an ask."""
+"""Entries; a fleet sees a few dozen different asks. A full table is emptied, which costs one resolution an
+ask."""
 
 
 class Verdict(StrEnum):
@@ -67,6 +69,25 @@ class Resolution:
     silent_marks: bytes = b""
     """Header lines for a silent one."""
     bounds: Bounds | None = None
+    service: str = field(init=False)
+    ask_kind: AskKind | None = field(init=False)
+    prefix: str = field(init=False)
+    """The path prefix that backends do not see; empty: they see it all."""
+    rewrites_target: bool = field(init=False)
+    rewrites_document: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """What the hot path would otherwise look up through four objects on every request."""
+        service, match = self.view.service, self.view.service.match
+        derived = {
+            "service": service.name,
+            "ask_kind": self.ask.kind if self.ask is not None else None,
+            "prefix": match.prefix if match.strip_prefix else "",
+            "rewrites_target": service.dialect.rewrites_target,
+            "rewrites_document": self.place.document and not self.view.offer.transparent,
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
 
 @final
@@ -170,13 +191,13 @@ def resolve(view: ServiceView, place: Place, head: Request, path: str) -> Resolu
         reply = dialect.answer(place, RequestHead(head.method, path, head.query, head.fields), bounds)
         return Resolution(view, place, None, None, None, "", NOBODY, with_vary(view, reply), bounds=bounds)
     if offer.transparent:
-        untouched = render(head.fields)
-        return _forward(view, place, None, Verdict.TRANSPARENT, None, view.everyone, untouched, untouched)
+        return _forward(view, place, view.everyone, render(head.fields), verdict=Verdict.TRANSPARENT)
     headers = as_mapping(head.fields)
     passed = passed_on(view, head.fields)
     if not place.negotiated:
-        candidates = view.speaking if place.versioned_only else view.everyone
-        return _forward(view, place, None, None, None, candidates, render(passed), render(passed))
+        # While nothing is offered a backend's own words about versions would be all that the client hears.
+        able = view.speaking if place.versioned_only else view.everyone
+        return _forward(view, place, NOBODY if bounds is None else able, render(passed))
     ask = dialect.read_ask(place, headers)
     if bounds is None:
         return _refused(view, place, ask, Verdict.UNAVAILABLE, None, unavailable(view, ask))
@@ -184,14 +205,17 @@ def resolve(view: ServiceView, place: Place, head: Request, path: str) -> Resolu
     if isinstance(settled, Refusal):
         reply = with_vary(view, dialect.refuse(settled, place, headers))
         return _refused(view, place, ask, _VERDICT_OF[settled.reason], settled.version, reply)
-    table = view.speaking_by_version if place.versioned_only else view.by_version
+    candidates = (view.speaking_by_version if place.versioned_only else view.by_version).candidates(settled)
     if ask.sealed:  # signed over its version: routed by it and never rewritten
         marks = silent_marks = render(head.fields)
     else:
         marks, silent_marks = (
-            render((*dialect.write_request(place, settled, ask, silent=silent), *passed)) for silent in (False, True)
+            render((*dialect.write_request(place, settled, ask, silent=silent, headers=headers), *passed))
+            for silent in (False, True)
         )
-    return _forward(view, place, ask, Verdict.SERVED, settled, table.candidates(settled), marks, silent_marks)
+    return _forward(
+        view, place, candidates, marks, silent_marks, ask=ask, verdict=Verdict.SERVED, version=settled
+    )
 
 
 _VERDICT_OF: Mapping[Reason, Verdict] = {
@@ -202,14 +226,15 @@ _VERDICT_OF: Mapping[Reason, Verdict] = {
 
 
 def passed_on(view: ServiceView, fields: tuple[Header, ...]) -> tuple[Header, ...]:
-    """Those of the set-apart header lines that this service's dialect does not own: they go on as they came."""
+    """Those of the set-apart header lines that this service's dialect does not own: they go on as they
+    came."""
     owned = view.service.dialect.owned_request
     return tuple((name, value) for name, value in fields if name not in owned)
 
 
 def unavailable(view: ServiceView, ask: Ask | None) -> Reply:
-    """503: a version on offer (or before any offer, any version) that nobody serves at this moment. Never 404 or
-    406, which clients take for a final word (protocols 14.8)."""
+    """503: a version on offer (or before any offer, any version) that nobody serves at this moment. Never
+    404 or 406, which clients take for a final word (protocols 14.8)."""
     return failed(
         view,
         Failure(
@@ -247,18 +272,21 @@ def _refused(
 def _forward(
     view: ServiceView,
     place: Place,
-    ask: Ask | None,
-    verdict: Verdict | None,
-    version: Version | None,
     candidates: Candidates,
     marks: bytes,
-    silent_marks: bytes,
+    silent_marks: bytes | None = None,
+    *,
+    ask: Ask | None = None,
+    verdict: Verdict | None = None,
+    version: Version | None = None,
 ) -> Resolution:
+    """To one of `candidates`; without any, what is said instead. `silent_marks`: None for those of `marks`."""
     reply = None
     if not candidates.tiers:
         reply = unavailable(view, ask)
         verdict = Verdict.UNAVAILABLE if ask else None
     text = view.service.dialect.scheme.format(version) if version is not None else ""
+    quiet = marks if silent_marks is None else silent_marks
     return Resolution(
-        view, place, ask, verdict, version, text, candidates, reply, marks, silent_marks, view.offer.bounds
+        view, place, ask, verdict, version, text, candidates, reply, marks, quiet, view.offer.bounds
     )

@@ -1,9 +1,10 @@
 """The contract between the gateway and one dialect, and the values that cross it.
 
 A dialect translates: texts of one API family in, values of core out, and back. It is pure: the same arguments
-give the same answer, it keeps nothing, reads no clock and never raises on anything that came from the network.
-It owns every header that its backends read, because a header that one side reads and the other does not is how
-versions get desynchronised (style A9). It decides nothing: which version is settled on is `core.negotiation`.
+give the same answer, it keeps nothing, reads no clock and never raises on anything that came from the
+network. It owns every header that its backends read, because a header that one side reads and the other does
+not is how versions get desynchronised (style A9). It decides nothing: which version is settled on is
+`core.negotiation`.
 
 The order of the members below is the order in which a request and its reply pass through them.
 """
@@ -14,8 +15,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Self, TypeAlias, final
 
+from gateway.core.links import rewrite
 from gateway.core.message import Header, Reply, RequestHead
 from gateway.core.ranges import VersionSet
 from gateway.core.version import Scheme, Version
@@ -24,8 +27,8 @@ from gateway.core.version import Scheme, Version
 
 
 class Place(NamedTuple):
-    """What a target is to the dialect. Found for every request by `Dialect.place`: a plain tuple, so that it hashes
-    fast; a dialect normally returns one of a few constants.
+    """What a target is to the dialect. Found for every request by `Dialect.place`: a plain tuple, so that it
+    hashes fast; a dialect normally returns one of a few constants.
 
     Answers questions that the target alone decides; header values never do.
     """
@@ -33,14 +36,15 @@ class Place(NamedTuple):
     name: str
     """For explain: `resource`, `root`, `v1`."""
     negotiated: bool = True
-    """False: a version means nothing here; owned request headers are dropped, none is written (Ironic `/`)."""
+    """False: a version means nothing here; owned request headers are dropped, none is written (Ironic
+    `/`)."""
     document: bool = False
     """True: a discovery document, rewritten to the offer on its way back."""
     answered: bool = False
     """True: the gateway answers by `Dialect.answer`, no backend is asked (Chef `/server_api_version`)."""
     versioned_only: bool = False
-    """True: silent members never get it (Nova `/v2.1`; any document). False: a silent one may, when what its silence
-    stands for holds the settled version."""
+    """True: silent members never get it (Nova `/v2.1`; any document). False: a silent one may, when what its
+    silence stands for holds the settled version."""
     carried: str | None = None
     """The version as the target itself spells it (path, query), None elsewhere."""
 
@@ -65,7 +69,8 @@ class Ask:
     text: str = ""
     """As the client spelled it, for refusals that quote it. Bounded by the head's line limit."""
     sealed: bool = False
-    """True: the request is signed over its version; nothing may be written, it is only routed (Chef 1.3)."""
+    """True: the request is signed over its version (Chef 1.3): it is only routed. Owned headers are neither
+    written nor removed, they go on as they came."""
 
 
 ASK_SILENT = Ask(AskKind.SILENT)
@@ -133,14 +138,16 @@ class Refusal:
     reason: Reason
     ask: Ask
     version: Version | None
-    """The version that was wanted (the ask's, or the constant that silence stands for); None when malformed."""
+    """The version that was wanted (the ask's, or the constant that silence stands for); None when
+    malformed."""
     bounds: Bounds
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Anything else the gateway must say by itself after routing: 502, 503, 504, 413, an unknown operation."""
+    """Anything else the gateway must say by itself after routing: 502, 503, 504, 413, an unknown
+    operation."""
 
     status: int
     title: str
@@ -160,7 +167,8 @@ class Failure:
 @final
 @dataclass(frozen=True, slots=True)
 class Advert:
-    """What a backend says it serves. `versions` of a silent one are what its silence stands for; may be empty."""
+    """What a backend says it serves. `versions` of a silent one are what its silence stands for; may be
+    empty."""
 
     versions: VersionSet
     silent: bool = False
@@ -241,10 +249,10 @@ class Links:
 
     def rewrite(self, link: str) -> str:
         """`link` as the client can follow it; links to third parties stay as they are."""
-        for base in (self.backend, f"http://{self.host}", f"https://{self.host}"):
-            if link == base or link.startswith((base + "/", base + "?")):
-                return self.public + link[len(base) :]
-        return link
+        return rewrite(link, backend=self.backend, host=self.host, public=self.public)
+
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 @final
@@ -256,8 +264,8 @@ class NoOptions:
 class Dialect(ABC):
     """One API family's way of speaking about versions. One instance a service, made from its options.
 
-    `Options` is a frozen dataclass; each field's `metadata` may hold `description` and `examples`, from which the
-    configuration's schema is made. Every default must work.
+    `Options` is a frozen dataclass; each field's `metadata` may hold `description` and `examples`, from which
+    the configuration's schema is made. Every default must work.
     """
 
     name: ClassVar[str]
@@ -265,11 +273,11 @@ class Dialect(ABC):
 
     scheme: Scheme
     reads: frozenset[str]
-    """Every request header that any method here reads, folded (`message.fold`); the data plane remembers an ask's
-    outcome by their values."""
+    """Every request header that any method here reads, folded (`message.fold`); the data plane remembers an
+    ask's outcome by their values."""
     owned_request: frozenset[str]
-    """Request headers (folded) removed before the settled version is written anew. Contains those of `reads` that
-    carry versions."""
+    """Request headers (folded) removed before the settled version is written anew. Contains those of `reads`
+    that carry versions."""
     owned_reply: frozenset[str]
     """Reply headers (folded) that are taken off and written anew by `write_reply`."""
     vary: tuple[str, ...]
@@ -277,7 +285,8 @@ class Dialect(ABC):
     silence: Silence
     match: Match = Match.EXACT
     silent_serves: VersionSet = VersionSet()
-    """What a backend without versions is taken to serve in a mixed fleet; empty: it takes no part in the offer."""
+    """What a backend without versions is taken to serve in a mixed fleet; empty: it takes no part in the
+    offer."""
     releases: Mapping[str, Version] = {}
     """Highest version by release name, for ceilings."""
     rewrites_target: bool = False
@@ -296,11 +305,23 @@ class Dialect(ABC):
 
     @abstractmethod
     def read_ask(self, place: Place, headers: Mapping[str, str]) -> Ask:
-        """The ask in a negotiated place. `headers` is a multidict that holds (at least) the headers of `reads`."""
+        """The ask in a negotiated place. `headers` is a multidict that holds (at least) the headers of
+        `reads`."""
 
     @abstractmethod
-    def write_request(self, place: Place, version: Version, ask: Ask, *, silent: bool) -> tuple[Header, ...]:
-        """The owned header lines to send, `silent` being the chosen backend's; each name once, canonical."""
+    def write_request(
+        self,
+        place: Place,
+        version: Version,
+        ask: Ask,
+        *,
+        silent: bool,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> tuple[Header, ...]:
+        """The owned header lines to send, `silent` being the chosen backend's; each name once, canonical.
+
+        `headers` as for `read_ask`: where a version is only a part of a header's value (a media type of
+        `Accept`), the rest of it is found there."""
 
     def write_target(self, place: Place, target: str, version: Version) -> str:
         """The target with the settled version in it. Only asked when `rewrites_target`."""
@@ -327,25 +348,37 @@ class Dialect(ABC):
         """What a reply's head says. `headers` is a multidict that holds the headers of `owned_reply`."""
 
     def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advert | None:
-        """Only after `Refused.READ_BODY`: the range that the refusal names, or None when it is about other things."""
+        """Only after `Refused.READ_BODY`: the range that the refusal names, or None when it is about other
+        things."""
         return None
 
     @abstractmethod
     def write_reply(
-        self, place: Place, status: int, served: Served, settled: Version | None, bounds: Bounds, *, silent: bool
+        self,
+        place: Place,
+        status: int,
+        served: Served,
+        settled: Version | None,
+        bounds: Bounds,
+        *,
+        silent: bool,
     ) -> tuple[Header, ...]:
-        """The owned reply header lines for the client, `bounds` instead of the backend's own range. `settled` is
-        None where nothing was negotiated. For a `silent` backend: what a new one would have sent. Without `Vary`."""
+        """The owned reply header lines for the client, `bounds` instead of the backend's own range. `settled`
+        is None where nothing was negotiated. For a `silent` backend: what a new one would have sent. Without
+        `Vary`."""
 
     def rewrite_document(self, place: Place, body: bytes, bounds: Bounds, links: Links) -> bytes | None:
-        """A discovery document with the offer's range and reachable links; None: not such a document, pass it on."""
+        """A discovery document with the offer's range and reachable links; None: not such a document, pass it
+        on."""
         return None
 
     # -- 4. probes
 
     @abstractmethod
     def probe(self, answers: tuple[ProbeAnswer, ...], path: str | None) -> ProbeStep:
-        """The next step of a probe. With no answers yet: the first request (`path` overrides the dialect's own).
+        """The next step of a probe. With no answers yet: the first request (`path` overrides the dialect's
+        own).
 
-        Called again with every answer so far until it returns an `Advert` or a `ProbeFault`; at most 4 questions.
+        Called again with every answer so far until it returns an `Advert` or a `ProbeFault`; at most 4
+        questions.
         """

@@ -254,13 +254,13 @@ def _because(resolution: Resolution, end: Outcome) -> str:
         return "the gateway answers this place by itself"
     if view.offer.transparent:
         return "every backend is silent about versions, so nothing is negotiated and nothing changed"
+    if resolution.bounds is None:
+        return "nothing is offered at this moment: no backend's versions are known, or a ceiling allows none"
     if ask is None:
         reachable = (
             "any backend that can answer it" if end is Outcome.FORWARD else "but no backend can answer it"
         )
         return f"no version is negotiated at this place, {reachable}"
-    if resolution.bounds is None:
-        return "nothing is offered at this moment: no backend's versions are known, or a ceiling allows none"
     if resolution.verdict in {Verdict.SERVED, Verdict.UNAVAILABLE}:
         settled = f"{_WORDS[ask.kind]} settles on {resolution.version_text} of the offer {offered}"
         if end is Outcome.FORWARD:
@@ -324,8 +324,9 @@ def _reason(member: Member, resolution: Resolution, scheme: Scheme) -> tuple[Lef
         return LeftOut.UNKNOWN, f"its versions are not known yet{error}"
     if member.drained:
         return LeftOut.DRAINED, "drained by an operator"
-    refused = resolution.verdict in _OUTSIDE or (resolution.ask is not None and resolution.version is None)
-    if refused or resolution.place.answered:
+    transparent = resolution.view.offer.transparent
+    nothing_offered = resolution.bounds is None and not transparent
+    if nothing_offered or resolution.verdict in _OUTSIDE or resolution.place.answered:
         return LeftOut.NOT_ASKED, "the gateway answers by itself"
     if member.silent and resolution.place.versioned_only:
         return LeftOut.SILENT, "says nothing about versions, and this place needs a backend that does"

@@ -1,8 +1,8 @@
 """Request and reply heads as values, and the hygiene of header names that holds for every dialect.
 
 Pure: reads no socket and decides nothing. What a head may hold at all is `dataplane.http1`; what a dialect's
-headers mean is the dialect's. Header names are compared in lower case with `_` read as `-`, because WSGI, ASGI
-and Rack servers fold both (hardening V4): a twin of a name that we own must not slip past us.
+headers mean is the dialect's. Header names are compared in lower case with `_` read as `-`, because WSGI,
+ASGI and Rack servers fold both (hardening V4): a twin of a name that we own must not slip past us.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ HOP_BY_HOP = frozenset(
         "http2-settings",
     }
 )
-"""Names that speak of one hop only (RFC 9110 7.6.1, 11.7; `Proxy-Connection` and `HTTP2-Settings` by practice)."""
+"""Names that speak of one hop only (RFC 9110 7.6.1, 11.7; `Proxy-Connection` and `HTTP2-Settings` by
+practice)."""
 
 FORWARDING = frozenset(
     {
@@ -44,8 +45,8 @@ FORWARDING = frozenset(
         "x-forwarded-prefix",
     }
 )
-"""Names by which one proxy tells the next about the client: written by the gateway, believed from trusted peers
-only (hardening O11)."""
+"""Names by which one proxy tells the next about the client: written by the gateway, believed from trusted
+peers only (hardening O11)."""
 
 UNLISTABLE = frozenset({"host", "content-length", "transfer-encoding"})
 """Names that `Connection` must not list: removing them would change what the message is (hardening S16)."""
@@ -62,18 +63,21 @@ def render(headers: Iterable[Header]) -> bytes:
 
 
 class Request(Protocol):
-    """The head of one request as the pure floors see it: the data plane's reader is one, `RequestHead` another."""
+    """The head of one request as the pure floors see it: the data plane's reader is one, `RequestHead`
+    another."""
 
     @property
     def method(self) -> str: ...
     @property
     def path(self) -> str:
         """The target's path as text, escapes untouched."""
+
     @property
     def query(self) -> str: ...
     @property
     def apart(self) -> tuple[object, ...]:
         """What `fields` is made from: equal for equal fields, cheap to hash."""
+
     @property
     def fields(self) -> tuple[Header, ...]:
         """Those header lines that some dialect of the configuration reads or owns, in order, names folded."""

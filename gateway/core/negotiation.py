@@ -1,7 +1,7 @@
 """Ask x offer -> the version to serve, or the reason why not.
 
-The only place where a version is settled on. Which backend serves it is `core.selection`; how a refusal is spelled
-is the dialect's.
+The only place where a version is settled on. Which backend serves it is `core.selection`; how a refusal is
+spelled is the dialect's.
 """
 
 from __future__ import annotations
@@ -15,32 +15,12 @@ from gateway.core.version import Version
 def settle(ask: Ask, bounds: Bounds, silence: Silence, match: Match = Match.EXACT) -> Version | Refusal:
     """Settle on a version inside the offer (design section 2, Settling).
 
-    `latest` is the offer's maximum, resolved here and so before any backend is chosen. A constant that silence
-    stands for is treated as if the client had asked for it: outside the offer it is refused.
+    `latest` is the offer's maximum, resolved here and so before any backend is chosen. A constant that
+    silence stands for is treated as if the client had asked for it: outside the offer it is refused.
     """
-    match ask.kind:
-        case AskKind.EXACT:
-            assert ask.version is not None
-            wanted = ask.version
-        case AskKind.LATEST:
-            return bounds.highest
-        case AskKind.GARBLED:
-            return Refusal(Reason.MALFORMED, ask, None, bounds)
-        case AskKind.SILENT:
-            match silence.kind:
-                case SilenceKind.MINIMUM:
-                    return bounds.lowest
-                case SilenceKind.MAXIMUM:
-                    return bounds.highest
-                case SilenceKind.REFUSED:
-                    return Refusal(Reason.MALFORMED, ask, None, bounds)
-                case SilenceKind.CONSTANT:
-                    assert silence.constant is not None
-                    wanted = silence.constant
-                case _:
-                    assert_never(silence.kind)
-        case _:
-            assert_never(ask.kind)
+    wanted = _wanted(ask, bounds, silence)
+    if wanted is None:
+        return Refusal(Reason.MALFORMED, ask, None, bounds)
     if wanted in bounds.versions:
         return wanted
     if match is Match.NEAREST_EARLIER:
@@ -49,3 +29,33 @@ def settle(ask: Ask, bounds: Bounds, silence: Silence, match: Match = Match.EXAC
             return earlier.highest
     reason = Reason.BELOW_MIN if wanted < bounds.lowest else Reason.ABOVE_MAX
     return Refusal(reason, ask, wanted, bounds)
+
+
+def _wanted(ask: Ask, bounds: Bounds, silence: Silence) -> Version | None:
+    """The version that an ask comes to, on offer or not; None when it comes to none."""
+    match ask.kind:
+        case AskKind.EXACT:
+            return ask.version
+        case AskKind.LATEST:
+            return bounds.highest
+        case AskKind.GARBLED:
+            return None
+        case AskKind.SILENT:
+            return _implied(silence, bounds)
+        case _:
+            assert_never(ask.kind)
+
+
+def _implied(silence: Silence, bounds: Bounds) -> Version | None:
+    """What it means to name no version."""
+    match silence.kind:
+        case SilenceKind.MINIMUM:
+            return bounds.lowest
+        case SilenceKind.MAXIMUM:
+            return bounds.highest
+        case SilenceKind.CONSTANT:
+            return silence.constant
+        case SilenceKind.REFUSED:
+            return None
+        case _:
+            assert_never(silence.kind)

@@ -1,7 +1,7 @@
 """What a service offers its clients right now, and the phase of its upgrade: pure functions of what is known.
 
-The offer is one truth for everything that a client can see: range headers, documents, refusals. Which backend gets
-a request is `core.selection`; no time and no memory enter here.
+The offer is one truth for everything that a client can see: range headers, documents, refusals. Which backend
+gets a request is `core.selection`; no time and no memory enter here.
 """
 
 from __future__ import annotations
@@ -70,7 +70,12 @@ def form(service: Service, pool: Pool) -> Offer:
     guaranteed, reachable = intersection(speaking), union(speaking)
     if not pool.heard_out or not counted:
         return Offer(
-            NOTHING, service.policy, Phase.UNKNOWN, service.ceiling, guaranteed=guaranteed, reachable=reachable
+            NOTHING,
+            service.policy,
+            Phase.UNKNOWN,
+            service.ceiling,
+            guaranteed=guaranteed,
+            reachable=reachable,
         )
     uncapped = uncapped_offer(service, guaranteed, reachable)
     versions = uncapped if service.ceiling is None else uncapped.up_to(service.ceiling)
@@ -99,8 +104,8 @@ def form(service: Service, pool: Pool) -> Offer:
 
 
 def uncapped_offer(service: Service, guaranteed: VersionSet, reachable: VersionSet) -> VersionSet:
-    """The policy's set, or where that is empty the reachable one; unbroken where the scheme's clients are told only
-    its two ends (design section 2, Offering)."""
+    """The policy's set, or where that is empty the reachable one; unbroken where the scheme's clients are
+    told only its two ends (design section 2, Offering)."""
     chosen = (guaranteed if service.policy is Policy.GUARANTEED else reachable) or reachable
     return chosen.newest_unbroken() if service.dialect.scheme.contiguous else chosen
 

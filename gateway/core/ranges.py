@@ -1,8 +1,8 @@
 """Ranges and sets of versions, canonical by construction.
 
 Only inclusive bounds exist (no wire format that we speak can say "less than"), and a range lives inside one
-major, where versions are whole numbers: neighbours merge, so every set has exactly one spelling and the derived
-`==` is set equality. The laws are proven against Python's own `set` in tests/core/test_ranges.py.
+major, where versions are whole numbers: neighbours merge, so every set has exactly one spelling and the
+derived `==` is set equality. The laws are proven against Python's own `set` in tests/core/test_ranges.py.
 Nothing here is a policy: what may be offered is `core.offer`.
 """
 

@@ -7,7 +7,7 @@ refusals that only a body can tell) are the data plane's to hold and the dialect
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 from gateway.core.backend import Member
@@ -27,14 +27,21 @@ class Marking:
     fact: Advert | None
     """The backend's own range, when it is not what we know of that member: to be observed."""
     contradicts: bool
-    """The backend says it served another version than it was asked for (hardening V9): the client is told what it
-    said, and it is counted."""
+    """The backend says it served another version than it was asked for (hardening V9): the client is told
+    what it said, and it is counted."""
+    plain: bool = field(init=False)
+    """Nothing to learn, to count or to hold: mostly."""
+
+    def __post_init__(self) -> None:
+        plain = self.fact is None and not self.contradicts and self.served.refused is Refused.NO
+        object.__setattr__(self, "plain", plain)
 
 
 def mark(resolution: Resolution, member: Member, status: int, fields: Iterable[Header]) -> Marking:
     """Read the owned lines of a reply head (`fields`: folded names) and write the client's.
 
-    In a transparent service, and where the backend is silent outside a mixed fleet, nothing is added or taken away.
+    In a transparent service, and where the backend is silent outside a mixed fleet, nothing is added or taken
+    away.
     """
     view, bounds = resolution.view, resolution.bounds
     dialect = view.service.dialect
@@ -49,7 +56,9 @@ def mark(resolution: Resolution, member: Member, status: int, fields: Iterable[H
     lines = [*written, *vary_lines(all_values(headers, "vary"), dialect.vary)]
     contradicts = None not in (served.version, resolution.version) and served.version != resolution.version
     kept = ((name, value) for name, value in fields if name not in dialect.owned_reply and name != "vary")
-    return Marking(render((*lines, *kept)), served, _fact(member, served), contradicts and served.refused is Refused.NO)
+    return Marking(
+        render((*lines, *kept)), served, _fact(member, served), contradicts and served.refused is Refused.NO
+    )
 
 
 def vary_lines(said: tuple[str, ...], ours: tuple[str, ...]) -> tuple[Header, ...]:
@@ -63,10 +72,11 @@ def vary_lines(said: tuple[str, ...], ours: tuple[str, ...]) -> tuple[Header, ..
 
 
 def _fact(member: Member, served: Served) -> Advert | None:
-    """An in-band advert only where it differs: a flood of replies that say nothing new costs nothing. What is declared
-    is not learned."""
+    """An in-band advert only where it differs: a flood of replies that say nothing new costs nothing. What is
+    declared is not learned."""
     if served.advert is None or member.backend.declared is not None:
         return None
-    if member.advert and served.advert.versions == member.advert.versions:
+    known = member.advert
+    if known is not None and not known.silent and known.versions == served.advert.versions:
         return None
     return served.advert

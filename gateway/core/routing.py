@@ -1,7 +1,7 @@
 """Host and path -> service. The host decides first, then the longest path prefix on a segment boundary.
 
-Paths are compared as they came (escapes untouched): what may stand in one at all was checked when the head was read,
-so that routing, log and backend see the same bytes.
+Paths are compared as they came (escapes untouched): what may stand in one at all was checked when the head
+was read, so that routing, log and backend see the same bytes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Routes:
             match = service.match
             hosts.setdefault(match.host, []).append(Route(service.name, match, match.prefix))
         ordered = {
-            host: tuple(sorted(routes, key=lambda route: -len(route.prefix))) for host, routes in hosts.items()
+            host: tuple(sorted(routes, key=lambda route: -len(route.prefix)))
+            for host, routes in hosts.items()
         }
         any_host = ordered.pop(None, ())
         only = any_host[0] if not ordered and len(any_host) == 1 and not any_host[0].prefix else None
@@ -74,4 +75,4 @@ class Routes:
 
 def _without_port(host: str) -> str:
     name, colon, port = host.rpartition(":")
-    return name if colon and port.isdigit() else host
+    return host if not colon or port.strip("0123456789") else name

@@ -1,7 +1,8 @@
 """Who can serve a version, and which of them is tried next.
 
-Built once per snapshot, asked on every request: finding the candidates of a version is one bisection, choosing among
-them two draws. Chance and load are parameters; nothing here knows why a member is fresh or lost.
+Built once per snapshot, asked on every request: finding the candidates of a version is one bisection,
+choosing among them two draws. Chance and load are parameters; nothing here knows why a member is fresh or
+lost.
 """
 
 from __future__ import annotations
@@ -28,17 +29,21 @@ class Tier:
 
     members: tuple[Member, ...]
     cumulative: tuple[int, ...]
+    even: bool
+    """All weights are the same: drawing needs no bisection."""
 
     @classmethod
     def of(cls, members: Iterable[Member]) -> Tier:
         chosen = tuple(members)
-        return cls(chosen, tuple(accumulate(member.backend.weight for member in chosen)))
+        weights = [member.weight for member in chosen]
+        return cls(chosen, tuple(accumulate(weights)), len(set(weights)) <= 1)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Who may get a request, best tier first: fresh before stale before lost; lost ones are never left out."""
+    """Who may get a request, best tier first: fresh before stale before lost; lost ones are never left
+    out."""
 
     tiers: tuple[Tier, ...] = ()
 
@@ -63,12 +68,12 @@ def pick(
 ) -> Member | None:
     """One of the best tier that was not tried yet: of two drawn at random by weight, the less loaded.
 
-    `load` is requests in flight by member key (absent: 0), `ticket` 64 random bits, `tried` keys that failed already.
-    None when all were tried.
+    `load` is requests in flight by member key (absent: 0), `ticket` 64 random bits, `tried` keys that failed
+    already. None when all were tried.
     """
     for tier in candidates.tiers:
         if tried:
-            tier = Tier.of(member for member in tier.members if member.key not in tried)  # noqa: PLW2901 - narrowed
+            tier = Tier.of(member for member in tier.members if member.key not in tried)
         members = tier.members
         if len(members) == 1:
             return members[0]
@@ -78,17 +83,21 @@ def pick(
 
 
 def _better_of_two(tier: Tier, load: Mapping[str, int], ticket: int) -> Member:
-    """Two different members, the second taking the next place when the draws agree; load is compared by weight."""
+    """Two different members, the second taking the next place when the draws agree; load is compared by
+    weight."""
     members, cumulative = tier.members, tier.cumulative
-    total = cumulative[-1]
-    first = bisect_right(cumulative, ((ticket & _MASK) * total) >> _HALF)
-    second = bisect_right(cumulative, ((ticket >> _HALF) * total) >> _HALF)
+    if tier.even:
+        first = ((ticket & _MASK) * len(members)) >> _HALF
+        second = ((ticket >> _HALF) * len(members)) >> _HALF
+    else:
+        total = cumulative[-1]
+        first = bisect_right(cumulative, ((ticket & _MASK) * total) >> _HALF)
+        second = bisect_right(cumulative, ((ticket >> _HALF) * total) >> _HALF)
     if first == second:
         second = (first + 1) % len(members)
     one, other = members[first], members[second]
-    if load.get(other.key, 0) * one.backend.weight < load.get(one.key, 0) * other.backend.weight:
-        return other
-    return one
+    busy, other_busy = load.get(one.key, 0), load.get(other.key, 0)
+    return other if other_busy * one.weight < busy * other.weight else one
 
 
 @final
@@ -101,7 +110,8 @@ class SelectionTable:
 
     @classmethod
     def of(cls, members: Sequence[Member]) -> SelectionTable:
-        """Cut the versions where somebody's range starts or ends; between two cuts the candidates are the same."""
+        """Cut the versions where somebody's range starts or ends; between two cuts the candidates are the
+        same."""
         serving = [member for member in members if member.in_service and member.advert]
         by_set: dict[VersionSet, list[Member]] = {}
         for member in serving:
@@ -109,7 +119,9 @@ class SelectionTable:
             by_set.setdefault(member.advert.versions, []).append(member)
         segments = []
         for segment in _segments(by_set):
-            able = [member for versions, those in by_set.items() if segment.low in versions for member in those]
+            able = [
+                member for versions, those in by_set.items() if segment.low in versions for member in those
+            ]
             segments.append((segment, Candidates.of(able)))
         return cls(tuple(segment.low for segment, _ in segments), tuple(segments))
 

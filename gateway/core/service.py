@@ -5,8 +5,10 @@ Values only; made by `settings`, read by everything behind it. No rule is applie
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import final
 
 from gateway.core.backend import Backend
@@ -76,9 +78,16 @@ class Service:
     ceiling: Version | None = None
     silence: Silence | None = None
     """What silence means here; None: as the dialect says."""
+    releases: Mapping[str, Version] = field(default_factory=lambda: MappingProxyType({}))
+    """Highest version by release name, beyond the dialect's own table (`Dialect.releases`): for ceilings."""
     probe: ProbePlan = ProbePlan()
     retry: RetryPlan = RetryPlan()
 
     @property
     def silence_rule(self) -> Silence:
         return self.silence or self.dialect.silence
+
+    @property
+    def language(self) -> tuple[object, ...]:
+        """What an advert must have been read in to be understood here."""
+        return (self.dialect.name, *self.dialect.scheme.key)

@@ -1,8 +1,8 @@
 """Everything that a request may look at, in one immutable value: routes, services, fleet, offers, generation.
 
-A request takes one snapshot and never looks again. Building is pure and keeps, by identity, the view of every service
-about which nothing has changed, so that what was remembered for that view stays good. Who swaps snapshots is
-`controlplane.cell`.
+A request takes one snapshot and never looks again. Building is pure and keeps, by identity, the view of every
+service about which nothing has changed, so that what was remembered for that view stays good. Who swaps
+snapshots is `controlplane.cell`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from gateway.core.service import Service
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ServiceView:
-    """One service as a request sees it: what is configured, known and offered, with the tables made from them."""
+    """One service as a request sees it: what is configured, known and offered, with the tables made from
+    them."""
 
     service: Service
     pool: Pool
@@ -59,7 +60,8 @@ class Snapshot:
     views: Mapping[str, ServiceView]
     fleet: Fleet
     owned: frozenset[str]
-    """Every request header (folded) that some dialect here reads or owns: what a head reader must set apart."""
+    """Every request header (folded) that some dialect here reads or owns: what a head reader must set
+    apart."""
 
     @classmethod
     def configured(cls, services: Sequence[Service], *, after: Snapshot | None = None) -> Snapshot:
@@ -75,7 +77,8 @@ class Snapshot:
         )
 
     def knowing(self, fleet: Fleet) -> Snapshot:
-        """The snapshot after new facts: views of services about which we know the same are kept as they are."""
+        """The snapshot after new facts: views of services about which we know the same are kept as they
+        are."""
         views = {
             name: view if view.pool == fleet.pools[name] else ServiceView.of(view.service, fleet.pools[name])
             for name, view in self.views.items()
@@ -84,7 +87,8 @@ class Snapshot:
 
 
 class SnapshotSource(Protocol):
-    """Where the data plane, telemetry and admin read the current snapshot: one attribute, read once a request."""
+    """Where the data plane, telemetry and admin read the current snapshot: one attribute, read once a
+    request."""
 
     @property
     def current(self) -> Snapshot: ...

@@ -54,7 +54,13 @@ class Scheme(ABC):
     name: str
     """The word in the configuration: `integer`, `major.minor`, `date`, `named`."""
     contiguous: bool
-    """True: an offer is one unbroken range (integers, X.Y). False: an offer is the set itself (dates, names)."""
+    """True: an offer is one unbroken range (integers, X.Y). False: an offer is the set itself (dates,
+    names)."""
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for two schemes that read every text as the same version."""
+        return (self.name,)
 
     @abstractmethod
     def parse(self, text: str) -> Version | None:
@@ -136,6 +142,10 @@ class CalendarDate(Scheme):
         return "-".join((f"{version[0]:04d}", *(f"{part:02d}" for part in version[1:])))
 
     @property
+    def key(self) -> tuple[object, ...]:
+        return (self.name, self.day)
+
+    @property
     def example(self) -> str:
         return "2024-01-31" if self.day else "2024-01"
 
@@ -159,6 +169,10 @@ class Named(Scheme):
 
     def format(self, version: Version) -> str:
         return self.names[version[0]]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return (self.name, *self.names)
 
     @property
     def example(self) -> str:

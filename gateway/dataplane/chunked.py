@@ -101,7 +101,6 @@ class ChunkedDecoder:
             raise FramingError("chunk_overhead")
 
 
-
 def chunk(payload: bytes) -> bytes:
     """One chunk; empty for an empty payload, which would end the message."""
     return b"%x\r\n%b\r\n" % (len(payload), payload) if payload else b""

@@ -6,6 +6,7 @@ Holds no request and moves no byte. One object a worker, made by `worker`, passe
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final, TypeAlias, final
@@ -54,9 +55,9 @@ class Context:
         self.now = 0.0
         """Monotonic seconds, as of the last tick: for deadlines only."""
         self.draining = False
-        self.load: dict[str, int] = {}
+        self.load: defaultdict[str, int] = defaultdict(int)
         """Requests in flight by member key."""
-        self.in_flight: dict[str, int] = {}
+        self.in_flight: defaultdict[str, int] = defaultdict(int)
         """Requests in flight by service."""
         self.retrying = 0
         self.recall: dict[RecallKey, Resolution] = {}
@@ -84,11 +85,12 @@ class Context:
         for transport, data in outbox:
             transport.write(data)
 
-    def request_names(self, apart: frozenset[str]) -> NameTable:
-        """The table for request heads under a snapshot that sets these names apart."""
-        if self._request_names.apart is not apart:
-            self._request_names = NameTable.for_requests(apart)
-        return self._request_names
+    def request_names(self) -> NameTable:
+        """The table for request heads: what the current snapshot's dialects read or own is set apart."""
+        table, apart = self._request_names, self.snapshots.current.owned
+        if table.apart is not apart and table.apart != apart:
+            table = self._request_names = NameTable.for_requests(apart)
+        return table
 
     def reply_names(self, view: ServiceView) -> NameTable:
         """The table for reply heads of one service."""

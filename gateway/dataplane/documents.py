@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from gateway.core.dialect import Advert, Links, Refused
 from gateway.core.message import as_mapping
-from gateway.dataplane.http1 import NO_BODY
+from gateway.dataplane.fields import NO_BODY
 from gateway.dataplane.names import fields_named
 
 if TYPE_CHECKING:
@@ -43,10 +43,9 @@ _ENCODED: Final = re.compile(rb"\r\ncontent-encoding:[ \t]*(?!identity[ \t]*\r)"
 _JSON: Final = re.compile(rb"\r\ncontent-type:[^\r;]*json", re.IGNORECASE)
 
 
-def prepare(request: RequestReader) -> None:
-    """Ask for a document in a form that can be rewritten: whole and not encoded."""
-    request.drop(_CONDITIONAL)
-    request.kept += b"Accept-Encoding: identity\r\n"
+def prepare(tail: bytes) -> bytes:
+    """The fields of a request for a document in a form that can be rewritten: whole and not encoded."""
+    return _CONDITIONAL.sub(b"", tail) + b"Accept-Encoding: identity\r\n"
 
 
 def holds(resolution: Resolution, reply: ReplyReader, marking: Marking) -> bool:
@@ -86,14 +85,16 @@ class HeldReply:
     @property
     def too_large(self) -> bool:
         """True: it is no document or refusal of ours; pass it on as it is."""
-        return self._size > (MAX_REFUSAL if self.marking.served.refused is Refused.READ_BODY else MAX_DOCUMENT)
+        return self._size > (
+            MAX_REFUSAL if self.marking.served.refused is Refused.READ_BODY else MAX_DOCUMENT
+        )
 
     def refusal(self) -> Advert | None:
         """The range that the body names when it refuses the request's version."""
         if self.marking.served.refused is not Refused.READ_BODY:
             return None
         dialect = self._resolution.view.service.dialect
-        return dialect.read_refusal(self.reply.status, as_mapping(self.reply.fields), self.body)
+        return dialect.read_refusal(self.reply.status, as_mapping(self.reply.pairs), self.body)
 
     def rewritten(self, request: RequestReader, public: str) -> bytes | None:
         """The document with the offer's range and links that the client can follow; None: not such a document.

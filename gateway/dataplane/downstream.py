@@ -13,6 +13,7 @@ from gateway.dataplane import own_reply
 from gateway.dataplane.forwarding import Peer
 from gateway.dataplane.http1 import HEAD_END, RequestReader
 from gateway.dataplane.proxy import Exchange
+from gateway.dataplane.recovery import Recovery
 from gateway.errors import FramingError
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from gateway.dataplane.worker import Worker
 
 NEVER: Final = float("inf")
+TLS_HANDSHAKE: Final = 0x16
+"""The first byte of TLS: a client that took this port for an encrypted one."""
 MAX_AHEAD: Final = 64 * 1024
 """Bytes that may wait behind the current request before reading stops."""
 MAX_REQUESTS: Final = 10_000
@@ -39,12 +42,12 @@ class ClientConnection(asyncio.Protocol):
         self.transport: asyncio.Transport
         self.peer: Peer
         self.deadline = NEVER
-        self.exchange: Exchange | None = None
+        self.exchange: Recovery | None = None
         self.closing = False
         """Nothing further is read from it."""
         self._request = RequestReader()
         self._buffer = b""
-        self._discard: Exchange | None = None
+        self._discard: Recovery | None = None
         self._requests = 0
         self._opened = self.context.now
         self._reading = True
@@ -120,25 +123,16 @@ class ClientConnection(asyncio.Protocol):
 
     def _read_head(self) -> bool:
         """Start the exchange whose head is complete; False when it is not."""
-        data = self._buffer
-        limits = self.context.limits
-        if data[:2] == b"\r\n":  # one empty line before a request is tolerated (RFC 9112 2.2)
-            data = self._buffer = data[2:]
-        end = data.find(HEAD_END)
-        if end < 0 or end + 4 > limits.head:
-            if len(data) > limits.head:
-                long_line = b"\n" not in data[: limits.line + 2]
-                self._turn_away(FramingError("head_too_large", 414 if long_line else 431))
-            elif len(data) > limits.line and b"\n" not in data[: limits.line + 2]:
-                self._turn_away(FramingError("line_too_long", 414))
-            elif self.deadline == NEVER or self._requests:
-                self._await_head()
-            return False
-        end += 4
-        head, self._buffer = data[:end], data[end:]
-        request = self._request
+        data, request, context = self._buffer, self._request, self.context
+        table = context.request_names()
         try:
-            request.read(head, self.context.request_names(self.context.snapshots.current.owned), limits)
+            if request.read_known(data, table):
+                self._buffer = b""
+            else:
+                head = self._cut_head(data)
+                if head is None:
+                    return False
+                request.read(head, table, context.limits)
         except FramingError as error:
             self._turn_away(error)
             return False
@@ -146,10 +140,30 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = NEVER
         exchange = self.exchange = Exchange(self, request)
         exchange.begin()
-        if self._buffer and not self.closing and self.exchange is exchange and not exchange.uploaded:
+        if self._buffer and self.exchange is exchange and not exchange.uploaded:
             ahead, self._buffer = self._buffer, b""
             self._buffer = self._feed(exchange, ahead)
         return True
+
+    def _cut_head(self, data: bytes) -> bytes | None:
+        """The first head in `data`, the rest kept; None when it is not complete. Raises `FramingError`: too large."""
+        limits = self.context.limits
+        if data[0] == TLS_HANDSHAKE:  # it would wait for an answer that cannot come
+            raise FramingError("tls")
+        if data[:2] == b"\r\n":  # one empty line before a request is tolerated (RFC 9112 2.2)
+            data = self._buffer = data[2:]
+        end = data.find(HEAD_END) + len(HEAD_END)
+        if len(HEAD_END) <= end <= limits.head:
+            self._buffer = data[end:]
+            return data[:end]
+        one_line = b"\n" not in data[: limits.line + 2]
+        if len(data) > limits.head:
+            raise FramingError("head_too_large", 414 if one_line else 431)
+        if len(data) > limits.line and one_line:
+            raise FramingError("line_too_long", 414)
+        if self._requests:
+            self._await_head()
+        return None
 
     def _await_head(self) -> None:
         """The first bytes of a further head are here: it gets the time that a first one gets, in all, not per byte."""
@@ -159,7 +173,7 @@ class ClientConnection(asyncio.Protocol):
 
     _head_since = 0
 
-    def _feed(self, exchange: Exchange, data: bytes) -> bytes:
+    def _feed(self, exchange: Recovery, data: bytes) -> bytes:
         """Give the exchange its body; returns what stands behind it."""
         try:
             rest = exchange.on_request_body(data)
@@ -220,7 +234,7 @@ class ClientConnection(asyncio.Protocol):
         data = own_reply.write(reply, to_head=to_head, connection=self.connection_line(close=close))
         self.context.send(self.transport, data)
 
-    def finished(self, exchange: Exchange, *, keep: bool) -> None:
+    def finished(self, exchange: Recovery, *, keep: bool) -> None:
         """The exchange has ended and its reply was written whole. `keep`: the connection goes on."""
         self.exchange = None
         if not keep or self.closing:

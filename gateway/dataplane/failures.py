@@ -85,7 +85,9 @@ FAILURES: Final[dict[Failure, Row]] = {
     Failure.BAD_REPLY: Row(
         502, "Bad Gateway", "The backend's reply was not valid HTTP.", Blame.BACKEND, Retry.NEVER
     ),
-    Failure.REPLY_CUT: Row(502, "Bad Gateway", "The backend's reply was cut off.", Blame.BACKEND, Retry.NEVER),
+    Failure.REPLY_CUT: Row(
+        502, "Bad Gateway", "The backend's reply was cut off.", Blame.BACKEND, Retry.NEVER
+    ),
     Failure.REPLY_STALLED: Row(
         504, "Gateway Timeout", "The backend stopped in the middle of its reply.", Blame.BACKEND, Retry.NEVER
     ),
@@ -97,7 +99,11 @@ FAILURES: Final[dict[Failure, Row]] = {
         Retry.ALWAYS,
     ),
     Failure.BODY_TOO_LARGE: Row(
-        413, "Payload Too Large", "The request body is larger than this gateway accepts.", Blame.CLIENT, Retry.NEVER
+        413,
+        "Payload Too Large",
+        "The request body is larger than this gateway accepts.",
+        Blame.CLIENT,
+        Retry.NEVER,
     ),
     Failure.CLIENT_GONE: Row(0, "", "", Blame.CLIENT, Retry.NEVER),
     Failure.CLIENT_STALLED: Row(

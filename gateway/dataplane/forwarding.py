@@ -9,17 +9,13 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, final
 
-from gateway.errors import FramingError
 
 if TYPE_CHECKING:
+    from gateway.core.backend import Backend
     from gateway.dataplane.context import Network
     from gateway.dataplane.http1 import RequestReader
 
-PSEUDONYM: Final = b"skewgate"
 VIA: Final = b"Via: 1.1 skewgate\r\n"
-MAX_LOOPS: Final = 8
-"""How often our own name may stand in `Via` before we call it a loop (508, hardening H9): nested gateways are legal."""
-_REMEMBERED: Final = 16
 
 
 @final
@@ -31,21 +27,19 @@ class Peer:
         self.scheme = scheme
         self._port = b"%d" % port
         self._trusted = trusted and _is_in(address, trusted)
-        self._lines: dict[tuple[str, str], bytes] = {}
 
-    def lines(self, request: RequestReader, prefix: str) -> bytes:
-        """The header lines for this request. `prefix`: the path prefix that was taken off, or empty."""
-        if request.via:
-            return self._compose(request, prefix)
-        if self._trusted and request.forwarded:
-            return self._compose(request, prefix)
-        key = (request.host, prefix)
-        lines = self._lines.get(key)
-        if lines is None:
-            if len(self._lines) >= _REMEMBERED:
-                self._lines.clear()
-            lines = self._lines[key] = self._compose(request, prefix)
-        return lines
+    def tail(self, request: RequestReader, backend: Backend, prefix: str) -> bytes:
+        """The part of a head to a backend that is the same for every request with this block of fields: what is kept of
+        it, Host, and the lines about the client. A client that names no host (HTTP/1.0) gets the backend's; `prefix`: the path prefix that was taken off, or empty."""
+        block = request.block
+        told = block.told
+        tail = told.get(prefix)
+        if tail is None or block.host != request.host or not block.host:
+            host = b"Host: %b\r\n" % (request.host or backend.authority).encode()
+            tail = block.kept + host + self._compose(request, prefix)
+            if block.host and block.host == request.host:
+                told[prefix] = tail
+        return tail
 
     def public(self, request: RequestReader, prefix: str) -> str:
         """Scheme, authority and prefix under which the client reached us: the base of every link it can follow."""
@@ -65,7 +59,7 @@ class Peer:
         if not self._trusted:
             return {}
         claims: dict[str, bytes] = {}
-        for name, value in request.forwarded:
+        for name, value in request.block.forwarded:
             claims[name] = claims[name] + b", " + value if name in claims else value
         return claims
 
@@ -82,9 +76,7 @@ class Peer:
         ]
         if prefix or outer:
             lines.append(b"X-Forwarded-Prefix: %b%b\r\n" % (outer, prefix.encode()))
-        lines += [b"Via: %b\r\n" % value for value in request.via]
-        if sum(value.lower().count(PSEUDONYM) for value in request.via) >= MAX_LOOPS:
-            raise FramingError("loop", 508)
+        lines += [b"Via: %b\r\n" % value for value in request.block.via]
         return b"".join((*lines, VIA))
 
 

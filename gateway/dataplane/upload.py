@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, final
 
 from gateway.dataplane.chunked import LAST_CHUNK, ChunkedDecoder, chunk
-from gateway.dataplane.http1 import CHUNKED
+from gateway.dataplane.fields import CHUNKED
 
 if TYPE_CHECKING:
-    from gateway.dataplane.http1 import RequestReader
+    from gateway.dataplane.fields import RequestFields
 
 
 class BodyLimits(Protocol):
@@ -28,16 +28,16 @@ class BodyLimits(Protocol):
 class Upload:
     """One request's body."""
 
-    def __init__(self, request: RequestReader, limits: BodyLimits) -> None:
+    def __init__(self, block: RequestFields, limits: BodyLimits) -> None:
         self._limits = limits
-        self._decoder = ChunkedDecoder() if request.framing == CHUNKED else None
-        self._declared = request.length
+        self._decoder = ChunkedDecoder() if block.framing == CHUNKED else None
+        self._declared = block.length
         self._seen = 0
         self._pieces: list[bytes] = []
         self._taken = False
         self.done = False
-        self.too_large = request.length > limits.body
-        self.streams = request.length > limits.replay_body
+        self.too_large = block.length > limits.body
+        self.streams = block.length > limits.replay_body
         """True: it is passed on as it comes, and cannot be sent twice once some of it was taken."""
 
     @property

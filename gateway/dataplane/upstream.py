@@ -13,15 +13,8 @@ from typing import TYPE_CHECKING, Final, cast, final
 from gateway.core.backend import Backend
 from gateway.dataplane.chunked import ChunkedDecoder
 from gateway.dataplane.failures import Failure
-from gateway.dataplane.http1 import (
-    BY_LENGTH,
-    CHUNKED,
-    HEAD_END,
-    MAX_REPLY_HEAD,
-    NO_BODY,
-    UNTIL_CLOSE,
-    ReplyReader,
-)
+from gateway.dataplane.fields import BY_LENGTH, CHUNKED, NO_BODY, UNTIL_CLOSE
+from gateway.dataplane.http1 import HEAD_END, MAX_REPLY_HEAD, ReplyReader
 from gateway.errors import FramingError
 
 if TYPE_CHECKING:
@@ -109,35 +102,37 @@ class BackendConnection(asyncio.Protocol):
     # -- the reply
 
     def data_received(self, data: bytes) -> None:
-        if self._exchange is None:  # nobody asked: not to be trusted again (hardening B5)
+        exchange = self._exchange
+        if exchange is None:  # nobody asked: not to be trusted again (hardening B5)
             self.transport.abort()
             return
         try:
             if self._mode == HEAD:
-                self._read_head(data)
-            else:
-                context = self.pool.context
-                self.deadline = context.now + context.timeouts.backend_body_idle
-                self._pass_on(self._exchange, *self._read_body(data))
+                self._read_head(exchange, data)
+                return
+            context = self.pool.context
+            self.deadline = context.now + context.timeouts.backend_body_idle
+            piece, done, surplus = self._read_body(data)
         except FramingError:
             self._break_off(Failure.BAD_REPLY if self._mode == HEAD else Failure.REPLY_CUT)
+            return
+        if done:
+            self._release(exchange, surplus=surplus)
+        exchange.on_reply_body(piece, done=done)
 
-    def _read_head(self, data: bytes) -> None:
+    def _read_head(self, exchange: Exchange, data: bytes) -> None:
         if self._buffer:
             data, self._buffer = self._buffer + data, b""
-        exchange = self._exchange
-        assert exchange is not None
+        reader = self._reader
         while True:
-            end = data.find(HEAD_END)
-            if end < 0:
+            end = data.find(HEAD_END) + len(HEAD_END)
+            if end < len(HEAD_END):
                 if len(data) > MAX_REPLY_HEAD:
                     raise FramingError("head_too_large")
                 self._buffer = data
                 return
-            end += 4
             if end > MAX_REPLY_HEAD:
                 raise FramingError("head_too_large")
-            reader = self._reader
             reader.read(data[:end], self._table, to_head=self._to_head)
             data = data[end:]
             if reader.status >= 200:
@@ -145,17 +140,18 @@ class BackendConnection(asyncio.Protocol):
             self._interim += 1
             if reader.status == 101 or self._interim > MAX_INTERIM:
                 raise FramingError("interim")
-        context = self.pool.context
-        self.deadline = context.now + context.timeouts.backend_body_idle
-        framing = self._mode = reader.framing
+        framing = reader.framing
+        if framing == BY_LENGTH and len(data) == reader.length:  # mostly: all in one
+            self._release(exchange, surplus=False)
+            exchange.on_reply(reader, data, done=True)
+            return
+        self._mode = framing
         if framing == CHUNKED:
             self._decoder = ChunkedDecoder()
-        else:
-            self._left = reader.length if framing == BY_LENGTH else 0
-        if framing == BY_LENGTH and len(data) == reader.length:  # mostly: all in one
-            piece, done, surplus = data, True, False
-        else:
-            piece, done, surplus = self._read_body(data)
+        self._left = reader.length
+        context = self.pool.context
+        self.deadline = context.now + context.timeouts.backend_body_idle
+        piece, done, surplus = self._read_body(data)
         if done:
             self._release(exchange, surplus=surplus)
         exchange.on_reply(reader, piece, done=done)
@@ -176,11 +172,6 @@ class BackendConnection(asyncio.Protocol):
             piece = self._decoder.feed(data)
             return piece, self._decoder.done, bool(self._decoder.rest)
         return data, False, False
-
-    def _pass_on(self, exchange: Exchange, piece: bytes, done: bool, surplus: bool) -> None:  # noqa: FBT001 - hot path
-        if done:
-            self._release(exchange, surplus=surplus)
-        exchange.on_reply_body(piece, done=done)
 
     def _release(self, exchange: Exchange, *, surplus: bool) -> None:
         """Before the exchange hears of the end, so that the client's next request finds this connection idle. A backend

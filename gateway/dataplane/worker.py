@@ -87,7 +87,9 @@ class Worker:
                 )
             except OSError as error:
                 await self.abort()
-                raise StartupError(f"cannot listen on {each.host}:{each.port}: {error.strerror or error}") from error
+                raise StartupError(
+                    f"cannot listen on {each.host}:{each.port}: {error.strerror or error}"
+                ) from error
             self._servers.append(server)
         self._tick(loop, loop.time() + TICK)
 

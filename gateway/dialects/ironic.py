@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from urllib.parse import unquote
 
 from gateway.core.dialect import (
+    NO_HEADERS,
     Advert,
     Ask,
     Bounds,
@@ -156,7 +157,15 @@ class Ironic(Dialect):
             text = read_legacy(headers, (SERVED_FOLDED,)) or None
         return read_text(text, self.scheme.parse, Latest.ANY_CASE)
 
-    def write_request(self, place: Place, version: Version, ask: Ask, *, silent: bool) -> tuple[Header, ...]:
+    def write_request(
+        self,
+        place: Place,
+        version: Version,
+        ask: Ask,
+        *,
+        silent: bool,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> tuple[Header, ...]:
         """Both headers, Ironic's own first: it is the one that every release reads."""
         if silent or not place.negotiated:
             return ()

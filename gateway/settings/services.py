@@ -83,6 +83,7 @@ class _ServiceReader:
             policy=Policy(self.written.offer.policy),
             ceiling=ceiling,
             silence=silence,
+            releases={name: releases[name] for name in self.written.releases if name in releases},
             probe=ProbePlan(probe.interval, probe.timeout, probe.path, tuple(probe.headers.items())),
             retry=RetryPlan(
                 retry.attempts, "connect" in retry.on, "no_reply" in retry.on, "version" in retry.on

@@ -133,6 +133,11 @@ def test_ceilings(written: str, ceiling: Version) -> None:
     service = service_of(f"    offer: {{ceiling: {written}}}\n    releases: {{ours: '1.77'}}\n")
 
     assert service.ceiling == ceiling
+    assert service.releases == {"ours": Version(1, 77)}, "for ceilings that are set while it runs"
+
+
+def test_releases_are_none_when_the_file_names_none() -> None:
+    assert service_of("").releases == {}
 
 
 @pytest.mark.parametrize(

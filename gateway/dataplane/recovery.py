@@ -1,0 +1,249 @@
+"""What happens to an exchange when something goes wrong, and how every exchange ends.
+
+The slow half of `proxy`: another backend, the reply that `failures` names, or an abort; and the one place where counts
+are given back and the Outcome is told. Decides no version: it asks `decide` again or takes the next candidate.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from random import getrandbits
+from time import monotonic
+from typing import TYPE_CHECKING, assert_never
+
+from gateway.core.decision import (
+    RETRY_AFTER,
+    Answer,
+    Decision,
+    Forward,
+    Refuse,
+    Resolution,
+    Unrouted,
+    Verdict,
+    failed,
+    next_member,
+)
+from gateway.core.dialect import Failure as Told
+from gateway.core.selection import TICKET_BITS
+from gateway.dataplane import own_reply
+from gateway.dataplane.failures import FAILURES, Blame, Failure, Retry, may_retry
+from gateway.telemetry.outcome import NO_BACKEND, Outcome
+
+if TYPE_CHECKING:
+    from gateway.core.backend import Member
+    from gateway.core.message import Reply
+    from gateway.dataplane.context import Context
+    from gateway.dataplane.downstream import ClientConnection
+    from gateway.dataplane.http1 import RequestReader
+    from gateway.dataplane.upload import Upload
+    from gateway.dataplane.upstream import BackendConnection
+
+
+class Recovery(Outcome):
+    """The state of one exchange, and what is done with it when the straight way is barred."""
+
+    downstream: ClientConnection
+    request: RequestReader
+    context: Context
+    uploaded = True
+    """Its request's body has been read to the end."""
+    wants_connection = False
+    """A connection is being made for it."""
+    ended = False
+
+    _resolution: Resolution
+    _member: Member | None = None
+    """Whom it is sent to, counted in `Context.load` while it is."""
+    _connection: BackendConnection | None = None
+    _upload: Upload | None = None
+    _tried: tuple[str, ...] = ()
+    _started = 0.0
+    _counted = False
+    _replying = False
+    """The client has the reply's head: the only honest failure left is an abort."""
+    _keep = True
+    """The client's connection goes on after this."""
+    _retrying = False
+    _refused_once = False
+
+    @abstractmethod
+    def _decide(self) -> Decision:
+        """Stops 2 to 6."""
+
+    @abstractmethod
+    def _dispatch(self, member: Member) -> None:
+        """Stop 7."""
+
+    @abstractmethod
+    def on_request_body(self, data: bytes) -> bytes:
+        """Take body bytes from the client; returns what stands behind the body. Raises `FramingError`."""
+
+    def skip_body(self, data: bytes) -> bytes:
+        """Read over body bytes after the reply was given; returns what stands behind. Raises `FramingError`."""
+        assert self._upload is not None
+        rest = self._upload.skip(data)
+        self.uploaded = self._upload.done
+        return rest
+
+    # -- what the two connections report
+
+    def on_failure(self, failure: Failure) -> None:
+        """A connection could not be made, or broke, or was too slow."""
+        self.wants_connection = False
+        self._connection = None
+        if not self.ended:
+            self._fail(failure)
+
+    def on_client_gone(self) -> None:
+        """Nobody is left to answer. What was sent may be executed; nothing is sent again."""
+        self.error = Failure.CLIENT_GONE
+        self._keep = False
+        self._end()
+
+    def on_client_stalled(self) -> None:
+        """It does not send its body, or does not take its reply."""
+        self._fail(Failure.CLIENT_STALLED)
+
+    def on_client_broke(self) -> None:
+        """Its body is not framed as HTTP requires."""
+        self._fail(Failure.CLIENT_BROKE)
+
+    def pause_reply(self) -> None:
+        """The client takes no more: nothing further is read from the backend."""
+        if self._connection is not None:
+            self._connection.transport.pause_reading()
+
+    def resume_reply(self) -> None:
+        """It takes again."""
+        if self._connection is not None:
+            self._connection.transport.resume_reading()
+
+    # -- ways round
+
+    def _fail(self, failure: Failure) -> None:
+        """Another backend, or the reply that the table names, or, once the reply has begun, an abort."""
+        if self._replying:
+            self.error = failure
+            self._keep = False
+            self.downstream.abort()
+            self._end()
+            return
+        self._drop_connection()
+        self._leave_member()
+        row, plan = FAILURES[failure], self._resolution.view.service.retry
+        if row.retry is not Retry.NEVER and may_retry(failure, self.method, body_held=self._held_whole):
+            if failure in (Failure.CONNECT, Failure.CONNECT_TIMEOUT):
+                allowed = plan.on_connect
+            else:
+                allowed = plan.on_no_reply and self._within_budget(plan.attempts)
+            if allowed and self._again(failure):
+                return
+        self._tell(failure)
+
+    def _on_version_refused(self) -> None:
+        """The map was stale and has learned; nothing was executed. Decide anew, once, without this backend."""
+        self._drop_connection()
+        self._leave_member()
+        first, self._refused_once = not self._refused_once, True
+        decision = self._decide()
+        if not isinstance(decision, Forward):
+            self._say_decided(decision)
+        elif not (
+            first
+            and self._held_whole
+            and self._resolution.view.service.retry.on_version
+            and self._again(Failure.VERSION_REFUSED)
+        ):
+            self._tell(Failure.VERSION_REFUSED)
+
+    def _again(self, failure: Failure) -> bool:
+        """Send it to a candidate that was not tried yet; False when there is none."""
+        member = next_member(self._resolution, self.context.load, getrandbits(TICKET_BITS), self._tried)
+        if member is None:
+            return False
+        self.context.metrics.retry(self.service, failure)
+        self._dispatch(member)
+        return True
+
+    def _within_budget(self, attempts: int) -> bool:
+        """Requests that were sent once may be sent again only while few are (hardening, Retries)."""
+        if self.attempts >= attempts or not (self._retrying or self.context.may_retry_sent(self.service)):
+            return False
+        if not self._retrying:
+            self._retrying = True
+            self.context.retrying += 1
+        return True
+
+    @property
+    def _held_whole(self) -> bool:
+        return self._upload is None or self._upload.held
+
+    def _leave_member(self) -> None:
+        """The member has no more of this request in flight."""
+        member, self._member = self._member, None
+        if member is not None:
+            self._tried = (*self._tried, member.key)
+            self.context.load[member.key] -= 1
+
+    def _drop_connection(self) -> None:
+        """Its state is unknown: never reused."""
+        connection, self._connection = self._connection, None
+        self.wants_connection = False
+        if connection is not None:
+            connection.abandon()
+
+    # -- own replies, and the end
+
+    def _say_decided(self, decision: Refuse | Answer | Unrouted) -> None:
+        """Refusals, own answers, no service: no backend is touched."""
+        match decision:
+            case Unrouted():
+                self._say(own_reply.plain(404))
+            case Answer(_, reply):
+                self._say(reply)
+            case Refuse(_, reply, verdict):
+                self.verdict = verdict if self.ask is not None else None
+                self._say(reply)
+            case _:
+                assert_never(decision)
+
+    def _tell(self, failure: Failure) -> None:
+        """The reply that the table names, in the dialect's shape."""
+        row = FAILURES[failure]
+        resolution = self._resolution
+        self.error = failure
+        if self.verdict is not None:
+            self.verdict = Verdict.UNAVAILABLE
+        retry_after = RETRY_AFTER if row.status == 503 else None
+        told = Told(row.status, row.title, row.sentence, retry_after, resolution.bounds, resolution.ask)
+        self._say(failed(resolution.view, told), broken=row.blame is Blame.CLIENT)
+
+    def _say(self, reply: Reply, *, broken: bool = False) -> None:
+        """A whole reply of our own. `broken`: what the client sends further cannot be told apart."""
+        self.status = reply.status
+        self.backend = NO_BACKEND
+        self.bytes_out = len(reply.body)
+        close = broken or self.downstream.must_close()
+        if self._upload is not None and not self.uploaded:
+            close = close or self.request.expects_continue or not self._upload.skippable()
+        self._keep = not close
+        self.downstream.say(reply, to_head=self.method == "HEAD", close=close)
+        self._end()
+
+    def _end(self) -> None:
+        """Give back what was counted and tell the one Outcome."""
+        if self.ended:
+            return
+        self.ended = True
+        context = self.context
+        if self._connection is not None or self.wants_connection:
+            self._drop_connection()
+        if self._member is not None:
+            context.load[self._member.key] -= 1
+        if self._counted:
+            context.in_flight[self.service] -= 1
+        if self._retrying:
+            context.retrying -= 1
+        self.seconds = monotonic() - self._started
+        context.record(self)
+        self.downstream.finished(self, keep=self._keep)

@@ -1,0 +1,282 @@
+"""What a service offers, given what is known: one truth, never more than somebody serves."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from gateway.core.backend import Backend
+from gateway.core.dialect import Advert
+from gateway.core.fleet import Answered, Fact, Failed, Fleet, Overheard, Pool
+from gateway.core.offer import HeldRule, Offer, Phase, form
+from gateway.core.ranges import VersionSet
+from gateway.core.service import Policy, Service
+from gateway.core.version import CalendarDate, Version
+from tests.core.stage import XY, Toy, backend, drain, observed, pool, service, silent, upto, v
+
+GUARANTEED, REACHABLE = Policy.GUARANTEED, Policy.REACHABLE
+
+
+def offer(told: dict[str, Advert | None], drained: tuple[str, ...] = (), **more: object) -> Offer:
+    one = service(*told, **more)  # type: ignore[arg-type]  # fields of Service by name
+    return form(one, drain(observed(Fleet.of([one]), told), *drained).pools["toy"])
+
+
+def text(versions: VersionSet) -> str:
+    return versions.format(XY)
+
+
+OLD_NEW: dict[str, Advert | None] = {"old": upto(58), "new": upto(90)}
+
+
+@pytest.mark.parametrize(
+    "told, wanted, expected",
+    [
+        (OLD_NEW, (GUARANTEED, None), ("1.1-1.58", "mixed", ("new",), "guaranteed")),
+        (OLD_NEW, (REACHABLE, None), ("1.1-1.90", "mixed", ("old",), None)),
+        (OLD_NEW, (GUARANTEED, "1.40"), ("1.1-1.40", "mixed", ("old", "new"), "ceiling")),
+        (OLD_NEW, (GUARANTEED, "1.58"), ("1.1-1.58", "mixed", ("new",), "guaranteed")),
+        (OLD_NEW, (GUARANTEED, "1.70"), ("1.1-1.58", "mixed", ("new",), "guaranteed")),
+        (OLD_NEW, (REACHABLE, "1.70"), ("1.1-1.70", "mixed", ("old", "new"), "ceiling")),
+        ({"a": upto(58), "b": upto(58)}, (GUARANTEED, None), ("1.1-1.58", "uniform", (), None)),
+        ({"a": upto(58), "b": upto(58)}, (GUARANTEED, "1.99"), ("1.1-1.58", "uniform", (), None)),
+        ({"a": upto(58), "b": None}, (GUARANTEED, None), ("1.1-1.58", "uniform", (), None)),
+        ({"a": upto(58)}, (GUARANTEED, "1.9"), ("1.1-1.9", "capped", ("a",), "ceiling")),
+        ({"a": upto(58)}, (REACHABLE, "1.9"), ("1.1-1.9", "capped", ("a",), "ceiling")),
+        ({"a": upto(58, 3)}, (GUARANTEED, "1.2"), ("none", "capped", ("a",), "ceiling")),
+        ({"a": upto(9, 5), "b": upto(20)}, (GUARANTEED, None), ("1.5-1.9", "mixed", ("b",), "guaranteed")),
+        ({"a": upto(5), "b": upto(9, 7)}, (GUARANTEED, None), ("1.7-1.9", "mixed", ("a",), "guaranteed")),
+        ({"a": upto(5), "b": upto(9, 7)}, (REACHABLE, None), ("1.7-1.9", "mixed", ("a",), None)),
+        ({"a": upto(5), "b": upto(9, 6)}, (GUARANTEED, None), ("1.1-1.9", "mixed", ("a", "b"), "guaranteed")),
+    ],
+)
+def test_the_offer(
+    told: dict[str, Advert | None],
+    wanted: tuple[Policy, str | None],
+    expected: tuple[str, str, tuple[str, ...], str | None],
+) -> None:
+    """`wanted`: policy and ceiling. `expected`: offer, phase, and what holds it by which rule."""
+    policy, ceiling = wanted
+
+    made = offer(told, policy=policy, ceiling=None if ceiling is None else v(ceiling))
+
+    assert (text(made.versions), made.phase.value, made.held_by, made.held_rule) == expected
+    assert (made.bounds is None) is (expected[0] == "none")
+    assert not made.transparent
+
+
+def test_guaranteed_and_reachable_are_told_beside_the_offer() -> None:
+    made = offer(OLD_NEW, ceiling=v("1.9"))
+
+    assert (text(made.guaranteed), text(made.reachable)) == ("1.1-1.58", "1.1-1.90")
+    assert (made.policy, made.ceiling) == (GUARANTEED, v("1.9"))
+    assert made.bounds is not None
+    assert (made.bounds.lowest, made.bounds.highest) == (v("1.1"), v("1.9"))
+
+
+def test_one_that_is_drained_does_not_count() -> None:
+    made = offer(OLD_NEW, drained=("old",))
+
+    assert (text(made.versions), made.phase, made.held_by) == ("1.1-1.90", Phase.UNIFORM, ())
+
+
+def test_when_all_are_drained_nothing_is_offered() -> None:
+    made = offer(OLD_NEW, drained=("old", "new"))
+
+    assert (made.versions, made.phase) == (VersionSet(), Phase.UNKNOWN)
+
+
+def test_one_that_is_down_counts_with_its_last_word() -> None:
+    one = service("old", "new")
+    fleet = observed(Fleet.of([one]), OLD_NEW)
+    for number in range(9):
+        fleet = fleet.observe("toy", "old", Failed("x", 2.0 + number))
+
+    assert text(form(one, fleet.pools["toy"]).versions) == "1.1-1.58"
+
+
+# --- the first round -----------------------------------------------------------------------------------
+
+
+def test_nothing_is_offered_until_every_first_probe_has_ended_and_one_has_answered() -> None:
+    one = service("a", "b", "c")
+    fleet = Fleet.of([one])
+    steps: list[tuple[str, Advert | None, str, Phase]] = [
+        ("a", None, "none", Phase.UNKNOWN),
+        ("b", upto(9), "none", Phase.UNKNOWN),
+        ("c", upto(5), "1.1-1.5", Phase.MIXED),
+        ("a", upto(3), "1.1-1.3", Phase.MIXED),
+    ]
+
+    assert form(one, fleet.pools["toy"]).phase is Phase.UNKNOWN
+    for name, advert, expected, phase in steps:
+        fleet = observed(fleet, {name: advert})
+        made = form(one, fleet.pools["toy"])
+        assert (text(made.versions), made.phase, made.transparent) == (expected, phase, False)
+
+
+def test_when_nobody_ever_answered_nothing_is_offered() -> None:
+    made = offer({"a": None, "b": None})
+
+    assert (made.versions, made.phase, made.held_by, made.transparent) == (
+        VersionSet(),
+        Phase.UNKNOWN,
+        (),
+        False,
+    )
+
+
+def test_a_backend_that_joins_leaves_the_offer_alone_until_it_has_spoken() -> None:
+    fleet = observed(Fleet.of([service("a")]), {"a": upto(9)})
+    grown = service("a", "b")
+    joined = Fleet.of([grown], fleet)
+
+    assert text(form(grown, joined.pools["toy"]).versions) == "1.1-1.9"
+    assert text(form(grown, observed(joined, {"b": upto(5)}).pools["toy"]).versions) == "1.1-1.5"
+
+
+# --- silence -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("speaks", [silent("1.1"), silent()])
+def test_all_silent_is_transparent(speaks: Advert) -> None:
+    assert offer({"a": speaks, "b": speaks}).transparent
+    assert offer({"a": speaks, "b": None}).transparent
+    assert offer({"a": speaks, "b": upto(9)}, drained=("b",)).transparent
+
+
+def test_a_silent_one_counts_with_what_its_silence_stands_for() -> None:
+    made = offer({"a": silent("1.1"), "b": upto(9)})
+
+    assert (text(made.versions), made.phase, made.held_by, made.transparent) == (
+        "1.1",
+        Phase.MIXED,
+        ("b",),
+        False,
+    )
+
+
+def test_one_whose_silence_stands_for_nothing_takes_no_part() -> None:
+    made = offer({"a": silent(), "b": upto(9)})
+
+    assert (text(made.versions), made.phase, made.held_by, made.transparent) == (
+        "1.1-1.9",
+        Phase.UNIFORM,
+        (),
+        False,
+    )
+
+
+# --- sets that are no ranges ---------------------------------------------------------------------------
+
+
+def test_dates_are_offered_as_the_set_itself() -> None:
+    dates = CalendarDate()
+    early, middle, late = (dates.require(text) for text in ("2024-01-01", "2024-06-01", "2025-01-01"))
+    told: dict[str, Advert | None] = {
+        "a": Advert(VersionSet.only(early, late)),
+        "b": Advert(VersionSet.only(early, middle, late)),
+    }
+
+    assert offer(told, dialect=Toy(scheme=dates)).versions == VersionSet.only(early, late)
+    capped = offer(told, dialect=Toy(scheme=dates), policy=REACHABLE, ceiling=middle)
+    assert capped.versions == VersionSet.only(early, middle)
+
+
+def test_one_unbroken_range_the_newest_is_all_that_xy_clients_are_told() -> None:
+    gap = Advert(VersionSet.read("1.1-1.3, 1.7-1.9", XY))
+
+    made = offer({"a": gap, "b": gap})
+
+    assert (text(made.versions), made.phase, made.held_rule) == ("1.7-1.9", Phase.SETTLING, "guaranteed")
+    assert offer({"a": gap}, policy=REACHABLE).held_rule is None
+
+
+# --- for every fleet -----------------------------------------------------------------------------------
+
+NAMES = ("a", "b", "c", "d")
+VERSIONS = st.builds(Version, st.integers(1, 2), st.integers(0, 9))
+RANGES = st.tuples(st.integers(1, 2), st.integers(0, 9), st.integers(0, 9)).map(
+    lambda parts: VersionSet.between(Version(parts[0], min(parts[1:])), Version(parts[0], max(parts[1:])))
+)
+SETS = st.lists(RANGES, min_size=1, max_size=3).map(
+    lambda those: VersionSet.of(each for those_ranges in those for each in those_ranges.ranges)
+)
+ADVERTS = SETS.map(Advert) | st.just(silent("1.1"))
+FACTS = st.lists(
+    st.tuples(
+        st.sampled_from(NAMES),
+        st.builds(Answered, ADVERTS, st.floats(0, 9))
+        | st.builds(Failed, st.just("x"), st.floats(0, 9))
+        | st.builds(Overheard, ADVERTS, st.floats(0, 9)),
+    ),
+    max_size=20,
+)
+SERVICES = st.builds(
+    lambda policy, ceiling: service(*NAMES, policy=policy, ceiling=ceiling),
+    st.sampled_from(Policy),
+    st.none() | VERSIONS,
+)
+
+
+def learned(one: Service, facts: list[tuple[str, Fact]]) -> Pool:
+    fleet = Fleet.of([one])
+    for name, fact in facts:
+        fleet = fleet.observe("toy", name, fact)
+    return fleet.pools["toy"]
+
+
+@given(SERVICES, FACTS)
+def test_the_laws_of_every_offer(one: Service, facts: list[tuple[str, Fact]]) -> None:
+    known = learned(one, facts)
+    made = form(one, known)
+
+    assert (made.phase is Phase.UNKNOWN) is not known.heard_out
+    assert made.versions <= made.reachable
+    assert made.guaranteed <= made.reachable
+    assert len(made.versions.ranges) <= 1, "unbroken"
+    if made.bounds is not None:
+        assert made.bounds.lowest <= made.bounds.highest
+        assert one.ceiling is None or made.bounds.highest <= one.ceiling
+    if one.policy is GUARANTEED and made.guaranteed:
+        assert made.versions <= made.guaranteed
+    if known.heard_out:
+        assert made.versions or made.held_rule is HeldRule.CEILING
+        assert not (made.phase is Phase.UNIFORM and made.held_by)
+
+
+@given(SERVICES, FACTS, st.randoms(use_true_random=False))
+def test_two_gateways_that_know_the_same_offer_the_same(
+    one: Service, facts: list[tuple[str, Fact]], chance: object
+) -> None:
+    """What was heard, in whichever order of backends; and whether or not a word came twice."""
+    other = Service(one.name, Toy(), one.backends, policy=one.policy, ceiling=one.ceiling)
+    regrouped = sorted(facts, key=lambda each: each[0])  # stable: the order of each backend's facts stays
+    chance.shuffle(order := list(NAMES))  # type: ignore[attr-defined]  # a random.Random of hypothesis
+    again = [each for name in order for each in regrouped if each[0] == name]
+
+    assert form(one, learned(one, facts)) == form(other, learned(other, again))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), ADVERTS, st.integers(0, 50)), max_size=12, unique_by=lambda e: e[2]
+    )
+)
+def test_late_news_in_any_order_come_to_the_same_offer(news: list[tuple[str, Advert, int]]) -> None:
+    """What counts is when a request was sent, not when its answer came in."""
+    one = service("a", "b", "c")
+
+    def after(those: list[tuple[str, Advert, int]]) -> Offer:
+        return form(one, learned(one, [(name, Answered(advert, float(at))) for name, advert, at in those]))
+
+    assert after(news) == after(news[::-1]) == after(sorted(news, key=lambda each: each[2]))
+
+
+def test_weights_and_names_do_not_move_an_offer() -> None:
+    heavy: tuple[Backend, ...] = (backend("old", weight=9), backend("new"))
+
+    made = form(service(backends=heavy), pool(OLD_NEW, backends=heavy))
+
+    assert made == offer(OLD_NEW)

@@ -1,0 +1,154 @@
+"""The project's pages as the tests here read them: texts, blocks, tables, links, and names of the source."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Final, NamedTuple
+
+from tests.architecture.source import ROOT, gateway_modules, project_files
+
+_FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_CODE: Final = re.compile(r"`([^`\n]+)`")
+_LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING: Final = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """One fenced block: its language and its text."""
+
+    language: str
+    text: str
+
+
+def page(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def all_pages() -> tuple[str, ...]:
+    """Every Markdown file of the project."""
+    return tuple(path.relative_to(ROOT).as_posix() for path in project_files() if path.suffix == ".md")
+
+
+def blocks(text: str) -> list[Block]:
+    return [Block(*found) for found in _FENCE.findall(text)]
+
+
+def prose(text: str) -> str:
+    """The page without its fenced blocks."""
+    return _FENCE.sub("", text)
+
+
+def mentioned(text: str) -> list[str]:
+    """What stands in backticks in the prose, in order."""
+    return _CODE.findall(prose(text))
+
+
+def section(text: str, heading: str) -> str:
+    """The text below `## heading`, up to the next heading of the same or a higher level."""
+    found = re.search(rf"^(#+) {re.escape(heading)}\n(.*?)(?=^#{{1,2}} |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"no section {heading!r}"
+    return found[2]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of every table row, headings and rules left out."""
+    table = [line for line in prose(text).splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    rules = {at for at, row in enumerate(cells) if set("".join(row)) <= set("-:")}
+    return [row for at, row in enumerate(cells) if at not in rules and at + 1 not in rules]
+
+
+def links(text: str) -> Iterator[str]:
+    """Targets inside the project."""
+    return (target for target in _LINK.findall(prose(text)) if not re.match(r"[a-z]+:", target))
+
+
+def anchors(text: str) -> set[str]:
+    """The fragments by which the page's headings are reached."""
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(prose(text)))
+    return {heading.strip().replace(" ", "-") for heading in plain}
+
+
+# --- names in the source -----------------------------------------------------------------------------------
+
+
+class Names(NamedTuple):
+    """What the gateway defines: modules by their dotted name below `gateway`, and what is in each."""
+
+    modules: dict[str, frozenset[str]]
+    classes: dict[str, frozenset[str]]
+
+
+@cache
+def names() -> Names:
+    """Read from the syntax trees, so that a name counts wherever it is bound."""
+    modules: dict[str, frozenset[str]] = {}
+    bodies: dict[str, frozenset[str]] = {}
+    bases: dict[str, list[str]] = {}
+    for module in gateway_modules():
+        dotted = module.name.removeprefix("gateway").lstrip(".")
+        modules[dotted] = frozenset(_bound(module.tree.body))
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                bodies[node.name] = bodies.get(node.name, frozenset()) | frozenset(_members(node))
+                bases[node.name] = [ast.unparse(base) for base in node.bases]
+    return Names(modules, {name: _inherited(name, bodies, bases) for name in bodies})
+
+
+def exists(name: str) -> bool:
+    """Whether `dataplane.proxy`, `decision.decide`, `Fleet.observe` or `Outcome` is a name of the source."""
+    modules, classes = names()
+    first, _, rest = name.partition(".")
+    if first in classes and (not rest or rest in classes[first]):
+        return True
+    for dotted, bound in modules.items():
+        stem = dotted.rpartition(".")[2]
+        if name in (dotted, stem):
+            return True
+        if rest and any(
+            name == f"{prefix}.{inside}"
+            for prefix in (dotted, stem)
+            for inside in bound | _deep(bound, classes)
+        ):
+            return True
+    return any(dotted.startswith(f"{name}.") for dotted in modules)
+
+
+def _deep(bound: frozenset[str], classes: dict[str, frozenset[str]]) -> frozenset[str]:
+    return frozenset(f"{name}.{inside}" for name in bound & classes.keys() for inside in classes[name])
+
+
+def _bound(body: list[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+            case ast.Assign(targets=targets):
+                yield from (each.id for each in targets if isinstance(each, ast.Name))
+            case _:
+                pass
+
+
+def _members(node: ast.ClassDef) -> Iterator[str]:
+    """What its body binds, and what its methods bind on `self`."""
+    yield from _bound(node.body)
+    for inner in ast.walk(node):
+        if (
+            isinstance(inner, ast.Attribute)
+            and isinstance(inner.ctx, ast.Store)
+            and isinstance(inner.value, ast.Name)
+            and inner.value.id == "self"
+        ):
+            yield inner.attr
+
+
+def _inherited(name: str, bodies: dict[str, frozenset[str]], bases: dict[str, list[str]]) -> frozenset[str]:
+    found = bodies.get(name, frozenset())
+    for base in bases.get(name, ()):
+        found |= _inherited(base, bodies, bases)
+    return found

@@ -1,0 +1,86 @@
+"""docs/ARCHITECTURE.md speaks of the source as it is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gateway.core import decision
+from gateway.core.backend import STANDING_AFTER_FAILURES
+from gateway.dataplane.failures import FAILURES
+from tests.docs.pages import exists, mentioned, names, page, rows, section
+
+PAGE = page("docs/ARCHITECTURE.md")
+DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+CLASS = re.compile(r"[A-Z][a-z]\w+")
+ELSEWHERE = re.compile(r"\.(?:md|toml|yaml)$|^(?:limits|timeouts|offer|probe)\.|^Host$|^Vary$")
+"""Files, keys of the configuration, header names."""
+
+
+@pytest.mark.parametrize(
+    "name, right",
+    [
+        ("dataplane.proxy", True),
+        ("decision.decide", True),
+        ("core.decision.decide", True),
+        ("Fleet.observe", True),
+        ("Cell.current", True),
+        ("Context.recall", True),
+        ("AccessLog.record", True),
+        ("Outcome", True),
+        ("cli.demo.story", True),
+        ("dataplane.poxy", False),
+        ("decision.divide", False),
+        ("Fleet.observes", False),
+        ("Outcame", False),
+        ("observe.Fleet", False),
+    ],
+)
+def test_a_name_is_looked_up_in_the_source(name: str, right: bool) -> None:
+    assert exists(name) is right
+
+
+def test_every_name_exists() -> None:
+    said = {name for name in mentioned(PAGE) if DOTTED.fullmatch(name) or CLASS.fullmatch(name)}
+    wrong = sorted(name for name in said if not ELSEWHERE.search(name) and not exists(name))
+
+    assert len(said) > 40
+    assert wrong == []
+
+
+def test_every_module_is_in_the_code_map_once() -> None:
+    mapped = [name for name in mentioned(section(PAGE, "Code map")) if exists(name)]
+    packages = {
+        dotted for dotted in names().modules if any(each.startswith(f"{dotted}.") for each in names().modules)
+    }
+    modules = set(names().modules) - packages - {""}
+
+    assert sorted(mapped) == sorted(modules)
+
+
+def test_the_table_of_failures_is_the_one_in_force() -> None:
+    told = [
+        tuple(cell.strip("`") for cell in row) for row in rows(section(PAGE, "When something goes wrong"))
+    ]
+    spoken = {"always": "always", "if_idempotent": "if idempotent", "never": "never"}
+
+    assert told == [(str(failure), str(row.status), spoken[row.retry]) for failure, row in FAILURES.items()]
+
+
+def test_the_standings_come_in_this_order() -> None:
+    told = re.search(r"0, 1, 2, 3 and more: (.+?);", PAGE)
+
+    assert told is not None
+    assert told[1] == ", ".join(f"`{standing}`" for standing in STANDING_AFTER_FAILURES)
+
+
+def test_both_ways_are_told_stop_by_stop() -> None:
+    for heading, stops in (("A request: eight stops", 8), ("A probe: six stops", 6)):
+        numbers = re.findall(r"^(\d)\. ", section(PAGE, heading), re.MULTILINE)
+        assert numbers == [str(number) for number in range(1, stops + 1)]
+
+
+def test_the_one_pure_call_is_named_by_its_source() -> None:
+    assert decision.decide.__name__ in PAGE
+    assert "one pure call, `decision.decide`" in PAGE

@@ -1,0 +1,98 @@
+"""What README.md shows is what comes: the requests are sent, the replies compared line by line."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from random import Random
+from typing import NamedTuple
+
+import aiohttp
+import pytest
+
+from gateway import settings
+from gateway.cli.demo.fleet import NEW, OLD, Database, Server
+from gateway.cli.gateway import Gateway
+from gateway.core.snapshot import Snapshot
+from tests.docs.pages import blocks, page
+
+CONFIGURATION = """
+listen: 127.0.0.1:0
+admin: {{listen: 127.0.0.1:0}}
+access_log: {{format: off}}
+services:
+  baremetal:
+    dialect: ironic
+    backends:
+      - {{name: api-1, url: "http://127.0.0.1:{0}"}}
+      - {{name: api-2, url: "http://127.0.0.1:{1}"}}
+"""
+
+
+class Shown(NamedTuple):
+    """A curl line and the reply below it, without what is left out."""
+
+    path: str
+    headers: dict[str, str]
+    reply: list[str]
+
+
+def shown() -> Iterator[Shown]:
+    for block in blocks(page("README.md")):
+        for command in block.text.split("$ curl ")[1:]:
+            line, *reply = command.splitlines()
+            words = shlex.split(line)
+            url = next(word for word in words if word.startswith("http://"))
+            pairs = [words[at + 1].split(": ", 1) for at, word in enumerate(words) if word == "-H"]
+            yield Shown(
+                url.removeprefix("http://127.0.0.1:8080"),
+                dict(pairs),
+                [each for each in reply if each and each != "…"],
+            )
+
+
+@pytest.fixture
+async def gateway_url() -> AsyncIterator[str]:
+    """The gateway before the demo's two servers, once it has learned both."""
+    database = Database(Random(1))
+    servers = [Server("api-1", database), Server("api-2", database)]
+    async with AsyncExitStack() as stack:
+        for server, release in zip(servers, (OLD, NEW), strict=True):
+            stack.push_async_callback(server.close)
+            await server.start(release)
+        text = CONFIGURATION.format(*(server.port.number for server in servers))
+        configured = settings.load(text, filename="test", environ={}).require()
+        gateway = await stack.enter_async_context(Gateway(configured))
+        await until_offered(gateway)
+        host, port = gateway.addresses[0]
+        yield f"http://{host}:{port}"
+
+
+async def until_offered(gateway: Gateway) -> None:
+    """Wait for the first offer."""
+    offered = asyncio.Event()
+
+    def look(before: Snapshot, after: Snapshot) -> None:
+        if after.views["baremetal"].offer.versions:
+            offered.set()
+
+    gateway.cell.subscribe(look)
+    if not gateway.cell.current.views["baremetal"].offer.versions:
+        async with asyncio.timeout(20):
+            await offered.wait()
+
+
+def test_requests_are_shown() -> None:
+    assert len(list(shown())) >= 2
+
+
+async def test_the_replies_are_the_ones_that_come(gateway_url: str) -> None:
+    async with aiohttp.ClientSession() as client:
+        for request in shown():
+            async with client.get(gateway_url + request.path, headers=request.headers) as reply:
+                came = [f"HTTP/1.1 {reply.status} {reply.reason}"]
+                came += [f"{name}: {value}" for name, value in reply.headers.items()]
+                came += (await reply.text()).splitlines()
+            assert [line for line in request.reply if line not in came] == []
