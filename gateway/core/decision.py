@@ -140,8 +140,8 @@ def decide(
 ) -> Decision:
     """What happens to this request.
 
-    `load`: requests in flight by member key. `ticket`: 64 random bits. `recall`: a table that the caller keeps from
-    call to call; what it holds about a view that is no longer current is not believed.
+    `load`: requests in flight by member key. `ticket`: 64 random bits. `recall`: a table that the caller
+    keeps from call to call; what it holds about a view that is no longer current is not believed.
     """
     route = snapshot.routes.find(host, head.path)
     if route is None:
@@ -185,7 +185,8 @@ def _own(resolution: Resolution) -> Refuse | Answer:
 
 
 def resolve(view: ServiceView, place: Place, head: Request, path: str) -> Resolution:
-    """Stops 4 and 5: read the ask, settle, find the candidates. Runs dialect code; remembered by the caller."""
+    """Stops 4 and 5: read the ask, settle, find the candidates. Runs dialect code; remembered by the
+    caller."""
     dialect, offer, bounds = view.service.dialect, view.offer, view.offer.bounds
     if place.answered:
         reply = dialect.answer(place, RequestHead(head.method, path, head.query, head.fields), bounds)
@@ -280,7 +281,8 @@ def _forward(
     verdict: Verdict | None = None,
     version: Version | None = None,
 ) -> Resolution:
-    """To one of `candidates`; without any, what is said instead. `silent_marks`: None for those of `marks`."""
+    """To one of `candidates`; without any, what is said instead. `silent_marks`: None for those of
+    `marks`."""
     reply = None
     if not candidates.tiers:
         reply = unavailable(view, ask)

@@ -1,4 +1,5 @@
-"""Bodies in chunks: a strict decoder, because llhttp hides extensions and cannot stop at the end of a message.
+"""Bodies in chunks: a strict decoder, because llhttp hides extensions and cannot stop at the end of a
+message.
 
 RFC 9112 7.1. Extensions and trailers are read, bounded and dropped (hardening S7-S9, B9, B13). Pure.
 """

@@ -24,8 +24,8 @@ Network: TypeAlias = IPv4Network | IPv6Network
 MarkingKey: TypeAlias = tuple[Resolution, str, int, tuple[bytes, ...]]
 
 TICK: Final = 0.25
-"""Seconds between two looks at the deadlines. One coarse clock instead of a timer per request: a timer costs about as
-much as parsing a head, and no limit here is so fine that a quarter of a second matters."""
+"""Seconds between two looks at the deadlines. One coarse clock instead of a timer per request: a timer costs
+about as much as parsing a head, and no limit here is so fine that a quarter of a second matters."""
 
 REMEMBERED_MARKINGS: Final = 4096
 
@@ -71,8 +71,9 @@ class Context:
     def send(self, transport: asyncio.Transport, data: bytes) -> None:
         """Write `data` when everything that has arrived in this turn of the loop has been looked at.
 
-        A write wakes the process at the other end, and waking one that sleeps costs more than all our own work on a
-        request; written in a row they find it awake (measured: a third of the CPU per request under load).
+        A write wakes the process at the other end, and waking one that sleeps costs more than all our own
+        work on a request; written in a row they find it awake (measured: a third of the CPU per request under
+        load).
         """
         outbox = self._outbox
         if not outbox:

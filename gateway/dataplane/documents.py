@@ -1,8 +1,8 @@
-"""Replies that are read whole before the client gets anything: discovery documents, and refusals that only a body can
-tell. And `Location`, the one link in a head.
+"""Replies that are read whole before the client gets anything: discovery documents, and refusals that only a
+body can tell. And `Location`, the one link in a head.
 
-What a document means is the dialect's; here are the conditions under which one is held at all (design section 2,
-Replying), and the bounds.
+What a document means is the dialect's; here are the conditions under which one is held at all (design section
+2, Replying), and the bounds.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class HeldReply:
         return dialect.read_refusal(self.reply.status, as_mapping(self.reply.pairs), self.body)
 
     def rewritten(self, request: RequestReader, public: str) -> bytes | None:
-        """The document with the offer's range and links that the client can follow; None: not such a document.
+        """The document with the offer's range and links that the client can follow; None: not such a
+        document.
 
         Its validators spoke of the backend's bytes, so they go.
         """
@@ -120,8 +121,8 @@ class HeldReply:
 
 
 def location_lines(reply: ReplyReader, backend: Backend, request: RequestReader, public: str) -> bytes:
-    """`Location` and its kin, rewritten where they name the backend's authority (or the client's own, at which the
-    prefix is missing); relative ones and those to third parties stay."""
+    """`Location` and its kin, rewritten where they name the backend's authority (or the client's own, at
+    which the prefix is missing); relative ones and those to third parties stay."""
     links = Links(backend.url, request.host, public)
     return b"".join(
         b"%b: %b\r\n" % (name, links.rewrite(value.decode("latin-1")).encode("latin-1"))

@@ -1,12 +1,14 @@
 """One client connection: finds where a request's head ends, hands it to an exchange, and feeds that its body.
 
-One request at a time; what a client sends ahead waits, bounded. After a framing error nothing more is read. Decides
-nothing about versions.
+One request at a time; what a client sends ahead waits, bounded. After a framing error nothing more is read.
+Decides nothing about versions.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from typing import TYPE_CHECKING, Final, cast, final
 
 from gateway.dataplane import own_reply
@@ -25,6 +27,7 @@ TLS_HANDSHAKE: Final = 0x16
 """The first byte of TLS: a client that took this port for an encrypted one."""
 MAX_AHEAD: Final = 64 * 1024
 """Bytes that may wait behind the current request before reading stops."""
+RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 MAX_REQUESTS: Final = 10_000
 MAX_AGE: Final = 3600.0
 """After that many requests or seconds a connection is closed in good order, so that load spreads again."""
@@ -52,6 +55,8 @@ class ClientConnection(asyncio.Protocol):
         self._opened = self.context.now
         self._reading = True
         self._busy = False
+        self._congested = False
+        """It does not take what was written to it: no further request is begun, or replies would pile up here."""
 
     # -- life
 
@@ -70,7 +75,8 @@ class ClientConnection(asyncio.Protocol):
             self.exchange.on_client_gone()
 
     def eof_received(self) -> bool:
-        """A client that has said all may still listen: the running exchange is finished, then the connection ends."""
+        """A client that has said all may still listen: the running exchange is finished, then the connection
+        ends."""
         if self.exchange is not None and self.exchange.uploaded:
             self.closing = True
             return True
@@ -86,10 +92,12 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = NEVER
         if self.exchange is not None:
             self.exchange.on_client_stalled()
-        elif self._buffer and not self.closing:
+        elif self.closing or self._congested:
+            self.abort()
+        elif self._buffer:
             self._turn_away(FramingError("timeout", 408))
         else:
-            self.transport.close()
+            self.close()
 
     # -- reading
 
@@ -110,10 +118,11 @@ class ClientConnection(asyncio.Protocol):
             self._read_on()
 
     def _read_on(self) -> None:
-        """Read heads while there are any and no exchange is running. Not recursive: a refusal ends at once."""
+        """Read heads while there are any and no exchange is running. Not recursive: a refusal ends at
+        once."""
         self._busy = True
         try:
-            while self._buffer and self.exchange is None and not self.closing:
+            while self._buffer and self.exchange is None and not self.closing and not self._congested:
                 if self._discard is not None:
                     self._discard_body()
                 elif not self._read_head():
@@ -146,7 +155,8 @@ class ClientConnection(asyncio.Protocol):
         return True
 
     def _cut_head(self, data: bytes) -> bytes | None:
-        """The first head in `data`, the rest kept; None when it is not complete. Raises `FramingError`: too large."""
+        """The first head in `data`, the rest kept; None when it is not complete. Raises `FramingError`: too
+        large."""
         limits = self.context.limits
         if data[0] == TLS_HANDSHAKE:  # it would wait for an answer that cannot come
             raise FramingError("tls")
@@ -166,7 +176,8 @@ class ClientConnection(asyncio.Protocol):
         return None
 
     def _await_head(self) -> None:
-        """The first bytes of a further head are here: it gets the time that a first one gets, in all, not per byte."""
+        """The first bytes of a further head are here: it gets the time that a first one gets, in all, not per
+        byte."""
         if self._head_since != self._requests:
             self._head_since = self._requests
             self.deadline = self.context.now + self.context.timeouts.client_head
@@ -219,8 +230,8 @@ class ClientConnection(asyncio.Protocol):
         return b"" if self._request.minor else KEEP_LINE
 
     def must_close(self) -> bool:
-        """Whether this reply is the last one here. While draining every reply says so, so that no client meets a
-        closed connection with a request under way (hardening, finding 9)."""
+        """Whether this reply is the last one here. While draining every reply says so, so that no client
+        meets a closed connection with a request under way (hardening, finding 9)."""
         return (
             self._request.close
             or self.closing
@@ -240,7 +251,8 @@ class ClientConnection(asyncio.Protocol):
         if not keep or self.closing:
             self.close()
             return
-        self.deadline = self.context.now + self.context.timeouts.client_idle
+        if not self._congested:
+            self.deadline = self.context.now + self.context.timeouts.client_idle
         if not exchange.uploaded:
             self._discard = exchange
         if not self._reading:
@@ -249,7 +261,8 @@ class ClientConnection(asyncio.Protocol):
             self._read_on()
 
     def close(self) -> None:
-        """After what was written has gone out. A client that does not take it has no longer than any other."""
+        """After what was written has gone out. A client that does not take it has no longer than any
+        other."""
         self.closing = True
         self._buffer = b""
         self.deadline = self.context.now + self.context.timeouts.client_write_idle
@@ -257,29 +270,44 @@ class ClientConnection(asyncio.Protocol):
         self.transport.close()
 
     def abort(self) -> None:
-        """At once: the only honest end of a reply that cannot be finished."""
+        """At once and with a reset: the only honest end of a reply that cannot be finished. An orderly end
+        would look like the reply's own where the end of the connection is its end."""
         self.closing = True
         self.exchange = None
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         self.transport.abort()
 
     # -- flow control
 
     def pause_writing(self) -> None:
+        self._congested = True
         self.deadline = self.context.now + self.context.timeouts.client_write_idle
         if self.exchange is not None:
             self.exchange.pause_reply()
 
     def resume_writing(self) -> None:
-        self.deadline = NEVER
+        self._congested = False
         if self.exchange is not None:
+            self.deadline = NEVER
             self.exchange.resume_reply()
+        else:
+            self.deadline = self.context.now + self.context.timeouts.client_idle
+            if self._buffer and not self._busy:
+                self._read_on()
 
     def pause_reading(self) -> None:
+        """Until the other side takes more, no time runs against the client's sending."""
         if self._reading and not self.transport.is_closing():
             self._reading = False
             self.transport.pause_reading()
+            if self.exchange is not None and not self.exchange.uploaded:
+                self.deadline = NEVER
 
     def resume_reading(self) -> None:
         if not self._reading and not self.transport.is_closing():
             self._reading = True
             self.transport.resume_reading()
+            if self.exchange is not None and not self.exchange.uploaded:
+                self.deadline = self.context.now + self.context.timeouts.client_body_idle

@@ -1,7 +1,8 @@
 """The one table: failure -> status, blame, whether another backend may be asked.
 
-Everything that can go wrong between a request's complete head and its reply's last byte is a row. Retry safety
-follows from how far the request got, never from the failure's cause (RFC 9110 9.2.2, hardening Retries).
+Everything that can go wrong between a request's complete head and its reply's last byte is a row. Retry
+safety follows from how far the request got, never from the failure's cause (RFC 9110 9.2.2, hardening
+Retries).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class Retry(StrEnum):
     ALWAYS = "always"
     """Nothing was sent, or nothing was executed."""
     IF_IDEMPOTENT = "if_idempotent"
-    """It may have been executed: only methods for which twice is as good as once, and only with the body held."""
+    """It may have been executed: only methods for which twice is as good as once, and only with the body
+    held."""
     NEVER = "never"
 
 

@@ -1,7 +1,8 @@
-"""The block of fields in a head: which of them matter to us, and what they say about the body and the connection.
+"""The block of fields in a head: which of them matter to us, and what they say about the body and the
+connection.
 
-Fields that mean nothing to us are never looked at one by one: they stay the run of bytes in which they came. What a
-block may hold at all is `http1`'s grammar, checked before; nothing here knows a version or a socket.
+Fields that mean nothing to us are never looked at one by one: they stay the run of bytes in which they came.
+What a block may hold at all is `http1`'s grammar, checked before; nothing here knows a version or a socket.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _MOST_DIGITS: Final = 18
 _KNOWN_CODINGS: Final = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress", b"identity"})
 PSEUDONYM: Final = b"skewgate"
 MAX_LOOPS: Final = 8
-"""How often our own name may stand in `Via` before we call it a loop (508, hardening H9): nested gateways are legal."""
+"""How often our own name may stand in `Via` before we call it a loop (508, hardening H9): nested gateways are
+legal."""
 KEEP_ALIVE: Final = [b"keep-alive"]
 _KEEPS: Final = frozenset({"keep-alive"})
 
@@ -43,7 +45,8 @@ class Fields:
     kept: bytes
     """Fields that go on as they came, each with its CRLF; begins with the CRLF of the line before."""
     apart: tuple[bytes, ...]
-    """Those set apart for a dialect: name, value, name, value, as they came. Equal for equal fields: a key."""
+    """Those set apart for a dialect: name, value, name, value, as they came. Equal for equal fields: a
+    key."""
     framing: int
     length: int
     """Of the body, in bytes; -1: not told."""
@@ -56,8 +59,8 @@ class Fields:
     _listed: list[bytes]
 
     def _cut(self, head: bytes, start: int, table: NameTable) -> Iterator[tuple[bytes, bytes]]:
-        """Cut the fields that matter out of a clean head, whose block of fields starts with the CRLF at `start`; gives
-        their names and values."""
+        """Cut the fields that matter out of a clean head, whose block of fields starts with the CRLF at
+        `start`; gives their names and values."""
         self.table = table
         self._length = self._coding = None
         self._listed = []
@@ -88,7 +91,8 @@ class Fields:
         )
 
     def _read_length(self) -> int:
-        """The body's length in bytes. Sign, blanks, lists and non-ASCII digits are refused (hardening S3, S4)."""
+        """The body's length in bytes. Sign, blanks, lists and non-ASCII digits are refused (hardening S3,
+        S4)."""
         assert self._length is not None
         digits = self._length.rstrip(BLANKS)
         if not digits.isdigit() or len(digits) > _MOST_DIGITS:  # of bytes, so ASCII digits only
@@ -106,7 +110,10 @@ class Fields:
         if others & UNLISTABLE or others & self.table.apart:
             raise FramingError("connection_listed")
         if others:
-            self.drop(names.fields_named(others))
+            lines = self.kept.split(b"\r\n")
+            self.kept = b"\r\n".join(
+                line for line in lines if fold(line.partition(b":")[0].decode("latin-1")) not in others
+            )
         return tokens
 
     def drop(self, fields: re.Pattern[bytes]) -> None:

@@ -1,14 +1,14 @@
 """The lines by which a proxy tells the next one about the client: X-Forwarded-*, Via.
 
-Written by us; what a client claims is believed only when its peer address is trusted (hardening O11). `Forwarded` is
-never passed on: servers that read it ignore the rest (protocols 8), so two sets would be two truths.
+Written by us; what a client claims is believed only when its peer address is trusted (hardening O11).
+`Forwarded` is never passed on: servers that read it ignore the rest (protocols 8), so two sets would be two
+truths.
 """
 
 from __future__ import annotations
 
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, final
-
 
 if TYPE_CHECKING:
     from gateway.core.backend import Backend
@@ -29,8 +29,9 @@ class Peer:
         self._trusted = trusted and _is_in(address, trusted)
 
     def tail(self, request: RequestReader, backend: Backend, prefix: str) -> bytes:
-        """The part of a head to a backend that is the same for every request with this block of fields: what is kept of
-        it, Host, and the lines about the client. A client that names no host (HTTP/1.0) gets the backend's; `prefix`: the path prefix that was taken off, or empty."""
+        """The part of a head to a backend that is the same for every request with this block of fields: what
+        is kept of it, Host, and the lines about the client. A client that names no host (HTTP/1.0) gets the
+        backend's; `prefix`: the path prefix that was taken off, or empty."""
         block = request.block
         told = block.told
         tail = told.get(prefix)
@@ -42,7 +43,8 @@ class Peer:
         return tail
 
     def public(self, request: RequestReader, prefix: str) -> str:
-        """Scheme, authority and prefix under which the client reached us: the base of every link it can follow."""
+        """Scheme, authority and prefix under which the client reached us: the base of every link it can
+        follow."""
         claimed = self._claims(request)
         scheme = claimed.get("x-forwarded-proto", b"").decode("latin-1") or self.scheme
         host = claimed.get("x-forwarded-host", b"").decode("latin-1") or request.host

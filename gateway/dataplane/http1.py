@@ -1,10 +1,11 @@
 """HTTP/1.1 heads: where one ends, what its lines may hold, and what follows about the body.
 
-httptools (llhttp) must find every head clean, and so must our own grammar: of first lines always, of a request's fields
-too (llhttp takes no field of a reply that it would not; tests/dataplane holds the two against each other).
-What two readers could read differently is refused: bare CR or LF, folded lines, control bytes, two Hosts, any length or coding
-with two meanings (RFC 9112 6.3, hardening S1-S19). Only whole heads are fed to llhttp, bodies never, because it can
-neither pause nor say where a message ended. Nothing here knows a version, a route or a socket.
+httptools (llhttp) must find every head clean, and so must our own grammar: of first lines always, of a
+request's fields too (llhttp takes no field of a reply that it would not; tests/dataplane holds the two
+against each other). What two readers could read differently is refused: bare CR or LF, folded lines, control
+bytes, two Hosts, any length or coding with two meanings (RFC 9112 6.3, hardening S1-S19). Only whole heads
+are fed to llhttp, bodies never, because it can neither pause nor say where a message ended. Nothing here
+knows a version, a route or a socket.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from urllib.parse import unquote_to_bytes
 import httptools
 
 from gateway.core.message import Header
+from gateway.dataplane import names
 from gateway.dataplane.fields import (
+    BLANKS,
+    BY_LENGTH,
     CHUNKED,
     KEEP_ALIVE,
     NO_BODY,
     UNTIL_CLOSE,
-    BY_LENGTH,
-    BLANKS,
     Fields,
     RequestFields,
     is_host,
 )
-from gateway.dataplane import names
 from gateway.dataplane.names import NameTable
 from gateway.errors import FramingError
 
@@ -36,28 +37,32 @@ HEAD_END: Final = b"\r\n\r\n"
 METHODS: Final = {
     name.encode(): name
     for name in (
-        "GET",
-        "HEAD",
-        "POST",
-        "PUT",
-        "PATCH",
-        "DELETE",
-        "OPTIONS",
-        "COPY",
-        "LINK",
-        "LOCK",
-        "MKCOL",
-        "MOVE",
+        *(
+            "GET",
+            "HEAD",
+            "POST",
+            "PUT",
+            "PATCH",
+            "DELETE",
+            "OPTIONS",
+            "COPY",
+            "LINK",
+            "LOCK",
+            "MKCOL",
+            "MOVE",
+        ),
+        *("PROPFIND", "PROPPATCH", "PURGE", "QUERY", "REPORT", "SEARCH", "UNLINK", "UNLOCK"),
     )
-    + ("PROPFIND", "PROPPATCH", "PURGE", "QUERY", "REPORT", "SEARCH", "UNLINK", "UNLOCK")
 }
 """What is proxied; CONNECT, TRACE and their like never reach a backend (hardening H6)."""
 MAX_REPLY_HEADERS: Final = 200
 MAX_REPLY_HEAD: Final = 64 * 1024
 REMEMBERED_BLOCKS: Final = 8
-"""Blocks of fields that a client connection remembers: clients send the same one with request after request."""
+"""Blocks of fields that a client connection remembers: clients send the same one with request after
+request."""
 REMEMBERED_BLOCK: Final = 2048
-"""Bytes of a block worth remembering; together at most 16 KiB a connection, half of what one head may hold."""
+"""Bytes of a block worth remembering; together at most 16 KiB a connection, half of what one head may
+hold."""
 _SHORTEST_FIELD: Final = 4
 """Bytes of `a:` and its line end: a head with fewer bytes than this many a field cannot have too many."""
 
@@ -109,10 +114,10 @@ class RequestReader:
         self._blocks: dict[bytes, RequestFields] = {}
 
     def read_known(self, data: bytes, table: NameTable) -> bool:
-        """Read `data` if it is exactly one head whose block of fields was read before on this connection: then nobody
-        needs to look for its end, nor at its fields. Mostly it is. Raises `FramingError`."""
+        """Read `data` if it is exactly one head whose block of fields was read before on this connection:
+        then nobody needs to look for its end, nor at its fields. Mostly it is. Raises `FramingError`."""
         line = _REQUEST_LINE.match(data)
-        if line is None:
+        if line is None or line[1] not in METHODS:
             return False
         fields = self._blocks.get(data[line.end() - 2 :])
         if fields is None or fields.table is not table:
@@ -121,9 +126,10 @@ class RequestReader:
         return True
 
     def read(self, head: bytes, table: NameTable, limits: HeadLimits) -> None:
-        """Read a whole head, up to and with its empty line. Raises `FramingError` with the status to answer."""
+        """Read a whole head, up to and with its empty line. Raises `FramingError` with the status to
+        answer."""
         line = _REQUEST_LINE.match(head)
-        if line is None:
+        if line is None or line[1] not in METHODS:
             raise _refused(head)
         end = line.end() - 2
         if end > limits.line:
@@ -133,10 +139,7 @@ class RequestReader:
     def _take(self, line: re.Match[bytes], fields: RequestFields) -> None:
         """Put a request line and a block of fields together."""
         method, target, minor = line.groups()
-        known = METHODS.get(method)
-        if known is None:
-            raise FramingError("method", 405)
-        self.method = known
+        self.method = METHODS[method]
         self.block = fields
         self.apart = fields.apart
         self.host = fields.host
@@ -185,7 +188,8 @@ class RequestReader:
         return fields
 
     def _read_other_form(self, target: bytes) -> bytes:
-        """Absolute form, whose authority wins over Host (RFC 9112 3.2.2), or `*` for OPTIONS; gives the origin form."""
+        """Absolute form, whose authority wins over Host (RFC 9112 3.2.2), or `*` for OPTIONS; gives the
+        origin form."""
         if target == b"*" and self.method == "OPTIONS":
             return target
         absolute = _ABSOLUTE.fullmatch(target)
@@ -283,7 +287,8 @@ _SILENT: Final = _Silent()
 
 
 def _ask_llhttp(parser: Parser, head: bytes) -> None:
-    """Let llhttp read a head. An upgrade that it announces is none of ours: the fields are dropped by name."""
+    """Let llhttp read a head. An upgrade that it announces is none of ours: the fields are dropped by
+    name."""
     try:
         parser.feed_data(head)
     except httptools.HttpParserUpgrade:
@@ -317,7 +322,8 @@ def _what_is_wrong(head: bytes) -> str:
 
 
 def _check_path(path: bytes) -> None:
-    """A path with escapes or dots: refuse what another reader would read as another path (hardening P1-P6)."""
+    """A path with escapes or dots: refuse what another reader would read as another path (hardening
+    P1-P6)."""
     if _BAD_ESCAPE.search(path):
         raise FramingError("path")
     plain = unquote_to_bytes(path)

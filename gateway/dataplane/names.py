@@ -1,5 +1,5 @@
-"""What the data plane does with a header, by its name. Most have no meaning to it: they stay in the run of bytes in
-which they came, and only the fields named here are taken out, by one regular expression in one call.
+"""What the data plane does with a header, by its name. Most have no meaning to it: they stay in the run of
+bytes in which they came, and only the fields named here are taken out, by one regular expression in one call.
 
 Tables learn each spelling once and are bounded. Nothing here reads a value.
 """
@@ -41,7 +41,8 @@ _REMEMBERED: Final = 1024
 
 @final
 class NameTable(dict[bytes, int]):
-    """The names that matter: `pattern` splits a head at their fields, subscripting tells what each spelling is."""
+    """The names that matter: `pattern` splits a head at their fields, subscripting tells what each spelling
+    is."""
 
     def __init__(self, apart: frozenset[str], known: dict[str, int], dropped: frozenset[str]) -> None:
         super().__init__()
@@ -75,8 +76,8 @@ def fields_named(folded: Iterable[str]) -> re.Pattern[bytes]:
 
 
 def _any_of(names: list[str]) -> str:
-    """An alternation that shares common beginnings: each letter of a field's name is looked at about once. Half the
-    cost of a flat one on a head of ten fields, and heads are most of what a proxy does."""
+    """An alternation that shares common beginnings: each letter of a field's name is looked at about once.
+    Half the cost of a flat one on a head of ten fields, and heads are most of what a proxy does."""
     branches = []
     for first, group in groupby(names, key=lambda name: name[:1]):
         rests = [name[1:] for name in group]

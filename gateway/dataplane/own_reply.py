@@ -1,4 +1,5 @@
-"""Replies that the gateway makes itself, as bytes: refusals, answers, failures, and the short plain ones before routing.
+"""Replies that the gateway makes itself, as bytes: refusals, answers, failures, and the short plain ones
+before routing.
 
 Values in, bytes out (and the date). What they say is the dialect's or `failures`'.
 """
@@ -44,7 +45,8 @@ def plain(status: int) -> Reply:
 
 
 def write(reply: Reply, *, to_head: bool, connection: bytes) -> bytes:
-    """The whole reply; `connection` is the line about it (or nothing). To HEAD the length is told, the body is not."""
+    """The whole reply; `connection` is the line about it (or nothing). To HEAD the length is told, the body
+    is not."""
     head = b"HTTP/1.1 %d %b\r\n%bContent-Length: %d\r\nDate: %b\r\n%b\r\n" % (
         reply.status,
         REASONS.get(reply.status, "Unknown").encode(),

@@ -9,8 +9,8 @@
         |                       8 reply's marks      <--- bytes ---------- |
         |  <-- bytes ----------   written anew, one Outcome told           |
 
-The numbers stand again in the code below. What can go wrong after stop 6 is `recovery`; what is decided is never decided
-here. No coroutine and no timer per request: callbacks of two connections, and one coarse clock.
+The numbers stand again in the code below. What can go wrong after stop 6 is `recovery`; what is decided is
+never decided here. No coroutine and no timer per request: callbacks of two connections, and one coarse clock.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ class Exchange(Recovery):
             self.downstream.resume_reading()
 
     def _head(self, end: bytes) -> bytes:
-        """7: what the backend reads. Every owned header was taken out when the head was read; the settled version stands
-        in `marks`, in the spelling that this member understands."""
+        """7: what the backend reads. Every owned header was taken out when the head was read; the settled
+        version stands in `marks`, in the spelling that this member understands."""
         request, resolution, member = self.request, self._resolution, self._member
         assert member is not None
         prefix = resolution.prefix
@@ -166,8 +166,8 @@ class Exchange(Recovery):
         return b"%b %b HTTP/1.1%b%b%b" % (request.method.encode(), target, tail, marks, end)
 
     def _rewritten_target(self, member: Member) -> bytes:
-        """The target without the route's prefix, with the backend's base path, and where the dialect keeps its version
-        in it, with the settled one. Everything else stays to the byte."""
+        """The target without the route's prefix, with the backend's base path, and where the dialect keeps
+        its version in it, with the settled one. Everything else stays to the byte."""
         request, resolution = self.request, self._resolution
         local = self._path if resolution.prefix else request.path
         if b"?" in request.target:
@@ -282,7 +282,8 @@ class Exchange(Recovery):
             self._end()
 
     def _hold(self, piece: bytes, *, done: bool) -> None:
-        """A discovery document, or a refusal that only its body can tell: read whole before anything is said."""
+        """A discovery document, or a refusal that only its body can tell: read whole before anything is
+        said."""
         held = self._held
         assert held is not None
         held.add(piece)

@@ -1,7 +1,8 @@
 """What happens to an exchange when something goes wrong, and how every exchange ends.
 
-The slow half of `proxy`: another backend, the reply that `failures` names, or an abort; and the one place where counts
-are given back and the Outcome is told. Decides no version: it asks `decide` again or takes the next candidate.
+The slow half of `proxy`: another backend, the reply that `failures` names, or an abort; and the one place
+where counts are given back and the Outcome is told. Decides no version: it asks `decide` again or takes the
+next candidate.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ class Recovery(Outcome):
         """Take body bytes from the client; returns what stands behind the body. Raises `FramingError`."""
 
     def skip_body(self, data: bytes) -> bytes:
-        """Read over body bytes after the reply was given; returns what stands behind. Raises `FramingError`."""
+        """Read over body bytes after the reply was given; returns what stands behind. Raises
+        `FramingError`."""
         assert self._upload is not None
         rest = self._upload.skip(data)
         self.uploaded = self._upload.done
@@ -109,14 +111,15 @@ class Recovery(Outcome):
         self._fail(Failure.CLIENT_BROKE)
 
     def pause_reply(self) -> None:
-        """The client takes no more: nothing further is read from the backend."""
+        """The client takes no more: nothing further is read from the backend, whose silence is then not its
+        own."""
         if self._connection is not None:
-            self._connection.transport.pause_reading()
+            self._connection.pause_reading()
 
     def resume_reply(self) -> None:
         """It takes again."""
         if self._connection is not None:
-            self._connection.transport.resume_reading()
+            self._connection.resume_reading()
 
     # -- ways round
 
@@ -141,7 +144,8 @@ class Recovery(Outcome):
         self._tell(failure)
 
     def _on_version_refused(self) -> None:
-        """The map was stale and has learned; nothing was executed. Decide anew, once, without this backend."""
+        """The map was stale and has learned; nothing was executed. Decide anew, once, without this
+        backend."""
         self._drop_connection()
         self._leave_member()
         first, self._refused_once = not self._refused_once, True

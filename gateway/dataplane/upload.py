@@ -1,7 +1,7 @@
 """A request's body on its way in: small ones are held whole, larger ones stream.
 
-Held bodies are sent with `Content-Length` (old servers refuse chunked ones, protocols real-servers 12) and can be sent
-again; a chunked body that outgrows the limit stays chunked. Moves no byte itself.
+Held bodies are sent with `Content-Length` (old servers refuse chunked ones, protocols real-servers 12) and
+can be sent again; a chunked body that outgrows the limit stays chunked. Moves no byte itself.
 """
 
 from __future__ import annotations

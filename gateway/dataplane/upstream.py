@@ -1,7 +1,7 @@
 """One exchange with one backend: connections that are kept and reused, and the reply's framing.
 
-A connection serves one exchange at a time and goes back to its pool only after a reply that ended exactly where it
-said. Every exception of sockets and parsers ends here, as a row of `failures`. Knows no version.
+A connection serves one exchange at a time and goes back to its pool only after a reply that ended exactly
+where it said. Every exception of sockets and parsers ends here, as a row of `failures`. Knows no version.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ class BackendConnection(asyncio.Protocol):
         self.deadline = context.now + context.timeouts.backend_head
 
     def abandon(self) -> None:
-        """The exchange has no more use for the reply: nothing further is read, the connection is not reused."""
+        """The exchange has no more use for the reply: nothing further is read, the connection is not
+        reused."""
         self._exchange = None
         self.deadline = NEVER
         self.transport.abort()
@@ -89,7 +90,18 @@ class BackendConnection(asyncio.Protocol):
         if exchange is not None:
             exchange.on_failure(Failure.REPLY_TIMEOUT if self._mode == HEAD else Failure.REPLY_STALLED)
 
-    # -- flow control: what the client does not take is not read, what the backend does not take is not read either
+    # -- flow control: what the client does not take is not read, what the backend does not take is not read
+    # either
+
+    def pause_reading(self) -> None:
+        """Until the client takes more, no time runs against the backend."""
+        self.deadline = NEVER
+        self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        context = self.pool.context
+        self.deadline = context.now + context.timeouts.backend_body_idle
+        self.transport.resume_reading()
 
     def pause_writing(self) -> None:
         if self._exchange is not None:
@@ -174,8 +186,9 @@ class BackendConnection(asyncio.Protocol):
         return data, False, False
 
     def _release(self, exchange: Exchange, *, surplus: bool) -> None:
-        """Before the exchange hears of the end, so that the client's next request finds this connection idle. A backend
-        that answered before it had the whole request may read the rest as another one (CVE-2025-4366): not reused."""
+        """Before the exchange hears of the end, so that the client's next request finds this connection idle.
+        A backend that answered before it had the whole request may read the rest as another one
+        (CVE-2025-4366): not reused."""
         self._exchange = None
         self._mode = HEAD
         self._decoder = None
@@ -208,7 +221,8 @@ class BackendPool:
         self._connecting: set[asyncio.Task[None]] = set()
 
     def take(self) -> BackendConnection | None:
-        """The connection that was used last, since it is the least likely to have been closed; None: make one."""
+        """The connection that was used last, since it is the least likely to have been closed; None: make
+        one."""
         idle = self.idle
         while idle:
             connection = idle.pop()

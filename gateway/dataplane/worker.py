@@ -29,13 +29,13 @@ log = logging.getLogger("skewgate.worker")
 BACKLOG: Final = 1024
 DESCRIPTOR_RESERVE: Final = 64
 IDLE_GRACE: Final = 2.0
-"""Seconds that an idle client connection is kept while draining, so that its next request, if one is under way, is
-answered with `Connection: close` instead of meeting a closed connection (hardening, finding 9)."""
+"""Seconds that an idle client connection is kept while draining, so that its next request, if one is under
+way, is answered with `Connection: close` instead of meeting a closed connection (hardening, finding 9)."""
 
 
 def admission_limit() -> int:
-    """Client connections that the process's descriptors allow: every one may need another to a backend, and a reserve
-    is kept for the admin listener, probes and files (hardening, DNS, descriptors …)."""
+    """Client connections that the process's descriptors allow: every one may need another to a backend, and a
+    reserve is kept for the admin listener, probes and files (hardening, DNS, descriptors …)."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(16, (soft - DESCRIPTOR_RESERVE) // 2)
 
@@ -142,7 +142,8 @@ class Worker:
     # -- clients
 
     def welcome(self, client: ClientConnection) -> None:
-        """A client has connected. Over the limit the one that has been idle longest makes room, or the new one goes."""
+        """A client has connected. Over the limit the one that has been idle longest makes room, or the new
+        one goes."""
         self._clients.add(client)
         if len(self._clients) > self._most_clients:
             self.context.metrics.client_error("too_many_connections")
@@ -179,16 +180,25 @@ class Worker:
         self.context.metrics.lag(self.name, max(0.0, loop.time() - due))
         for client in [each for each in self._clients if each.deadline <= now]:
             client.on_deadline()
-        known = self.context.snapshots.current.fleet.pools
-        for key, pool in tuple(self._pools.items()):
-            service, _, backend = key.partition("/")
-            if service not in known or known[service].member(backend) is None:
-                self._retire(self._pools.pop(key))
-                self.context.load.pop(key, None)
+        self._forget_removed()
         for pool in (*self._pools.values(), *self._retired):
             for connection in [each for each in pool.connections if each.deadline <= now]:
                 connection.on_deadline()
         self._ticking = loop.call_later(TICK, self._tick, loop, loop.time() + TICK)
+
+    def _forget_removed(self) -> None:
+        """Close the pools of backends that are no longer configured; their counts go when they are back at
+        zero."""
+        snapshot, context = self.context.snapshots.current, self.context
+        configured = {member.key for pool in snapshot.fleet.pools.values() for member in pool.members}
+        for key in self._pools.keys() - configured:
+            self._retire(self._pools.pop(key))
+        for key in [key for key, load in context.load.items() if not load and key not in configured]:
+            del context.load[key]
+        for name in [
+            name for name, count in context.in_flight.items() if not count and name not in snapshot.views
+        ]:
+            del context.in_flight[name]
 
     # -- for those who look from outside
 

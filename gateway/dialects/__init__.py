@@ -1,8 +1,8 @@
 """TRANSLATES: one file, one dialect; no dialect knows another, none performs I/O.
 
 A new dialect is one new file here: a module whose name is the dialect's, with exactly one public subclass of
-`core.dialect.Dialect` of the same `name`. Nothing else needs to be told (decision 0009). A leading underscore marks bricks that
-several dialects share, not a dialect.
+`core.dialect.Dialect` of the same `name`. Nothing else needs to be told (decision 0009). A leading underscore
+marks bricks that several dialects share, not a dialect.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from gateway.core.dialect import Dialect
 
 @cache
 def discover() -> Mapping[str, type[Dialect]]:
-    """Every dialect by name. Raises `TypeError` when a file does not hold exactly one dialect of its own name."""
+    """Every dialect by name. Raises `TypeError` when a file does not hold exactly one dialect of its own
+    name."""
     found: dict[str, type[Dialect]] = {}
     for module_info in pkgutil.iter_modules(__path__):
         if module_info.name.startswith("_"):

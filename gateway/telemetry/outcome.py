@@ -1,7 +1,7 @@
 """The one record of what happened to a request, filled by the data plane, read by metrics and access log.
 
-Nothing here formats or counts. Not a copy: the data plane's exchange *is* the record (it derives from it), so that
-telling about a request costs the hot path nothing.
+Nothing here formats or counts. Not a copy: the data plane's exchange *is* the record (it derives from it), so
+that telling about a request costs the hot path nothing.
 """
 
 from __future__ import annotations

@@ -1,0 +1,249 @@
+"""Back-pressure and the end: what one side does not take is not read from the other, and a drain loses nothing."""
+
+# ruff: noqa: N802 -- ids of attacks are written with capitals
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.dataplane.stand import Client, House, Hop, Stand, always, serve, until
+from tests.dataplane.wire import reply, request
+
+MIB = 1024 * 1024
+HUGE = 256 * MIB
+BUFFERED = 32 * MIB
+"""More than all kernel buffers and the gateway's own together ever hold on two connections."""
+
+
+class Meter:
+    """A writer that goes on as long as somebody takes it."""
+
+    def __init__(self) -> None:
+        self.moved = 0
+        self.stopped = asyncio.Event()
+
+    async def pour(self, writer: asyncio.StreamWriter) -> None:
+        """Write 64 KiB pieces up to `HUGE`; `stopped` is set while nobody takes them."""
+        piece = b"x" * 65536
+        while self.moved < HUGE:
+            writer.write(piece)
+            draining = asyncio.get_running_loop().create_task(writer.drain())
+            await asyncio.wait([draining], timeout=0.15)  # so long nothing was taken: it has stopped
+            if not draining.done():
+                self.stopped.set()
+            await draining
+            self.stopped.clear()
+            self.moved += len(piece)
+
+
+async def test_a_download_that_nobody_reads_is_not_read_from_the_backend(house: House) -> None:
+    meter = Meter()
+
+    async def script(hop: Hop) -> None:
+        await hop.request()
+        await hop.say(reply(200, f"Content-Length: {HUGE}"))
+        await meter.pour(hop.writer)
+
+    gateway, _ = await house.behind(script)
+    client = await gateway.client(small_buffer=16384)
+    client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    await client.send(request())
+    async with asyncio.timeout(10):
+        await meter.stopped.wait()
+
+    assert meter.moved < BUFFERED
+    (connection,) = gateway.worker._clients
+    assert connection.transport.get_write_buffer_size() < 1 * MIB
+
+
+async def test_an_upload_that_the_backend_does_not_read_is_not_read_from_the_client(house: House) -> None:
+    meter = Meter()
+
+    async def script(hop: Hop) -> None:
+        await hop.head()
+        hop.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        await asyncio.Event().wait()
+
+    gateway, backend = await house.behind(script)
+    client = await gateway.client()
+    await client.send(request("PUT", "/v1/x", f"Content-Length: {HUGE}"))
+    pouring = asyncio.get_running_loop().create_task(meter.pour(client.writer))
+    async with asyncio.timeout(10):
+        await meter.stopped.wait()
+
+    assert meter.moved < BUFFERED
+    assert gateway.worker.connections() == {("baremetal", "api-1"): (0, 1)}
+    pouring.cancel()
+    client.reset()
+    await backend.gone() if not backend.connections else None
+
+
+async def test_a_large_download_arrives_whole_through_small_buffers(house: House) -> None:
+    body = bytes(range(256)) * (32 * 4096)  # 32 MiB
+    gateway, _ = await house.behind(always(reply(200, body=body)))
+    client = await gateway.client(small_buffer=16384)
+
+    assert (await client.ask(request())).body == body
+
+
+async def test_a_large_upload_arrives_whole(house: House) -> None:
+    body = bytes(range(256)) * (32 * 4096)
+
+    async def script(hop: Hop) -> None:
+        await hop.request()
+        await hop.say(reply(200, body=b"thanks"))
+
+    gateway, backend = await house.behind(script)
+
+    assert (await gateway.ask(request("PUT", body=body))).body == b"thanks"
+    assert backend.only.body == body
+
+
+async def test_D3_a_client_that_takes_nothing_is_cut(house: House) -> None:
+    async def script(hop: Hop) -> None:
+        await hop.request()
+        await hop.say(reply(200, f"Content-Length: {HUGE}"))
+        await Meter().pour(hop.writer)
+
+    gateway, backend = await house.behind(script, client_write_idle=0.1)
+    client = await gateway.client(small_buffer=16384)
+    client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    await client.send(request())
+
+    await backend.came()
+    await backend.gone()
+    seen = await gateway.told()
+    assert (seen.status, seen.error) == (200, "client_stalled")
+    await until(lambda: not gateway.worker._clients)
+
+
+async def finish_into_its_buffer(gateway: Stand, line: str) -> Client:
+    """A client that stops reading when its reply is complete for the gateway, but not yet on its way."""
+    client = await gateway.client(small_buffer=16384)
+    sock = client.writer.get_extra_info("socket")
+    client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    await client.send(request("GET", "/v1/nodes", line))
+    await until(lambda: bool(gateway.worker._clients))
+    (connection,) = gateway.worker._clients
+    async with asyncio.timeout(10):
+        while not gateway.outcomes:
+            try:
+                sock._sock.recv(4096)
+            except BlockingIOError:
+                await asyncio.sleep(0)
+    assert connection.transport.get_write_buffer_size() > 0
+    return client
+
+
+@pytest.mark.parametrize("line", ["Connection: close", "X-Stays: yes"])
+async def test_D3_a_client_that_does_not_take_the_end_of_its_reply_is_cut_too(house: House, line: str) -> None:
+    gateway, _ = await house.behind(
+        always(reply(200, body=b"x" * 16 * MIB)), client_write_idle=0.1, client_idle=0.1
+    )
+    await finish_into_its_buffer(gateway, line)
+
+    await until(lambda: not gateway.worker._clients)
+
+
+async def test_D3_a_client_that_asks_and_asks_and_never_reads_costs_no_memory(house: House) -> None:
+    """Pipelined requests whose replies nobody takes: after a while no further one is begun."""
+    asked, size = 1000, 65536
+    gateway, backend = await house.behind(always(reply(200, body=b"x" * size)), client_write_idle=0.3)
+    client = await gateway.client(small_buffer=16384)
+    client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    client.writer.write(request() * asked)
+
+    await until(lambda: len(backend.requests) == asked or bool(gateway.outcomes and not gateway.worker._clients))
+
+    assert len(backend.requests) * size < BUFFERED
+
+
+# --- drain -------------------------------------------------------------------------------------------------
+
+
+async def test_a_drain_finishes_what_is_under_way_and_tells_everybody_to_go(house: House) -> None:
+    may_answer = asyncio.Event()
+
+    async def script(hop: Hop) -> None:
+        while True:
+            message = await hop.request()
+            if message.target == "/v1/slow":
+                await may_answer.wait()
+            await hop.say(reply(200, body=message.target.encode()))
+
+    gateway, backend = await house.behind(script)
+    address = gateway.worker.addresses[0]
+    idle, busy = await gateway.client(), await gateway.client()
+    assert (await idle.ask(request())).status == 200
+    await busy.send(request("GET", "/v1/slow"))
+    await backend.came(2)
+
+    draining = asyncio.get_running_loop().create_task(gateway.worker.drain(10))
+    await until(lambda: gateway.worker.draining)
+    await until(lambda: not gateway.worker.addresses)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(*address)
+    answer = await idle.ask(request("GET", "/v1/next"))  # it did not know yet
+    assert (answer.body, answer.one("connection")) == (b"/v1/next", "close")
+    assert await idle.ended() == (b"", False)
+    may_answer.set()
+    answer = await busy.reply()
+    assert (answer.body, answer.one("connection")) == (b"/v1/slow", "close")
+    assert await busy.ended() == (b"", False)
+
+    async with asyncio.timeout(5):
+        await draining
+    assert not gateway.worker._clients
+    await backend.gone()
+
+
+async def test_a_drain_sends_idle_clients_away_quietly_in_the_end(house: House) -> None:
+    gateway, _ = await house.behind(serve)
+    client = await gateway.client()
+    assert (await client.ask(request())).status == 200
+
+    async with asyncio.timeout(5):
+        await gateway.worker.drain(0.2)
+
+    assert await client.ended() in ((b"", False), (b"", True))
+
+
+async def test_a_drain_has_an_end(house: House) -> None:
+    async def script(hop: Hop) -> None:
+        await hop.request()
+        await hop.ended()
+
+    gateway, backend = await house.behind(script)
+    client = await gateway.client()
+    await client.send(request())
+    await backend.came()
+
+    async with asyncio.timeout(5):
+        await gateway.worker.drain(0.1)
+
+    assert (await client.ended()).rest == b""
+    await backend.gone()
+
+
+async def test_a_drain_lets_a_reply_stream_to_its_end(house: House) -> None:
+    may_end = asyncio.Event()
+
+    async def script(hop: Hop) -> None:
+        await hop.request()
+        await hop.say(reply(200, "Content-Length: 10") + b"begun")
+        await may_end.wait()
+        await hop.say(b"ended")
+        await hop.ended()
+
+    gateway, _ = await house.behind(script)
+    client = await gateway.client()
+    await client.send(request())
+    await client.reader.readuntil(b"begun")
+    draining = asyncio.get_running_loop().create_task(gateway.worker.drain(10))
+    await until(lambda: gateway.worker.draining)
+    may_end.set()
+
+    assert await client.ended() == (b"ended", False)
+    await draining
