@@ -184,7 +184,9 @@ class _Endpoints:
         """Answers once the new configuration is in force, or says why the old one still is."""
         result = await self._context.reload()
         if not result.ok:
-            sentence = "; ".join(result.problems)
+            first, *more = (problem.partition("\n")[0] for problem in result.problems)
+            others = f", and {len(more)} more" if more else ""
+            sentence = f"the file is refused, the old configuration stays in force: {first}{others}"
             return _json({"error": sentence, "problems": list(result.problems)}, status=400)
         return _json({**self._status(), "restart_needed": list(result.restart)})
 

@@ -93,7 +93,7 @@ def conditions(snapshot: Snapshot, *, draining: bool) -> tuple[Condition, ...]:
     waiting = ", ".join(name for name in snapshot.views if name not in serving)
     return (
         Condition("configuration", bool(snapshot.views), "no service is configured"),
-        Condition("not draining", not draining, "the gateway is shutting down"),
+        Condition("lifecycle", not draining, "the gateway is shutting down"),
         Condition(
             "offer",
             bool(serving),

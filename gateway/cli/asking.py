@@ -56,16 +56,20 @@ class Admin:
 
     def document(self, method: str, path: str, query: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
         """The JSON object of a 200. Raises `AdminError` for any other answer, in the gateway's words."""
-        status, body = self.ask(method, path, query)
-        try:
-            document = json.loads(body)
-        except ValueError:
-            document = None
-        if status == 200 and isinstance(document, dict):
-            return document
-        if status == 401:
-            raise AdminError(f"{self.url} wants a token: give it in -c FILE or in {TOKEN_VARIABLE}")
-        raise AdminError(f"{self.url}{path} answered {status}: {_said(document, body)}")
+        return document_of(self.url, path, *self.ask(method, path, query))
+
+
+def document_of(url: str, path: str, status: int, body: bytes) -> dict[str, Any]:
+    """The JSON object of an answer. Raises `AdminError` as `Admin.document` does."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        document = None
+    if status == 200 and isinstance(document, dict):
+        return document
+    if status == 401:
+        raise AdminError(f"{url} wants a token: give it in -c FILE or in {TOKEN_VARIABLE}")
+    raise AdminError(f"{url}{path} answered {status}: {_said(document, body)}")
 
 
 def readable(url: str, page: Callable[[], str]) -> str:

@@ -11,33 +11,27 @@ stops the parts in the right order; decides nothing about requests and knows no 
 from __future__ import annotations
 
 import asyncio
-import resource
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Final, Self, TypeAlias, cast, final
+from typing import Self, TypeAlias, cast, final
 
 from gateway.admin import AdminContext, AdminSite, create_app
-from gateway.cli.files import read_settings
 from gateway.controlplane.cell import Cell
 from gateway.controlplane.prober import Prober
 from gateway.controlplane.reload import Reloader
 from gateway.core.snapshot import Snapshot
 from gateway.dataplane.worker import Worker
-from gateway.settings import Limits, Settings
+from gateway.errors import CLIENT_ERROR_REASONS
+from gateway.settings import Loaded, Settings, read_file
 from gateway.telemetry.access_log import AccessLog, Format
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.outcome import Outcome
 
 Listener: TypeAlias = Callable[[Outcome], None]
-
-RESERVED: Final = 64
-"""File descriptors that are neither clients nor backends: listeners, logs, probes, the admin's."""
-FEWEST: Final = 16
-MOST: Final = 100_000
-"""Bounds of what `limits.connections: auto` comes to."""
 
 
 @final
@@ -54,7 +48,7 @@ class Gateway:
     ) -> None:
         self.settings = configured
         self.cell = Cell(Snapshot.configured(configured.services))
-        self.metrics = Metrics()
+        self.metrics = Metrics(CLIENT_ERROR_REASONS)
         self._source = source
         self._listeners = tuple(listeners)
         self._stack = AsyncExitStack()
@@ -78,7 +72,7 @@ class Gateway:
         self._log = AccessLog(form, configured.access_log.path)
         stack.callback(self._log.close)
         self._worker = Worker(
-            limits=with_connections(configured.limits),
+            limits=configured.limits,
             timeouts=configured.timeouts,
             trusted=configured.trusted_proxies,
             snapshots=self.cell,
@@ -171,15 +165,7 @@ class Gateway:
         self._reloads.add(task)
         task.add_done_callback(self._reloads.discard)
 
-    def _read(self) -> Settings:
-        return self.settings if self._source is None else read_settings(self._source)
-
-
-def with_connections(limits: Limits) -> Limits:
-    """`limits` with a number for `connections: auto`: every client may need a connection to a backend, so
-    half of the files that this process may open, less a reserve."""
-    if limits.connections is not None:
-        return limits
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MOST if files == resource.RLIM_INFINITY else min(MOST, (files - RESERVED) // 2)
-    return limits.model_copy(update={"connections": max(FEWEST, most)})
+    def _read(self) -> Loaded:
+        if self._source is None:
+            return Loaded("", self.settings, ())
+        return read_file(self._source, environ=os.environ)

@@ -22,7 +22,7 @@ EVERY: Final = 2.0
 
 CLEAR: Final = "\x1b[H\x1b[2J"
 
-SERVICE_COLUMNS: Final = ("SERVICE", "DIALECT", "OFFER", "PHASE", "HELD BY")
+SERVICE_COLUMNS: Final = ("SERVICE", "DIALECT", "OFFER", "PHASE", "DIFFERING")
 BACKEND_COLUMNS: Final = (
     *("SERVICE", "BACKEND", "STANDING", "SERVES", "IN FLIGHT", "LAST PROBE", "URL", "ERROR"),
 )
@@ -90,7 +90,7 @@ def page(document: Mapping[str, Any], now: float, paint: Paint) -> str:
 def _service_row(name: str, service: Mapping[str, Any]) -> list[Cell]:
     offer = service.get("offer", {})
     phase = str(service.get("phase", "unknown"))
-    held = ", ".join(map(str, offer.get("held_by") or ()))
+    differing = ", ".join(map(str, offer.get("held_by") or ()))
     rule = offer.get("held_rule")
     ceiling = f" (ceiling {offer['ceiling']})" if offer.get("ceiling") else ""
     return [
@@ -98,7 +98,7 @@ def _service_row(name: str, service: Mapping[str, Any]) -> list[Cell]:
         str(service.get("dialect", "")),
         f"{_range(offer)}{ceiling}",
         (phase, _PHASE_STYLE.get(phase, Style.PLAIN)),
-        f"{held or '-'}{f' ({rule})' if rule else ''}",
+        f"{differing or '-'}{f' ({rule})' if rule else ''}",
     ]
 
 

@@ -75,8 +75,8 @@ def _note_offer(name: str, before: ServiceView | None, view: ServiceView) -> Non
     moved = f"offer {new}" if old == new else f"offer {old} -> {new}"
     if offer.transparent:
         moved = "transparent, every backend is silent about versions"
-    held = f", held by {', '.join(offer.held_by)}" if offer.held_by else ""
-    _offers.info("%s: %s, phase %s%s", name, moved, offer.phase, held)
+    differing = f", differing: {', '.join(offer.held_by)}" if offer.held_by else ""
+    _offers.info("%s: %s, phase %s%s", name, moved, offer.phase, differing)
 
 
 def _told(offer: Offer) -> tuple[object, ...]:

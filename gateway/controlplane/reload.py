@@ -18,9 +18,7 @@ from typing import Final, Protocol, final
 from gateway.controlplane.cell import Cell
 from gateway.core.service import Service
 from gateway.core.snapshot import Snapshot
-from gateway.errors import SettingsError
-from gateway.settings.problem import Problem, Severity
-from gateway.settings.values import Settings
+from gateway.settings import Loaded, Settings
 
 NEEDS_RESTART: Final = (
     "listen",
@@ -64,7 +62,8 @@ class Reloaded:
     """What a reload came to."""
 
     problems: tuple[str, ...] = ()
-    """One sentence each; with any, the old configuration is still in force."""
+    """The errors of the file, each as `skewgate check` shows it; with any, the old configuration is still in
+    force."""
     restart: tuple[str, ...] = ()
     """Keys whose new values need a restart."""
 
@@ -75,12 +74,12 @@ class Reloaded:
 
 @final
 class Reloader:
-    """`read` gives the settings of the file as it is now, or raises `SettingsError`; `settings` are those
-    that the process was started with. For SIGHUP and `POST /-/reload`."""
+    """`read` gives what comes of the file as it is now, and blocks; `settings` are those that the process was
+    started with. For SIGHUP and `POST /-/reload`."""
 
     def __init__(
         self,
-        read: Callable[[], Settings],
+        read: Callable[[], Loaded],
         settings: Settings,
         *,
         cell: Cell,
@@ -106,19 +105,16 @@ class Reloader:
         """In force when this returns, unless there are problems. The file is read in a thread: requests go
         on."""
         async with self._one_at_a_time:
-            try:
-                settings = await asyncio.to_thread(self._read)
-            except SettingsError as error:
-                return self._refuse(_problems(error))
-            except OSError as error:
-                return self._refuse((f"the configuration cannot be read: {error.strerror or error}",))
-            return self._apply(settings)
+            loaded = await asyncio.to_thread(self._read)
+            return self._refuse(loaded) if loaded.settings is None else self._apply(loaded.settings)
 
-    def _refuse(self, problems: tuple[str, ...]) -> Reloaded:
-        for problem in problems:
-            _log.error("reload refused, the old configuration stays in force: %s", problem)
+    def _refuse(self, loaded: Loaded) -> Reloaded:
+        """Warnings do not stand in the way, so only errors are told."""
+        for problem in loaded.errors:
+            said = problem.sentence(loaded.filename)
+            _log.error("reload refused, the old configuration stays in force: %s", said)
         self._metrics.reloaded(False, self._wall())  # noqa: FBT003 - the agreed interface
-        return Reloaded(problems)
+        return Reloaded(tuple(each.render(loaded.filename, loaded.lines) for each in loaded.errors))
 
     def _apply(self, settings: Settings) -> Reloaded:
         """No await in here: nobody may see the new snapshot with the old probes."""
@@ -131,13 +127,3 @@ class Reloader:
         if restart:
             _log.warning("restart to put the new value of %s in force", ", ".join(restart))
         return Reloaded(restart=restart)
-
-
-def _problems(error: SettingsError) -> tuple[str, ...]:
-    """Every error of the file, each on one line with its position; warnings do not stand in the way."""
-    found = tuple(
-        f"{problem.line}:{problem.column}: {problem.message}"
-        for problem in error.problems
-        if isinstance(problem, Problem) and problem.severity is Severity.ERROR
-    )
-    return found or (str(error),)

@@ -13,7 +13,7 @@ from typing import Any, final
 
 from gateway.core.backend import Member
 from gateway.core.decision import Answer, Forward, Refuse, Resolution, Unrouted, Verdict, decide
-from gateway.core.dialect import AskKind
+from gateway.core.dialect import Ask, AskKind
 from gateway.core.message import Header, Reply, RequestHead, fold
 from gateway.core.offer import Offer
 from gateway.core.ranges import VersionSet
@@ -72,6 +72,8 @@ class AskTold:
 
     kind: str
     text: str
+    version: str | None = None
+    """The version that was read, canonical; None where none was named: `latest`, nothing, or no version."""
 
 
 @final
@@ -221,7 +223,7 @@ def _routed(
         route=RouteTold(match.host, match.path, match.strip_prefix),
         local_path=route.local(head.path),
         place=PlaceTold(place.name, place.negotiated, place.document, place.answered),
-        ask=AskTold(ask.kind.value, ask.text) if ask is not None else None,
+        ask=_ask(ask, scheme) if ask is not None else None,
         offer=_offer(view.offer, scheme),
         outcome=resolution.verdict.value if resolution.verdict is not None else None,
         version=None if resolution.verdict in _OUTSIDE else resolution.version_text or None,
@@ -237,6 +239,11 @@ def _routed(
 def ends(versions: VersionSet, scheme: Scheme) -> tuple[str | None, str | None]:
     """Lowest and highest, both None for the empty set."""
     return (scheme.format(versions.lowest), scheme.format(versions.highest)) if versions else (None, None)
+
+
+def _ask(ask: Ask, scheme: Scheme) -> AskTold:
+    version = scheme.format(ask.version) if ask.version is not None else None
+    return AskTold(ask.kind.value, ask.text, version)
 
 
 def _offer(offer: Offer, scheme: Scheme) -> OfferTold:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TypeAlias, final
+from typing import TypeAlias, assert_never, final
 
 from gateway.core.backend import STANDING_AFTER_FAILURES, Backend, Member
 from gateway.core.dialect import Advert
@@ -145,3 +145,5 @@ def _learn(member: Member, fact: Fact) -> Member:
             if at < member.heard_at:
                 return member
             return replace(member, advert=advert, heard_at=at)
+        case _:
+            assert_never(fact)

@@ -103,26 +103,23 @@ class HeldReply:
         Its validators spoke of the backend's bytes, so they go.
         """
         resolution = self._resolution
-        if not resolution.place.document or resolution.bounds is None or self.reply.framing == NO_BODY:
-            if resolution.place.document:
-                self._drop_validators()
+        if not resolution.rewrites_document or resolution.bounds is None or self.too_large:
+            return None
+        if request.method == "HEAD":
+            self.reply.drop(_VALIDATORS)
+            self.reply.length = -1  # of a document that is rewritten it is not known
             return None
         links = Links(self._member.backend.url, request.host, public)
         dialect = resolution.view.service.dialect
         body = dialect.rewrite_document(resolution.place, self.body, resolution.bounds, links)
         if body is not None:
-            self._drop_validators()
+            self.reply.drop(_VALIDATORS)
         return body
-
-    def _drop_validators(self) -> None:
-        self.reply.drop(_VALIDATORS)
-        if self.reply.framing == NO_BODY:
-            self.reply.length = -1  # HEAD: the length of a document that is rewritten is not known
 
 
 def location_lines(reply: ReplyReader, backend: Backend, request: RequestReader, public: str) -> bytes:
-    """`Location` and its kin, rewritten where they name the backend's authority (or the client's own, at
-    which the prefix is missing); relative ones and those to third parties stay."""
+    """`Location` and its kin, rewritten where they name the backend's authority or, at the client's own or
+    with none, a path that lacks the prefix which was taken off; those to third parties stay."""
     links = Links(backend.url, request.host, public)
     return b"".join(
         b"%b: %b\r\n" % (name, links.rewrite(value.decode("latin-1")).encode("latin-1"))

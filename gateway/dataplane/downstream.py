@@ -56,7 +56,8 @@ class ClientConnection(asyncio.Protocol):
         self._reading = True
         self._busy = False
         self._congested = False
-        """It does not take what was written to it: no further request is begun, or replies would pile up here."""
+        """It does not take what was written to it: no further request is begun, or replies would pile up
+        here."""
 
     # -- life
 

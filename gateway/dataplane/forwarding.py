@@ -26,7 +26,8 @@ class Peer:
         self.address = address
         self.scheme = scheme
         self._port = b"%d" % port
-        self._trusted = trusted and _is_in(address, trusted)
+        self._networks = trusted
+        self._trusted = _is_in(address, trusted)
 
     def tail(self, request: RequestReader, backend: Backend, prefix: str) -> bytes:
         """The part of a head to a backend that is the same for every request with this block of fields: what
@@ -52,9 +53,13 @@ class Peer:
         return f"{scheme}://{host}{outer}{prefix}"
 
     def client(self, request: RequestReader) -> str:
-        """The client's address, for the access log."""
+        """The client's address, for the access log: read from the right, the first that no trusted peer has.
+        What stands left of it is that client's invention."""
         claimed = self._claims(request).get("x-forwarded-for")
-        return claimed.split(b",")[0].strip().decode("latin-1") if claimed else self.address
+        if not claimed:
+            return self.address
+        hops = [hop.strip() for hop in claimed.decode("latin-1").split(",")]
+        return next((hop for hop in reversed(hops) if not _is_in(hop, self._networks)), hops[0])
 
     def _claims(self, request: RequestReader) -> dict[str, bytes]:
         """What a trusted peer says; several lines of one name are one list."""

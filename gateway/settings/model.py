@@ -194,8 +194,7 @@ class Limits(Section):
     connections: Annotated[int | None, _CONNECTIONS] = key(
         "auto",
         "How many clients may be connected at once; `auto`: derived from the limit of open files, with "
-        "a reserve for "
-        "backends (None in code).",
+        "a reserve for backends.",
         reason="Running out of descriptors fails requests; the process knows its own limit best.",
         example=2000,
     )

@@ -92,6 +92,10 @@ class Problem:
         """`FILE:LINE:COL: error[CODE]: message`."""
         return f"{filename}:{self.line}:{self.column}: {self.severity}[{self.code}]: {self.message}"
 
+    def sentence(self, filename: str) -> str:
+        """The headline and the hint on one line, for a log."""
+        return self.headline(filename) + (f" (hint: {self.hint})" if self.hint else "")
+
     def render(self, filename: str, lines: Sequence[str]) -> str:
         """The headline, the source line with carets, and the hint. `lines` are those of `shown_lines`."""
         parts = [self.headline(filename)]

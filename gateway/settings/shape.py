@@ -6,7 +6,7 @@ still see all the rest: every problem at once. Nothing here knows a key's meanin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final, final
@@ -84,10 +84,25 @@ def read_document(
             complaints = error.errors(include_url=False, include_input=False)
         if number == 0:
             known = [path for path, _, _ in keys_of(schema)]
+            misspelt = _misspelt(complaints)
             for complaint in complaints:
-                _report(root, complaint["loc"], complaint, known, findings)
+                if complaint["type"] != "missing" or complaint["loc"] not in misspelt.values():
+                    _report(root, complaint, known, misspelt, findings)
         _prune(root, [(complaint["loc"], complaint["type"]) for complaint in complaints], findings)
     return None
+
+
+def _misspelt(complaints: Iterable[ErrorDetails]) -> dict[Location, Location]:
+    """Unknown keys that are nearly the name of a key missing beside them: one mistake, told once."""
+    missing = [complaint["loc"] for complaint in complaints if complaint["type"] == "missing"]
+    found: dict[Location, Location] = {}
+    for complaint in complaints:
+        if complaint["type"] == "extra_forbidden":
+            *above, key = complaint["loc"]
+            beside = [str(each[-1]) for each in missing if list(each[:-1]) == above]
+            if close := get_close_matches(str(key), beside, n=1):
+                found[complaint["loc"]] = (*above, close[0])
+    return found
 
 
 def _locate(root: Node, location: Location) -> _Place:
@@ -108,11 +123,12 @@ def _locate(root: Node, location: Location) -> _Place:
 
 def _report(
     root: MappingNode,
-    location: Location,
     complaint: ErrorDetails,
     known: Sequence[Path],
+    misspelt: Mapping[Location, Location],
     findings: Findings,
 ) -> None:
+    location = complaint["loc"]
     place = _locate(root, location)
     context = complaint.get("ctx", {})
     match complaint["type"]:
@@ -126,7 +142,7 @@ def _report(
             )
         case "extra_forbidden":
             if not place.node.broken:
-                _report_unknown(place, location, known, findings)
+                _report_unknown(place, location, known, misspelt.get(location), findings)
         case "model_type" | "dict_type" | "mapping_type":
             _report_shape(place, "a mapping", findings)
         case "tuple_type" | "list_type":
@@ -152,7 +168,9 @@ def _report_shape(place: _Place, wanted: str, findings: Findings) -> None:
     findings.add(place.node, "wrong-type", f"{wanted} is expected here, not {shape}", hint)
 
 
-def _report_unknown(place: _Place, location: Location, known: Sequence[Path], findings: Findings) -> None:
+def _report_unknown(
+    place: _Place, location: Location, known: Sequence[Path], meant: Location | None, findings: Findings
+) -> None:
     generic = _generic(location, known)
     key = str(location[-1])
     if ".".join("*" if part == "[]" else part for part in generic) in UNSUPPORTED:
@@ -162,7 +180,7 @@ def _report_unknown(place: _Place, location: Location, known: Sequence[Path], fi
         return
     here = sorted({path[-1] for path in known if path[:-1] == generic[:-1]})
     elsewhere = sorted({_spoken(path[:-1]) for path in known if path[-1] == key and path[-1] != "*"})
-    if close := get_close_matches(key, here, n=1):
+    if close := [str(meant[-1])] if meant else get_close_matches(key, here, n=1):
         hint = f"did you mean `{close[0]}`?"
     elif elsewhere:
         hint = f"`{key}` stands under {' or '.join(elsewhere[:3])}"

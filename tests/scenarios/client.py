@@ -1,7 +1,8 @@
 """python-ironicclient 6.3 as far as versions go: what it sends, remembers, and when it gives up.
 
-Written from its behaviour on the wire: the version it starts with is the user's, or one that is cached for this
-server, or its default; the headers of a 406 are never used, `GET /v1` without a version is; it negotiates once.
+Written from its behaviour on the wire: the version it starts with is the user's, or one that is cached for
+this server, or its default; the headers of a 406 are never used, `GET /v1` without a version is; it
+negotiates once.
 """
 
 from __future__ import annotations

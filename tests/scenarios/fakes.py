@@ -59,20 +59,23 @@ class Head(NamedTuple):
         return int(self.start.split(" ")[1])
 
 
-async def read_head(reader: asyncio.StreamReader) -> Head | None:
-    """One message with its body by length; None at the end of the connection."""
+async def read_head(reader: asyncio.StreamReader, *, bodiless: bool = False) -> Head | None:
+    """One message with its body by length, if it has one; None at the end of the connection."""
     try:
         raw = await reader.readuntil(END)
     except asyncio.IncompleteReadError:
         return None
     head = Head.parse(raw[: -len(END)])
-    return head._replace(body=await reader.readexactly(int(head.get("Content-Length") or 0)))
+    length = 0 if bodiless else int(head.get("Content-Length") or 0)
+    return head._replace(body=await reader.readexactly(length))
 
 
 class Ironic:
     """One API server. `highest` None: before Kilo, it knows no versions. Its range may change while it runs.
 
     `reads_standard`: from 25.0 on servers also read `OpenStack-API-Version`, those before ignore it.
+    `reads_forwarded`: links are built from X-Forwarded headers, as with `enable_proxy_headers_parsing`.
+    `document_range`: from 4.3 and 12.0 on the documents tell the range.
     """
 
     def __init__(
@@ -81,10 +84,12 @@ class Ironic:
         lowest: int = 1,
         *,
         reads_standard: bool = False,
+        reads_forwarded: bool = False,
         document_range: bool = True,
     ) -> None:
         self.lowest, self.highest = lowest, highest
         self.reads_standard = reads_standard
+        self.reads_forwarded = reads_forwarded
         self.document_range = document_range
         self.heard: list[Head] = []
         self.refused: list[Head] = []
@@ -138,7 +143,7 @@ class Ironic:
         if self.highest is None:
             return _message(*self._silent(path, head), ())
         if path == "/":
-            return _message(200, self._root(head), ())
+            return _message(200, self.root(self._base(head)), ())
         minor = self._minor(head)
         if minor is None:
             self.refused.append(head)
@@ -165,7 +170,7 @@ class Ironic:
     ) -> tuple[int, bytes, bool]:
         """Status, body, and whether version headers stand on it."""
         if path == "/v1":
-            return 200, self._v1(head), True
+            return 200, self.v1(self._base(head)), True
         if path == "/v1/bogus":
             return 404, fault(404, "Not Found", ""), False
         if path == "/v1/portgroups" and minor < 23:
@@ -184,39 +189,44 @@ class Ironic:
 
     def _silent(self, path: str, head: Head) -> tuple[int, bytes]:
         if path.rstrip("/") == "/v1":
-            return 200, self._v1(head)
+            return 200, self.v1(self._base(head))
         if path == "/":
-            return 200, self._root(head)
-        return 200, b'{"nodes": []}'
+            return 200, self.root(self._base(head))
+        if path == "/v1/nodes":
+            return 200, b'{"nodes": []}'
+        return 404, client_fault(f"Node {path.rpartition('/')[2]} could not be found.")
 
     # -- documents
 
-    def entry(self, host: str, highest: str | None = None) -> dict[str, object]:
-        links = [{"href": f"http://{host}/v1/", "rel": "self"}]
+    def entry(self, base: str, highest: str | None = None) -> dict[str, object]:
+        links = [{"href": f"{base}/v1/", "rel": "self"}]
         told: dict[str, object] = {"id": "v1", "links": links}
         if self.highest is not None and self.document_range:
             told |= {"status": "CURRENT", "min_version": "1.1", "version": highest or f"1.{self.highest}"}
         return told
 
-    def root(self, host: str, highest: str | None = None) -> bytes:
-        """`/` as this server tells it at `host`, or as it would with another maximum."""
-        entry = self.entry(host, highest)
+    def root(self, base: str, highest: str | None = None) -> bytes:
+        """`/` as this server tells it at `base`, or as it would with another maximum."""
+        entry = self.entry(base, highest)
         return json.dumps(
             {"name": "OpenStack Ironic API", "default_version": entry, "versions": [entry]}
         ).encode()
 
-    def v1(self, host: str, highest: str | None = None) -> bytes:
+    def v1(self, base: str, highest: str | None = None) -> bytes:
         """`/v1`, the same."""
-        nodes = [{"href": f"http://{host}/v1/nodes/", "rel": "self"}]
-        entry = self.entry(host, highest)
+        nodes = [{"href": f"{base}/v1/nodes/", "rel": "self"}]
+        entry = self.entry(base, highest)
         told = {"version": entry} if self.highest is not None and self.document_range else {}
         return json.dumps({"id": "v1", "links": entry["links"], "nodes": nodes, **told}).encode()
 
-    def _root(self, head: Head) -> bytes:
-        return self.root(head.get("Host") or "")
-
-    def _v1(self, head: Head) -> bytes:
-        return self.v1(head.get("Host") or "")
+    def _base(self, head: Head) -> str:
+        """Where this server believes it is reached."""
+        host, scheme, prefix = head.get("Host"), "http", ""
+        if self.reads_forwarded:
+            host = head.get("X-Forwarded-Host") or host
+            scheme = head.get("X-Forwarded-Proto") or scheme
+            prefix = head.get("X-Forwarded-Prefix") or prefix
+        return f"{scheme}://{host}{prefix}"
 
 
 def fault(status: int, title: str, description: str) -> bytes:

@@ -12,7 +12,7 @@ from gateway.cli.gateway import Gateway
 from gateway.core.offer import Phase
 from gateway.core.snapshot import ServiceView, Snapshot
 from gateway.settings import load
-from tests.scenarios.fakes import HIGHEST, LOOPBACK, LOWEST, OWN, Head, Ironic, read_head, running
+from tests.scenarios.fakes import END, HIGHEST, LOOPBACK, LOWEST, OWN, Head, Ironic, read_head, running
 
 PATIENCE: Final = 20.0
 """Seconds after which something that should happen has not happened."""
@@ -28,6 +28,8 @@ class Stand:
         self.prefix = prefix
         host, port = gateway.addresses[0]
         self.authority = f"{host}:{port}"
+        self.base = f"http://{self.authority}{prefix}"
+        """Where clients find the API."""
 
     @property
     def asked(self) -> list[Head]:
@@ -55,8 +57,15 @@ class Stand:
         finally:
             leave()
 
-    async def ask(self, target: str, *lines: tuple[str, str], method: str = "GET", body: bytes = b"") -> Head:
-        """One request on a connection of its own; the reply as it was on the wire."""
+    async def ask(
+        self,
+        target: str,
+        *lines: tuple[str, str],
+        method: str = "GET",
+        body: bytes = b"",
+        bodiless: bool = False,
+    ) -> Head:
+        """One request on a connection of its own; the reply as it was on the wire. `bodiless`: to a HEAD."""
         head = [f"{method} {self.prefix}{target} HTTP/1.1", f"Host: {self.authority}", "Connection: close"]
         head += [f"{name}: {value}" for name, value in lines]
         if body:
@@ -64,8 +73,8 @@ class Stand:
         async with asyncio.timeout(PATIENCE):
             reader, writer = await asyncio.open_connection(*self.gateway.addresses[0])
             try:
-                writer.write("\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body)
-                reply = await read_head(reader)
+                writer.write("\r\n".join(head).encode("latin-1") + END + body)
+                reply = await read_head(reader, bodiless=bodiless)
                 assert reply is not None, "closed without a reply"
                 assert await reader.read() == b"", "something stands behind the reply"
             finally:
@@ -88,14 +97,16 @@ async def in_front_of(
     offer: str = "{}",
     match: str = "{}",
     interval: str = "100ms",
+    trusted: str = "[]",
     at: Sequence[int] = (),
 ) -> AsyncIterator[Stand]:
-    """A gateway on the code path of `run`, ready. With the ports `at`, at which nobody listens, it cannot be yet."""
+    """A gateway on the code path of `run`, ready; with ports `at`, where nobody listens, it cannot be yet."""
     async with running(*servers):
         lines = [
             "listen: 127.0.0.1:0",
             "admin: {listen: 127.0.0.1:0}",
             "access_log: {format: off}",
+            f"trusted_proxies: {trusted}",
             "services:",
             "  baremetal:",
             "    dialect: ironic",

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, Self
 
 from gateway.core.dialect import (
     ASK_SILENT,
+    NO_HEADERS,
     Advert,
     Ask,
     Bounds,
@@ -51,7 +52,9 @@ class Plain(Dialect):
     def read_ask(self, place: Place, headers: Mapping[str, str]) -> Ask:
         return ASK_SILENT
 
-    def write_request(self, place: Place, version: Version, ask: Ask, *, silent: bool) -> tuple[Header, ...]:
+    def write_request(
+        self, place: Place, version: Version, ask: Ask, *, silent: bool, headers: Mapping[str, str] = NO_HEADERS
+    ) -> tuple[Header, ...]:
         return ()
 
     def refuse(self, refusal: Refusal, place: Place, headers: Mapping[str, str]) -> Reply:

@@ -10,6 +10,7 @@ Must not know the gateway: these are foreign servers that happen to live in the 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import uuid
@@ -116,6 +117,8 @@ class Server:
         """Requests by the version in their header, probes (which have none) included as the empty text."""
         self.refused: list[str] = []
         """Versions that it had to refuse. Stays empty behind a gateway that keeps its word."""
+        self.asked_silently = asyncio.Event()
+        """Set by each request without a version, as probes are."""
         self._database = database
         self._port: Port | None = None
         self._runner: web.AppRunner | None = None
@@ -164,6 +167,8 @@ class Server:
         """Ironic's rule: `/` is not negotiated; silence is 1.1; what is not served is 406 with the range."""
         text = request.headers.get(SERVED, "")
         self.received[text] += 1
+        if not text:
+            self.asked_silently.set()
         if request.path == "/":
             return await self._routed(request, handler)
         version = _read(text, self.release)

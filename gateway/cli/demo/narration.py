@@ -275,8 +275,11 @@ def _by(passed: Passed) -> str:
 
 
 def _ask_word(passed: Passed) -> str:
-    if passed.ask is AskKind.EXACT or passed.ask is AskKind.LATEST:
-        return passed.version or str(passed.ask)
+    """What a visitor asked for; what `latest` came to stands behind it."""
+    if passed.ask is AskKind.LATEST:
+        return f"latest -> {passed.version}" if passed.version else "latest"
+    if passed.ask is AskKind.EXACT:
+        return passed.version or "exact"
     return "nothing" if passed.ask in (None, AskKind.SILENT) else str(passed.ask)
 
 

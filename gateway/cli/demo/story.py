@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from importlib.resources import files
 from random import Random
 from typing import Final, final
@@ -28,6 +28,10 @@ SERVICE: Final = "baremetal"
 UPGRADE_AT: Final = 0.35
 """Of the whole length: until then the mixed fleet is shown, afterwards the upgraded one."""
 DOWN_FOR: Final = 0.15
+RUSHES: Final = 2
+"""How often everybody asks at once while the gateway does not know yet that the server is away."""
+BEAT: Final = 0.03
+"""Seconds for what is under way to end: some milliseconds of requests, and far less than until a probe."""
 LONGEST_DOWN: Final = 3.0
 """Seconds that the server is away, at most."""
 MOST_FAULTS: Final = 10
@@ -49,6 +53,7 @@ class Story:
         self._port = port
         self._paint = paint
         self._over = asyncio.Event()
+        self._bell = asyncio.Event()
         self._offering = asyncio.Event()
         self._output_gone = False
         database = Database(Random(f"{seed}/database"))  # noqa: S311 - identifiers of a demo
@@ -60,7 +65,7 @@ class Story:
         """Everything, in order. True when nothing was lost. Raises `StartupError`, or `BrokenPipeError`
         when nobody reads what is printed."""
         async with AsyncExitStack() as stack:
-            stack.enter_context(signals.handled(self._over.set))
+            stack.enter_context(signals.handled(self._finish))
             for server, release in ((self._old, OLD), (self._new, NEW)):
                 stack.push_async_callback(server.close)
                 await server.start(release)
@@ -123,10 +128,10 @@ class Story:
         ]
         async with asyncio.TaskGroup() as tasks:
             for client in clients:
-                tasks.create_task(client.run(self._pause))
+                tasks.create_task(client.run(self._turn))
             tasks.create_task(self._upgrade())
             await self._pause(self._length)
-            self._over.set()
+            self._finish()
 
     async def _pause(self, seconds: float) -> bool:
         """Wait; False when the demo is over."""
@@ -136,16 +141,47 @@ class Story:
             return True
         return False
 
+    async def _turn(self, seconds: float) -> bool:
+        """A client's pause: as `_pause`, unless everybody is called to ask at once."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._bell.wait(), seconds)
+        return not self._over.is_set()
+
+    def _finish(self) -> None:
+        """The demo is over: nobody waits any more."""
+        self._over.set()
+        self._bell.set()
+
     async def _upgrade(self) -> None:
         """Stop the old server, bring it back as a new one."""
         say, server = self._narrator.say, self._old
         if not await self._pause(self._length * UPGRADE_AT):
             return
+        await self._next_probe(server)
         say(f"Upgrade: {server.name} stops, its connections are refused. It ran {OLD.name}, 1.1-{OLD.text}.")
         await server.stop()
+        await self._rush()
         await self._pause(min(LONGEST_DOWN, self._length * DOWN_FOR))
         await server.start(NEW)
         say(f"Upgrade: {server.name} is back with {NEW.name} and serves 1.1-{NEW.text} now.")
+
+    async def _next_probe(self, server: Server) -> None:
+        """Until the gateway has just asked: its next look is as far away as it can be."""
+        server.asked_silently.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(server.asked_silently.wait(), LEARN_WITHIN)
+
+    async def _rush(self) -> None:
+        """Everybody asks while the gateway still believes that the stopped server is there: some requests
+        meet it, find no connection and must be moved."""
+        if not await self._pause(BEAT):
+            return
+        self._narrator.say("Everybody asks at once, before a probe can notice.", Style.DIM)
+        for _ in range(RUSHES):
+            self._bell.set()
+            if not self._over.is_set():
+                self._bell.clear()
+            await self._pause(BEAT)
 
     # -- what is printed around it
 
@@ -203,7 +239,7 @@ class Story:
             print(text, flush=True)
         except BrokenPipeError:
             self._output_gone = True
-            self._over.set()
+            self._finish()
 
 
 def _counted(counts: Mapping[str, int], link: str) -> str:

@@ -1,0 +1,57 @@
+"""What a dialect need not write: the defaults of the contract. And what must never be passed over in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.core.decision import failed
+from gateway.core.dialect import Ask, AskKind, Bounds, Failure, Links, Silence
+from gateway.core.fleet import Fleet
+from gateway.core.message import as_mapping
+from gateway.core.negotiation import settle
+from gateway.core.ranges import VersionSet
+from tests.core.stage import MINIMUM, RESOURCE, Toy, service, snapshot, upto, v
+
+OFFER = Bounds(VersionSet.only(v("1.1")))
+
+
+def test_a_dialect_without_options_bodies_and_targets_of_its_own() -> None:
+    toy = Toy.configured(Toy.Options())
+
+    assert isinstance(toy, Toy)
+    assert toy.write_target(RESOURCE, "/x?q=1", v("1.1")) == "/x?q=1"
+    assert toy.read_refusal(406, as_mapping([]), b"{}") is None
+    assert toy.rewrite_document(RESOURCE, b"{}", OFFER, Links("http://a:1", "b", "http://b")) is None
+    assert (toy.rewrites_target, dict(toy.releases), toy.silent_serves) == (False, {}, VersionSet())
+
+
+def test_a_failure_bears_vary_and_says_when_to_come_back_only_where_it_knows() -> None:
+    view = snapshot({"a": upto(5)}).views["toy"]
+
+    assert failed(view, Failure(502, "Bad Gateway", "x")).headers == (("Vary", "X-Version"),)
+    assert failed(view, Failure(503, "Unavailable", "x", retry_after=7)).headers == (
+        ("Retry-After", "7"),
+        ("Vary", "X-Version"),
+    )
+
+
+def test_a_service_may_say_itself_what_silence_means() -> None:
+    constant = Silence(MINIMUM.kind, v("1.1"))
+
+    assert service("a").silence_rule is MINIMUM
+    assert service("a", silence=constant).silence_rule is constant
+    assert dict(service("a").releases) == {}
+
+
+@pytest.mark.parametrize("what", ["ask", "silence", "fact"])
+def test_a_kind_that_nobody_has_thought_of_is_our_bug_and_loud(what: str) -> None:
+    strange: Any = "strange"
+    with pytest.raises(AssertionError):
+        if what == "ask":
+            settle(Ask(strange), OFFER, MINIMUM)
+        elif what == "silence":
+            settle(Ask(AskKind.SILENT), OFFER, Silence(strange))
+        else:
+            Fleet.of([service("a")]).observe("toy", "a", strange)
