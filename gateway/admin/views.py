@@ -89,19 +89,28 @@ class Condition(NamedTuple):
 def conditions(snapshot: Snapshot, *, draining: bool) -> tuple[Condition, ...]:
     """All that must hold for `/readyz`. One service that can be served is enough: the others answer for
     themselves."""
-    serving = [name for name, view in snapshot.views.items() if _serves(view)]
-    waiting = ", ".join(name for name in snapshot.views if name not in serving)
+    serving = any(_serves(view) for view in snapshot.views.values())
     return (
         Condition("configuration", bool(snapshot.views), "no service is configured"),
         Condition("lifecycle", not draining, "the gateway is shutting down"),
-        Condition(
-            "offer",
-            bool(serving),
-            f"nothing is known of the backends of {waiting}" if waiting else "no service",
-        ),
+        Condition("offer", serving, _why_nothing(snapshot)),
     )
 
 
+def _why_nothing(snapshot: Snapshot) -> str:
+    """Why no service can be served, when none can."""
+    unknown = ", ".join(name for name, view in snapshot.views.items() if not _known(view))
+    empty = ", ".join(name for name, view in snapshot.views.items() if _known(view) and not _serves(view))
+    reasons = [
+        *([f"nothing is known of the backends of {unknown}"] if unknown else ()),
+        *([f"no version can be offered for {empty}"] if empty else ()),
+    ]
+    return ", ".join(reasons) or "no service is configured"
+
+
+def _known(view: ServiceView) -> bool:
+    return any(member.advert is not None for member in view.pool.members)
+
+
 def _serves(view: ServiceView) -> bool:
-    known = any(member.advert is not None for member in view.pool.members)
-    return known and (bool(view.offer.versions) or view.offer.transparent)
+    return _known(view) and (bool(view.offer.versions) or view.offer.transparent)

@@ -84,7 +84,8 @@ class Context:
         """Write what waits; also asked before a connection is closed, so that nothing said is lost."""
         outbox, self._outbox = self._outbox, []
         for transport, data in outbox:
-            transport.write(data)
+            if not transport.is_closing():  # it may have been lost since; uvloop raises then, asyncio counts
+                transport.write(data)
 
     def request_names(self) -> NameTable:
         """The table for request heads: what the current snapshot's dialects read or own is set apart."""

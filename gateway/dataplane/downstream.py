@@ -136,7 +136,7 @@ class ClientConnection(asyncio.Protocol):
         data, request, context = self._buffer, self._request, self.context
         table = context.request_names()
         try:
-            if request.read_known(data, table):
+            if request.read_known(data, table, context.limits):
                 self._buffer = b""
             else:
                 head = self._cut_head(data)

@@ -113,11 +113,11 @@ class RequestReader:
     def __init__(self) -> None:
         self._blocks: dict[bytes, RequestFields] = {}
 
-    def read_known(self, data: bytes, table: NameTable) -> bool:
+    def read_known(self, data: bytes, table: NameTable, limits: HeadLimits) -> bool:
         """Read `data` if it is exactly one head whose block of fields was read before on this connection:
         then nobody needs to look for its end, nor at its fields. Mostly it is. Raises `FramingError`."""
         line = _REQUEST_LINE.match(data)
-        if line is None or line[1] not in METHODS:
+        if line is None or line[1] not in METHODS or len(data) > limits.line:
             return False
         fields = self._blocks.get(data[line.end() - 2 :])
         if fields is None or fields.table is not table:

@@ -154,7 +154,8 @@ class Retry(Section):
     attempts: Annotated[int, count(1, 10)] = key(
         3,
         "After `no_reply`: how many backends a request may be tried on in all; 1: it is never sent again. "
-        "After `connect`, which sent nothing, it goes on to every capable backend; after `version` to one more.",
+        "After `connect`, which sent nothing, it goes on to every capable backend; after `version` once to "
+        "another one.",
         reason="Two more backends are enough to step over one that restarts and one that follows it.",
         example=2,
     )

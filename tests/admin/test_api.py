@@ -101,7 +101,7 @@ async def test_liveness_and_readiness() -> None:
         assert (waiting.status, await waiting.text()) == (
             503,
             (
-                "[+] configuration\n[+] not draining\n"
+                "[+] configuration\n[+] lifecycle\n"
                 "[-] offer: nothing is known of the backends of baremetal\nnot ready\n"
             ),
         )
@@ -113,7 +113,7 @@ async def test_liveness_and_readiness() -> None:
         stand.draining = True
         draining = await stand.ask("GET", "/readyz?verbose")
         assert (draining.status, (await stand.ask("GET", "/livez")).status) == (503, 200)
-        assert "[-] not draining: the gateway is shutting down\n" in await draining.text()
+        assert "[-] lifecycle: the gateway is shutting down\n" in await draining.text()
 
 
 async def test_a_service_whose_backends_are_all_silent_is_ready() -> None:
@@ -122,6 +122,12 @@ async def test_a_service_whose_backends_are_all_silent_is_ready() -> None:
         cell.observe("baremetal", name, Answered(Advert(VersionSet.only(Version(1, 1)), silent=True), 1.0))
     async with admin(cell) as stand:
         assert (await stand.ask("GET", "/readyz")).status == 200
+
+
+async def test_backends_that_leave_nothing_to_offer_are_not_said_to_be_unknown() -> None:
+    async with admin(filled(ceiling=Version(1, 0))) as stand:
+        reply = await stand.ask("GET", "/readyz?verbose")
+        assert "[-] offer: no version can be offered for baremetal\n" in await reply.text()
 
 
 async def test_one_service_that_can_be_served_is_enough() -> None:
@@ -197,12 +203,16 @@ async def test_reload() -> None:
         assert (reply.status, state["generation"], state["restart_needed"]) == (200, 3, ["listen"])
         assert "baremetal" in state["services"]
 
-        stand.result = Reloaded(problems=("3:1: no", "4:1: neither"))
+        problems = ["x.yaml:3:1: error[tag]: no\n    3 | !!a\n      | ^^^", "x.yaml:4:1: error[tag]: neither"]
+        stand.result = Reloaded(problems=tuple(problems))
         refused = await stand.ask("POST", "/-/reload", data=b"a body is not needed and not looked at")
         assert refused.status == 400
         assert await refused.json() == {
-            "error": "3:1: no; 4:1: neither",
-            "problems": ["3:1: no", "4:1: neither"],
+            "error": (
+                "the file is refused, the old configuration stays in force: "
+                "x.yaml:3:1: error[tag]: no, and 1 more"
+            ),
+            "problems": problems,
         }
         assert stand.reloads == 2
 

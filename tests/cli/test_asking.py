@@ -35,7 +35,7 @@ async def test_status_shows_services_and_backends(running: Running, fleet: Fleet
     services, backends = ended.out.split("\n\n")
     assert (ended.code, ended.err) == (0, "")
     assert [re.split("  +", line) for line in services.splitlines()] == [
-        ["SERVICE", "DIALECT", "OFFER", "PHASE", "HELD BY"],
+        ["SERVICE", "DIALECT", "OFFER", "PHASE", "DIFFERING"],
         ["baremetal", "ironic", "1.1-1.58", "mixed", "api-2 (guaranteed)"],
     ]
     ages = re.compile(r"\d+\.\d s ago")
@@ -181,10 +181,43 @@ async def test_reload_is_applied_or_refused_with_the_reason(
     assert applied.code == 0
     assert applied.out.startswith("reloaded: generation ")
     assert "1.1-1.40 (ceiling 1.40)" in after.out
-    assert refused.code == 1
-    assert "answered 400: " in refused.err
-    assert "there is no dialect of this name" in refused.err
+    assert (refused.code, refused.out) == (1, "")
+    assert (
+        refused.err
+        == f"""\
+{running.file}:6:14: error[unknown-dialect]: there is no dialect of this name
+    6 |     dialect: iron
+      |              ^^^^
+      = hint: did you mean ironic?
+skewgate: reload refused, the old configuration stays in force
+"""
+    )
     assert "1.1-1.40 (ceiling 1.40)" in still.out
+
+
+async def test_reload_says_what_needs_a_restart(running: Running, write: Write, call_main: Call) -> None:
+    write(more="access_log: {format: text}\nlimits: {headers: 64}")
+    needed = await call_main("reload", "--admin", running.admin)
+    write(more="access_log: {format: off}")
+    taken_back = await call_main("reload", "--admin", running.admin)
+
+    assert needed.code == taken_back.code == 0
+    assert needed.out.startswith("reloaded: generation ")
+    assert needed.err == "skewgate: warning: not in force before a restart: access_log, limits\n"
+    assert taken_back.err == ""
+
+
+async def test_what_is_said_of_a_refused_file_cannot_write_to_a_terminal(call_main: Call) -> None:
+    async def say(request: web.BaseRequest) -> web.Response:
+        return web.json_response({"error": "no", "problems": ["a\x1b]0;owned\x07:\n\tb"]}, status=400)
+
+    runner = web.ServerRunner(web.Server(say))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    ended = await call_main("reload", "--admin", url(runner.addresses[0][1]))
+    await runner.cleanup()
+
+    assert ended.err.splitlines()[:2] == ["a\ufffd]0;owned\ufffd:", "\tb"]
 
 
 async def test_explain_tells_what_would_happen_and_why(

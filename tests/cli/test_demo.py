@@ -43,6 +43,7 @@ async def test_it_shows_requests_the_upgrade_and_the_sum_and_loses_nothing() -> 
     story = [
         "The offer is 1.1-1.58, the fleet is mixed",
         "Upgrade: api-1 stops",
+        "another backend was tried first, nothing was executed there",
         "Upgrade: api-1 is back",
         "The offer goes from 1.1-1.58 to 1.1-1.90, the fleet is uniform",
         "Summary",
@@ -54,6 +55,9 @@ async def test_it_shows_requests_the_upgrade_and_the_sum_and_loses_nothing() -> 
     counts = re.search(r"requests   (\d+): (\d+) served, (\d+) refused, 0 failed", out)
     assert counts is not None
     total, served, refused = map(int, counts.groups())
+    moved = re.search(r"moved      (\d+) to the other backend", out)
+    assert moved is not None
+    assert int(moved[1]) > 0
     lines = len(re.findall(r"^\S+  \S.*  asks ", out, re.MULTILINE))
     assert lines == total == served + refused > 10
 
@@ -207,15 +211,16 @@ async def test_a_visitors_request_is_told_from_the_gateways_record_alone(
         narrator.follow(gateway.cell)
         await ready(session, gateway.admin_url)
         host, port = gateway.addresses[0]
-        for version in ("1.31", "1.70"):
+        for version in ("1.31", "1.70", "latest"):
             async with session.get(f"http://{host}:{port}/v1/nodes", headers={SERVED: version}):
                 pass
 
-    served, refused = lines
+    served, refused, latest = lines
     assert re.search(r"visitor +GET /v1/nodes +asks 1\.31 +200 by api-\d at 1\.31 +on offer", served)
     assert re.search(
         r"visitor +GET /v1/nodes +asks 1\.70 +406 by the gateway +above the offer 1\.1-1\.58", refused
     )
+    assert re.search(r"visitor +GET /v1/nodes +asks latest -> 1\.58 +200 by api-\d at 1\.58", latest)
     assert narrator.tally.requests == 0
 
 

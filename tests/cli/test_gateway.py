@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import socket
 from dataclasses import replace
 
@@ -11,9 +10,9 @@ import aiohttp
 import pytest
 
 from gateway.cli.demo.fleet import SERVED
-from gateway.cli.gateway import FEWEST, MOST, Gateway, with_connections
-from gateway.errors import StartupError
-from gateway.settings import Limits, read_file
+from gateway.cli.gateway import Gateway
+from gateway.errors import CLIENT_ERROR_REASONS, StartupError
+from gateway.settings import read_file
 from gateway.telemetry.outcome import Outcome
 from tests.cli.conftest import Fleet, Running, Write
 from tests.cli.processes import free_port, ready
@@ -85,13 +84,11 @@ async def test_an_error_inside_is_not_kept_waiting_for_a_drain(
         await session.get(f"http://{host}:{port}/v1")
 
 
-def test_as_many_clients_as_there_are_files_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def found(files: int) -> int | None:
-        monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
-        return with_connections(Limits()).connections
+async def test_every_reason_of_a_client_error_is_counted_from_zero(
+    running: Running, session: aiohttp.ClientSession
+) -> None:
+    async with session.get(f"{running.admin}/metrics") as reply:
+        counted = await reply.text()
 
-    assert found(1024) == 480
-    assert found(70) == FEWEST
-    assert found(resource.RLIM_INFINITY) == MOST
-    monkeypatch.undo()
-    assert with_connections(Limits.model_validate({"connections": 7})).connections == 7
+    for reason in CLIENT_ERROR_REASONS:
+        assert f'skewgate_client_errors_total{{reason="{reason}"}} 0.0\n' in counted

@@ -76,7 +76,7 @@ def test_a_request_that_goes_to_a_backend() -> None:
     )
     assert (told.path, told.local_path, told.host) == ("/v1/nodes?limit=1", "/v1/nodes", "api")
     assert told.ask is not None
-    assert (told.ask.kind, told.ask.text) == ("exact", "1.31")
+    assert (told.ask.kind, told.ask.text, told.ask.version) == ("exact", "1.31", "1.31")
     assert told.offer is not None
     assert (told.offer.min, told.offer.max, told.offer.phase) == ("1.1", "1.58", "mixed")
     assert names(told) == [("old", 1), ("new", 1)]
@@ -125,15 +125,21 @@ def test_stale_and_lost_backends_are_candidates_of_a_later_tier() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked, outcome, kind",
-    [("1.90", "above_max", "exact"), ("1.0", "below_min", "exact"), ("spam", "malformed", "garbled")],
+    "asked, outcome, kind, version",
+    [
+        ("1.90", "above_max", "exact", "1.90"),
+        ("1.0", "below_min", "exact", "1.0"),
+        ("spam", "malformed", "garbled", None),
+    ],
 )
-def test_a_refusal_shows_the_reply_and_asks_nobody(asked: str, outcome: str, kind: str) -> None:
+def test_a_refusal_shows_the_reply_and_asks_nobody(
+    asked: str, outcome: str, kind: str, version: str | None
+) -> None:
     told = explain(snapshot(MIXED), "GET", "/v1/nodes", [(OWN, asked)])
 
     assert (told.decision, told.status, told.outcome, told.version) == ("refuse", 406, outcome, None)
     assert told.ask is not None
-    assert told.ask.kind == kind
+    assert (told.ask.kind, told.ask.text, told.ask.version) == (kind, asked, version)
     assert told.candidates == ()
     assert reasons(told) == {"old": "not_asked", "new": "not_asked"}
     assert told.reply is not None

@@ -1,7 +1,7 @@
 """A worker on loopback between clients and scripted backends, all by raw sockets in the test's own loop.
 
-When a test ends everything must be back at nothing: requests in flight, loads, retries, active connections. So every
-test here is also a test of that, and of no callback having raised.
+When a test ends everything must be back at nothing: requests in flight, loads, retries, active connections.
+So every test here is also a test of that, and of no callback having raised.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 async def until(holds: Callable[[], bool]) -> None:
     """Let the loop turn until it is so; for what has no event of its own."""
     async with asyncio.timeout(PATIENCE):
-        while not holds():
+        while not holds():  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0)
 
 

@@ -1,4 +1,4 @@
-"""Back-pressure and the end: what one side does not take is not read from the other, and a drain loses nothing."""
+"""Back-pressure and the end: what nobody takes is not read from the other side; a drain loses nothing."""
 
 # ruff: noqa: N802 -- ids of attacks are written with capitals
 
@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from tests.dataplane.stand import House, Hop, always, serve, until
+from tests.dataplane.stand import Hop, House, always, serve, until
 from tests.dataplane.wire import reply, request
 
 MIB = 1024 * 1024
@@ -121,7 +121,9 @@ async def test_D3_a_client_that_takes_nothing_is_cut(house: House) -> None:
 
 
 @pytest.mark.parametrize("line", ["Connection: close", "X-Stays: yes"])
-async def test_D3_a_client_that_does_not_take_the_end_of_its_reply_is_cut_too(house: House, line: str) -> None:
+async def test_D3_a_client_that_does_not_take_the_end_of_its_reply_is_cut_too(
+    house: House, line: str
+) -> None:
     """The exchange has ended and the rest waits in the gateway: that must not wait for ever."""
     gateway, _ = await house.behind(
         always(reply(200, body=b"x" * 65000)), client_write_idle=0.1, client_idle=0.1
@@ -131,7 +133,9 @@ async def test_D3_a_client_that_does_not_take_the_end_of_its_reply_is_cut_too(ho
     await until(lambda: bool(gateway.worker._clients))
     (connection,) = gateway.worker._clients
     sock = connection.transport.get_extra_info("socket")
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # so that little fits between here and the client
+    sock.setsockopt(
+        socket.SOL_SOCKET, socket.SO_SNDBUF, 4096
+    )  # so that little fits between here and the client
     await client.send(request("GET", "/v1/nodes", line))
     assert (await gateway.told()).bytes_out == 65000
     await asyncio.sleep(0)
@@ -148,7 +152,9 @@ async def test_D3_a_client_that_asks_and_asks_and_never_reads_costs_no_memory(ho
     client.reader._transport.pause_reading()  # type: ignore[attr-defined]
     client.writer.write(request() * asked)
 
-    await until(lambda: len(backend.requests) == asked or bool(gateway.outcomes and not gateway.worker._clients))
+    await until(
+        lambda: len(backend.requests) == asked or bool(gateway.outcomes and not gateway.worker._clients)
+    )
 
     assert len(backend.requests) * size < BUFFERED
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gateway.core.service import Match
-from tests.dataplane.stand import OLD, House, Hop, ScriptedBackend, Stand, always, nobody
+from gateway.core.service import Match, Service
+from gateway.core.snapshot import Snapshot
+from tests.dataplane.stand import OLD, Hop, House, ScriptedBackend, Stand, always, nobody, service_of
 from tests.dataplane.wire import HIGHEST, LOWEST, SERVED, Message, asks, chunked, reply, request
 
 CLAIMS = (
@@ -25,6 +27,11 @@ CLAIMS = (
     "X_Forwarded_For: 6.6.6.6",
     "X_FORWARDED-Host: public.example",
 )
+
+
+def replace_name(service: Service, name: str) -> Service:
+    """The same service under another name."""
+    return replace(service, name=name)
 
 
 def forwarded(message: Message) -> dict[str, str]:
@@ -125,7 +132,9 @@ async def test_O11_claims_of_one_client_are_not_told_about_the_next(house: House
     ],
 )
 @pytest.mark.parametrize("name", ["Location", "Content-Location"])
-async def test_locations_that_name_the_backend_become_ours(house: House, name: str, said: str, told: str) -> None:
+async def test_locations_that_name_the_backend_become_ours(
+    house: House, name: str, said: str, told: str
+) -> None:
     backend = await house.backend()
     gateway = await house.gateway(backend, match=Match(path="/metal"))
     authority = f"127.0.0.1:{backend.port}"
@@ -206,7 +215,9 @@ async def test_documents_tell_the_offer_and_links_that_can_be_followed(
     house: House, target: str, status: int
 ) -> None:
     document = root_document() if target == "/" else v1_document()
-    gateway, _ = await offering_less(house, document_reply(document, status=status), match=Match(path="/metal"))
+    gateway, _ = await offering_less(
+        house, document_reply(document, status=status), match=Match(path="/metal")
+    )
 
     answer = await gateway.ask(request("GET", f"/metal{target}"))
 
@@ -238,17 +249,53 @@ async def test_documents_are_asked_for_whole_and_unencoded(house: House) -> None
 
     sent = backend.only
     assert sent.one("accept-encoding") == "identity"
-    assert not {"if-none-match", "if-modified-since", "if-match", "if_none_match", "range", "if-range"} & sent.names
+    assert (
+        not {"if-none-match", "if-modified-since", "if-match", "if_none_match", "range", "if-range"}
+        & sent.names
+    )
     assert sent.one("accept") == "application/json"
 
 
 async def test_other_requests_keep_their_conditions(house: House) -> None:
     gateway, backend = await offering_less(house, reply(200, 'ETag: "1"', body=b"{}"))
 
-    answer = await gateway.ask(request("GET", "/v1/nodes", "Accept-Encoding: gzip", 'If-None-Match: "x"', "Range: b=0-"))
+    answer = await gateway.ask(
+        request("GET", "/v1/nodes", "Accept-Encoding: gzip", 'If-None-Match: "x"', "Range: b=0-")
+    )
 
     assert answer.one("etag") == '"1"'
     assert (backend.only.one("accept-encoding"), backend.only.one("range")) == ("gzip", "b=0-")
+
+
+@pytest.mark.parametrize(
+    "targets", [("/v1", "/v1/nodes"), ("/v1/nodes", "/v1"), ("/v1/nodes", "/v1", "/v1/nodes")]
+)
+async def test_equal_heads_are_treated_each_by_its_own_target(house: House, targets: tuple[str, ...]) -> None:
+    gateway, backend = await offering_less(house, document_reply(v1_document()))
+    client = await gateway.client()
+
+    for target in targets:
+        lines = ("Accept-Encoding: gzip", 'If-None-Match: "x"')
+        assert (await client.ask(request("GET", target, *lines))).status == 200
+    for sent in backend.requests:
+        whole = sent.target == "/v1"
+        assert sent.every("accept-encoding") == (["identity"] if whole else ["gzip"])
+        assert sent.every("if-none-match") == ([] if whole else ['"x"'])
+
+
+async def test_equal_heads_for_two_services_on_one_connection(house: House) -> None:
+    backend = await house.backend()
+    gateway = await house.gateway(backend, match=Match(path="/metal"))
+    second = replace_name(service_of(backend, match=Match(path="/other/place")), "other")
+    first = gateway.cell.current.views["baremetal"].service
+    gateway.cell.update(Snapshot.configured([first, second], after=gateway.cell.current))
+    client = await gateway.client()
+
+    for _ in range(2):
+        for prefix in ("/metal", "/other/place"):
+            assert (await client.ask(request("GET", f"{prefix}/v1/nodes"))).status == 200
+            assert backend.requests[-1].one("x-forwarded-prefix") == prefix
+            assert backend.requests[-1].target == "/v1/nodes"
 
 
 async def test_a_chunked_document_is_rewritten_and_gets_a_length(house: House) -> None:
@@ -265,7 +312,9 @@ async def test_a_chunked_document_is_rewritten_and_gets_a_length(house: House) -
 
 
 async def test_head_of_a_document_tells_no_length(house: House) -> None:
-    said = b"\r\n".join((b"HTTP/1.1 200 OK", *(line.encode() for line in JSON_LINES), b"Content-Length: 999", b"", b""))
+    said = b"\r\n".join(
+        (b"HTTP/1.1 200 OK", *(line.encode() for line in JSON_LINES), b"Content-Length: 999", b"", b"")
+    )
     gateway, backend = await offering_less(house, said)
     client = await gateway.client()
 
@@ -319,7 +368,9 @@ async def test_an_encoded_document_passes_as_it_came(house: House) -> None:
         (200, "application/json", b"[" * 5000),
     ],
 )
-async def test_what_is_no_document_passes_as_it_came(house: House, status: int, kind: str, body: bytes) -> None:
+async def test_what_is_no_document_passes_as_it_came(
+    house: House, status: int, kind: str, body: bytes
+) -> None:
     lines = (f"Content-Type: {kind}", 'ETag: "backend"')
     gateway, _ = await offering_less(house, reply(status, *lines, body=body))
 

@@ -1,8 +1,7 @@
-"""What backends say that is not one honest reply never reaches a client, and their connection is never used again.
+"""What backends say that is not one honest reply reaches no client, and their connection is not used again.
 
-Ids are rows B of the list of attacks. Where the reply's head has been sent already, the only honest end is an abort:
-never a second head, never a proper end.
-"""
+Ids are rows B of the list of attacks. Where the reply's head has been sent already, the only honest end is an
+abort: never a second head, never a proper end."""
 
 # ruff: noqa: N802 -- ids of attacks are written with capitals
 
@@ -13,7 +12,7 @@ import json
 
 import pytest
 
-from tests.dataplane.stand import Client, House, Hop, Script, always, answering, serve, until
+from tests.dataplane.stand import Client, Hop, House, Script, always, answering, serve, until
 from tests.dataplane.wire import HIGHEST, LOWEST, SERVED, chunked, reply, request
 
 KIB = 1024
@@ -33,7 +32,9 @@ def then_good(data: bytes, *, close: bool = False) -> Script:
     return script
 
 
-async def bad_gateway(house: House, data: bytes, *, close: bool = False, status: int = 502, **timeouts: float) -> None:
+async def bad_gateway(
+    house: House, data: bytes, *, close: bool = False, status: int = 502, **timeouts: float
+) -> None:
     """One refusal in the dialect's shape, the backend's connection is gone, the next request is served."""
     gateway, backend = await house.behind(then_good(data, close=close), **timeouts)
     client = await gateway.client()
@@ -63,7 +64,11 @@ async def cut_off(client: Client) -> None:
 
 @pytest.mark.parametrize("reset", [False, True])
 @pytest.mark.parametrize(
-    "data", [reply(200, "Content-Length: 100") + b"begun", reply(200, "Transfer-Encoding: chunked") + b"5\r\nbegun\r\n"]
+    "data",
+    [
+        reply(200, "Content-Length: 100") + b"begun",
+        reply(200, "Transfer-Encoding: chunked") + b"5\r\nbegun\r\n",
+    ],
 )
 async def test_B1_a_backend_that_dies_in_the_body_takes_the_client_connection_along(
     house: House, data: bytes, reset: bool
@@ -107,7 +112,9 @@ async def test_B1_where_the_end_of_the_connection_is_the_end_of_the_reply_it_is_
     assert (await client.ended()).aborted
 
 
-@pytest.mark.parametrize("data", [b"", b"HT", b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\nContent-Le", b"HTTP/1.1 200 OK\r\n"])
+@pytest.mark.parametrize(
+    "data", [b"", b"HT", b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\nContent-Le", b"HTTP/1.1 200 OK\r\n"]
+)
 async def test_B2_a_backend_that_closes_before_a_whole_head(house: House, data: bytes) -> None:
     await bad_gateway(house, data, close=True)
 
@@ -138,7 +145,9 @@ async def test_B4_interim_replies_without_end_one_by_one(house: House) -> None:
     [
         reply(200, body=b"ok") + b"more than said",
         reply(200, body=b"ok") + reply(200, "X-Second: 1", body=b"second"),
-        reply(200, "Transfer-Encoding: chunked") + chunked(b"o", b"k") + reply(200, "X-Second: 1", body=b"second"),
+        reply(200, "Transfer-Encoding: chunked")
+        + chunked(b"o", b"k")
+        + reply(200, "X-Second: 1", body=b"second"),
         reply(200, body=b"ok") + b"\r\n",
     ],
 )
@@ -170,7 +179,9 @@ async def test_B5_what_an_idle_connection_says_is_nobodys(house: House) -> None:
 
 
 async def test_B6_a_length_and_a_coding(house: House) -> None:
-    await bad_gateway(house, reply(200, "Content-Length: 5", "Transfer-Encoding: chunked") + chunked(b"hello"))
+    await bad_gateway(
+        house, reply(200, "Content-Length: 5", "Transfer-Encoding: chunked") + chunked(b"hello")
+    )
 
 
 @pytest.mark.parametrize(
@@ -203,7 +214,9 @@ async def test_B8_codings_that_are_not_chunked(house: House, lines: tuple[str, .
     await bad_gateway(house, reply(200, *lines) + chunked(b"hello"))
 
 
-@pytest.mark.parametrize("body", [b"5\nhello\n0\n\n", b"5\r\nhello\n0\r\n\r\n", b"x\r\n", b"5;\n\r\nhello\r\n0\r\n\r\n"])
+@pytest.mark.parametrize(
+    "body", [b"5\nhello\n0\n\n", b"5\r\nhello\n0\r\n\r\n", b"x\r\n", b"5;\n\r\nhello\r\n0\r\n\r\n"]
+)
 async def test_B9_chunks_that_are_none(house: House, body: bytes) -> None:
     """In one piece with the head there is still time for a 502; later, an abort."""
     gateway, backend = await house.behind(then_good(reply(200, "Transfer-Encoding: chunked") + body))
@@ -391,7 +404,14 @@ async def test_B18_a_client_that_reads_only_after_its_upload_finds_the_refusal(h
 
 
 async def test_B20_what_a_backend_lists_in_connection_is_removed(house: House) -> None:
-    lines = ("Connection: X-One, X-Two", "connection: x-three", "X-One: 1", "X-TWO: 2", "x-three: 3", "X-Four: 4")
+    lines = (
+        "Connection: X-One, X-Two",
+        "connection: x-three",
+        "X-One: 1",
+        "X-TWO: 2",
+        "x-three: 3",
+        "X-Four: 4",
+    )
     gateway, backend = await house.behind(always(reply(200, *lines, body=b"ok")))
     client = await gateway.client()
 

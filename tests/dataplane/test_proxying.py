@@ -1,4 +1,4 @@
-"""The ordinary day: requests and replies pass, connections are kept and shared, heads are written as RFC 9110 asks."""
+"""The ordinary day: requests and replies pass, connections are kept and shared, heads are rewritten."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.service import Match
 from gateway.telemetry.outcome import NO_BACKEND
-from tests.dataplane.stand import House, Hop, always, answering, serve
+from tests.dataplane.stand import Hop, House, always, answering, serve
 from tests.dataplane.wire import HIGHEST, LOWEST, SERVED, STANDARD, asks, chunked, reply, request
 
 KIB = 1024
@@ -121,7 +121,9 @@ async def test_a_small_chunked_body_is_sent_with_a_length_since_old_servers_refu
 async def test_an_empty_chunked_body_is_an_empty_body(house: House) -> None:
     gateway, backend = await house.behind(serve)
 
-    assert (await gateway.ask(request("POST", "/v1/nodes", "Transfer-Encoding: chunked"), chunked())).status == 200
+    assert (
+        await gateway.ask(request("POST", "/v1/nodes", "Transfer-Encoding: chunked"), chunked())
+    ).status == 200
     assert (backend.only.framing, backend.only.one("content-length")) == ("length", "0")
 
 
@@ -234,7 +236,9 @@ async def test_replies_keep_their_status_reason_and_own_headers(house: House) ->
 
 
 async def test_a_client_of_http_1_0_gets_no_chunks_and_the_end_of_the_connection(house: House) -> None:
-    gateway, backend = await house.behind(always(reply(200, "Transfer-Encoding: chunked") + chunked(b"ab", b"cd")))
+    gateway, backend = await house.behind(
+        always(reply(200, "Transfer-Encoding: chunked") + chunked(b"ab", b"cd"))
+    )
     client = await gateway.client()
 
     answer = await client.ask(request(http="1.0"))
@@ -272,7 +276,14 @@ async def test_host_is_kept(house: House, host: str) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["/v1//nodes", "/v1/nodes/a%20b", "/v1/n%C3%B6des", "/v1/nodes?x=%2F%00&y=a//b", "/v1/nodes?", "/v1/(a);p=1/*"],
+    [
+        "/v1//nodes",
+        "/v1/nodes/a%20b",
+        "/v1/n%C3%B6des",
+        "/v1/nodes?x=%2F%00&y=a//b",
+        "/v1/nodes?",
+        "/v1/(a);p=1/*",
+    ],
 )
 async def test_targets_go_on_byte_for_byte(house: House, target: str) -> None:
     gateway, backend = await house.behind(serve)

@@ -1,6 +1,6 @@
 """HTTP/1.1 by hand: requests and replies as bytes, and a strict reader of what came out at the other side.
 
-The reader accepts only what the gateway may write: it is the oracle of every test here, so it forgives nothing.
+The reader accepts only what the gateway may write: it is the oracle of every test here, and forgives nothing.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ async def read_message(reader: asyncio.StreamReader, *, reply_to: str | None = N
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
     """Chunks without extensions and without a trailer: the gateway must never pass those on."""
-    pieces = []
+    pieces: list[bytes] = []
     while True:
         line = await reader.readuntil(b"\r\n")
         assert _CHUNK.fullmatch(line), line

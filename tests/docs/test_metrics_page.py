@@ -13,6 +13,7 @@ from gateway.cli.gateway import Gateway
 from gateway.core.decision import Verdict
 from gateway.core.dialect import AskKind
 from gateway.core.offer import Phase
+from gateway.errors import CLIENT_ERROR_REASONS
 from gateway.telemetry.book import PROBE_FAILURES, RETRY_REASONS
 from tests.docs.pages import page, rows, section
 
@@ -75,6 +76,7 @@ def test_the_closed_sets_are_whole() -> None:
     assert values("`phase`") == tuple(Phase)
     assert values("`reason` of retries") == (*RETRY_REASONS, "other")
     assert values("`reason` of probe failures") == PROBE_FAILURES
+    assert values("`reason` of client errors") == (*CLIENT_ERROR_REASONS, "other")
 
 
 def test_alerts_use_series_that_exist() -> None:

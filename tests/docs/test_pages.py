@@ -89,6 +89,14 @@ def test_what_is_missing_is_said() -> None:
     assert re.findall(r"`(\w+)`", text.splitlines()[1]) == list(discover())
 
 
+@pytest.mark.parametrize("name", ["deploy/README.md", "deploy/skewgate.service"])
+def test_a_service_is_not_set_up_for_what_is_missing(name: str) -> None:
+    words = set(re.findall(r"\w+", page(name).lower()))
+
+    assert not words & {key.rpartition(".")[2] for key in UNSUPPORTED}
+    assert not words & {"certificates", "keys", "statedirectory", "loadcredential"}
+
+
 def test_a_page_speaks_of_every_dialect() -> None:
     text = page("docs/dialects.md")
 

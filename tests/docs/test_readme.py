@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
@@ -15,6 +16,7 @@ import pytest
 from gateway import settings
 from gateway.cli.demo.fleet import NEW, OLD, Database, Server
 from gateway.cli.gateway import Gateway
+from gateway.cli.status import BACKEND_COLUMNS, SERVICE_COLUMNS
 from gateway.core.snapshot import Snapshot
 from tests.docs.pages import blocks, page
 
@@ -82,6 +84,13 @@ async def until_offered(gateway: Gateway) -> None:
     if not gateway.cell.current.views["baremetal"].offer.versions:
         async with asyncio.timeout(20):
             await offered.wait()
+
+
+def test_the_tables_of_status_have_these_columns() -> None:
+    text = page("README.md")
+    shown = [tuple(re.split("  +", line)) for line in text.splitlines() if line.startswith("SERVICE ")]
+
+    assert shown == [SERVICE_COLUMNS, BACKEND_COLUMNS]
 
 
 def test_requests_are_shown() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 from gateway.cli.gateway import Gateway
@@ -91,38 +92,50 @@ def told(reply: Head) -> tuple[str | None, str | None, str | None]:
     return reply.get(LOWEST), reply.get(HIGHEST), reply.get(OWN)
 
 
-@asynccontextmanager
-async def in_front_of(
-    *servers: Ironic,
+def configuration(
+    ports: Sequence[int],
+    *,
     offer: str = "{}",
     match: str = "{}",
     interval: str = "100ms",
     trusted: str = "[]",
-    at: Sequence[int] = (),
+) -> str:
+    """A file with one Ironic service whose backends are at these ports of loopback."""
+    lines = [
+        "listen: 127.0.0.1:0",
+        "admin: {listen: 127.0.0.1:0}",
+        "access_log: {format: off}",
+        f"trusted_proxies: {trusted}",
+        "services:",
+        "  baremetal:",
+        "    dialect: ironic",
+        f"    probe: {{interval: {interval}}}",
+        f"    offer: {offer}",
+        f"    match: {match}",
+        "    backends:",
+        *(
+            f"      - {{name: api-{number}, url: 'http://{LOOPBACK}:{port}'}}"
+            for number, port in enumerate(ports, 1)
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@asynccontextmanager
+async def in_front_of(
+    *servers: Ironic, at: Sequence[int] = (), source: Path | None = None, **options: str
 ) -> AsyncIterator[Stand]:
-    """A gateway on the code path of `run`, ready; with ports `at`, where nobody listens, it cannot be yet."""
+    """A gateway on the code path of `run`, ready; with ports `at`, where nobody listens, it cannot be yet.
+
+    `options` as of `configuration`; `source`: a file to write it to, from which a reload reads.
+    """
     async with running(*servers):
-        lines = [
-            "listen: 127.0.0.1:0",
-            "admin: {listen: 127.0.0.1:0}",
-            "access_log: {format: off}",
-            f"trusted_proxies: {trusted}",
-            "services:",
-            "  baremetal:",
-            "    dialect: ironic",
-            f"    probe: {{interval: {interval}}}",
-            f"    offer: {offer}",
-            f"    match: {match}",
-            "    backends:",
-            *(
-                f"      - {{name: api-{number}, url: 'http://{LOOPBACK}:{port}'}}"
-                for number, port in enumerate((*(server.port for server in servers), *at), 1)
-            ),
-        ]
-        configured = load("\n".join(lines) + "\n", filename="scenario.yaml", environ={}).require()
-        async with Gateway(configured) as gateway:
-            prefix = configured.services[0].match.prefix
-            stand = Stand(gateway, servers, prefix)
+        text = configuration((*(server.port for server in servers), *at), **options)
+        if source is not None:
+            source.write_text(text)
+        configured = load(text, filename="scenario.yaml", environ={}).require()
+        async with Gateway(configured, source=source) as gateway:
+            stand = Stand(gateway, servers, configured.services[0].match.prefix)
             if not at:
                 await stand.until(lambda view: view.offer.phase is not Phase.UNKNOWN)
             yield stand

@@ -23,7 +23,7 @@ def written(version: str) -> dict[str, str]:
 
 async def until_all_were_asked(stand: Stand, version: str | None) -> list[tuple[str | None, ...]]:
     """Ask until every backend has had a request; what the client saw each time."""
-    seen = []
+    seen: list[tuple[str | None, ...]] = []
     for _ in range(TRIES):
         reply = await stand.at(version)
         seen.append((reply.start, *told(reply), reply.get("Vary"), reply.body.decode()))

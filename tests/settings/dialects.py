@@ -53,7 +53,13 @@ class Plain(Dialect):
         return ASK_SILENT
 
     def write_request(
-        self, place: Place, version: Version, ask: Ask, *, silent: bool, headers: Mapping[str, str] = NO_HEADERS
+        self,
+        place: Place,
+        version: Version,
+        ask: Ask,
+        *,
+        silent: bool,
+        headers: Mapping[str, str] = NO_HEADERS,
     ) -> tuple[Header, ...]:
         return ()
 

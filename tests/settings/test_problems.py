@@ -73,6 +73,10 @@ SHAPE: list[tuple[str, Found]] = [
     ),
     ("listen: 127.0.0.1:80\nservices:\n  a:\n    dialect: plain\n", [("missing-key", 3, 3)]),
     (BASE + "      - weight: 2\n", [("missing-key", 7, 9)]),
+    (BASE.replace("url", "ulr"), [("unknown-key", 6, 9)]),
+    (BASE.replace("url", "address"), [("missing-key", 6, 9), ("unknown-key", 6, 9)]),
+    (BASE.replace("dialect", "dialekt") + "wokers: 1\n", [("unknown-key", 4, 5), ("unknown-key", 7, 1)]),
+    (BASE + "        ulr: http://127.0.0.1:6386\n", [("unknown-key", 7, 9)]),
     (BASE + "wokers: 1\n", [("unknown-key", 7, 1)]),
     (BASE + "    ofer: {}\n", [("unknown-key", 7, 5)]),
     (BASE + "<text>: 1\n", [("unknown-key", 7, 1)]),
@@ -281,7 +285,6 @@ services:
     backends: []
     probe: {interval: 1}
 """) == [
-        ("missing-key", 1, 1),
         ("unknown-key", 1, 1),
         ("bad-value", 2, 10),
         ("bad-value", 7, 37),

@@ -1,0 +1,196 @@
+"""The chunked decoder is held against llhttp: what both take they read alike, however it is cut."""
+
+# ruff: noqa: N802 -- ids of attacks are written with capitals
+
+from __future__ import annotations
+
+import httptools
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gateway.dataplane.chunked import LAST_CHUNK, ChunkedDecoder, chunk
+from gateway.errors import FramingError
+
+HEAD = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+KIB = 1024
+
+
+class Llhttp:
+    """What llhttp makes of a body."""
+
+    def __init__(self) -> None:
+        self.payload = b""
+        self.complete = False
+
+    def on_body(self, data: bytes) -> None:
+        self.payload += data
+
+    def on_message_complete(self) -> None:
+        self.complete = True
+
+
+def by_llhttp(body: bytes) -> bytes | None:
+    """The payload of exactly one whole body; None when it is none."""
+    heard = Llhttp()
+    parser = httptools.HttpRequestParser(heard)
+    try:
+        parser.feed_data(HEAD)
+        parser.feed_data(body)
+    except httptools.HttpParserError:
+        return None
+    return heard.payload if heard.complete else None
+
+
+def ours(pieces: list[bytes]) -> tuple[bytes, bool, bytes] | None:
+    """Payload, whether it ended, what stood behind; None when refused."""
+    decoder, payload, behind = ChunkedDecoder(), [], []
+    for piece in pieces:
+        if decoder.done:
+            behind.append(piece)
+            continue
+        try:
+            payload.append(decoder.feed(piece))
+        except FramingError:
+            return None
+    rest = decoder.rest if decoder.done else b""
+    return b"".join(payload), decoder.done, rest + b"".join(behind)
+
+
+def cut(data: bytes, at: list[int]) -> list[bytes]:
+    """`data` cut at these places, modulo its length."""
+    places = sorted({place % (len(data) + 1) for place in at})
+    return [data[low:high] for low, high in zip([0, *places], [*places, len(data)], strict=True)]
+
+
+CUTS = st.lists(st.integers(0, 10_000), max_size=12)
+EXTENSION = st.sampled_from([b"", b";a", b";a=b", b';a="b c"', b";x=y;z"])
+TRAILER = st.sampled_from([b"", b"X: y\r\n", b"Content-Length: 5\r\nSet-Cookie: a=b\r\n"])
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """A valid body and its payload."""
+    pieces = draw(st.lists(st.binary(min_size=1, max_size=300), max_size=8))
+    wire = []
+    for piece in pieces:
+        size = draw(st.sampled_from([b"%x", b"%X", b"0%x", b"000%X"])) % len(piece)
+        wire.append(b"%b%b\r\n%b\r\n" % (size, draw(EXTENSION), piece))
+    last = draw(st.sampled_from([b"0", b"00", b"0;last"]))
+    return b"".join((*wire, last, b"\r\n", draw(TRAILER), b"\r\n")), b"".join(pieces)
+
+
+@given(bodies(), CUTS, st.binary(max_size=20))
+def test_valid_bodies_are_read_whole_however_they_are_cut(
+    made: tuple[bytes, bytes], at: list[int], behind: bytes
+) -> None:
+    body, payload = made
+
+    assert ours(cut(body + behind, at)) == (payload, True, behind)
+
+
+@given(bodies())
+def test_valid_bodies_are_read_as_llhttp_reads_them(made: tuple[bytes, bytes]) -> None:
+    body, payload = made
+
+    assert by_llhttp(body) == payload
+
+
+NASTY = st.sampled_from(
+    [
+        b"\r",
+        b"\n",
+        b"\r\n",
+        b"\0",
+        b" ",
+        b"\t",
+        b";",
+        b"0",
+        b"5",
+        b"-",
+        b"+",
+        b"0x",
+        b"_",
+        b"x",
+        b"\xff",
+        b",",
+        b"f" * 20,
+    ]
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A valid body with a few places changed."""
+    body = draw(bodies())[0]
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, len(body)))
+        body = body[:place] + draw(NASTY) + body[place + draw(st.integers(0, 3)) :]
+    return body
+
+
+def bare(body: bytes) -> bytes:
+    """A whole body without extensions and trailers, in whose grammar (not in whose extent) readers differ."""
+    pieces, at = [], 0
+    while True:
+        end = body.index(b"\r\n", at)
+        size = body[at:end].split(b";")[0].rstrip(b" \t")
+        pieces.append(size + b"\r\n")
+        at = end + 2
+        if not int(size, 16):
+            return b"".join(pieces) + b"\r\n"
+        pieces.append(body[at : at + int(size, 16) + 2])
+        at += int(size, 16) + 2
+
+
+@given(damaged() | st.binary(max_size=200))
+def test_S7_what_we_take_llhttp_takes_and_reads_alike(body: bytes) -> None:
+    read = ours([body])
+    if read is None or not read[1]:
+        return
+    payload, _, behind = read
+    assert by_llhttp(bare(body[: len(body) - len(behind)])) == payload
+
+
+@given(damaged() | st.binary(max_size=400), CUTS)
+@example(b"5;" + b"a" * 300, [100, 255, 256, 257])
+@example(b"0\r\n" + b"X: y\r\n" * 10, [4, 5, 9])
+def test_S7_the_verdict_does_not_depend_on_the_cuts(body: bytes, at: list[int]) -> None:
+    assert ours(cut(body, at)) == ours([body])
+
+
+@given(st.lists(st.binary(max_size=100), max_size=10))
+def test_what_we_write_both_read(pieces: list[bytes]) -> None:
+    body = b"".join(map(chunk, pieces)) + LAST_CHUNK
+
+    assert by_llhttp(body) == b"".join(pieces)
+    assert ours([body]) == (b"".join(pieces), True, b"")
+
+
+def test_an_empty_piece_does_not_end_a_body() -> None:
+    assert chunk(b"") == b""
+
+
+@pytest.mark.parametrize("size", [254, 255])
+def test_S8_an_extension_may_be_as_long_as_a_size_line(size: int) -> None:
+    line = b"1;" + b"a" * (size - 4) + b"\r\n"
+    assert len(line) == size
+
+    assert ours([line + b"x\r\n0\r\n\r\n"]) == (b"x", True, b"")
+    assert ours([b"1;" + b"a" * 253 + b"\r\nx\r\n0\r\n\r\n"]) is None
+
+
+def test_S8_extensions_and_trailers_of_a_whole_body_are_bounded() -> None:
+    part = b"1;" + b"a" * 199 + b"\r\nx\r\n"
+
+    assert ours([part * 80]) is not None
+    assert ours([part * 82]) is None
+    assert ours([b"0\r\n", *[b"X: " + b"y" * 1000 + b"\r\n"] * 17]) is None
+    assert ours([b"0\r\n", *[b"x" * KIB] * 17]) is None
+
+
+def test_D5_a_body_in_single_bytes_is_read_whole() -> None:
+    body = b"1\r\nx\r\n" * 5000 + LAST_CHUNK
+
+    assert ours([body]) == (b"x" * 5000, True, b"")
+    assert ours([body[at : at + 1] for at in range(len(body))]) == (b"x" * 5000, True, b"")

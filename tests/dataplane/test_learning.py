@@ -1,0 +1,157 @@
+"""What ordinary replies teach about their backends, and what a version refusal by a backend leads to."""
+
+from __future__ import annotations
+
+import json
+
+from gateway.core.fleet import Overheard
+from gateway.core.service import RetryPlan
+from tests.dataplane.stand import (
+    OLD,
+    Hop,
+    House,
+    Stand,
+    always,
+    heard,
+    serve,
+    versions,
+)
+from tests.dataplane.wire import (
+    HIGHEST,
+    LOWEST,
+    SERVED,
+    Message,
+    asks,
+    reply,
+    request,
+)
+
+
+async def test_what_a_reply_says_about_its_backend_is_learned(house: House) -> None:
+    backend = await house.backend(declared=None)
+    gateway = await house.gateway(backend)
+    heard(gateway, backend, OLD)  # and the replies say 1.1 to 1.90
+
+    assert (await gateway.ask(request())).one(HIGHEST) == "1.58"  # the offer as it was when it was decided on
+
+    (fact,) = gateway.facts
+    assert fact[:2] == ("baremetal", "api-1")
+    assert isinstance(fact[2], Overheard)
+    assert fact[2].advert.versions == versions("1.1-1.90")
+    assert (await gateway.ask(request("GET", "/v1/nodes", asks("latest")))).one(SERVED) == "1.90"
+    assert len(gateway.facts) == 1  # nothing new was said
+
+
+def refusal(highest: str = "1.58") -> bytes:
+    """An Ironic's 406 about the version: the range, and no served version."""
+    body = json.dumps({"error_message": "Version was requested but is not supported"}).encode()
+    return reply(406, f"{LOWEST}: 1.1", f"{HIGHEST}: {highest}", "Content-Type: application/json", body=body)
+
+
+async def stale_map(house: House) -> tuple[Stand, list[int]]:
+    """Two members that are thought to serve 1.90; api-1 was rolled back. Gives (gateway, executions)."""
+    executed: list[int] = []
+
+    async def honest(hop: Hop) -> None:
+        while True:
+            message = await hop.request()
+            executed.append(len(message.body))
+            await hop.say(reply(200, f"{SERVED}: {message.one(SERVED)}", body=b"done"))
+
+    old = await house.backend(always(refusal()), declared=None)
+    new = await house.backend(honest, declared=None)
+    gateway = await house.gateway(old, new)
+    heard(gateway, old, "1.1-1.90")
+    heard(gateway, new, "1.1-1.90")
+    return gateway, executed
+
+
+async def refused_first(gateway: Stand, house: House, *parts: bytes) -> Message:
+    """Ask until the one that refuses was asked first."""
+    for number in range(1, 60):
+        for backend in house.backends:
+            heard(gateway, backend, "1.1-1.90")
+        answer = await gateway.ask(*parts)
+        if house.backends[0].requests:
+            return answer
+        assert (answer.status, len(gateway.outcomes)) == (200, number)
+    raise AssertionError("api-1 was never chosen")
+
+
+async def test_a_version_refusal_is_learned_and_the_request_served_elsewhere(house: House) -> None:
+    gateway, executed = await stale_map(house)
+
+    answer = await refused_first(gateway, house, request("POST", "/v1/nodes", asks("1.80"), body=b"hello"))
+
+    # The offer has shrunk to what both serve: 1.80 is no longer in it, and the client is told so.
+    assert answer.status == 406
+    assert answer.one(HIGHEST) == "1.58"
+    assert gateway.facts[-1][1] == "api-1"
+    assert (await gateway.ask(request("GET", "/v1/nodes", asks("1.58")))).status in (200, 406)
+    assert len(house.backends[0].requests) >= 1
+    assert executed.count(5) == len(gateway.outcomes) - 2
+
+
+async def test_a_version_refusal_while_it_stays_on_offer_moves_the_request_once(house: House) -> None:
+    """Declared members are not learned about: the map stays, the request moves."""
+    old = await house.backend(always(refusal()))
+    new = await house.backend(serve)
+    gateway = await house.gateway(old, new)
+
+    for _ in range(60):
+        answer = await gateway.ask(request("POST", "/v1/nodes", asks("1.80"), body=b"hello"))
+        assert (answer.status, answer.one(SERVED)) == (200, "1.80")
+        if old.requests:
+            break
+    assert [each.body for each in old.requests] == [b"hello"]
+    assert new.requests[-1].body == b"hello"
+    assert gateway.outcomes[-1].attempts == 2
+    assert gateway.metric("skewgate_retries_total", reason="version") == 1
+
+
+async def test_a_version_refusal_by_everyone_is_503_and_not_a_refusal(house: House) -> None:
+    first, second = await house.backend(always(refusal())), await house.backend(always(refusal()))
+    gateway = await house.gateway(first, second)
+
+    answer = await gateway.ask(request("GET", "/v1/nodes", asks("1.80")))
+
+    assert (answer.status, answer.one("retry-after")) == (503, "2")
+    assert (len(first.requests), len(second.requests)) == (1, 1)
+
+
+async def test_a_version_refusal_of_a_body_that_is_gone_is_503(house: House) -> None:
+    first, second = await house.backend(always(refusal())), await house.backend(always(refusal()))
+    gateway = await house.gateway(first, second)
+
+    answer = await gateway.ask(request("POST", "/v1/nodes", asks("1.80"), body=b"x" * 70000))
+
+    assert (answer.status, answer.one("retry-after")) == (503, "2")
+    assert len(first.requests) + len(second.requests) == 1
+
+
+async def test_after_a_version_refusal_nothing_is_tried_where_the_plan_says_so(house: House) -> None:
+    first, second = await house.backend(always(refusal())), await house.backend(always(refusal()))
+    gateway = await house.gateway(first, second, retry=RetryPlan(on_version=False))
+
+    assert (await gateway.ask(request("GET", "/v1/nodes", asks("1.80")))).status == 503
+    assert len(first.requests) + len(second.requests) == 1
+
+
+async def test_a_refusal_about_a_feature_passes_with_the_range_of_the_offer(house: House) -> None:
+    said = reply(
+        406, f"{SERVED}: 1.31", f"{LOWEST}: 1.1", f"{HIGHEST}: 1.99", body=b"no such feature", reason="No"
+    )
+    gateway, backend = await house.behind(always(said))
+
+    answer = await gateway.ask(request("GET", "/v1/nodes", asks("1.31")))
+
+    assert (answer.status, answer.body) == (406, b"no such feature")
+    assert (answer.one(SERVED), answer.one(HIGHEST)) == ("1.31", "1.90")
+    assert len(backend.requests) == 1
+
+
+async def test_a_backend_that_served_something_else_is_told_as_it_is_and_counted(house: House) -> None:
+    gateway, _ = await house.behind(always(reply(200, f"{SERVED}: 1.1", body=b"ok")))
+
+    assert (await gateway.ask(request("GET", "/v1/nodes", asks("1.31")))).one(SERVED) == "1.1"
+    assert "contradiction" in gateway.metrics.exposition("")[0].decode()

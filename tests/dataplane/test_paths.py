@@ -1,0 +1,118 @@
+"""Paths mean the same to routing, log and backend, or they are refused (attacks P); refusals echo nothing (O12)."""
+
+# ruff: noqa: N802 -- ids of attacks are written with capitals
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dataplane.attacks import head, refused
+from tests.dataplane.stand import House, always, serve
+from tests.dataplane.wire import HOST, request
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/../admin",
+        "/v1/%2e%2e/admin",
+        "/v1/.%2e/admin",
+        "/v1/%2E./admin",
+        "/..",
+        "/v1/..",
+        "/v1/.",
+        "/./v1",
+        "/%2e",
+    ],
+)
+async def test_P1_dots(house: House, path: str) -> None:
+    await refused(house, head(start=f"GET {path} HTTP/1.1"))
+
+
+@pytest.mark.parametrize("path", ["/v1%2fnodes", "/v1%2Fnodes", "/v1%5cnodes", "/v1%5Cnodes", "/v1\\nodes"])
+async def test_P2_escaped_and_turned_slashes(house: House, path: str) -> None:
+    await refused(house, head(start=f"GET {path} HTTP/1.1"))
+
+
+@pytest.mark.parametrize("path", ["/v1/..;/admin", "/v1/..;x=1/admin", "/v1/.;/x", "/v1/%2e%2e;a/x"])
+async def test_P3_dots_with_parameters(house: House, path: str) -> None:
+    await refused(house, head(start=f"GET {path} HTTP/1.1"))
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1//nodes", "//v1/nodes", "/v1;a=b/nodes;c", "/v1/...", "/v1/.x", "/v1/x..y"]
+)
+async def test_P3_double_slashes_and_parameters_are_kept(house: House, path: str) -> None:
+    gateway, backend = await house.behind(serve)
+
+    assert (await gateway.ask(request("GET", path))).status == 200
+    assert backend.only.target == path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/%00", "/v1/%0d%0aX:y", "/v1/%1f", "/v1/%7F", "/v1/\x01", "/v1/\x7f", "/v1/\xff", "/v1/\xc3\xa4",
+        "/v1/%c0%ae", "/v1/%c0%af", "/v1/%e0%80%af", "/v1/%ff", "/v1/%ed%a0%80", "/v1/%", "/v1/%4", "/v1/%zz",
+        "/v1/%u002e",
+    ],
+)  # fmt: skip
+async def test_P4_control_bytes_and_what_is_no_utf_8(house: House, path: str) -> None:
+    await refused(house, head(start=f"GET {path} HTTP/1.1"))
+
+
+@pytest.mark.parametrize("target", ["/v1#x", "/v1/nodes?a=b#c", "/#", "#"])
+async def test_P5_fragments(house: House, target: str) -> None:
+    await refused(house, head(start=f"GET {target} HTTP/1.1"))
+
+
+@pytest.mark.parametrize("path", ["/v1/%252e%252e/x", "/v1/%252f", "/v1/%2500"])
+async def test_P6_what_is_escaped_twice_is_decoded_by_nobody_here(house: House, path: str) -> None:
+    gateway, backend = await house.behind(serve)
+
+    assert (await gateway.ask(request("GET", path))).status == 200
+    assert backend.only.target == path
+
+
+@pytest.mark.parametrize(
+    "target", ["//evil.example/x", "/@evil.example", "/http://evil.example/", "/v1?@evil"]
+)
+async def test_P7_no_target_changes_who_is_asked(house: House, target: str) -> None:
+    gateway, backend = await house.behind(serve)
+
+    assert (await gateway.ask(request("GET", target))).status == 200
+    assert (backend.only.target, backend.only.one("host")) == (target, HOST)
+
+
+@pytest.mark.parametrize("target", ["@evil.example/", "evil.example"])
+async def test_P7_targets_without_a_slash(house: House, target: str) -> None:
+    await refused(house, head(start=f"GET {target} HTTP/1.1"))
+
+
+# --- what own errors say -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        head("X-Canary : canary"),
+        head(start="GET /canary#canary HTTP/1.1"),
+        head(start="CANARY /canary HTTP/1.1"),
+        head("Host: canary@canary", host=False),
+        head("Expect: canary", "Content-Length: 1"),
+        head(start="GET /canary HTTP/1.7"),
+    ],
+)
+async def test_O12_refusals_echo_nothing(house: House, data: bytes) -> None:
+    answer = await refused(house, data, 400, 405, 417, 505)
+
+    assert b"canary" not in (answer.head + answer.body).lower()
+
+
+async def test_O12_failures_echo_nothing(house: House) -> None:
+    gateway, _ = await house.behind(always(b"canary\r\n\r\n"))
+
+    answer = await gateway.ask(request("GET", "/v1/canary", "X-Canary: canary"))
+
+    assert answer.status == 502
+    assert b"canary" not in (answer.head + answer.body).lower()
