@@ -22,7 +22,7 @@ CHUNKED: Final = 2
 UNTIL_CLOSE: Final = 3
 
 BLANKS: Final = b" \t"
-_HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
+HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 _MOST_DIGITS: Final = 18
 """Of a length; more than any machine holds, less than a 64-bit integer."""
 _KNOWN_CODINGS: Final = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress", b"identity"})
@@ -36,7 +36,7 @@ _KEEPS: Final = frozenset({"keep-alive"})
 
 def is_host(text: bytes) -> bool:
     """Whether this can stand in Host: a name or address, perhaps a port; no userinfo, path or list."""
-    return _HOST.fullmatch(text) is not None
+    return HOST.fullmatch(text) is not None
 
 
 class Fields:

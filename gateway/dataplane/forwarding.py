@@ -7,8 +7,11 @@ truths.
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, final
+
+from gateway.dataplane.fields import HOST
 
 if TYPE_CHECKING:
     from gateway.core.backend import Backend
@@ -16,6 +19,13 @@ if TYPE_CHECKING:
     from gateway.dataplane.http1 import RequestReader
 
 VIA: Final = b"Via: 1.1 skewgate\r\n"
+_USABLE: Final = {
+    "x-forwarded-proto": re.compile(rb"https?", re.IGNORECASE),
+    "x-forwarded-host": HOST,
+    "x-forwarded-port": re.compile(rb"[0-9]{1,5}"),
+    "x-forwarded-prefix": re.compile(rb"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+/?"),
+}
+"""What a claim must look like to be passed on and to stand in links; trusted is not the same as well-formed."""
 
 
 @final
@@ -47,7 +57,7 @@ class Peer:
         """Scheme, authority and prefix under which the client reached us: the base of every link it can
         follow."""
         claimed = self._claims(request)
-        scheme = claimed.get("x-forwarded-proto", b"").decode("latin-1") or self.scheme
+        scheme = claimed.get("x-forwarded-proto", b"").decode("latin-1").lower() or self.scheme
         host = claimed.get("x-forwarded-host", b"").decode("latin-1") or request.host
         outer = claimed.get("x-forwarded-prefix", b"").decode("latin-1").rstrip("/")
         return f"{scheme}://{host}{outer}{prefix}"
@@ -62,12 +72,17 @@ class Peer:
         return next((hop for hop in reversed(hops) if not _is_in(hop, self._networks)), hops[0])
 
     def _claims(self, request: RequestReader) -> dict[str, bytes]:
-        """What a trusted peer says; several lines of one name are one list."""
+        """What a trusted peer says, as far as it can be used. Of a list the first item counts, which the proxy
+        nearest to the client wrote; several lines of one name are one list. X-Forwarded-For stays whole."""
         if not self._trusted:
             return {}
         claims: dict[str, bytes] = {}
         for name, value in request.block.forwarded:
             claims[name] = claims[name] + b", " + value if name in claims else value
+        for name, usable in _USABLE.items():
+            first = claims.pop(name, b"").split(b",")[0].strip()
+            if usable.fullmatch(first):
+                claims[name] = first
         return claims
 
     def _compose(self, request: RequestReader, prefix: str) -> bytes:

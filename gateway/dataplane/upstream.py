@@ -245,7 +245,7 @@ class BackendPool:
                 )
         except TimeoutError:
             exchange.on_failure(Failure.CONNECT_TIMEOUT)
-        except OSError:  # refused, unreachable, no such name, no descriptor left
+        except (OSError, UnicodeError):  # refused, unreachable, no such name, no descriptor left
             exchange.on_failure(Failure.CONNECT)
         else:
             sock = connection.transport.get_extra_info("socket")

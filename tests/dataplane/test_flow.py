@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from tests.dataplane.stand import Hop, House, always, serve, until
+from tests.dataplane.stand import Hop, House, Stand, always, serve, until
 from tests.dataplane.wire import reply, request
 
 MIB = 1024 * 1024
@@ -157,6 +157,60 @@ async def test_D3_a_client_that_asks_and_asks_and_never_reads_costs_no_memory(ho
     )
 
     assert len(backend.requests) * size < BUFFERED
+
+
+async def test_D3_what_a_reply_before_it_left_unread_holds_back_the_next_one_too(house: House) -> None:
+    """The second request is begun while the first one's reply still waits, and needs a new connection."""
+    meter = Meter()
+
+    async def script(hop: Hop) -> None:
+        message = await hop.request()
+        if message.target == "/v1/first":
+            await hop.say(reply(200, "Connection: close", body=b"x" * 200_000))
+            return
+        await hop.say(reply(200, f"Content-Length: {HUGE}"))
+        await meter.pour(hop.writer)
+
+    gateway, _ = await house.behind(script)
+    client = await gateway.client(small_buffer=4096)
+    client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    await until(lambda: bool(gateway.worker._clients))
+    (connection,) = gateway.worker._clients
+    sock = connection.transport.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    await client.send(request("GET", "/v1/first"), request("GET", "/v1/second"))
+    await gateway.told()
+
+    await until(lambda: meter.stopped.is_set() or meter.moved == HUGE or not waiting(gateway))
+    assert meter.moved < BUFFERED
+    assert connection.transport.get_write_buffer_size() < 2 * MIB
+
+
+def waiting(gateway: Stand) -> bool:
+    """False: the second request has not been begun, and will not be before the client reads."""
+    return gateway.worker.in_flight() != {"baremetal": 0}
+
+
+async def test_S17_what_is_sent_ahead_of_its_turn_waits_in_bounds(house: House) -> None:
+    meter, leave = Meter(), asyncio.Event()
+
+    async def script(hop: Hop) -> None:
+        await hop.request()
+        await leave.wait()
+
+    gateway, backend = await house.behind(script)
+    client = await gateway.client()
+    await client.send(request("POST"))
+    await backend.came()
+    pouring = asyncio.get_running_loop().create_task(meter.pour(client.writer))
+    async with asyncio.timeout(10):
+        await meter.stopped.wait()
+
+    assert meter.moved < BUFFERED
+    (connection,) = gateway.worker._clients
+    assert len(connection._buffer) < 1 * MIB
+    pouring.cancel()
+    leave.set()  # the reset of a client that is not read goes unnoticed until something is written
 
 
 # --- drain -------------------------------------------------------------------------------------------------

@@ -402,3 +402,26 @@ async def test_documents_are_not_negotiated_away(house: House) -> None:
     assert (await gateway.ask(request("GET", "/", asks("9.9")))).status == 200
     assert SERVED.lower() not in backend.only.names
     assert (await gateway.ask(request("GET", "/v1", asks("9.9")))).status == 406
+
+
+@pytest.mark.parametrize(
+    "lines, public",
+    [
+        (("X-Forwarded-Proto: https, http",), "https://api.example/metal"),
+        (("X-Forwarded-Proto: gopher",), "http://api.example/metal"),
+        (("X-Forwarded-Host: outer.example, inner.example",), "http://outer.example/metal"),
+        (("X-Forwarded-Host: a@b",), "http://api.example/metal"),
+        (("X-Forwarded-Prefix: /outer/", "X-Forwarded-Proto: HTTPS"), "https://api.example/outer/metal"),
+        (("X-Forwarded-Prefix: outer",), "http://api.example/metal"),
+    ],
+)
+async def test_O11_what_a_trusted_proxy_claims_must_be_usable(
+    house: House, lines: tuple[str, ...], public: str
+) -> None:
+    backend = await house.backend()
+    gateway = await house.gateway(backend, match=Match(path="/metal"), trusted=["127.0.0.0/8"])
+    backend.script = always(reply(201, f"Location: http://127.0.0.1:{backend.port}/v1/nodes/1", reason="Created"))
+
+    answer = await gateway.ask(request("POST", "/metal/v1/nodes", *lines))
+
+    assert answer.one("location") == f"{public}/v1/nodes/1"

@@ -1,4 +1,4 @@
-"""Clients that leave, bodies that grow too large, reloads under way, too many at once: nothing is left behind."""
+"""Clients that leave, bodies that grow too large, reloads, too many at once: nothing is left behind."""
 
 # ruff: noqa: N802 -- ids of attacks are written with capitals
 
@@ -19,7 +19,7 @@ from tests.dataplane.stand import (
 from tests.dataplane.troubles import KIB, clock, hold, told_as_ironic
 from tests.dataplane.wire import SERVED, chunked, reply, request
 
-# --- clients that leave ---------------------------------------------------------------------------------------
+# --- clients that leave ------------------------------------------------------------------------------------
 
 
 async def test_D6_a_client_that_resets_after_its_request_ends_the_exchange(house: House) -> None:
@@ -116,7 +116,7 @@ async def test_D6_a_client_that_stops_talking_in_the_middle_of_a_request_is_clos
     assert not backend.requests
 
 
-# --- bodies that are too large --------------------------------------------------------------------------------
+# --- bodies that are too large -----------------------------------------------------------------------------
 
 
 async def test_a_body_that_grows_too_large_is_413_and_the_end(house: House) -> None:
@@ -160,7 +160,7 @@ async def test_a_body_of_exactly_the_limit_is_not_too_large(house: House) -> Non
     assert (await gateway.ask(head, chunked(b"x" * 1000))).status == 200
 
 
-# --- reloads under way ----------------------------------------------------------------------------------------
+# --- reloads under way -------------------------------------------------------------------------------------
 
 
 async def test_a_backend_removed_by_a_reload_finishes_what_it_has_begun(house: House) -> None:
@@ -208,7 +208,7 @@ async def test_a_backend_that_moved_is_asked_at_its_new_address(house: House) ->
     await before.gone()
 
 
-# --- too many -------------------------------------------------------------------------------------------------
+# --- too many ----------------------------------------------------------------------------------------------
 
 
 async def test_the_client_that_has_been_idle_longest_makes_room(house: House) -> None:

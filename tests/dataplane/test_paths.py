@@ -1,4 +1,4 @@
-"""Paths mean the same to routing, log and backend, or they are refused (attacks P); refusals echo nothing (O12)."""
+"""Paths mean the same to routing, log and backend, or are refused (P); refusals echo nothing (O12)."""
 
 # ruff: noqa: N802 -- ids of attacks are written with capitals
 

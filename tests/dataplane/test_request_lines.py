@@ -1,4 +1,4 @@
-"""Heads, request lines, hosts, targets, pipelining and sizes: what is not exactly HTTP/1.1 is refused (S10 to S19)."""
+"""Heads, request lines, hosts, targets, pipelining, sizes: what is not HTTP/1.1 is refused (S10 to S19)."""
 
 # ruff: noqa: N802 -- ids of attacks are written with capitals
 

@@ -1,7 +1,5 @@
 """What is tried again and where, and that nothing is executed twice."""
 
-# ruff: noqa: N802 -- ids of attacks are written with capitals
-
 from __future__ import annotations
 
 import asyncio
@@ -25,7 +23,7 @@ from tests.dataplane.stand import (
 from tests.dataplane.troubles import KIB, told_as_ironic
 from tests.dataplane.wire import asks, chunked, reply, request
 
-# --- no connection --------------------------------------------------------------------------------------------
+# --- no connection -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -111,7 +109,7 @@ async def test_a_client_that_leaves_while_a_connection_is_made_leaves_nothing(ho
     assert (await gateway.ask(request())).status == 200
 
 
-# --- sent, no reply -------------------------------------------------------------------------------------------
+# --- sent, no reply ----------------------------------------------------------------------------------------
 
 
 async def dying(hop: Hop) -> None:

@@ -1,7 +1,5 @@
 """Whoever is too slow is told so or cut, and nobody is blamed for another's slowness."""
 
-# ruff: noqa: N802 -- ids of attacks are written with capitals
-
 from __future__ import annotations
 
 import asyncio

@@ -96,7 +96,7 @@ class Ironic:
         """Requests refused for their version."""
         self.port = 0
         self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._serving: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
 
     # -- life
 
@@ -111,8 +111,10 @@ class Ironic:
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
-            for writer in self._writers:
+            tasks = [task for task in self._serving.values() if task is not None]
+            for writer in self._serving:
                 writer.close()
+            await asyncio.gather(*tasks)
             await self._server.wait_closed()
             self._server = None
 
@@ -124,7 +126,7 @@ class Ironic:
     # -- answering
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
+        self._serving[writer] = asyncio.current_task()
         try:
             while (head := await read_head(reader)) is not None:
                 self.heard.append(head)
@@ -134,7 +136,7 @@ class Ironic:
         except ConnectionError:
             pass  # whoever asked has gone
         finally:
-            self._writers.discard(writer)
+            del self._serving[writer]
             writer.close()
 
     def _reply(self, head: Head) -> bytes:

@@ -127,12 +127,10 @@ async def in_front_of(
 ) -> AsyncIterator[Stand]:
     """A gateway on the code path of `run`, ready; with ports `at`, where nobody listens, it cannot be yet.
 
-    `options` as of `configuration`; `source`: a file to write it to, from which a reload reads.
+    `options` as of `configuration`; `source`: the file from which a reload reads.
     """
     async with running(*servers):
         text = configuration((*(server.port for server in servers), *at), **options)
-        if source is not None:
-            source.write_text(text)
         configured = load(text, filename="scenario.yaml", environ={}).require()
         async with Gateway(configured, source=source) as gateway:
             stand = Stand(gateway, servers, configured.services[0].match.prefix)
