@@ -25,7 +25,8 @@ _USABLE: Final = {
     "x-forwarded-port": re.compile(rb"[0-9]{1,5}"),
     "x-forwarded-prefix": re.compile(rb"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+/?"),
 }
-"""What a claim must look like to be passed on and to stand in links; trusted is not the same as well-formed."""
+"""What a claim must look like to be passed on and to stand in links; trusted is not the same as
+well-formed."""
 
 
 @final
@@ -72,8 +73,9 @@ class Peer:
         return next((hop for hop in reversed(hops) if not _is_in(hop, self._networks)), hops[0])
 
     def _claims(self, request: RequestReader) -> dict[str, bytes]:
-        """What a trusted peer says, as far as it can be used. Of a list the first item counts, which the proxy
-        nearest to the client wrote; several lines of one name are one list. X-Forwarded-For stays whole."""
+        """What a trusted peer says, as far as it can be used. Of a list the first item counts, which the
+        proxy nearest to the client wrote; several lines of one name are one list. X-Forwarded-For stays
+        whole."""
         if not self._trusted:
             return {}
         claims: dict[str, bytes] = {}

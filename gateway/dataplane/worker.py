@@ -28,6 +28,8 @@ log = logging.getLogger("skewgate.worker")
 
 BACKLOG: Final = 1024
 DESCRIPTOR_RESERVE: Final = 64
+FEWEST_CLIENTS: Final = 16
+MOST_CLIENTS: Final = 100_000
 IDLE_GRACE: Final = 2.0
 """Seconds that an idle client connection is kept while draining, so that its next request, if one is under
 way, is answered with `Connection: close` instead of meeting a closed connection (hardening, finding 9)."""
@@ -37,7 +39,9 @@ def admission_limit() -> int:
     """Client connections that the process's descriptors allow: every one may need another to a backend, and a
     reserve is kept for the admin listener, probes and files (hardening, DNS, descriptors …)."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(16, (soft - DESCRIPTOR_RESERVE) // 2)
+    if soft == resource.RLIM_INFINITY:
+        return MOST_CLIENTS
+    return max(FEWEST_CLIENTS, min(MOST_CLIENTS, (soft - DESCRIPTOR_RESERVE) // 2))
 
 
 @final

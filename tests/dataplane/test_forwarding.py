@@ -420,7 +420,9 @@ async def test_O11_what_a_trusted_proxy_claims_must_be_usable(
 ) -> None:
     backend = await house.backend()
     gateway = await house.gateway(backend, match=Match(path="/metal"), trusted=["127.0.0.0/8"])
-    backend.script = always(reply(201, f"Location: http://127.0.0.1:{backend.port}/v1/nodes/1", reason="Created"))
+    backend.script = always(
+        reply(201, f"Location: http://127.0.0.1:{backend.port}/v1/nodes/1", reason="Created")
+    )
 
     answer = await gateway.ask(request("POST", "/metal/v1/nodes", *lines))
 
