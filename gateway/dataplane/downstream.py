@@ -55,7 +55,7 @@ class ClientConnection(asyncio.Protocol):
         self._opened = self.context.now
         self._reading = True
         self._busy = False
-        self._congested = False
+        self.congested = False
         """It does not take what was written to it: no further request is begun, or replies would pile up
         here."""
 
@@ -93,7 +93,7 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = NEVER
         if self.exchange is not None:
             self.exchange.on_client_stalled()
-        elif self.closing or self._congested:
+        elif self.closing or self.congested:
             self.abort()
         elif self._buffer:
             self._turn_away(FramingError("timeout", 408))
@@ -123,7 +123,7 @@ class ClientConnection(asyncio.Protocol):
         once."""
         self._busy = True
         try:
-            while self._buffer and self.exchange is None and not self.closing and not self._congested:
+            while self._buffer and self.exchange is None and not self.closing and not self.congested:
                 if self._discard is not None:
                     self._discard_body()
                 elif not self._read_head():
@@ -252,7 +252,7 @@ class ClientConnection(asyncio.Protocol):
         if not keep or self.closing:
             self.close()
             return
-        if not self._congested:
+        if not self.congested:
             self.deadline = self.context.now + self.context.timeouts.client_idle
         if not exchange.uploaded:
             self._discard = exchange
@@ -283,13 +283,13 @@ class ClientConnection(asyncio.Protocol):
     # -- flow control
 
     def pause_writing(self) -> None:
-        self._congested = True
+        self.congested = True
         self.deadline = self.context.now + self.context.timeouts.client_write_idle
         if self.exchange is not None:
             self.exchange.pause_reply()
 
     def resume_writing(self) -> None:
-        self._congested = False
+        self.congested = False
         if self.exchange is not None:
             self.deadline = NEVER
             self.exchange.resume_reply()

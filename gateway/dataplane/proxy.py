@@ -143,6 +143,8 @@ class Exchange(Recovery):
         self._connection = connection
         self._sent_at = monotonic()
         connection.start(self, context.reply_names(self._resolution.view), to_head=self.method == "HEAD")
+        if self.downstream.congested:  # by the reply before this one
+            connection.pause_reading()
         if upload is None:
             context.send(connection.transport, self._head(b"\r\n"))
             return

@@ -287,7 +287,7 @@ async def ended(reader: asyncio.StreamReader) -> Ended:
 def reset(writer: asyncio.StreamWriter) -> None:
     """Close with RST, at once."""
     sock = writer.get_extra_info("socket")
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # closed already
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     writer.transport.abort()
 
