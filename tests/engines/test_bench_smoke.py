@@ -13,7 +13,8 @@ import pytest
 
 from tests.architecture.source import ROOT
 
-pytestmark = pytest.mark.engines
+# The first run installs Envoy, 37 MB.
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
 
 
 def test_every_engine_answers_without_an_error() -> None:
