@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 class Exchange(Recovery):
     """One request and its reply. Is its own `Outcome`."""
 
+    _first: Member | None = None
+    """Chosen when the head was complete, and not dispatched to before a small body is."""
     _held: HeldReply | None = None
     _sent_at = 0.0
     _path = ""
@@ -113,9 +115,6 @@ class Exchange(Recovery):
         self._first = member
         if upload.streams:
             self._dispatch(member)
-
-    _first: Member | None = None
-    """Chosen when the head was complete, and not dispatched to before the body is."""
 
     # -- stop 7: to the backend
 
