@@ -9,7 +9,7 @@ remembered; with an empty one the answer is the same, only slower. Explanations 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias, final
@@ -190,6 +190,8 @@ def resolve(view: ServiceView, place: Place, head: Request, path: str) -> Resolu
     dialect, offer, bounds = view.service.dialect, view.offer, view.offer.bounds
     if place.answered:
         reply = dialect.answer(place, RequestHead(head.method, path, head.query, head.fields), bounds)
+        if reply.status == 503:  # nothing is offered yet
+            reply = reply.with_headers(("Retry-After", str(RETRY_AFTER)))
         return Resolution(view, place, None, None, None, "", NOBODY, with_vary(view, reply), bounds=bounds)
     if offer.transparent:
         return _forward(view, place, view.everyone, render(head.fields), verdict=Verdict.TRANSPARENT)
@@ -259,8 +261,15 @@ def failed(view: ServiceView, failure: Failure) -> Reply:
 
 def with_vary(view: ServiceView, reply: Reply) -> Reply:
     """Own replies depend on the version headers too (hardening V10)."""
-    vary = view.service.dialect.vary
-    return reply.with_headers(("Vary", ", ".join(vary))) if vary else reply
+    dialect = view.service.dialect
+    return reply.with_headers(*vary_header(dialect.vary, apart=dialect.vary_apart))
+
+
+def vary_header(names: Sequence[str], *, apart: bool) -> tuple[Header, ...]:
+    """The `Vary` lines that list `names`: none for none, else one, or one each."""
+    if apart:
+        return tuple(("Vary", name) for name in names)
+    return (("Vary", ", ".join(names)),) if names else ()
 
 
 def _refused(

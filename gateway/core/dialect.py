@@ -282,6 +282,8 @@ class Dialect(ABC):
     """Reply headers (folded) that are taken off and written anew by `write_reply`."""
     vary: tuple[str, ...]
     """Names that `Vary` lists on every reply, canonical."""
+    vary_apart: bool = False
+    """True: each name has a `Vary` line of its own (Nova)."""
     silence: Silence
     match: Match = Match.EXACT
     silent_serves: VersionSet = VersionSet()
@@ -291,6 +293,9 @@ class Dialect(ABC):
     """Highest version by release name, for ceilings."""
     rewrites_target: bool = False
     """True: `write_target` must be asked for every request, because the version stands in the target."""
+    path_is_signed: bool = False
+    """True: clients sign the path, so a configuration under which backends would see another one is
+    refused."""
 
     @classmethod
     def configured(cls, options: object) -> Self:
@@ -338,7 +343,8 @@ class Dialect(ABC):
         """An error in the dialect's shape. `Retry-After` and `Vary` are added by the caller."""
 
     def answer(self, place: Place, head: RequestHead, bounds: Bounds | None) -> Reply:
-        """The reply at an `answered` place. `bounds` is None before anything is offered."""
+        """The reply at an `answered` place. `bounds` is None before anything is offered. `Vary`, and
+        `Retry-After` on a 503, are added by the caller."""
         raise NotImplementedError(f"{self.name} has no place that the gateway answers")
 
     # -- 3. the backend's reply

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from gateway.core.backend import Member
-from gateway.core.decision import Resolution
+from gateway.core.decision import Resolution, vary_header
 from gateway.core.dialect import Advert, Refused, Served
 from gateway.core.message import Header, all_values, as_mapping, render
 
@@ -53,7 +53,7 @@ def mark(resolution: Resolution, member: Member, status: int, fields: Iterable[H
     written = dialect.write_reply(
         resolution.place, status, served, resolution.version, bounds, silent=member.silent
     )
-    lines = [*written, *vary_lines(all_values(headers, "vary"), dialect.vary)]
+    lines = [*written, *vary_lines(all_values(headers, "vary"), dialect.vary, apart=dialect.vary_apart)]
     contradicts = None not in (served.version, resolution.version) and served.version != resolution.version
     kept = ((name, value) for name, value in fields if name not in dialect.owned_reply and name != "vary")
     return Marking(
@@ -61,14 +61,11 @@ def mark(resolution: Resolution, member: Member, status: int, fields: Iterable[H
     )
 
 
-def vary_lines(said: tuple[str, ...], ours: tuple[str, ...]) -> tuple[Header, ...]:
-    """The backend's own `Vary` lines and one more with those of our names that they lack; `*` says it all."""
+def vary_lines(said: tuple[str, ...], ours: tuple[str, ...], *, apart: bool = False) -> tuple[Header, ...]:
+    """The backend's own `Vary` lines and those of our names that they lack; `*` says it all."""
     named = {name.strip().lower() for value in said for name in value.split(",")}
-    lines = [("Vary", value) for value in said]
     missing = [] if "*" in named else [name for name in ours if name.lower() not in named]
-    if missing:
-        lines.append(("Vary", ", ".join(missing)))
-    return tuple(lines)
+    return (*(("Vary", value) for value in said), *vary_header(missing, apart=apart))
 
 
 def _fact(member: Member, served: Served) -> Advert | None:

@@ -151,6 +151,29 @@ def check_matches(services: tuple[Service, ...], root: MappingNode, findings: Fi
         )
 
 
+def check_signed_paths(services: tuple[Service, ...], root: MappingNode, findings: Findings) -> None:
+    """Where clients sign the path, backends must see the one that was signed."""
+    for service in services:
+        if not service.dialect.path_is_signed:
+            continue
+        node = child(root, "services", service.name)
+        if service.match.strip_prefix and service.match.prefix:
+            findings.add(
+                child(node, "match", "strip_prefix") or child(node, "match", "path"),
+                "contradiction",
+                "clients sign the path: without its prefix every signature would be wrong",
+                "set match.strip_prefix: false, or match by host",
+            )
+        for index, backend in enumerate(service.backends):
+            if backend.path:
+                findings.add(
+                    child(node, "backends", index, "url"),
+                    "contradiction",
+                    "clients sign the path: with this before it every signature would be wrong",
+                    f"the URL must end after the port: {backend.authority}",
+                )
+
+
 def _match_places(root: MappingNode, name: str) -> Iterator[Node | None]:
     """Where a service says what it matches: the most telling place first."""
     service = child(root, "services", name)

@@ -15,7 +15,14 @@ from typing import final
 from gateway.core.dialect import Dialect
 from gateway.dialects import discover
 from gateway.errors import SettingsError
-from gateway.settings.checks import check_addresses, check_admin, check_limits, check_matches, check_trust
+from gateway.settings.checks import (
+    check_addresses,
+    check_admin,
+    check_limits,
+    check_matches,
+    check_signed_paths,
+    check_trust,
+)
 from gateway.settings.model import Document
 from gateway.settings.problem import Problem, Severity, shown_lines, split_lines
 from gateway.settings.scalars import shape_of
@@ -119,6 +126,7 @@ def _read(
     check_trust(root, findings)
     services = read_services(document, root, dialects, findings)
     check_matches(services, root, findings)
+    check_signed_paths(services, root, findings)
     return Settings(
         listen=tuple(Listen(each.host, each.port) for each in listen),
         services=services,

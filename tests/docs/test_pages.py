@@ -14,7 +14,7 @@ from gateway import __version__, cli, settings
 from gateway.dialects import discover
 from gateway.settings.model import UNSUPPORTED
 from tests.architecture.source import ROOT, project_texts
-from tests.docs.pages import all_pages, anchors, blocks, links, mentioned, page, rows, section
+from tests.docs.pages import all_pages, anchors, blocks, links, mentioned, page, section
 
 ENVIRONMENT: Final = {"SKEWGATE_ADMIN_TOKEN": "a-token-long-enough-for-anybody"}
 RECORDS: Final = sorted((ROOT / "docs" / "decisions").glob("*.md"))
@@ -95,17 +95,6 @@ def test_a_service_is_not_set_up_for_what_is_missing(name: str) -> None:
 
     assert not words & {key.rpartition(".")[2] for key in UNSUPPORTED}
     assert not words & {"certificates", "keys", "statedirectory", "loadcredential"}
-
-
-def test_a_page_speaks_of_every_dialect() -> None:
-    text = page("docs/dialects.md")
-
-    for name, dialect in discover().items():
-        written = rows(section(text, "Releases for ceilings"))
-        told = {release: highest for highest, releases in written for release in releases.split(", ")}
-        scheme = dialect.scheme
-        assert f"## {name}\n" in text
-        assert told == {release: scheme.format(highest) for release, highest in dialect.releases.items()}
 
 
 @pytest.mark.parametrize("number", range(1, len(RECORDS) + 1))

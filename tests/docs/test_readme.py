@@ -42,7 +42,12 @@ class Shown(NamedTuple):
 
 
 def shown() -> Iterator[Shown]:
-    for block in blocks(page("README.md")):
+    return shown_in(page("README.md"))
+
+
+def shown_in(text: str) -> Iterator[Shown]:
+    """Every curl command of a page with what it shows of the reply."""
+    for block in blocks(text):
         for command in block.text.split("$ curl ")[1:]:
             line, *reply = command.splitlines()
             words = shlex.split(line)
@@ -72,16 +77,16 @@ async def gateway_url() -> AsyncIterator[str]:
         yield f"http://{host}:{port}"
 
 
-async def until_offered(gateway: Gateway) -> None:
+async def until_offered(gateway: Gateway, service: str = "baremetal") -> None:
     """Wait for the first offer."""
     offered = asyncio.Event()
 
     def look(before: Snapshot, after: Snapshot) -> None:
-        if after.views["baremetal"].offer.versions:
+        if after.views[service].offer.versions:
             offered.set()
 
     gateway.cell.subscribe(look)
-    if not gateway.cell.current.views["baremetal"].offer.versions:
+    if not gateway.cell.current.views[service].offer.versions:
         async with asyncio.timeout(20):
             await offered.wait()
 

@@ -19,8 +19,12 @@ import pytest
 
 from tests.real.clients import Clients
 from tests.real.environments import Environment, build_all
+from tests.real.goiardi import GOIARDI, WIRE, ChefServer, chef_servers
 from tests.real.ironic import NEW, OLD, Family, Server, whole_server
+from tests.real.pairs import Pair
+from tests.real.park import Park
 from tests.real.processes import stop_all
+from tests.real.service_clients import ClusteringClients, ComputeClients, PlacementClients
 from tests.real.stand import Stand
 
 FIGURES = pytest.StashKey[list[tuple[str, ...]]]()
@@ -171,6 +175,59 @@ def bare(bare_stand: Stand) -> Iterator[Stand]:
         yield stand
 
 
+# -- nova, placement, senlin (an old and a new one of each, started when first asked for) and Chef ----------
+
+
+@pytest.fixture(scope="session")
+def park(folder: Path, pytestconfig: pytest.Config) -> Iterator[Park]:
+    with Park(folder) as everything:
+        yield everything
+        pytestconfig.stash[FIGURES] += everything.figures()
+
+
+@pytest.fixture
+def pair(park: Park, request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """A pair by its `(kind, policy)`: parametrize indirectly. Its records are checked after the test."""
+    with park.pair(*request.param).test() as lent:
+        yield lent
+
+
+@pytest.fixture(scope="session")
+def compute_clients() -> ComputeClients:
+    return ComputeClients(build_all(["client-new"])["client-new"])
+
+
+@pytest.fixture(scope="session")
+def placement_clients() -> PlacementClients:
+    return PlacementClients(build_all(["client-new"])["client-new"])
+
+
+@pytest.fixture(scope="session")
+def clustering_clients() -> ClusteringClients:
+    return ClusteringClients(build_all(["client-senlin"])["client-senlin"])
+
+
+@pytest.fixture(scope="module")
+def chefs(folder: Path) -> Iterator[dict[str, ChefServer]]:
+    """Two goiardis that know the same user by the same key."""
+    with chef_servers(folder, ("one", "two")) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def kitchen_stand(chefs: dict[str, ChefServer], folder: Path, pytestconfig: pytest.Config) -> Iterator[Pair]:
+    with Pair(WIRE, "guaranteed", folder, chefs, GOIARDI).running() as lent:
+        yield lent
+        pytestconfig.stash[FIGURES] += lent.figures()
+
+
+@pytest.fixture
+def kitchen(kitchen_stand: Pair) -> Iterator[Pair]:
+    """Two goiardis behind the gateway. Its records are checked after the test."""
+    with kitchen_stand.test() as lent:
+        yield lent
+
+
 # -- what a person gets to see --------------------------------------------------------------------------
 
 
@@ -181,7 +238,8 @@ def pytest_runtest_makereport(
     """Beside a failure: what passed through the stand, and the ends of all its logs."""
     report = yield
     if report.failed:
-        stands = [value for value in getattr(item, "funcargs", {}).values() if isinstance(value, Stand)]
+        values = getattr(item, "funcargs", {}).values()
+        stands = [value for value in values if isinstance(value, Stand | Pair)]
         for stand in {stand.name: stand for stand in stands}.values():
             report.sections.append((f"what passed through the stand {stand.name}", stand.records()))
             for process in (stand.gateway.process, *(server.process for server in stand.servers.values())):

@@ -25,10 +25,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.real import repairs
+
 LISTS = Path(__file__).resolve().parent / "constraints"
 
 # The releases in the lists have compiled parts that exist for 3.11 and not for every later Python.
 NEEDED_PYTHON = (3, 11)
+
+# The list of the environment that has uv: with pip alone a bare machine is busy for seven minutes.
+INSTALLER = "installer"
 
 # A build that takes longer than this (seconds) hangs: pip on a slow line needs about 60.
 BUILD_LIMIT = 600
@@ -67,6 +72,9 @@ def build_all(names: Iterable[str]) -> dict[str, Environment]:
     """The environments of these lists, those that are missing built side by side."""
     wanted = list(names)
     python = find_python()
+    if find_uv() is None and not all(_home(name, python).exists() for name in wanted):
+        # Once, before the others are built side by side with it.
+        build(INSTALLER, python)
     with ThreadPoolExecutor(max_workers=len(wanted)) as pool:
         built = pool.map(lambda name: build(name, python), wanted)
         return {environment.name: environment for environment in built}
@@ -78,7 +86,7 @@ def build(name: str, python: Path) -> Environment:
     Raises MissingPrerequisite, with the installer's last words, when the installation fails.
     """
     exact_list = LISTS / f"{name}.txt"
-    home = cache_folder() / f"{name}-{_fingerprint(exact_list, python)}"
+    home = _home(name, python)
     environment = Environment(name, home)
     if environment.python.exists():
         return environment
@@ -88,6 +96,9 @@ def build(name: str, python: Path) -> Environment:
         unfinished = workshop / "environment"
         for step in _steps(python, unfinished, exact_list):
             _run(step, f"building the environment {name}")
+        if packages := repairs.wanted_by(exact_list):
+            (site_packages,) = unfinished.glob("lib/python*/site-packages")
+            repairs.repair(site_packages, packages)
         try:
             unfinished.rename(home)
         except OSError:
@@ -97,6 +108,10 @@ def build(name: str, python: Path) -> Environment:
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
     return environment
+
+
+def _home(name: str, python: Path) -> Path:
+    return cache_folder() / f"{name}-{_fingerprint(LISTS / f'{name}.txt', python)}"
 
 
 def find_python() -> Path:
@@ -120,8 +135,8 @@ def find_python() -> Path:
         if candidate and _is_needed_python(candidate):
             return Path(candidate)
     raise MissingPrerequisite(
-        f"the real Ironic releases run on Python {text}; the tests run on {platform.python_version()} and no"
-        f" python{text} was found on the PATH{' or by uv' if uv else ''}. Install one (Debian:"
+        f"the real servers' releases run on Python {text}; the tests run on {platform.python_version()} and"
+        f" no python{text} was found on the PATH{' or by uv' if uv else ''}. Install one (Debian:"
         f" python{text} and python{text}-venv; uv: `uv python install {text}`) and run the group again."
     )
 
@@ -138,11 +153,19 @@ def find_uv() -> list[str] | None:
     return None
 
 
+def _installer(python: Path) -> list[str] | None:
+    """The command that starts uv: the machine's own, or that of the environment `INSTALLER` once built."""
+    if own := find_uv():
+        return own
+    program = _home(INSTALLER, python) / "bin" / "uv"
+    return [str(program)] if program.exists() else None
+
+
 def _steps(python: Path, target: Path, exact_list: Path) -> list[list[str]]:
     """The commands that make the environment. `--no-deps`: the list is whole and some of its
     releases contradict each other's declared bounds, so it is taken as written."""
     inside = str(target / "bin" / "python")
-    if uv := find_uv():
+    if uv := _installer(python):
         return [
             [*uv, "venv", "--quiet", "--no-project", "--python", str(python), str(target)],
             [*uv, "pip", "install", "--quiet", "--no-deps", "--python", inside, "-r", str(exact_list)],
@@ -178,8 +201,10 @@ def _run(command: list[str], what: str) -> None:
 
 
 def _fingerprint(exact_list: Path, python: Path) -> str:
-    version = _version_of(str(python))
-    return hashlib.sha256(f"{version}\n{exact_list.read_text()}".encode()).hexdigest()[:12]
+    text = f"{_version_of(str(python))}\n{exact_list.read_text()}"
+    if repairs.wanted_by(exact_list):
+        text += Path(repairs.__file__).read_text()
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _version_of(python: str) -> str:

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +34,26 @@ class Gateway:
     """One gateway process in front of backends `{name: url}`; `offer` is the text of the offer's keys."""
 
     def __init__(
-        self, name: str, folder: Path, backends: Mapping[str, str], offer: Mapping[str, str]
+        self,
+        name: str,
+        folder: Path,
+        backends: Mapping[str, str],
+        offer: Mapping[str, str],
+        *,
+        service: str = SERVICE,
+        dialect: Sequence[str] = ("dialect: ironic",),
     ) -> None:
+        """`service` is the one service's name, `dialect` the configuration lines that say how it speaks."""
         folder.mkdir(parents=True)
         self.port = free_port()
         self.admin_port = free_port()
         self.file = folder / "gateway.yaml"
-        self.file.write_text(_configuration(self.port, self.admin_port, backends, offer))
+        self.file.write_text(_configuration(self.port, self.admin_port, backends, offer, service, dialect))
         command = [sys.executable, "-m", "gateway", "run", "-c", str(self.file)]
         surroundings = {**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": "1"}
         self.process = Process(f"gateway-{name}", command, folder, surroundings)
         self._backends = set(backends)
+        self._service = service
 
     def start(self) -> None:
         """Start it; return once it is ready and knows what every backend serves."""
@@ -79,7 +88,7 @@ class Gateway:
         """What /status says of the one service."""
         status, text = self.admin("/status")
         assert status == 200, f"/status answered {status}: {text}"
-        found: dict[str, Any] = json.loads(text)["services"][SERVICE]
+        found: dict[str, Any] = json.loads(text)["services"][self._service]
         return found
 
     def explain(self, method: str, path: str, *headers: str) -> dict[str, Any]:
@@ -119,14 +128,21 @@ class Metrics:
         return [dict(has) for name, has in self._samples if name == metric]
 
 
-def _configuration(port: int, admin_port: int, backends: Mapping[str, str], offer: Mapping[str, str]) -> str:
+def _configuration(
+    port: int,
+    admin_port: int,
+    backends: Mapping[str, str],
+    offer: Mapping[str, str],
+    service: str,
+    dialect: Sequence[str],
+) -> str:
     lines = [
         f"listen: {LOOPBACK}:{port}",
         "admin:",
         f"  listen: {LOOPBACK}:{admin_port}",
         "services:",
-        f"  {SERVICE}:",
-        "    dialect: ironic",
+        f"  {service}:",
+        *(f"    {line}" for line in dialect),
         "    probe:",
         f"      interval: {PROBE_INTERVAL}",
         "      timeout: 5s",

@@ -1,0 +1,213 @@
+"""Nova's discovery documents (N1, N2, N13), as servers wrote them and as clients must get them.
+
+The gateway offers 2.1 to 2.60 at another address.
+"""
+
+# ruff: noqa: N802 -- ids of examples and attacks are written with capitals
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.core.dialect import Bounds, Links, Place
+from gateway.core.ranges import VersionSet
+from gateway.core.version import Version
+from gateway.dialects.nova import CHOICES, LEGACY, RESOURCE, ROOT, V1_1, V2, V2_1, Nova
+
+NOVA = Nova.configured(Nova.Options())
+OFFER = Bounds(VersionSet.between(Version(2, 1), Version(2, 60)))
+LINKS = Links(backend="http://127.0.0.1:16601", host="gateway.test:8774", public="https://api.test/compute")
+PUBLIC = "https://api.test/compute"
+
+SEEN = ["http://127.0.0.1:16601", "http://gateway.test:8774", "https://gateway.test:8774"]
+"""What a server builds its links from: its own address, or the client's Host and either scheme."""
+AGES = [("SUPPORTED", "2011-01-21T11:33:21Z"), ("DEPRECATED", "2025-07-04T12:00:00Z")]
+
+
+def rewritten(place: Place, text: str, links: Links = LINKS) -> str | None:
+    body = NOVA.rewrite_document(place, text.encode(), OFFER, links)
+    return None if body is None else body.decode()
+
+
+def v2_0(base: str, status: str, updated: str, more: str = "") -> str:
+    return (
+        f'{{"id": "v2.0", "status": "{status}", "version": "", "min_version": "", "updated": "{updated}", '
+        f'"links": [{{"rel": "self", "href": "{base}/v2/"}}{more}'
+    )
+
+
+def v2_1(base: str, highest: str, more: str = "") -> str:
+    return (
+        f'{{"id": "v2.1", "status": "CURRENT", "version": "{highest}", "min_version": "2.1", '
+        f'"updated": "2013-07-23T11:33:21Z", "links": [{{"rel": "self", "href": "{base}/v2.1/"}}{more}'
+    )
+
+
+def described(version: str) -> str:
+    return (
+        ', {"rel": "describedby", "type": "text/html", "href": "http://docs.openstack.org/"}], '
+        '"media-types": [{"base": "application/json", '
+        f'"type": "application/vnd.openstack.compute+json;version={version}"}}]}}'
+    )
+
+
+def root(base: str, highest: str, age: tuple[str, str] = AGES[1]) -> str:
+    return f'{{"versions": [{v2_0(base, *age)}]}}, {v2_1(base, highest)}]}}]}}'
+
+
+def version_2_1(base: str, highest: str) -> str:
+    return f'{{"version": {v2_1(base, highest, described("2.1"))}}}'
+
+
+def version_2_0(base: str, age: tuple[str, str] = AGES[1]) -> str:
+    return f'{{"version": {v2_0(base, *age, described("2"))}}}'
+
+
+def choices(base: str, path: str) -> str:
+    """300, whose entries have no version."""
+
+    def choice(name: str, status: str, mount: str, version: str) -> str:
+        return (
+            f'{{"id": "{name}", "status": "{status}", "links": '
+            f'[{{"rel": "self", "href": "{base}/{mount}{path}"}}], '
+            '"media-types": [{"base": "application/json", "type": '
+            f'"application/vnd.openstack.compute+json;version={version}"}}]}}'
+        )
+
+    both = f"{choice('v2.0', 'DEPRECATED', 'v2', '2')}, {choice('v2.1', 'CURRENT', 'v2.1', '2.1')}"
+    return f'{{"choices": [{both}]}}'
+
+
+@pytest.mark.parametrize("base", SEEN)
+@pytest.mark.parametrize("highest, age", [("2.60", AGES[0]), ("2.104", AGES[1])], ids=["17.0.13", "34.0.0"])
+def test_N1_the_root_tells_the_offer_for_v2_1_and_nothing_for_v2_0(
+    base: str, highest: str, age: tuple[str, str]
+) -> None:
+    assert rewritten(ROOT, root(base, highest, age)) == root(PUBLIC, "2.60", age)
+
+
+@pytest.mark.parametrize("base", SEEN)
+@pytest.mark.parametrize("highest", ["2.1", "2.60", "2.104"])
+def test_N2_the_version_document_tells_the_offer(base: str, highest: str) -> None:
+    assert rewritten(V2_1, version_2_1(base, highest)) == version_2_1(PUBLIC, "2.60")
+
+
+@pytest.mark.parametrize("base", SEEN)
+def test_the_document_of_v2_gets_links_and_no_range(base: str) -> None:
+    assert rewritten(V2, version_2_0(base)) == version_2_0(PUBLIC)
+
+
+@pytest.mark.parametrize("base", SEEN)
+@pytest.mark.parametrize("place, path", [(CHOICES, "/servers"), (CHOICES, "/v3/flavors"), (V1_1, "/v1.1/x")])
+def test_N13_choices_lead_to_what_the_client_can_reach(base: str, place: Place, path: str) -> None:
+    assert rewritten(place, choices(base, path)) == choices(PUBLIC, path)
+
+
+def test_the_minimum_is_the_offers_too() -> None:
+    offer = Bounds(VersionSet.between(Version(2, 5), Version(2, 60)))
+
+    body = NOVA.rewrite_document(V2_1, version_2_1(SEEN[0], "2.104").encode(), offer, LINKS)
+
+    assert body is not None
+    entry = json.loads(body)["version"]
+    assert (entry["min_version"], entry["version"]) == ("2.5", "2.60")
+
+
+def test_an_older_list_without_ranges_keeps_its_shape() -> None:
+    """Juno: v2.1 as an experiment."""
+    document = (
+        '{"versions": [{"status": "CURRENT", "updated": "2011-01-21T11:33:21Z", "id": "v2.0", "links": '
+        '[{"href": "%s/v2/", "rel": "self"}]}, {"status": "EXPERIMENTAL", "updated": "2013-07-23T11:33:21Z", '
+        '"id": "v2.1", "links": [{"href": "%s/v2.1/", "rel": "self"}]}]}'
+    )
+
+    assert rewritten(ROOT, document % (SEEN[0], SEEN[0])) == document % (PUBLIC, PUBLIC)
+
+
+def test_the_address_of_compute_link_prefix_stays() -> None:
+    """The operator's word, not a mistake."""
+    elsewhere = "https://compute.example.org"
+
+    assert rewritten(ROOT, root(elsewhere, "2.104")) == root(elsewhere, "2.60")
+
+
+def test_a_document_that_needs_no_change_comes_out_as_it_went_in() -> None:
+    links = Links(backend="http://127.0.0.1:1", host="api.test", public="http://api.test")
+    document = root("http://api.test", "2.60")
+
+    assert rewritten(ROOT, document, links) == document
+
+
+@pytest.mark.parametrize(
+    "place, text",
+    [
+        (ROOT, ""),
+        (ROOT, "<html></html>"),
+        (ROOT, "{}"),
+        (ROOT, "[]"),
+        (ROOT, '{"versions": "v2.1"}'),
+        (ROOT, '{"version": "2.1"}'),
+        (CHOICES, '{"choices": {}}'),
+        (ROOT, '{"versions": [], "nan": NaN}'),
+        (V2_1, '{"computeFault": {"code": 406, "message": "x"}}'),
+        (V2_1, '{"version": {}, "a": ' + "[" * 40 + "]" * 40 + "}"),
+        (V2_1, '{"version": {}, "a": ' + "[" * 100_000),
+        (RESOURCE, version_2_1(SEEN[0], "2.104")),
+        (LEGACY, version_2_0(SEEN[0])),
+    ],
+)
+def test_any_other_body_is_passed_on_untouched(place: Place, text: str) -> None:
+    assert rewritten(place, text) is None
+
+
+def test_junk_inside_a_document_stays_and_does_no_harm() -> None:
+    junk: list[Any] = [
+        None,
+        7,
+        "2.104",
+        ["2.104"],
+        {"id": ["v2.1"], "version": "2.104"},
+        {"id": "v2.1", "version": "3.5", "min_version": "3.1"},
+        {"id": "v2.0", "version": "2.104"},
+        {"id": "v2.1", "links": "x", "href": None},
+    ]
+
+    text = rewritten(ROOT, json.dumps({"versions": [*junk, {"id": "v2.1", "version": "2.104"}]}))
+
+    assert text is not None
+    assert json.loads(text) == {"versions": [*junk, {"id": "v2.1", "version": "2.60"}]}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=8) | st.sampled_from(["v2.1", "2.104"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["id", "version", "min_version", "versions", "choices", "links", "href"]),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=20,
+)
+PLACES = st.sampled_from([ROOT, V2_1, V2, V1_1, CHOICES, RESOURCE, LEGACY])
+
+
+@given(JSON, PLACES)
+def test_no_json_makes_it_raise_and_a_second_rewriting_changes_nothing(document: Any, place: Place) -> None:
+    once = NOVA.rewrite_document(place, json.dumps(document).encode(), OFFER, LINKS)
+
+    if once is not None:
+        assert NOVA.rewrite_document(place, once, OFFER, LINKS) == once
+
+
+@given(st.binary(max_size=200), PLACES)
+def test_no_bytes_make_it_raise(body: bytes, place: Place) -> None:
+    result = NOVA.rewrite_document(place, body, OFFER, LINKS)
+
+    assert result is None or json.loads(result) is not None

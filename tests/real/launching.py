@@ -1,0 +1,163 @@
+"""What the launchers of nova, placement and senlin have in common.
+
+What it does: `Release` and `RunningServer`; configuration files; databases that a release's own tool makes
+once and that are kept beside its environment (`databases`).
+
+Rules: every file of a run lies in the folder that the caller gives. What a release serves is stated as data
+and never asked from it, so that a test can hold the two against each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.real.environments import Environment
+from tests.real.processes import LOOPBACK, Process, StartFailed, answers, stop_all
+
+SCRIPTS = Path(__file__).resolve().parent / "scripts"
+
+Number = tuple[int, int]
+Options = Mapping[str, Mapping[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One release of a server, by its package's name, and the range of versions that it serves."""
+
+    package: str
+    number: str
+    minimum: Number
+    maximum: Number
+
+    @property
+    def environment(self) -> str:
+        return f"{self.package}-{self.number}"
+
+    @property
+    def bottom(self) -> str:
+        return "{}.{}".format(*self.minimum)
+
+    @property
+    def top(self) -> str:
+        return "{}.{}".format(*self.maximum)
+
+    def serves(self, version: str) -> bool:
+        """True when this text is a version that a server of this release answers."""
+        major, dot, minor = version.partition(".")
+        if not (dot and major.isdecimal() and minor.isdecimal()):
+            return False
+        return self.minimum <= (int(major), int(minor)) <= self.maximum
+
+
+class RunningServer:
+    """One process of a server on a port of its own."""
+
+    def __init__(self, release: Release, process: Process, port: int) -> None:
+        self.release = release
+        self.process = process
+        self.port = port
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.port}"
+
+    def start(self) -> None:
+        """Start and return once it answers."""
+        self.process.start()
+        self.process.wait_until(lambda: answers(self.port), "answering HTTP")
+
+
+Launcher = Callable[[Release, Environment, Path], RunningServer]
+
+
+@contextlib.contextmanager
+def run_all(
+    releases: Mapping[str, Release],
+    environments: Mapping[str, Environment],
+    folder: Path,
+    launcher: Launcher,
+) -> Iterator[dict[str, RunningServer]]:
+    """All of these started side by side, lent, and ended."""
+    started: dict[str, RunningServer] = {}
+
+    def launch(member: str) -> None:
+        release = releases[member]
+        home = folder / f"{release.package}-{member}"
+        home.mkdir(parents=True)
+        started[member] = launcher(release, environments[release.environment], home)
+        started[member].start()
+
+    try:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(launch, releases))
+        yield {member: started[member] for member in releases}
+    finally:
+        stop_all(server.process for server in started.values())
+
+
+def write_options(target: Path, options: Options) -> Path:
+    """An ini file of these sections."""
+    text = ""
+    for section, entries in options.items():
+        text += f"[{section}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+    target.write_text(text)
+    return target
+
+
+def databases(
+    environment: Environment, folder: Path, names: tuple[str, ...], commands: list[list[str]]
+) -> None:
+    """These SQLite files in `folder`, as `commands` make them: really run once, copied from then on.
+
+    What the commands write into a database must not name `folder`: it is another one in the next run."""
+    kept = environment.home / "databases"
+    if not kept.exists():
+        for command in commands:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+            if done.returncode != 0:
+                text = (done.stdout + done.stderr)[-3000:]
+                raise StartFailed(f"{environment.name}: {' '.join(command)} failed\n{text}")
+        unfinished = environment.home / f".databases-{os.getpid()}"
+        unfinished.mkdir()
+        for name in names:
+            shutil.copyfile(folder / name, unfinished / name)
+        try:
+            unfinished.rename(kept)
+        except OSError:
+            # Another run was quicker; its databases are as good as these.
+            shutil.rmtree(unfinished)
+    for name in names:
+        shutil.copyfile(kept / name, folder / name)
+        # With a write-ahead log readers do not block a writer's commit.
+        with sqlite3.connect(folder / name) as connection:
+            connection.execute("pragma journal_mode=wal")
+        connection.close()
+
+
+def python_process(
+    name: str,
+    environment: Environment,
+    folder: Path,
+    words: list[str],
+    log: Path,
+    variables: Mapping[str, str] | None = None,
+) -> Process:
+    """A process of the environment's Python, nothing of this run's own Python passed on to it."""
+    surroundings = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("OS_", "PYTHON")) and "proxy" not in key.lower()
+    }
+    # The paste filter that stands where the identity service's was.
+    surroundings |= {"PYTHONPATH": str(SCRIPTS / "standin")} | dict(variables or {})
+    process = Process(name, [str(environment.python), *words], folder, surroundings)
+    process.logs.append(log)
+    return process

@@ -1,0 +1,25 @@
+"""Serve a WSGI application on loopback: serve_wsgi.py MODULE NAME PORT [FIRST-MODULE]
+
+NAME is the application or, with `()` at its end, what makes it. FIRST-MODULE is imported before anything
+else. Runs inside a server's environment, on the cheroot in its list; nothing of this project is imported.
+"""
+
+import importlib
+import sys
+
+module, name, port, *first = sys.argv[1:]
+# The application takes what is left of the command line for its own.
+del sys.argv[1:]
+for early in first:
+    importlib.import_module(early)
+application = getattr(importlib.import_module(module), name.removesuffix("()"))
+if name.endswith("()"):
+    application = application()
+
+from cheroot import wsgi  # noqa: E402  after the application, which may have to change modules first
+
+server = wsgi.Server(("127.0.0.1", int(port)), application, numthreads=8, server_name="127.0.0.1")
+try:
+    server.start()
+except KeyboardInterrupt:
+    server.stop()

@@ -1,0 +1,264 @@
+"""API servers that answer as Nova of some age does, and a gateway in front of them.
+
+Sockets, and what is remembered of requests, are those of the fakes of Ironic; every answer is Nova's own. The
+servers know nothing of the gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from gateway.cli.gateway import Gateway
+from gateway.core.offer import Phase
+from gateway.core.snapshot import ServiceView, Snapshot
+from gateway.settings import load
+from tests.scenarios.fakes import END, LOOPBACK, STANDARD, Head, Ironic, Lines, running
+from tests.scenarios.stand import PATIENCE, Stand
+
+OWN: Final = "X-OpenStack-Nova-API-Version"
+SERVERS: Final = "/v2.1/servers"
+FAULT: Final = "application/json; charset=UTF-8"
+TOKEN: Final = ("X-Auth-Token", "admin")
+
+MICROVERSION: Final = re.compile(r"([1-9]\d*)\.([1-9]\d*|0)", re.ASCII)
+
+
+def pair(version: str) -> dict[str, str]:
+    """The two lines that say one version."""
+    return {STANDARD: f"compute {version}", OWN: version}
+
+
+class Nova(Ironic):
+    """One API server, of 2.1 to `highest`; None: it has `/v2` only, and no idea of versions.
+
+    `newton`: from 14 on servers read and write `OpenStack-API-Version` too, and take several values.
+    `redirects`: until 20 or so `/v2.1` is a 302 with an absolute Location. `wants_token`: until 20 the
+    document of `/v2.1/` needs one. `rooted`: `/` is this server's, and not somebody else's 404.
+    """
+
+    def __init__(
+        self,
+        highest: int | None,
+        *,
+        newton: bool = True,
+        redirects: bool = False,
+        wants_token: bool = False,
+        rooted: bool = True,
+        v2_status: str = "DEPRECATED",
+    ) -> None:
+        super().__init__(highest)
+        self.newton = newton
+        self.redirects = redirects
+        self.wants_token = wants_token
+        self.rooted = rooted
+        self.v2_status = v2_status
+
+    # -- answering
+
+    def _reply(self, head: Head) -> bytes:
+        method, target, _ = head.start.split(" ")
+        path, base = target.partition("?")[0], f"http://{head.get('Host')}"
+        if path == "/":
+            return (
+                message(200, self.root(base)) if self.rooted else message(404, b"nothing here", "text/html")
+            )
+        mount, _, below = path[1:].partition("/")
+        if mount == "v2":
+            return message(200, self.v2(base)) if not below else self._below(method, below, head, ())
+        if mount != "v2.1" and self.highest is not None and ";version=2.1" in (head.get("Accept") or ""):
+            return self._versioned(method, path[1:], head, base)
+        if mount != "v2.1" or self.highest is None:
+            return message(300, self.choices(base, path))
+        if path == "/v2.1" and self.redirects:
+            return message(302, b"", "text/plain", (("Location", f"{base}/v2.1/"),))
+        if self.wants_token and not head.get(TOKEN[0]):
+            return message(401, b'{"error": {"code": 401}}')
+        return self._versioned(method, below, head, base)
+
+    def _versioned(self, method: str, below: str, head: Head, base: str) -> bytes:
+        """Below `/v2.1`: the version first, then everything else."""
+        text = self._text(head)
+        text = f"2.{self.highest}" if text == "latest" else text
+        match = MICROVERSION.fullmatch(text)
+        if match is None:
+            self.refused.append(head)
+            return message(400, malformed(text), FAULT)
+        if match[1] != "2" or not self.lowest <= int(match[2]) <= (self.highest or 0):
+            self.refused.append(head)
+            return message(
+                406, rejected(text, f"2.{self.lowest}", f"2.{self.highest}"), FAULT, self._echo(text)
+            )
+        if below == "":
+            return message(200, self.v2_1(base), lines=self._echo(text))
+        if below == "bogus":
+            return message(404, b"404 Not Found", "text/plain; charset=UTF-8")
+        return self._below(method, below, head, self._echo(text))
+
+    def _text(self, head: Head) -> str:
+        """The version's text as this age finds it: the last item for `compute`, else the own header."""
+        items = [item.split(maxsplit=1) for item in ",".join(head.all(STANDARD)).split(",")]
+        texts = [words[1] for words in items if len(words) == 2 and words[0].lower() == "compute"]
+        if texts and self.newton:
+            return texts[-1].strip()
+        own = head.all(OWN)
+        if not own:
+            return "2.1"
+        return own[-1].rpartition(",")[2].strip() if self.newton else ",".join(own)
+
+    def _echo(self, text: str) -> Lines:
+        own: Lines = ((OWN, text), ("Vary", OWN))
+        return ((STANDARD, f"compute {text}"), ("Vary", STANDARD), *own) if self.newton else own
+
+    def _below(self, method: str, below: str, head: Head, lines: Lines) -> bytes:
+        if below == "servers" and method == "POST":
+            return message(202, head.body, lines=lines)
+        if below in ("servers", "servers/detail"):
+            return message(200, b'{"servers": []}', lines=lines)
+        return message(404, NOT_FOUND, FAULT, lines)
+
+    # -- documents
+
+    def entry(self, base: str, highest: str | None = None) -> dict[str, object]:
+        return {
+            "id": "v2.1",
+            "status": "CURRENT",
+            "version": highest or f"2.{self.highest}",
+            "min_version": "2.1",
+            "links": [{"rel": "self", "href": f"{base}/v2.1/"}],
+        }
+
+    def old_entry(self, base: str) -> dict[str, object]:
+        links = [{"rel": "self", "href": f"{base}/v2/"}]
+        told: dict[str, object] = {"id": "v2.0", "status": self.v2_status, "links": links}
+        return told if self.highest is None else told | {"version": "", "min_version": ""}
+
+    def root(self, base: str, highest: str | None = None) -> bytes:
+        """`/` as this server tells it at `base`, or as it would with another maximum."""
+        newer = [] if self.highest is None else [self.entry(base, highest)]
+        return json.dumps({"versions": [self.old_entry(base), *newer]}).encode()
+
+    def v2_1(self, base: str, highest: str | None = None) -> bytes:
+        """`/v2.1/`, the same."""
+        entry = self.entry(base, highest)
+        described = {"rel": "describedby", "href": "http://docs.openstack.org/"}
+        return json.dumps({"version": {**entry, "links": [*self._links(entry), described]}}).encode()
+
+    def v2(self, base: str) -> bytes:
+        """`/v2/`."""
+        return json.dumps({"version": self.old_entry(base)}).encode()
+
+    def choices(self, base: str, path: str) -> bytes:
+        """300, for what is below no mount."""
+        mounts = ["v2"] if self.highest is None else ["v2", "v2.1"]
+        return json.dumps(
+            {
+                "choices": [
+                    {"id": mount, "links": [{"rel": "self", "href": f"{base}/{mount}{path}"}]}
+                    for mount in mounts
+                ]
+            }
+        ).encode()
+
+    @staticmethod
+    def _links(entry: dict[str, object]) -> list[object]:
+        links = entry["links"]
+        assert isinstance(links, list)
+        return links
+
+
+NOT_FOUND: Final = b'{"itemNotFound": {"code": 404, "message": "The resource could not be found."}}'
+
+
+def rejected(text: str, lowest: str, highest: str) -> bytes:
+    """The body of a 406, as the examples show it."""
+    return (
+        f'{{"computeFault": {{"code": 406, "message": "Version {text} is not supported by the API. '
+        f'Minimum is {lowest} and maximum is {highest}."}}}}'
+    ).encode()
+
+
+def malformed(text: str) -> bytes:
+    """The body of a 400, the same."""
+    return (
+        f'{{"badRequest": {{"code": 400, "message": "API Version String {text} is of invalid format. '
+        f'Must be of format MajorNum.MinorNum."}}}}'
+    ).encode()
+
+
+def message(status: int, body: bytes, kind: str = "application/json", lines: Lines = ()) -> bytes:
+    head = [f"HTTP/1.1 {status} X", f"Content-Type: {kind}", f"Content-Length: {len(body)}"]
+    return "\r\n".join([*head, *(f"{name}: {value}" for name, value in lines)]).encode() + END + body
+
+
+# --- the gateway in front of them ----------------------------------------------------------------------
+
+
+class ComputeStand(Stand):
+    """A gateway that runs, with one service `compute`."""
+
+    @property
+    def view(self) -> ServiceView:
+        return self.gateway.cell.current.views["compute"]
+
+    @property
+    def offer(self) -> str:
+        return self.view.offer.versions.format(self.view.service.dialect.scheme)
+
+    async def until(self, holds: Callable[[ServiceView], bool]) -> None:
+        """Wait for the snapshot of which it holds."""
+        came = asyncio.Event()
+
+        def look(_: Snapshot, after: Snapshot) -> None:
+            if holds(after.views["compute"]):
+                came.set()
+
+        leave = self.gateway.cell.subscribe(look)
+        look(self.gateway.cell.current, self.gateway.cell.current)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await came.wait()
+        finally:
+            leave()
+
+    async def at(self, version: str | None, target: str = SERVERS) -> Head:
+        """A request that names `version` in Nova's own header, or none."""
+        return await self.ask(target, *(() if version is None else ((OWN, version),)))
+
+
+@asynccontextmanager
+async def in_front_of(
+    *servers: Nova, offer: str = "{}", match: str = "{}", probe: str = "interval: 100ms"
+) -> AsyncIterator[ComputeStand]:
+    """A gateway on the code path of `run` that has heard every server out."""
+    async with running(*servers):
+        backends = [
+            f"      - {{name: api-{number}, url: 'http://{LOOPBACK}:{server.port}'}}\n"
+            for number, server in enumerate(servers, 1)
+        ]
+        text = (
+            "listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\naccess_log: {format: off}\n"
+            f"services:\n  compute:\n    dialect: nova\n    probe: {{{probe}}}\n    offer: {offer}\n"
+            f"    match: {match}\n    backends:\n{''.join(backends)}"
+        )
+        configured = load(text, filename="scenario.yaml", environ={}).require()
+        async with Gateway(configured) as gateway:
+            stand = ComputeStand(gateway, servers, configured.services[0].match.prefix)
+            await stand.until(lambda view: view.offer.phase is not Phase.UNKNOWN)
+            yield stand
+
+
+def told(reply: Head) -> dict[str, str]:
+    """Every version line of a reply; none came twice."""
+    assert len(reply.all(STANDARD)) <= 1
+    assert len(reply.all(OWN)) <= 1
+    return reply.versions
+
+
+def varies(reply: Head) -> list[str]:
+    """The names that `Vary` lists, over all its lines."""
+    return sorted(name.strip() for line in reply.all("Vary") for name in line.split(","))

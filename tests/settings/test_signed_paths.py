@@ -1,0 +1,62 @@
+"""A dialect whose clients sign the path keeps a configuration from changing it on its way to a backend."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.settings import load
+from tests.settings.dialects import Plain
+
+
+class Signed(Plain):
+    """A dialect whose clients sign the path."""
+
+    name = "signed"
+    path_is_signed = True
+
+
+DIALECTS = {"plain": Plain, "signed": Signed}
+BASE = """\
+listen: 127.0.0.1:8080
+services:
+  api:
+    dialect: signed
+    match: {}
+    backends:
+      - url: http://127.0.0.1:4000
+"""
+
+
+def problems(text: str) -> list[tuple[str, int, int]]:
+    found = load(text, filename="x.yaml", environ={}, dialects=DIALECTS).problems
+    return [(each.code, each.line, each.column) for each in found]
+
+
+@pytest.mark.parametrize(
+    "match, found",
+    [
+        ("{}", []),
+        ("{path: /}", []),
+        ("{host: chef.example}", []),
+        ("{path: /organizations/acme, strip_prefix: false}", []),
+        ("{path: /chef}", [("contradiction", 5, 19)]),
+        ("{path: /chef, strip_prefix: true}", [("contradiction", 5, 40)]),
+    ],
+)
+def test_a_prefix_that_would_be_taken_off_a_signed_path(
+    match: str, found: list[tuple[str, int, int]]
+) -> None:
+    assert problems(BASE.replace("match: {}", f"match: {match}")) == found
+
+
+@pytest.mark.parametrize("path, found", [("/", []), ("/chef", [("contradiction", 7, 14)])])
+def test_a_base_path_that_would_be_put_before_a_signed_path(
+    path: str, found: list[tuple[str, int, int]]
+) -> None:
+    assert problems(BASE.replace(":4000", f":4000{path}")) == found
+
+
+def test_where_nobody_signs_paths_they_may_be_changed() -> None:
+    text = BASE.replace("dialect: signed", "dialect: plain").replace(":4000", ":4000/base")
+
+    assert problems(text.replace("match: {}", "match: {path: /api}")) == []
