@@ -23,12 +23,11 @@ from gateway.core.snapshot import ServiceView, Snapshot
 from gateway.core.version import Version
 
 RETRY_AFTER = 2
-"""Seconds. python-ironicclient tries a 503 five times, 2 s apart (protocols 9.1); probes come about as
-often."""
+"""Seconds: about as often as probes bring news, and the pause that OpenStack clients make by themselves (for
+python-ironicclient 6.3.0, which fails on the header, see decision 0014)."""
 
 REMEMBERED_ASK = 256
 """Bytes of header values up to which an ask is worth remembering; longer ones are no honest version."""
-
 
 REMEMBERED_ASKS = 4096
 """Entries; a fleet sees a few dozen different asks. A full table is emptied, which costs one resolution an
