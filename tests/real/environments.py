@@ -94,8 +94,7 @@ def build(name: str, python: Path) -> Environment:
     workshop = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=home.parent))
     try:
         unfinished = workshop / "environment"
-        for step in _steps(python, unfinished, exact_list):
-            _run(step, f"building the environment {name}")
+        _install(python, unfinished, exact_list, f"building the environment {name}")
         if packages := repairs.wanted_by(exact_list):
             (site_packages,) = unfinished.glob("lib/python*/site-packages")
             repairs.repair(site_packages, packages)
@@ -161,29 +160,36 @@ def _installer(python: Path) -> list[str] | None:
     return [str(program)] if program.exists() else None
 
 
-def _steps(python: Path, target: Path, exact_list: Path) -> list[list[str]]:
-    """The commands that make the environment. `--no-deps`: the list is whole and some of its
-    releases contradict each other's declared bounds, so it is taken as written."""
-    inside = str(target / "bin" / "python")
+def _install(python: Path, target: Path, exact_list: Path, what: str) -> None:
+    """With uv where there is one. Where uv cannot (it may know less of this machine's index and certificates
+    than pip does) with pip, which takes minutes."""
     if uv := _installer(python):
-        return [
-            [*uv, "venv", "--quiet", "--no-project", "--python", str(python), str(target)],
-            [*uv, "pip", "install", "--quiet", "--no-deps", "--python", inside, "-r", str(exact_list)],
-        ]
+        try:
+            for step in _uv_steps(uv, python, target, exact_list):
+                _run(step, what)
+        except MissingPrerequisite:
+            shutil.rmtree(target, ignore_errors=True)
+        else:
+            return
+    for step in _pip_steps(python, target, exact_list):
+        _run(step, what)
+
+
+# `--no-deps`: a list is whole and some of its releases contradict each other's declared bounds, so it is taken
+# as written.
+
+
+def _uv_steps(uv: list[str], python: Path, target: Path, exact_list: Path) -> list[list[str]]:
+    inside = str(target / "bin" / "python")
     return [
-        [str(python), "-m", "venv", str(target)],
-        [
-            inside,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--disable-pip-version-check",
-            "-r",
-            str(exact_list),
-        ],
+        [*uv, "venv", "--quiet", "--no-project", "--python", str(python), str(target)],
+        [*uv, "pip", "install", "--quiet", "--no-deps", "--python", inside, "-r", str(exact_list)],
     ]
+
+
+def _pip_steps(python: Path, target: Path, exact_list: Path) -> list[list[str]]:
+    pip = [str(target / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    return [[str(python), "-m", "venv", str(target)], [*pip, "--no-deps", "-r", str(exact_list)]]
 
 
 def _run(command: list[str], what: str) -> None:
