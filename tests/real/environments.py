@@ -175,8 +175,7 @@ def _install(python: Path, target: Path, exact_list: Path, what: str) -> None:
         _run(step, what)
 
 
-# `--no-deps`: a list is whole and some of its releases contradict each other's declared bounds, so it is taken
-# as written.
+# `--no-deps`: a list is whole, some of its releases contradict each other, and it is taken as written.
 
 
 def _uv_steps(uv: list[str], python: Path, target: Path, exact_list: Path) -> list[list[str]]:
