@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -75,7 +76,8 @@ def build_all(names: Iterable[str]) -> dict[str, Environment]:
     if find_uv() is None and not all(_home(name, python).exists() for name in wanted):
         # Once, before the others are built side by side with it.
         build(INSTALLER, python)
-    with ThreadPoolExecutor(max_workers=len(wanted)) as pool:
+    # Old sources are full of what Python warns about now, and warnings are errors in this project's tests.
+    with warnings.catch_warnings(action="ignore"), ThreadPoolExecutor(max_workers=len(wanted)) as pool:
         built = pool.map(lambda name: build(name, python), wanted)
         return {environment.name: environment for environment in built}
 
