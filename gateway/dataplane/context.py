@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final, TypeAlias, final
 
@@ -112,7 +112,3 @@ class Context:
     def may_retry_sent(self, service: str) -> bool:
         """The retry budget: a fifth of the requests in flight, at least 3 (hardening, Retries)."""
         return self.retrying < max(3, self.in_flight.get(service, 0) // 5)
-
-    def loads(self) -> Mapping[str, int]:
-        """A copy of the loads, for those who look from outside."""
-        return dict(self.load)

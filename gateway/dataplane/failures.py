@@ -45,7 +45,6 @@ class Failure(StrEnum):
     CLIENT_GONE = "client_gone"
     CLIENT_STALLED = "client_stalled"
     CLIENT_BROKE = "client_broke"
-    SHUTDOWN = "shutdown"
 
 
 class Row(NamedTuple):
@@ -113,9 +112,6 @@ FAILURES: Final[dict[Failure, Row]] = {
     ),
     Failure.CLIENT_BROKE: Row(
         400, "Bad Request", "The request body was not framed as HTTP requires.", Blame.CLIENT, Retry.NEVER
-    ),
-    Failure.SHUTDOWN: Row(
-        503, "Service Unavailable", "This gateway is shutting down.", Blame.GATEWAY, Retry.NEVER
     ),
 }
 
