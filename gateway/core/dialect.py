@@ -6,8 +6,12 @@ network. It owns every header that its backends read, because a header that one 
 not is how versions get desynchronised (style A9). It decides nothing: which version is settled on is
 `core.negotiation`.
 
+Dialects import all of it from here, also what stands in `core.advert`: one door.
+
 The order of the members below is the order in which a request and its reply pass through them.
 """
+
+# ruff: noqa: PLC0414 -- names that are handed on are imported under their own
 
 from __future__ import annotations
 
@@ -16,8 +20,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple, Self, TypeAlias, final
+from typing import ClassVar, NamedTuple, Self, final
 
+from gateway.core.advert import Advert as Advert
+from gateway.core.advert import ProbeAnswer as ProbeAnswer
+from gateway.core.advert import ProbeFault as ProbeFault
+from gateway.core.advert import ProbeRequest as ProbeRequest
+from gateway.core.advert import ProbeStep as ProbeStep
+from gateway.core.advert import Refused as Refused
+from gateway.core.advert import Served as Served
 from gateway.core.links import rewrite
 from gateway.core.message import Header, Reply, RequestHead
 from gateway.core.ranges import VersionSet
@@ -161,78 +172,7 @@ class Failure:
     ask: Ask | None = None
 
 
-# --- what a backend says -----------------------------------------------------------------------------------
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Advert:
-    """What a backend says it serves. `versions` of a silent one are what its silence stands for; may be
-    empty."""
-
-    versions: VersionSet
-    silent: bool = False
-    default: Version | None = None
-
-
-class Refused(Enum):
-    """Whether a reply refuses the request because of its version."""
-
-    NO = "no"
-    YES = "yes"
-    """Nothing was executed; the map was stale."""
-    READ_BODY = "read_body"
-    """Only the body can tell: hold it (up to 64 KiB) and ask `read_refusal`."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Served:
-    """What a reply's head says. All None: the backend is silent about versions here."""
-
-    version: Version | None = None
-    """The version that was executed, as the backend said it; None also when its text was no version (V8)."""
-    advert: Advert | None = None
-    """The backend's own range, where its replies carry one: an in-band fact."""
-    refused: Refused = Refused.NO
-    ranged: bool = False
-    """True: range headers stand on this reply, so the offer's must replace them."""
-    said: str = ""
-    """The owned header's own text, for dialects that keep a part of it (Chef's request_version)."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ProbeRequest:
-    """One GET on a backend's own address. `path` is relative to the backend's URL."""
-
-    path: str
-    headers: tuple[Header, ...] = ()
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ProbeAnswer:
-    """What came back: at most 1 MiB of body, already decoded."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ProbeFault:
-    """The answer says nothing that can be believed. `reason` is a closed-set metric label."""
-
-    reason: str
-    """`status`, `document`, `range`, `unauthorized` …"""
-    detail: str
-    """One sentence for the operator."""
-
-
-ProbeStep: TypeAlias = Advert | ProbeRequest | ProbeFault
-"""What a dialect makes of the answers so far: done, one more question, or nonsense."""
+# --- documents ---------------------------------------------------------------------------------------------
 
 
 @final
