@@ -36,7 +36,7 @@ def fleet(size: int) -> Snapshot:
         Backend(f"api-{number}", "127.0.0.1", 6385 + number, declared=ranges[number % 2])
         for number in range(size)
     )
-    return Snapshot.configured([Service("baremetal", dialect, backends, policy=Policy.REACHABLE)])
+    return Snapshot.configured([Service("baremetal", dialect, backends, policy=Policy.REACHABLE)], now=0.0)
 
 
 def request(version: str | None) -> RequestHead:

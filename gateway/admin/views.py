@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 
 from gateway.core.backend import Member
 from gateway.core.explanation import ends
-from gateway.core.ranges import VersionSet
+from gateway.core.ranges import NOTHING, VersionSet
 from gateway.core.snapshot import ServiceView, Snapshot
 from gateway.core.version import Scheme
-
-NOTHING = VersionSet()
 
 
 def status(

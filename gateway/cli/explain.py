@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def offline(settings: Settings, method: str, path: str, headers: Sequence[Header]) -> dict[str, Any]:
     """Probe every backend once, then explain by what they said."""
-    cell = Knowledge(Snapshot.configured(settings.services))
+    cell = Knowledge(Snapshot.configured(settings.services, now=monotonic()))
     heard_out = asyncio.Event()
 
     def look(before: Snapshot, after: Snapshot) -> None:

@@ -23,6 +23,7 @@ from gateway.admin import AdminContext, AdminSite, create_app
 from gateway.controlplane.cell import Cell
 from gateway.controlplane.prober import Prober
 from gateway.controlplane.reload import Reloader
+from gateway.controlplane.settling import Settling
 from gateway.core.snapshot import Snapshot
 from gateway.dataplane.worker import Worker
 from gateway.errors import CLIENT_ERROR_REASONS
@@ -47,7 +48,7 @@ class Gateway:
         self, configured: Settings, *, source: Path | None = None, listeners: Sequence[Listener] = ()
     ) -> None:
         self.settings = configured
-        self.cell = Cell(Snapshot.configured(configured.services))
+        self.cell = Cell(Snapshot.configured(configured.services, now=monotonic()), monotonic)
         self.metrics = Metrics(CLIENT_ERROR_REASONS)
         self._source = source
         self._listeners = tuple(listeners)
@@ -95,6 +96,9 @@ class Gateway:
         stack.push_async_callback(self._admin.stop)
         await self._worker.start(configured.listen)
         stack.push_async_callback(self._worker.abort)
+        settling = Settling(self.cell, monotonic)
+        settling.start()
+        stack.callback(settling.close)
         await self._prober.start()
         stack.push_async_callback(self._prober.close)
 

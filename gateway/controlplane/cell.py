@@ -1,19 +1,20 @@
 """The one mutable word: the current snapshot.
 
 Everybody reads `current`, a request once; only this file rebinds it, in one assignment. It belongs to one
-event loop and is not for threads. What a fact means is `core.fleet`'s; what a snapshot is made of is
-`core.snapshot`'s.
+event loop and is not for threads. What a fact or an order means is `core.fleet`'s; what a snapshot is made of
+is `core.snapshot`'s; who wakes it when only time has passed is `settling`'s.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import TypeAlias, final
 
-from gateway.core.fleet import Fact
+from gateway.core.fleet import Fact, Fleet, Order
+from gateway.core.service import Service
 from gateway.core.snapshot import Snapshot
 
 Subscriber: TypeAlias = Callable[[Snapshot, Snapshot], None]
@@ -23,12 +24,16 @@ _log = logging.getLogger("skewgate.cell")
 
 @final
 class Cell:
-    """Holds the current snapshot and tells subscribers (before, after) when another one takes its place."""
+    """Holds the current snapshot and tells subscribers (before, after) when another one takes its place.
 
-    __slots__ = ("_subscribers", "_telling", "_untold", "current")
+    `clock` must be the one by which facts are dated: seconds, monotonic.
+    """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    __slots__ = ("_clock", "_subscribers", "_telling", "_untold", "current")
+
+    def __init__(self, snapshot: Snapshot, clock: Callable[[], float] = monotonic) -> None:
         self.current: Snapshot = snapshot
+        self._clock = clock
         self._subscribers: list[Subscriber] = []
         self._untold: deque[tuple[Snapshot, Snapshot]] = deque()
         self._telling = False
@@ -41,17 +46,32 @@ class Cell:
             self._untold.append((before, snapshot))
             self._tell()
 
+    def configure(self, services: Sequence[Service]) -> None:
+        """Put another configuration in force; what is known, promised and ordered is carried over."""
+        self.update(Snapshot.configured(services, now=self._clock(), after=self.current))
+
     def observe(self, service: str, backend: str, fact: Fact) -> None:
         """Let a fact in. Nobody is told when it says nothing new."""
+        self._know(self.current.fleet.observe(service, backend, fact))
+
+    def obey(self, service: str, order: Order) -> None:
+        """Let an operator's order in: in force when this returns."""
+        self._know(self.current.fleet.obey(service, order))
+
+    def advance(self) -> None:
+        """Let the time in that has gone by: an offer may have stood long enough to grow."""
+        self.update(self.current.knowing(self.current.fleet, self._clock()))
+
+    def _know(self, fleet: Fleet) -> None:
         before = self.current
-        fleet = before.fleet.observe(service, backend, fact)
         if fleet is before.fleet:
             return
-        if fleet.pools[service] == before.fleet.pools[service]:
+        after = before.knowing(fleet, self._clock())
+        if after.views is before.views:
             # The same knowledge heard again: only its time is new, which an older fact will be compared with.
-            self.current = replace(before, fleet=fleet)
-            return
-        self.update(before.knowing(fleet))
+            self.current = after
+        else:
+            self.update(after)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber(before, after)` on every change, in order; returns how to end that."""

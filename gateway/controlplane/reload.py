@@ -1,6 +1,6 @@
 """Reads the configuration anew and puts it in force: all of it, or nothing.
 
-    read -> Settings -> Snapshot.configured(after the current one) -> cell.update -> prober.retarget
+    read -> Settings -> cell.configure -> prober.retarget
 
 A file with a problem changes nothing; what is known of backends that stay is kept. What was fixed when the
 process started (listeners, limits) is compared and reported, never half applied.
@@ -17,7 +17,6 @@ from typing import Final, Protocol, final
 
 from gateway.controlplane.cell import Cell
 from gateway.core.service import Service
-from gateway.core.snapshot import Snapshot
 from gateway.settings import Loaded, Settings
 
 NEEDS_RESTART: Final = (
@@ -118,7 +117,7 @@ class Reloader:
 
     def _apply(self, settings: Settings) -> Reloaded:
         """No await in here: nobody may see the new snapshot with the old probes."""
-        self._cell.update(Snapshot.configured(settings.services, after=self._cell.current))
+        self._cell.configure(settings.services)
         self._prober.retarget(settings.services)
         self._config = ConfigInForce(settings.hash, self._wall())
         self._metrics.reloaded(True, self._config.loaded_at)  # noqa: FBT003 - the agreed interface

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import final
 
 from gateway.core.dialect import Advert
-from gateway.core.ranges import VersionSet
+from gateway.core.ranges import NOTHING, VersionSet
 
 
 @final
@@ -87,8 +87,16 @@ class Member:
     """Name of the dialect and key of the scheme in which `advert` was read; in another it means nothing."""
     error: str | None = None
     """Why the last probe failed, one sentence."""
+    refusing: bool = False
+    """True: it refused a connection, and no probe has answered since. Tried last."""
+    contradicted: VersionSet = NOTHING
+    """Versions at which a reply said, since the last good probe, that another one was served (hardening V9):
+    it gets no request at those."""
     heard_at: float = field(default=float("-inf"), compare=False)
     """When the request was sent that brought `advert`."""
+    doubted_at: float = field(default=float("-inf"), compare=False)
+    """When that was sent which last made it `refusing` or `contradicted`. An older answer does not clear
+    it."""
     key: str = field(init=False, default="")
     """`service/backend`, unique in the gateway."""
     weight: int = field(init=False, default=1)
@@ -107,6 +115,12 @@ class Member:
         if self.advert is None:
             return Standing.UNKNOWN
         return STANDING_AFTER_FAILURES[self.failures]
+
+    @property
+    def usable(self) -> VersionSet:
+        """The versions at which it may get requests."""
+        versions = self.advert.versions if self.advert is not None else NOTHING
+        return versions - self.contradicted if self.contradicted else versions
 
     @property
     def probed(self) -> bool:

@@ -1,7 +1,9 @@
-"""All that is known of all backends, and the one door by which facts enter: `Fleet.observe`.
+"""All that is known of all backends, and the two doors by which it changes.
+
+Facts enter by `Fleet.observe`, an operator's orders by `Fleet.obey`.
 
 Immutable: a fact makes a new fleet, or none when it says nothing new. What follows from the knowledge
-(offers, who may be chosen) is `core.offer` and `core.selection`.
+(offers, who may be chosen) is `core.memory`, `core.offer` and `core.selection`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from typing import TypeAlias, assert_never, final
 
 from gateway.core.backend import STANDING_AFTER_FAILURES, Backend, Member
 from gateway.core.dialect import Advert
+from gateway.core.ranges import NOTHING, VersionSet
 from gateway.core.service import Service
+from gateway.core.version import Version
 
 
 @final
@@ -43,7 +47,44 @@ class Overheard:
     at: float
 
 
-Fact: TypeAlias = Answered | Failed | Overheard
+@final
+@dataclass(frozen=True, slots=True)
+class Unreached:
+    """No connection could be made to it for a request. Says nothing about what it serves."""
+
+    at: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Contradicted:
+    """A reply said that it served another version than `version`, which it was asked for (hardening V9)."""
+
+    version: Version
+    at: float
+
+
+Fact: TypeAlias = Answered | Failed | Overheard | Unreached | Contradicted
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A ceiling at run time, which stands instead of the configuration's; None takes it away."""
+
+    ceiling: Version | None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Take a backend out of service, or (`drained` False) put it back."""
+
+    backend: str
+    drained: bool = True
+
+
+Order: TypeAlias = Pin | Drain
 
 
 @final
@@ -52,20 +93,24 @@ class Pool:
     """The members of one service, in the configuration's order."""
 
     members: tuple[Member, ...]
-    opened: bool = False
-    """True: an offer could be made before a reload, and something that was heard then still counts. A backend
-    that joins and has not been asked yet does not take the offer back."""
+    pin: Version | None = None
+    """An operator's ceiling at run time."""
+    language: tuple[object, ...] = ()
+    """In which `pin` was read, see `Member.language`."""
 
     @property
     def in_service(self) -> tuple[Member, ...]:
         return tuple(member for member in self.members if member.in_service)
 
     @property
+    def asked(self) -> bool:
+        """True once every member's first probe has ended, either way."""
+        return all(member.probed for member in self.members)
+
+    @property
     def heard_out(self) -> bool:
-        """True once every member's first probe has ended and at least one advert is known: an offer can be
-        made."""
-        begun = self.opened or all(member.probed for member in self.members)
-        return begun and any(member.advert for member in self.members)
+        """True once that is so and at least one advert is known: an offer can be made."""
+        return self.asked and any(member.advert for member in self.members)
 
     def member(self, backend: str) -> Member | None:
         return next((each for each in self.members if each.backend.name == backend), None)
@@ -83,15 +128,15 @@ class Fleet:
         """The fleet of a configuration.
 
         Knowledge of a backend that stays is kept: same service, name and address, and the same dialect and
-        scheme, without which the known versions would mean others. So is the word of an operator who drained
-        it.
+        scheme, without which the known versions would mean others. So are the words of an operator: who is
+        drained, and the pin.
         """
         pools = {}
         for service in services:
             before = (known.pools.get(service.name) if known else None) or Pool(())
             members = tuple(_enlist(service, backend, before) for backend in service.backends)
-            kept = any(member.advert for member in members if member.backend.declared is None)
-            pools[service.name] = Pool(members, opened=before.heard_out and kept)
+            pin = before.pin if before.language == service.language else None
+            pools[service.name] = Pool(members, pin, service.language)
         return cls(MappingProxyType(pools))
 
     def observe(self, service: str, backend: str, fact: Fact) -> Fleet:
@@ -102,13 +147,33 @@ class Fleet:
         """
         pool = self.pools.get(service)
         member = pool.member(backend) if pool else None
-        if pool is None or member is None or member.backend.declared is not None:
+        if pool is None or member is None:
             return self
         learned = _learn(member, fact)
-        if learned is member:
+        return self if learned is member else self._with(pool, member, learned)
+
+    def obey(self, service: str, order: Order) -> Fleet:
+        """The fleet under `order`; this same object when it changes nothing, or is about what is not
+        configured."""
+        pool = self.pools.get(service)
+        if pool is None:
             return self
+        match order:
+            case Pin(ceiling):
+                if ceiling == pool.pin:
+                    return self
+                return Fleet(MappingProxyType({**self.pools, service: replace(pool, pin=ceiling)}))
+            case Drain(backend, drained):
+                member = pool.member(backend)
+                if member is None or member.drained is drained:
+                    return self
+                return self._with(pool, member, replace(member, drained=drained))
+            case _:
+                assert_never(order)
+
+    def _with(self, pool: Pool, member: Member, learned: Member) -> Fleet:
         members = tuple(learned if each is member else each for each in pool.members)
-        return Fleet(MappingProxyType({**self.pools, service: Pool(members, opened=pool.opened)}))
+        return Fleet(MappingProxyType({**self.pools, member.service: replace(pool, members=members)}))
 
 
 def _enlist(service: Service, backend: Backend, before: Pool) -> Member:
@@ -128,7 +193,15 @@ def _enlist(service: Service, backend: Backend, before: Pool) -> Member:
 
 
 def _learn(member: Member, fact: Fact) -> Member:
-    """What one fact makes of one member."""
+    """What one fact makes of one member. Of what is declared nothing is learned but that a reply contradicted
+    it."""
+    if isinstance(fact, Contradicted):
+        if fact.version in member.contradicted or fact.at < member.heard_at:
+            return member
+        contradicted = member.contradicted | VersionSet.only(fact.version)
+        return replace(member, contradicted=contradicted, doubted_at=fact.at)
+    if member.backend.declared is not None:
+        return member
     match fact:
         case Failed(error):
             failures = min(member.failures + 1, len(STANDING_AFTER_FAILURES) - 1)
@@ -136,14 +209,22 @@ def _learn(member: Member, fact: Fact) -> Member:
                 return member
             return replace(member, failures=failures, error=error)
         case Answered(advert, at):
-            if (
-                at < member.heard_at
-            ):  # what we know is newer; the answer still proves that the backend answers
-                return replace(member, failures=0, error=None)
-            return replace(member, advert=advert, failures=0, error=None, heard_at=at)
+            believed = member if at < member.doubted_at else _believed(member)
+            if at < member.heard_at:  # what we know is newer; the answer still proves that it answers
+                return replace(believed, failures=0, error=None)
+            return replace(believed, advert=advert, failures=0, error=None, heard_at=at)
         case Overheard(advert, at):
             if at < member.heard_at:
                 return member
             return replace(member, advert=advert, heard_at=at)
+        case Unreached(at):
+            if member.refusing or at < member.heard_at:
+                return member
+            return replace(member, refusing=True, doubted_at=at)
         case _:
             assert_never(fact)
+
+
+def _believed(member: Member) -> Member:
+    """Without the doubts that requests raised."""
+    return replace(member, refusing=False, contradicted=NOTHING)

@@ -1,22 +1,20 @@
-"""What a service offers its clients right now, and the phase of its upgrade: pure functions of what is known.
+"""What a service offers its clients right now, and the phase of its upgrade.
 
-The offer is one truth for everything that a client can see: range headers, documents, refusals. Which backend
-gets a request is `core.selection`; no time and no memory enter here.
+The offer is one truth for everything that a client can see: range headers, documents, refusals. It is the
+memory (`core.memory`) as it shows under the ceiling, beside what the fleet says at this moment. Pure; no time
+enters here. Which backend gets a request is `core.selection`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import reduce
-from operator import and_, or_
 from typing import final
 
-from gateway.core.backend import Member
 from gateway.core.dialect import Bounds
 from gateway.core.fleet import Pool
-from gateway.core.ranges import VersionSet
+from gateway.core.memory import Memory, policy_set, served, union
+from gateway.core.ranges import NOTHING, VersionSet, held_by_at_least
 from gateway.core.service import Policy, Service
 from gateway.core.version import Version
 
@@ -32,13 +30,16 @@ class Phase(StrEnum):
 
 
 class HeldRule(StrEnum):
-    """What keeps the offer from being all that the fleet serves."""
+    """What keeps the offer from being all that the fleet serves, the weightiest first."""
 
-    GUARANTEED = "guaranteed"
     CEILING = "ceiling"
-
-
-NOTHING = VersionSet()
+    """An operator's."""
+    SETTLE = "settle"
+    """More is given, and has not stood long enough."""
+    MEMORY = "memory"
+    """It was offered before, and not everybody serves it any more."""
+    GUARANTEED = "guaranteed"
+    """More is served, but not by everybody."""
 
 
 @final
@@ -50,6 +51,8 @@ class Offer:
     policy: Policy
     phase: Phase
     ceiling: Version | None = None
+    pinned: bool = False
+    """True: the ceiling was set at run time, and stands instead of the configuration's."""
     held_by: tuple[str, ...] = ()
     """Backends in service whose advert differs from the offer."""
     held_rule: HeldRule | None = None
@@ -57,32 +60,26 @@ class Offer:
     reachable: VersionSet = NOTHING
     transparent: bool = False
     """True: every backend in service is silent; nothing is negotiated and nothing added."""
+    pending: VersionSet = NOTHING
+    """What will be offered, too, once it has stood long enough."""
 
     @property
     def bounds(self) -> Bounds | None:
         return Bounds(self.versions) if self.versions else None
 
 
-def form(service: Service, pool: Pool) -> Offer:
-    """The offer of `service` given what is known of its pool."""
+def form(service: Service, pool: Pool, memory: Memory) -> Offer:
+    """The offer of `service` given what was promised and what is known of its pool."""
     counted = pool.in_service
-    speaking = [member for member in counted if _versions(member)]
-    guaranteed, reachable = intersection(speaking), union(speaking)
-    if not pool.heard_out or not counted:
-        return Offer(
-            NOTHING,
-            service.policy,
-            Phase.UNKNOWN,
-            service.ceiling,
-            guaranteed=guaranteed,
-            reachable=reachable,
-        )
-    uncapped = uncapped_offer(service, guaranteed, reachable)
-    versions = uncapped if service.ceiling is None else uncapped.up_to(service.ceiling)
-    capped = versions != uncapped
-    held_by = tuple(member.backend.name for member in speaking if _versions(member) != versions)
-    differing = len({_versions(member) for member in speaking}) > 1
-    if differing:
+    speaking = [member for member in counted if served(member)]
+    transparent = memory.opened and bool(counted) and all(member.silent for member in counted)
+    ceiling = service.ceiling if pool.pin is None else pool.pin
+    versions = memory.versions if ceiling is None else memory.versions.up_to(ceiling)
+    capped = versions != memory.versions
+    held_by = tuple(member.backend.name for member in speaking if served(member) != versions)
+    if not (memory.versions or transparent):
+        phase = Phase.UNKNOWN
+    elif len({served(member) for member in speaking}) > 1:
         phase = Phase.MIXED
     elif capped:
         phase = Phase.CAPPED
@@ -94,39 +91,26 @@ def form(service: Service, pool: Pool) -> Offer:
         versions,
         service.policy,
         phase,
-        service.ceiling,
-        held_by,
-        _held_rule(service, capped=capped, held=bool(held_by)),
-        guaranteed,
-        reachable,
-        transparent=all(member.silent for member in counted),
+        ceiling,
+        pool.pin is not None,
+        held_by if memory.versions else (),
+        _held_rule(service, pool, memory, capped=capped, held=bool(held_by)),
+        held_by_at_least([served(member) for member in speaking], len(speaking)),
+        union(speaking),
+        transparent,
+        memory.pending,
     )
 
 
-def uncapped_offer(service: Service, guaranteed: VersionSet, reachable: VersionSet) -> VersionSet:
-    """The policy's set, or where that is empty the reachable one; unbroken where the scheme's clients are
-    told only its two ends (design section 2, Offering)."""
-    chosen = (guaranteed if service.policy is Policy.GUARANTEED else reachable) or reachable
-    return chosen.newest_unbroken() if service.dialect.scheme.contiguous else chosen
-
-
-def intersection(members: Sequence[Member]) -> VersionSet:
-    """What each of them serves; empty for nobody."""
-    return reduce(and_, map(_versions, members)) if members else NOTHING
-
-
-def union(members: Sequence[Member]) -> VersionSet:
-    """What any of them serves."""
-    return reduce(or_, map(_versions, members), NOTHING)
-
-
-def _held_rule(service: Service, *, capped: bool, held: bool) -> HeldRule | None:
+def _held_rule(service: Service, pool: Pool, memory: Memory, *, capped: bool, held: bool) -> HeldRule | None:
+    """The first that is true of an offer from which some backend differs."""
     if capped:
         return HeldRule.CEILING
-    if held and service.policy is Policy.GUARANTEED:
-        return HeldRule.GUARANTEED
-    return None
-
-
-def _versions(member: Member) -> VersionSet:
-    return member.advert.versions if member.advert else NOTHING
+    if not (held and memory.versions):
+        return None
+    if memory.growing:
+        return HeldRule.SETTLE
+    given = policy_set(service, pool) or union(pool.in_service)
+    if not memory.versions <= given:
+        return HeldRule.MEMORY
+    return HeldRule.GUARANTEED if service.policy is Policy.GUARANTEED else None

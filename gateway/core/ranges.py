@@ -9,7 +9,7 @@ Nothing here is a policy: what may be offered is `core.offer`.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -163,3 +163,30 @@ def _without(whole: VersionRange, cut: VersionRange) -> Iterator[VersionRange]:
         yield VersionRange(whole.low, cut.low.step(-1))
     if cut.high < whole.high:
         yield VersionRange(cut.high.step(1), whole.high)
+
+
+NOTHING = VersionSet()
+
+
+def segments(sets: Iterable[VersionSet]) -> list[VersionRange]:
+    """The coarsest ranges that lie wholly inside or outside each of `sets`, those inside none left out."""
+    sets = list(sets)
+    everything = VersionSet.of(each for versions in sets for each in versions.ranges)
+    starts = {each.low for versions in sets for each in versions.ranges}
+    starts |= {each.high.step(1) for versions in sets for each in versions.ranges}
+    found = []
+    for whole in everything.ranges:
+        cuts = sorted(cut for cut in starts if cut in whole)
+        found += [
+            VersionRange(low, following.step(-1))
+            for low, following in zip(cuts, [*cuts[1:], whole.high.step(1)], strict=True)
+        ]
+    return found
+
+
+def held_by_at_least(sets: Sequence[VersionSet], enough: int) -> VersionSet:
+    """The versions that stand in at least `enough` of `sets`: in all of them the intersection, in one the
+    union. None for no sets."""
+    return VersionSet.of(
+        each for each in segments(sets) if sum(each.low in versions for versions in sets) >= enough
+    )

@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import final
 
 from gateway.core.backend import Member, Standing
-from gateway.core.ranges import VersionRange, VersionSet
+from gateway.core.ranges import VersionRange, VersionSet, segments
 from gateway.core.version import Version
 
 TICKET_BITS = 64
@@ -42,18 +42,22 @@ class Tier:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Who may get a request, best tier first: fresh before stale before lost; lost ones are never left
-    out."""
+    """Who may get a request, best tier first: fresh before stale before lost, and behind them all, in the
+    same order, those that refuse connections. Nobody who serves it is ever left out."""
 
     tiers: tuple[Tier, ...] = ()
 
     @classmethod
     def of(cls, members: Iterable[Member]) -> Candidates:
         chosen = [member for member in members if member.in_service]
-        by_standing = (
-            Tier.of(member for member in chosen if member.standing is standing) for standing in Standing
+        tiers = (
+            Tier.of(
+                member for member in chosen if member.refusing is refusing and member.standing is standing
+            )
+            for refusing in (False, True)
+            for standing in Standing
         )
-        return cls(tuple(tier for tier in by_standing if tier.members))
+        return cls(tuple(tier for tier in tiers if tier.members))
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -112,18 +116,17 @@ class SelectionTable:
     def of(cls, members: Sequence[Member]) -> SelectionTable:
         """Cut the versions where somebody's range starts or ends; between two cuts the candidates are the
         same."""
-        serving = [member for member in members if member.in_service and member.advert]
         by_set: dict[VersionSet, list[Member]] = {}
-        for member in serving:
-            assert member.advert is not None
-            by_set.setdefault(member.advert.versions, []).append(member)
-        segments = []
-        for segment in _segments(by_set):
+        for member in members:
+            if member.in_service:
+                by_set.setdefault(member.usable, []).append(member)
+        found = []
+        for segment in segments(by_set):
             able = [
                 member for versions, those in by_set.items() if segment.low in versions for member in those
             ]
-            segments.append((segment, Candidates.of(able)))
-        return cls(tuple(segment.low for segment, _ in segments), tuple(segments))
+            found.append((segment, Candidates.of(able)))
+        return cls(tuple(segment.low for segment, _ in found), tuple(found))
 
     def candidates(self, version: Version) -> Candidates:
         """Who serves `version`; nobody when no advert in service holds it."""
@@ -133,19 +136,3 @@ class SelectionTable:
             if version in segment:
                 return candidates
         return NOBODY
-
-
-def _segments(sets: Iterable[VersionSet]) -> list[VersionRange]:
-    """The coarsest ranges that lie wholly inside or outside each of `sets`, those inside none left out."""
-    sets = list(sets)
-    everything = VersionSet.of(each for versions in sets for each in versions.ranges)
-    starts = {each.low for versions in sets for each in versions.ranges}
-    starts |= {each.high.step(1) for versions in sets for each in versions.ranges}
-    segments = []
-    for whole in everything.ranges:
-        cuts = sorted(cut for cut in starts if cut in whole)
-        segments += [
-            VersionRange(low, following.step(-1))
-            for low, following in zip(cuts, [*cuts[1:], whole.high.step(1)], strict=True)
-        ]
-    return segments

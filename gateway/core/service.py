@@ -23,6 +23,25 @@ class Policy(StrEnum):
     """What every backend in service serves."""
     REACHABLE = "reachable"
     """What at least one serves."""
+    AT_LEAST = "at_least"
+    """What at least so many of them serve (`Service.at_least`)."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AtLeast:
+    """How many of the backends in service must serve a version for it to be offered."""
+
+    number: int
+    percent: bool = False
+    """True: `number` of a hundred; rounded up."""
+
+    def of(self, backends: int) -> int:
+        """How many of `backends` that are: at least one."""
+        return max(1, -(-backends * self.number // 100) if self.percent else self.number)
+
+
+EVERYONE = AtLeast(100, percent=True)
 
 
 @final
@@ -75,6 +94,10 @@ class Service:
     backends: tuple[Backend, ...]
     match: Match = Match()
     policy: Policy = Policy.GUARANTEED
+    at_least: AtLeast = EVERYONE
+    """Counts with the policy of that name only."""
+    settle: float = 0.0
+    """Seconds for which the policy must have given a version before it is offered, too."""
     ceiling: Version | None = None
     silence: Silence | None = None
     """What silence means here; None: as the dialect says."""

@@ -8,11 +8,12 @@ snapshots is `controlplane.cell`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol, final
 
-from gateway.core.fleet import Fleet, Pool
+from gateway.core.fleet import Drain, Fleet, Pin, Pool
+from gateway.core.memory import EMPTY, Kept, Memory, remember, without
 from gateway.core.offer import Offer, form
 from gateway.core.routing import Routes
 from gateway.core.selection import Candidates, SelectionTable
@@ -27,6 +28,7 @@ class ServiceView:
 
     service: Service
     pool: Pool
+    memory: Memory
     offer: Offer
     by_version: SelectionTable
     """Every member in service."""
@@ -37,12 +39,13 @@ class ServiceView:
     everyone: Candidates
 
     @classmethod
-    def of(cls, service: Service, pool: Pool) -> ServiceView:
+    def of(cls, service: Service, pool: Pool, memory: Memory) -> ServiceView:
         speaking = [member for member in pool.in_service if not member.silent]
         return cls(
             service,
             pool,
-            form(service, pool),
+            memory,
+            form(service, pool, memory),
             SelectionTable.of(pool.members),
             SelectionTable.of(speaking),
             Candidates.of(speaking),
@@ -64,10 +67,35 @@ class Snapshot:
     apart."""
 
     @classmethod
-    def configured(cls, services: Sequence[Service], *, after: Snapshot | None = None) -> Snapshot:
-        """The snapshot of a (new) configuration; what is known of backends that stay is carried over."""
+    def configured(
+        cls,
+        services: Sequence[Service],
+        *,
+        now: float,
+        after: Snapshot | None = None,
+        kept: Mapping[str, Kept] | None = None,
+    ) -> Snapshot:
+        """The snapshot of a (new) configuration at `now`, seconds of the clock by which facts are dated.
+
+        `after`: the one in force; what is known of backends that stay, what was promised and what was ordered
+        is carried over. `kept`: for the first one, what survived the restart, by service.
+        """
         fleet = Fleet.of(services, after.fleet if after else None)
-        views = {service.name: ServiceView.of(service, fleet.pools[service.name]) for service in services}
+        memories = {}
+        for service in services:
+            found = (kept or {}).get(service.name)
+            if found is not None:
+                fleet = _restored(fleet, service, found)
+            before = after.views.get(service.name) if after else None
+            if before is not None and before.service.language == service.language:
+                memories[service.name] = _carried(before, service, fleet.pools[service.name], now)
+            else:
+                memories[service.name] = EMPTY if found is None else Memory(found.versions)
+        views = {}
+        for service in services:
+            pool = fleet.pools[service.name]
+            memory = remember(memories[service.name], service, pool, now)
+            views[service.name] = ServiceView.of(service, pool, memory)
         return cls(
             after.generation + 1 if after else 1,
             Routes.of(services),
@@ -76,14 +104,56 @@ class Snapshot:
             frozenset().union(*(each.dialect.reads | each.dialect.owned_request for each in services)),
         )
 
-    def knowing(self, fleet: Fleet) -> Snapshot:
-        """The snapshot after new facts: views of services about which we know the same are kept as they
-        are."""
-        views = {
-            name: view if view.pool == fleet.pools[name] else ServiceView.of(view.service, fleet.pools[name])
+    def knowing(self, fleet: Fleet, now: float) -> Snapshot:
+        """The snapshot after new facts, and after the time that has gone by; this same one when neither
+        changes anything. Views of services about which we know the same are kept as they are."""
+        views = {name: _renewed(view, fleet.pools[name], now) for name, view in self.views.items()}
+        if all(views[name] is view for name, view in self.views.items()):
+            return self if fleet is self.fleet else replace(self, fleet=fleet)
+        return Snapshot(self.generation + 1, self.routes, MappingProxyType(views), fleet, self.owned)
+
+    @property
+    def due(self) -> float | None:
+        """When time alone will change an offer, by the clock of `now`; None: never."""
+        dues = (view.memory.due(view.service.settle) for view in self.views.values())
+        return min((due for due in dues if due is not None), default=None)
+
+    def kept(self) -> Mapping[str, Kept]:
+        """What should survive a restart, by service."""
+        return {
+            name: Kept(
+                view.memory.versions,
+                view.pool.pin,
+                frozenset(member.backend.name for member in view.pool.members if member.drained),
+            )
             for name, view in self.views.items()
         }
-        return Snapshot(self.generation + 1, self.routes, MappingProxyType(views), fleet, self.owned)
+
+
+def _renewed(view: ServiceView, pool: Pool, now: float) -> ServiceView:
+    memory = remember(view.memory, view.service, pool, now)
+    if memory is view.memory and pool == view.pool:
+        return view
+    return ServiceView.of(view.service, pool, memory)
+
+
+def _carried(before: ServiceView, service: Service, pool: Pool, now: float) -> Memory:
+    """The memory of a service that was configured anew: what was promised, without what only removed backends
+    served."""
+    memory = remember(before.memory, before.service, before.pool, now)
+    staying = {(member.backend.name, member.backend.url) for member in pool.members}
+    removed = [
+        member for member in before.pool.members if (member.backend.name, member.backend.url) not in staying
+    ]
+    return without(memory, service, pool, removed)
+
+
+def _restored(fleet: Fleet, service: Service, kept: Kept) -> Fleet:
+    """An operator's orders from before a restart, in force again."""
+    fleet = fleet.obey(service.name, Pin(kept.pin))
+    for backend in sorted(kept.drained):
+        fleet = fleet.obey(service.name, Drain(backend))
+    return fleet
 
 
 class SnapshotSource(Protocol):

@@ -269,8 +269,6 @@ UNSUPPORTED: Final = frozenset(
         "listen.*.tls",
         "services.*.operations",
         "services.*.backends.*.tls",
-        "services.*.offer.at_least",
-        "services.*.offer.settle",
     }
 )
 """Keys of the contract that are not in force: they are refused as such, never taken for a misspelling and

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Generic, NamedTuple, NoReturn, TypeAli
 
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from gateway.core.service import AtLeast
 from gateway.settings.secret import MaskedText, Secret
 
 T = TypeVar("T")
@@ -81,13 +82,30 @@ def shape_of(value: object) -> str:
 
 def read_duration(text: str) -> float:
     """`250ms`, `5s`, `2m` as seconds."""
+    seconds = read_wait(text)
+    if not seconds:
+        reject("a duration must be more than 0")
+    return seconds
+
+
+def read_wait(text: str) -> float:
+    """A duration that may be none at all, `0s`."""
     found = _DURATION.fullmatch(text)
     if found is None:
         reject("this is no duration", "write a whole number and its unit: 250ms, 5s or 2m")
     seconds = int(found[1]) * _SECONDS[found[2]]
-    if not 0 < seconds <= 86_400:
-        reject("a duration must be more than 0 and at most 1440m (a day)")
+    if seconds > 86_400:
+        reject("a duration must be at most 1440m (a day)")
     return seconds
+
+
+def read_share(text: str) -> AtLeast:
+    """A number of backends, `2`, or a percentage of them, `50%`."""
+    number = text.removesuffix("%")
+    percent = number != text
+    if re.fullmatch("[1-9][0-9]{0,2}", number, re.ASCII) is None or (percent and int(number) > 100):
+        reject("this is no number of backends", "write a number, 2, or a percentage from 1% to 100%")
+    return AtLeast(int(number), percent)
 
 
 def read_size(text: str) -> int:
@@ -290,6 +308,20 @@ _URL: Final = r"[Hh][Tt][Tt][Pp]://[^@?#/]+(?:/[^?#@%]*)?"
 _PATH: Final = r"/|(?:/[A-Za-z0-9._~!$&'()*+,;=:@-]+)+"
 
 Duration: TypeAlias = Annotated[float, Reads(read_duration, _pattern("[0-9]{1,9}(?:ms|s|m)"), (float, int))]
+Wait: TypeAlias = Annotated[float, Reads(read_wait, _pattern("[0-9]{1,9}(?:ms|s|m)"), (float, int))]
+Share: TypeAlias = Annotated[
+    AtLeast,
+    Reads(
+        read_share,
+        {
+            "type": ["string", "integer"],
+            "minimum": 1,
+            "maximum": 999,
+            "pattern": "^(?:[1-9][0-9]{0,2}|100%|[1-9][0-9]?%)$",
+        },
+        (AtLeast,),
+    ),
+]
 Flag: TypeAlias = Annotated[bool, Reads(read_flag, {"type": "boolean"}, (bool,))]
 ListenAddress: TypeAlias = Annotated[Address, Reads(read_address, _pattern(r".+:[0-9]{1,5}"), (Address,))]
 Network: TypeAlias = Annotated[
@@ -311,14 +343,10 @@ VersionText: TypeAlias = Annotated[str, Reads(read_text, {"type": ["string", "in
 too."""
 
 
-def words(*known: str, not_yet: tuple[str, ...] = ()) -> Reads[str]:
-    """One of some words; `not_yet` are words of the contract that this release lacks."""
+def words(*known: str) -> Reads[str]:
+    """One of some words."""
 
     def read(text: str) -> str:
-        if text in not_yet:
-            reject(
-                f"`{text}` is not supported in this release", "supported: " + ", ".join(known), "unsupported"
-            )
         if text not in known:
             close = get_close_matches(text, known, n=1)
             reject(

@@ -19,9 +19,11 @@ from gateway.settings.scalars import (
     HeaderValue,
     Host,
     Path,
+    Share,
     Text,
     Url,
     VersionText,
+    Wait,
     count,
     words,
 )
@@ -129,11 +131,26 @@ class ReleaseCeiling(Section):
 class Offer(Section):
     """What clients are told the service serves."""
 
-    policy: Annotated[str, words("guaranteed", "reachable", not_yet=("at_least",))] = key(
+    policy: Annotated[str, words("guaranteed", "reachable", "at_least")] = key(
         "guaranteed",
-        "guaranteed: what every backend in service serves. reachable: what at least one serves.",
+        "guaranteed: what every backend in service serves. reachable: what at least one serves. at_least: "
+        "what at least `at_least` of them serve.",
         reason="A client keeps a version for hours: only what every backend serves survives the loss of one.",
         example="reachable",
+    )
+    at_least: Share | None = key(
+        None,
+        "For the policy of that name: how many of the backends in service must serve a version, as a number "
+        "or a percentage, which is rounded up.",
+        reason="The other policies need none.",
+        example="50%",
+    )
+    settle: Wait = key(
+        "5s",
+        "How long the policy must have given a version before it is offered, too; `0s`: at once. The first "
+        "offer does not wait.",
+        reason="One interval of probes: a server that starts and falls over does not raise the offer.",
+        example="30s",
     )
     ceiling: (
         Annotated[

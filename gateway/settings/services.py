@@ -15,7 +15,7 @@ from typing import Final
 from gateway.core.backend import Backend
 from gateway.core.dialect import Dialect, Silence, SilenceKind
 from gateway.core.ranges import VersionSet
-from gateway.core.service import Match, Policy, ProbePlan, RetryPlan, Service
+from gateway.core.service import EVERYONE, AtLeast, Match, Policy, ProbePlan, RetryPlan, Service
 from gateway.core.version import Version
 from gateway.errors import VersionTextError
 from gateway.settings import service_model
@@ -81,6 +81,8 @@ class _ServiceReader:
             backends=backends,
             match=Match(_as_sent(match.host), match.path, match.strip_prefix),
             policy=Policy(self.written.offer.policy),
+            at_least=self._at_least(),
+            settle=self.written.offer.settle,
             ceiling=ceiling,
             silence=silence,
             releases={name: releases[name] for name in self.written.releases if name in releases},
@@ -249,6 +251,37 @@ class _ServiceReader:
             )
             return None
         return releases[ceiling.release]
+
+    def _at_least(self) -> AtLeast:
+        """The share that the policy needs; another policy has no use for one."""
+        policy, share = self.written.offer.policy, self.written.offer.at_least
+        node = child(self.node, "offer", "at_least")
+        if share is None:
+            if policy == Policy.AT_LEAST and not self.findings.doubtful(
+                "services", self.name, "offer", "at_least"
+            ):
+                self.findings.add(
+                    child(self.node, "offer", "policy"),
+                    "contradiction",
+                    "the policy at_least needs a number",
+                    "add `at_least: 2` or `at_least: 50%`",
+                )
+            return EVERYONE
+        if policy != Policy.AT_LEAST and not self.findings.doubtful("services", self.name, "offer", "policy"):
+            self.findings.add(
+                node,
+                "contradiction",
+                f"the policy is {policy}, which has no use for a number",
+                "add `policy: at_least`, or remove this",
+            )
+        elif not share.percent and share.number > len(self.written.backends):
+            self.findings.add(
+                node,
+                "contradiction",
+                f"there are only {len(self.written.backends)} backends: no version could ever be added",
+                "lower it, or write a percentage",
+            )
+        return share
 
     def _silence(self, dialect: Dialect, ceiling: Version | None) -> Silence | None:
         text = self.written.default_version

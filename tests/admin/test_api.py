@@ -27,7 +27,7 @@ OWN = "X-OpenStack-Ironic-API-Version"
 
 def empty(**wanted: object) -> Cell:
     backends = (Backend("api-1", "10.0.0.1", 6385), Backend("api-2", "10.0.0.2", 6385))
-    return Cell(Snapshot.configured([Service("baremetal", Ironic(), backends, **wanted)]))  # type: ignore[arg-type]
+    return Cell(Snapshot.configured([Service("baremetal", Ironic(), backends, **wanted)], now=0.0))  # type: ignore[arg-type]
 
 
 def filled(**wanted: object) -> Cell:
@@ -133,7 +133,7 @@ async def test_backends_that_leave_nothing_to_offer_are_not_said_to_be_unknown()
 async def test_one_service_that_can_be_served_is_enough() -> None:
     known = Service("a", Ironic(), (Backend("x", "10.0.0.1", 1, declared=VersionSet.only(Version(1, 1))),))
     other = Service("b", Ironic(), (Backend("x", "10.0.0.1", 1),))
-    async with admin(Cell(Snapshot.configured([known, other]))) as stand:
+    async with admin(Cell(Snapshot.configured([known, other], now=0.0))) as stand:
         assert (await stand.ask("GET", "/readyz")).status == 200
 
 

@@ -91,7 +91,7 @@ def service(*backends: Backend, interval: float = 0.02, timeout: float = 2.0, **
 
 
 def cell_of(*services: Service) -> Cell:
-    return Cell(Snapshot.configured(services))
+    return Cell(Snapshot.configured(services, now=0.0))
 
 
 def member(cell: Cell, backend: str = "api-1") -> Member:

@@ -308,7 +308,7 @@ async def test_every_backend_is_asked_on_its_own_address_and_a_declared_one_neve
 
 
 def reload_to(cell: Cell, prober: Prober, *services: Service) -> None:
-    cell.update(Snapshot.configured(services, after=cell.current))
+    cell.update(Snapshot.configured(services, after=cell.current, now=0.0))
     prober.retarget(services)
 
 

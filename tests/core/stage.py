@@ -190,5 +190,5 @@ def snapshot(
     told: Mapping[str, Advert | None], drained: Iterable[str] = (), unasked: Iterable[str] = (), **more: Any
 ) -> Snapshot:
     """`told` as in `observed`; `unasked` backends have not been probed yet."""
-    first = Snapshot.configured([service(*told, *unasked, **more)])
-    return first.knowing(drain(observed(first.fleet, told), *drained))
+    first = Snapshot.configured([service(*told, *unasked, **more)], now=0.0)
+    return first.knowing(drain(observed(first.fleet, told), *drained), 0.0)

@@ -287,10 +287,10 @@ def test_what_is_remembered_never_outlives_its_view() -> None:
     before = forwarded(ask(MIXED, "/x", "latest", recall=recall))
     assert before.resolution.version == v("1.5")
 
-    after = MIXED.knowing(MIXED.fleet.observe("toy", "old", Answered(upto(7), 2.0)))
+    after = MIXED.knowing(MIXED.fleet.observe("toy", "old", Answered(upto(7), 2.0)), 0.0)
     assert forwarded(ask(after, "/x", "latest", recall=recall)).resolution.version == v("1.7")
 
-    reloaded = Snapshot.configured([service("old", "new", ceiling=v("1.2"))], after=after)
+    reloaded = Snapshot.configured([service("old", "new", ceiling=v("1.2"))], after=after, now=0.0)
     assert forwarded(ask(reloaded, "/x", "latest", recall=recall)).resolution.version == v("1.2")
     assert forwarded(ask(MIXED, "/x", "latest", recall=recall)).resolution.version == v("1.5")
 
@@ -298,9 +298,10 @@ def test_what_is_remembered_never_outlives_its_view() -> None:
 def test_services_do_not_share_what_is_remembered() -> None:
     one = service("a", match=Match(path="/one"))
     other = service("a", name="other", dialect=OtherToy(), match=Match(path="/other"))
-    first = Snapshot.configured([one, other])
+    first = Snapshot.configured([one, other], now=0.0)
     both = first.knowing(
-        first.fleet.observe("toy", "a", Answered(upto(5), 1.0)).observe("other", "a", Answered(upto(9), 1.0))
+        first.fleet.observe("toy", "a", Answered(upto(5), 1.0)).observe("other", "a", Answered(upto(9), 1.0)),
+        0.0,
     )
     recall: Recall = {}
 

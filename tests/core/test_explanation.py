@@ -39,7 +39,7 @@ def snapshot(
     """A service with these backends, and what was heard of each."""
     backends = tuple(Backend(name, "10.0.0.1", 1000 + number) for number, name in enumerate(facts))
     one = Service("baremetal", Ironic(), backends, match=match or Match(), **wanted)  # type: ignore[arg-type]
-    first = Snapshot.configured([one])
+    first = Snapshot.configured([one], now=0.0)
     fleet = first.fleet
     for name, fact in facts.items():
         fleet = fleet.observe("baremetal", name, fact)
@@ -48,7 +48,7 @@ def snapshot(
             replace(each, drained=each.backend.name in drained) for each in fleet.pools["baremetal"].members
         )
     )
-    return first.knowing(Fleet(MappingProxyType({"baremetal": pool})))
+    return first.knowing(Fleet(MappingProxyType({"baremetal": pool})), 0.0)
 
 
 MIXED: dict[str, Fact] = {"old": Answered(upto(58), 1.0), "new": Answered(upto(90), 1.0)}
@@ -117,7 +117,7 @@ def test_stale_and_lost_backends_are_candidates_of_a_later_tier() -> None:
     fleet = base.fleet
     for number in range(3):
         fleet = fleet.observe("baremetal", "old", Failed("x", 2.0 + number))
-    told = explain(base.knowing(fleet), "GET", "/v1/nodes", [(OWN, "latest")])
+    told = explain(base.knowing(fleet, 0.0), "GET", "/v1/nodes", [(OWN, "latest")])
 
     assert names(told) == [("new", 1), ("old", 2)]
     assert [each.standing for each in told.candidates] == ["fresh", "lost"]

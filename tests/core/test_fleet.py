@@ -230,27 +230,6 @@ def test_the_first_round_is_over_when_every_first_probe_has_ended_and_one_has_an
     assert observed(start, {"a": upto(5), "b": upto(9)}).pools["toy"].heard_out
 
 
-def test_a_backend_that_joins_does_not_begin_the_first_round_anew() -> None:
-    """Else every reload that adds one would answer 503 until its first probe has ended."""
-    joined = Fleet.of([service("a", "b", "c")], KNOWN).pools["toy"]
-    assert joined.heard_out
-    learned = Fleet.of([service("a", "b", "c")], KNOWN).observe("toy", "b", Answered(upto(2), 5.0))
-    assert learned.pools["toy"].heard_out
-
-    assert not Fleet.of([service("c")], KNOWN).pools["toy"].heard_out, "nothing that was heard is left"
-    unfinished = Fleet.of([service("a", "b", "c")], HEARD).pools["toy"]
-    assert not unfinished.heard_out, "the first round was not over"
-
-
-def test_a_declared_backend_alone_does_not_stand_in_for_all_that_were_heard() -> None:
-    told = backend("a", declared=VersionSet.only(v("1.3")))
-    known = observed(Fleet.of([service(backends=(told, backend("b")))]), {"b": upto(5)})
-
-    assert known.pools["toy"].heard_out
-    assert not Fleet.of([service(backends=(told, backend("c")))], known).pools["toy"].heard_out
-    assert Fleet.of([service(backends=(told,))], known).pools["toy"].heard_out
-
-
 def test_an_ipv6_address_stands_in_brackets() -> None:
     six = backend("a", host="::1", port=6385, path="/x", tls=BackendTls())
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from gateway.core.backend import Backend
 from gateway.core.dialect import Advert
 from gateway.core.fleet import Answered, Fact, Failed, Fleet, Overheard, Pool
+from gateway.core.memory import EMPTY, remember
 from gateway.core.offer import HeldRule, Offer, Phase, form
 from gateway.core.ranges import VersionSet
 from gateway.core.service import Policy, Service
@@ -18,9 +19,14 @@ from tests.core.stage import XY, Toy, backend, drain, observed, pool, service, s
 GUARANTEED, REACHABLE = Policy.GUARANTEED, Policy.REACHABLE
 
 
+def first_offer(one: Service, known: Pool) -> Offer:
+    """What is offered by who remembers nothing."""
+    return form(one, known, remember(EMPTY, one, known, 0.0))
+
+
 def offer(told: dict[str, Advert | None], drained: tuple[str, ...] = (), **more: object) -> Offer:
     one = service(*told, **more)  # type: ignore[arg-type]  # fields of Service by name
-    return form(one, drain(observed(Fleet.of([one]), told), *drained).pools["toy"])
+    return first_offer(one, drain(observed(Fleet.of([one]), told), *drained).pools["toy"])
 
 
 def text(versions: VersionSet) -> str:
@@ -93,7 +99,7 @@ def test_one_that_is_down_counts_with_its_last_word() -> None:
     for number in range(9):
         fleet = fleet.observe("toy", "old", Failed("x", 2.0 + number))
 
-    assert text(form(one, fleet.pools["toy"]).versions) == "1.1-1.58"
+    assert text(first_offer(one, fleet.pools["toy"]).versions) == "1.1-1.58"
 
 
 # --- the first round -----------------------------------------------------------------------------------
@@ -109,10 +115,10 @@ def test_nothing_is_offered_until_every_first_probe_has_ended_and_one_has_answer
         ("a", upto(3), "1.1-1.3", Phase.MIXED),
     ]
 
-    assert form(one, fleet.pools["toy"]).phase is Phase.UNKNOWN
+    assert first_offer(one, fleet.pools["toy"]).phase is Phase.UNKNOWN
     for name, advert, expected, phase in steps:
         fleet = observed(fleet, {name: advert})
-        made = form(one, fleet.pools["toy"])
+        made = first_offer(one, fleet.pools["toy"])
         assert (text(made.versions), made.phase, made.transparent) == (expected, phase, False)
 
 
@@ -125,15 +131,6 @@ def test_when_nobody_ever_answered_nothing_is_offered() -> None:
         (),
         False,
     )
-
-
-def test_a_backend_that_joins_leaves_the_offer_alone_until_it_has_spoken() -> None:
-    fleet = observed(Fleet.of([service("a")]), {"a": upto(9)})
-    grown = service("a", "b")
-    joined = Fleet.of([grown], fleet)
-
-    assert text(form(grown, joined.pools["toy"]).versions) == "1.1-1.9"
-    assert text(form(grown, observed(joined, {"b": upto(5)}).pools["toy"]).versions) == "1.1-1.5"
 
 
 # --- silence -------------------------------------------------------------------------------------------
@@ -230,7 +227,7 @@ def learned(one: Service, facts: list[tuple[str, Fact]]) -> Pool:
 @given(SERVICES, FACTS)
 def test_the_laws_of_every_offer(one: Service, facts: list[tuple[str, Fact]]) -> None:
     known = learned(one, facts)
-    made = form(one, known)
+    made = first_offer(one, known)
 
     assert (made.phase is Phase.UNKNOWN) is not known.heard_out
     assert made.versions <= made.reachable
@@ -256,7 +253,7 @@ def test_two_gateways_that_know_the_same_offer_the_same(
     chance.shuffle(order := list(NAMES))  # type: ignore[attr-defined]  # a random.Random of hypothesis
     again = [each for name in order for each in regrouped if each[0] == name]
 
-    assert form(one, learned(one, facts)) == form(other, learned(other, again))
+    assert first_offer(one, learned(one, facts)) == first_offer(other, learned(other, again))
 
 
 @given(
@@ -269,7 +266,9 @@ def test_late_news_in_any_order_come_to_the_same_offer(news: list[tuple[str, Adv
     one = service("a", "b", "c")
 
     def after(those: list[tuple[str, Advert, int]]) -> Offer:
-        return form(one, learned(one, [(name, Answered(advert, float(at))) for name, advert, at in those]))
+        return first_offer(
+            one, learned(one, [(name, Answered(advert, float(at))) for name, advert, at in those])
+        )
 
     assert after(news) == after(news[::-1]) == after(sorted(news, key=lambda each: each[2]))
 
@@ -277,6 +276,6 @@ def test_late_news_in_any_order_come_to_the_same_offer(news: list[tuple[str, Adv
 def test_weights_and_names_do_not_move_an_offer() -> None:
     heavy: tuple[Backend, ...] = (backend("old", weight=9), backend("new"))
 
-    made = form(service(backends=heavy), pool(OLD_NEW, backends=heavy))
+    made = first_offer(service(backends=heavy), pool(OLD_NEW, backends=heavy))
 
     assert made == offer(OLD_NEW)

@@ -472,7 +472,7 @@ def service_of(
 def cell_of(
     *backends: ScriptedBackend | Backend, match: Match | None = None, retry: RetryPlan | None = None
 ) -> Cell:
-    return Cell(Snapshot.configured([service_of(*backends, match=match, retry=retry)]))
+    return Cell(Snapshot.configured([service_of(*backends, match=match, retry=retry)], now=0.0))
 
 
 def heard(stand: Stand, backend: ScriptedBackend, text: str) -> None:

@@ -288,7 +288,7 @@ async def test_equal_heads_for_two_services_on_one_connection(house: House) -> N
     gateway = await house.gateway(backend, match=Match(path="/metal"))
     second = replace_name(service_of(backend, match=Match(path="/other/place")), "other")
     first = gateway.cell.current.views["baremetal"].service
-    gateway.cell.update(Snapshot.configured([first, second], after=gateway.cell.current))
+    gateway.cell.update(Snapshot.configured([first, second], after=gateway.cell.current, now=0.0))
     client = await gateway.client()
 
     for _ in range(2):

@@ -177,7 +177,7 @@ async def test_a_backend_removed_by_a_reload_finishes_what_it_has_begun(house: H
     client = await gateway.client()
     await client.send(request("POST", body=b"create"))
     await leaving.came()
-    gateway.cell.update(Snapshot.configured([service_of(staying)], after=gateway.cell.current))
+    gateway.cell.update(Snapshot.configured([service_of(staying)], after=gateway.cell.current, now=0.0))
     await clock(gateway)
     may_answer.set()
 
@@ -191,7 +191,7 @@ async def test_idle_connections_to_a_removed_backend_are_closed(house: House) ->
     leaving, staying = await house.backend(serve), await house.backend(serve)
     gateway = await house.gateway(leaving)
     assert (await gateway.ask(request())).status == 200
-    gateway.cell.update(Snapshot.configured([service_of(staying)], after=gateway.cell.current))
+    gateway.cell.update(Snapshot.configured([service_of(staying)], after=gateway.cell.current, now=0.0))
 
     await leaving.gone()
 
@@ -201,7 +201,7 @@ async def test_a_backend_that_moved_is_asked_at_its_new_address(house: House) ->
     gateway = await house.gateway(before)
     client = await gateway.client()
     assert (await client.ask(request())).status == 200
-    gateway.cell.update(Snapshot.configured([service_of(after)], after=gateway.cell.current))
+    gateway.cell.update(Snapshot.configured([service_of(after)], after=gateway.cell.current, now=0.0))
 
     assert (await client.ask(request())).status == 200
     assert (len(before.requests), len(after.requests)) == (1, 1)

@@ -96,8 +96,6 @@ UNSUPPORTED: list[tuple[str, Found]] = [
     (BASE + "workers: 2\n", [("unsupported", 7, 10)]),
     (BASE + "admin: {tls: {}}\n", [("unsupported", 7, 9)]),
     (BASE + "    operations: []\n", [("unsupported", 7, 5)]),
-    (BASE + "    offer: {at_least: 2, settle: 5s}\n", [("unsupported", 7, 13), ("unsupported", 7, 26)]),
-    (BASE + "    offer: {policy: at_least}\n", [("unsupported", 7, 21)]),
     (BASE + "        tls: {}\n", [("unsupported", 7, 9)]),
     (BASE.replace("http:", "https:"), [("unsupported", 6, 14)]),
     (BASE.replace("127.0.0.1:8080", "[{address: '127.0.0.1:80', tls: {}}]"), [("unsupported", 1, 36)]),
@@ -167,6 +165,13 @@ VALUES: list[tuple[str, str, Found]] = [
 DATED = BASE.replace("plain", "dated")
 
 MEANING: list[tuple[str, Found]] = [
+    (BASE + "    offer: {policy: at_least}\n", [("contradiction", 7, 21)]),
+    (BASE + "    offer: {at_least: 1}\n", [("contradiction", 7, 23)]),
+    (BASE + "    offer: {policy: at_least, at_least: 2}\n", [("contradiction", 7, 41)]),
+    (BASE + "    offer: {policy: at_least, at_least: 101%}\n", [("bad-value", 7, 41)]),
+    (BASE + "    offer: {policy: at_least, at_least: 0}\n", [("bad-value", 7, 41)]),
+    (BASE + "    offer: {policy: at_least, at_least: 100%, settle: 0s}\n", []),
+    (BASE + "    offer: {settle: 5}\n", [("bad-value", 7, 21)]),
     (
         BASE + "    match: {path: /}\n  b:\n    dialect: plain\n    backends: [{url: 'http://a'}]\n",
         [("duplicate-match", 8, 3)],
@@ -279,7 +284,7 @@ services:
       - {url: "http://a"}
     match: {path: a}
     default_version: x
-    offer: {ceiling: {release: x}, settle: 1s}
+    offer: {ceiling: {release: x}, settle: 1}
   b:
     dialect: chef
     backends: []
@@ -293,7 +298,7 @@ services:
         ("bad-value", 10, 19),
         ("bad-value", 11, 22),
         ("unknown-release", 12, 32),
-        ("unsupported", 12, 36),
+        ("bad-value", 12, 44),
         ("unknown-dialect", 14, 14),
         ("bad-value", 15, 15),
         ("bad-value", 16, 23),

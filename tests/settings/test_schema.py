@@ -110,6 +110,8 @@ def with_value(path: Path, value: object) -> dict[str, Any]:
             place = place[name] if isinstance(place.get(name), list) else place.setdefault(name + "!", [{}])
         else:
             place = place[name] if isinstance(name, int) else place.setdefault(name, {})
+    if path[-1] == "at_least":  # which counts with the policy of that name only
+        service["offer"]["policy"] = "at_least"
     if "listen!" in whole:
         whole["listen"] = whole.pop("listen!")
     return whole
@@ -172,7 +174,10 @@ def test_every_example_is_accepted_by_the_schema_and_by_load(path: Path) -> None
         (("services", "*", "backends"), []),
         (("services", "*", "dialect"), "chef"),
         (("services", "*", "match", "path"), "x"),
-        (("services", "*", "offer", "policy"), "at_least"),
+        (("services", "*", "offer", "policy"), "most"),
+        (("services", "*", "offer", "at_least"), "101%"),
+        (("services", "*", "offer", "at_least"), 0),
+        (("services", "*", "offer", "settle"), "5"),
         (("services", "*", "offer", "ceiling"), {"version": "1.2"}),
         (("services", "*", "backends", "[]", "url"), "https://a"),
         (("services", "*", "dated"), {"shape": "round"}),

@@ -25,7 +25,7 @@ def advert(highest: int) -> Advert:
 
 
 def cell(*, known: bool = True) -> Cell:
-    found = Cell(Snapshot.configured([Service("baremetal", Ironic(), (OLD, NEW))]))
+    found = Cell(Snapshot.configured([Service("baremetal", Ironic(), (OLD, NEW))], now=0.0))
     if known:
         found.observe("baremetal", "old", Answered(advert(58), 1.0))
         found.observe("baremetal", "new", Answered(advert(90), 1.0))

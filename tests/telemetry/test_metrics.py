@@ -223,18 +223,19 @@ def test_offer_changes_are_counted_by_bound_and_direction() -> None:
     metrics.watch(stage, dict, dict)
     stage.subscribe(metrics.snapshot_changed)
 
-    for highest in (58, 90, 90, 31):
-        stage.observe("baremetal", "old", Answered(advert(highest), float(highest)))
-        stage.observe("baremetal", "new", Answered(advert(highest), float(highest)))
+    for at, highest in enumerate((58, 90, 90, 31)):
+        stage.observe("baremetal", "old", Answered(advert(highest), float(at)))
+        stage.observe("baremetal", "new", Answered(advert(highest), float(at)))
     narrow = Advert(VersionSet.between(Version(1, 10), Version(1, 31)))
-    stage.observe("baremetal", "new", Answered(narrow, 100.0))
+    for name in ("old", "new"):
+        stage.observe("baremetal", name, Answered(narrow, 100.0))
 
     samples = read(metrics)
     changes = {
         (dict(labels)["bound"], dict(labels)["direction"]): number
         for labels, number in series(samples, "offer_changes_total").items()
     }
-    # 58 -> 90 with the second backend; 90 is known to be newer than 31 by its time, so nothing falls.
+    # Up with the last backend that serves more, down with the last one that serves less.
     assert changes == {("min", "up"): 1, ("min", "down"): 0, ("max", "up"): 1, ("max", "down"): 1}
 
 
@@ -326,7 +327,7 @@ def test_after_a_reload_new_services_are_counted_and_removed_ones_keep_their_cou
     stage.subscribe(metrics.snapshot_changed)
     metrics.record(outcome())
 
-    stage.update(Snapshot.configured([Service("metal2", Ironic(), (OLD, NEW))], after=stage.current))
+    stage.update(Snapshot.configured([Service("metal2", Ironic(), (OLD, NEW))], after=stage.current, now=0.0))
     metrics.record(outcome(service="metal2"))
     metrics.record(outcome())
     metrics.record(outcome(service="never", backend="x"))
