@@ -15,7 +15,7 @@ from typing import Final
 import hypothesis
 import pytest
 
-HEAVY_GROUPS: Final = ("real", "engines", "browser")
+HEAVY_GROUPS: Final = ("real", "engines", "load", "browser")
 """Markers that `-m` in pyproject.toml leaves out by default. Whatever bears none of them is `quick`."""
 
 HEAVY_TIMEOUT: Final = 1800.0

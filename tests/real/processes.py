@@ -89,13 +89,13 @@ class Process:
             time.sleep(PAUSE)
         # Also when the leader has gone by itself: children of its group may have stayed. It has not been
         # waited for yet, so the group's id still means this group and no other.
-        self._signal(signal.SIGKILL)
+        self.signal(signal.SIGKILL)
         return self._popen.wait()
 
     def ask_to_end(self) -> None:
         """SIGTERM to the process group, and no waiting: `stop` does that."""
         if self.is_running:
-            self._signal(signal.SIGTERM)
+            self.signal(signal.SIGTERM)
 
     def terminate(self) -> int:
         """SIGTERM to this process alone, as an operator sends it; its exit code.
@@ -135,7 +135,8 @@ class Process:
         assert self._popen is not None
         return os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
-    def _signal(self, number: int) -> None:
+    def signal(self, number: int) -> None:
+        """To its process group; nothing happens when it has gone."""
         assert self._popen is not None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._popen.pid, number)

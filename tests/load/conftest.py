@@ -1,0 +1,44 @@
+"""The stand of the group `load`, and the table that the group prints.
+
+./test --load        runs this folder
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.load.stand import Stand
+
+FIGURES = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[FIGURES] = []
+
+
+@pytest.fixture
+def figures(pytestconfig: pytest.Config) -> list[str]:
+    """Lines that are printed at the end, whatever comes of the test."""
+    return pytestconfig.stash[FIGURES]
+
+
+@pytest.fixture
+def stand(tmp_path: Path) -> Iterator[Stand]:
+    """Running. SIGTERM ends the group as Ctrl-C does: no process is left behind."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with Stand(tmp_path).running() as everything:
+            yield everything
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.stash[FIGURES]:
+        terminalreporter.section("continuous load while everything moves")
+        for line in config.stash[FIGURES]:
+            terminalreporter.write_line(line)
