@@ -13,6 +13,15 @@ class VersionTextError(SkewgateError):
     """A text that should be a version, a range or a set of versions is not one (configuration, releases)."""
 
 
+class OptionsError(SkewgateError, ValueError):
+    """Options that make no dialect. `problems` holds every one found: where it is in the options (keys, and
+    numbers of list items), what is wrong, and a hint, which may be empty."""
+
+    def __init__(self, problems: tuple[tuple[tuple[str | int, ...], str, str], ...]) -> None:
+        super().__init__("; ".join(f"{'.'.join(map(str, at))}: {said}" for at, said, _ in problems))
+        self.problems = problems
+
+
 class SettingsError(SkewgateError):
     """The configuration cannot be used. `problems` holds every problem found, in file order."""
 

@@ -199,7 +199,8 @@ def resolve(view: ServiceView, place: Place, head: Request, path: str) -> Resolu
     if not place.negotiated:
         # While nothing is offered a backend's own words about versions would be all that the client hears.
         able = view.speaking if place.versioned_only else view.everyone
-        return _forward(view, place, NOBODY if bounds is None else able, render(passed))
+        lines = render((*dialect.without_version(headers), *passed))
+        return _forward(view, place, NOBODY if bounds is None else able, lines)
     ask = dialect.read_ask(place, headers)
     if bounds is None:
         return _refused(view, place, ask, Verdict.UNAVAILABLE, None, unavailable(view, ask))

@@ -57,7 +57,8 @@ class Place(NamedTuple):
     """True: silent members never get it (Nova `/v2.1`; any document). False: a silent one may, when what its
     silence stands for holds the settled version."""
     carried: str | None = None
-    """The version as the target itself spells it (path, query), None elsewhere."""
+    """What the target itself says about the version (path, query), None where it says nothing. A part of the
+    key by which outcomes are remembered, so a dialect bounds its length."""
 
 
 class AskKind(StrEnum):
@@ -231,6 +232,10 @@ class Dialect(ABC):
     offer."""
     releases: Mapping[str, Version] = {}
     """Highest version by release name, for ceilings."""
+    can_be_asked: bool = True
+    """False: nothing tells what its servers serve, so every backend must declare its versions."""
+    silence_option: tuple[str, ...] = ()
+    """Where in its options stands what silence means, if there."""
     rewrites_target: bool = False
     """True: `write_target` must be asked for every request, because the version stands in the target."""
     path_is_signed: bool = False
@@ -239,7 +244,8 @@ class Dialect(ABC):
 
     @classmethod
     def configured(cls, options: object) -> Self:
-        """The dialect of one service; `options` is an instance of `Options`. Raises `VersionTextError`."""
+        """The dialect of one service; `options` is an instance of `Options`. Raises `VersionTextError` or
+        `ValueError`, best an `OptionsError`, which tells where."""
         return cls()
 
     # -- 1. the request
@@ -267,6 +273,11 @@ class Dialect(ABC):
 
         `headers` as for `read_ask`: where a version is only a part of a header's value (a media type of
         `Accept`), the rest of it is found there."""
+
+    def without_version(self, headers: Mapping[str, str]) -> tuple[Header, ...]:
+        """The owned header lines that go to a place where nothing is negotiated: what they say besides a
+        version."""
+        return ()
 
     def write_target(self, place: Place, target: str, version: Version) -> str:
         """The target with the settled version in it. Only asked when `rewrites_target`."""

@@ -52,10 +52,10 @@ class Scheme(ABC):
     """How versions of one API are spelled."""
 
     name: str
-    """The word in the configuration: `integer`, `major.minor`, `date`, `named`."""
+    """The word in the configuration: `integer`, `major.minor`, `semver`, `date`, `named`."""
     contiguous: bool
-    """True: an offer is one unbroken range (integers, X.Y). False: an offer is the set itself (dates,
-    names)."""
+    """True: an offer is one unbroken range (integers, X.Y). False: an offer is the set itself (dates, names,
+    X.Y.Z)."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -114,6 +114,24 @@ class WholeNumber(Scheme):
 
     def format(self, version: Version) -> str:
         return str(version[0])
+
+
+@final
+class Semantic(Scheme):
+    """X.Y.Z of semver.org, releases only. Which of them exist nobody can count, so an offer is a
+    set."""
+
+    name = "semver"
+    contiguous = False
+    example = "1.4.2"
+    _pattern = re.compile(rf"({_NUMBER})\.({_NUMBER})\.({_NUMBER})", re.ASCII)
+
+    def parse(self, text: str) -> Version | None:
+        match = self._pattern.fullmatch(text)
+        return Version(*map(int, match.groups())) if match else None
+
+    def format(self, version: Version) -> str:
+        return ".".join(map(str, version))
 
 
 @final

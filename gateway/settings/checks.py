@@ -7,9 +7,12 @@ Services are `services`'. Each check says everything it finds; nothing is repair
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 from ipaddress import ip_address, ip_network
+from operator import or_
 from typing import Final
 
+from gateway.core.dialect import Match
 from gateway.core.service import Service
 from gateway.settings.model import Document, Limits
 from gateway.settings.problem import Severity
@@ -149,6 +152,52 @@ def check_matches(services: tuple[Service, ...], root: MappingNode, findings: Fi
             f"services {seen[match]!r} and {service.name!r} match the same requests",
             "give one of them another match.path or match.host",
         )
+
+
+def check_silence(services: tuple[Service, ...], root: MappingNode, findings: Findings) -> None:
+    """What silence stands for must be able to be on offer, or requests without a version would all be
+    refused."""
+    for service in services:
+        dialect, version = service.dialect, service.silence_rule.constant
+        node = child(root, "services", service.name)
+        place = child(node, "default_version") or child(node, dialect.name, *dialect.silence_option)
+        if version is None or not (service.silence or dialect.silence_option):
+            continue  # the dialect's own word: nobody wrote it
+        earlier = dialect.match is Match.NEAREST_EARLIER
+        if service.ceiling is not None and version > service.ceiling and not earlier:
+            findings.add(
+                place,
+                "contradiction",
+                f"the ceiling is {dialect.scheme.format(service.ceiling)}: requests without a version would "
+                f"all be refused",
+                "lower the one or raise the other",
+            )
+        served = [each.declared for each in service.backends if each.declared is not None]
+        if not served or len(served) < len(service.backends):
+            continue  # who is asked may serve anything
+        declared = reduce(or_, served)
+        if version not in declared and not (earlier and declared.up_to(version)):
+            findings.add(
+                place,
+                "contradiction",
+                f"the declared versions are {declared.format(dialect.scheme)}: requests without a version "
+                f"would all be refused",
+                "write one of them, or minimum or maximum",
+            )
+
+
+def check_declared(services: tuple[Service, ...], root: MappingNode, findings: Findings) -> None:
+    """Where nothing tells what backends serve, each must have it declared."""
+    for service in services:
+        backends = child(root, "services", service.name, "backends")
+        for index, backend in enumerate(service.backends if not service.dialect.can_be_asked else ()):
+            if backend.declared is None and child(backends, index, "versions") is None:
+                findings.add(
+                    child(backends, index, "url") or child(backends, index),
+                    "missing-key",
+                    "nothing tells which versions this backend serves",
+                    "add `versions: ...`, or say under the dialect's options where its servers tell it",
+                )
 
 
 def check_signed_paths(services: tuple[Service, ...], root: MappingNode, findings: Findings) -> None:

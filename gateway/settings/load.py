@@ -18,9 +18,11 @@ from gateway.errors import SettingsError
 from gateway.settings.checks import (
     check_addresses,
     check_admin,
+    check_declared,
     check_limits,
     check_matches,
     check_signed_paths,
+    check_silence,
     check_trust,
 )
 from gateway.settings.model import Document
@@ -127,6 +129,8 @@ def _read(
     services = read_services(document, root, dialects, findings)
     check_matches(services, root, findings)
     check_signed_paths(services, root, findings)
+    check_silence(services, root, findings)
+    check_declared(services, root, findings)
     return Settings(
         listen=tuple(Listen(each.host, each.port) for each in listen),
         services=services,

@@ -271,6 +271,13 @@ def read_text(text: str) -> str:
     return text
 
 
+def read_lines(text: str) -> str:
+    """Any text, on one line or several."""
+    if not text.replace("\n", " ").isprintable():
+        reject("the text holds a character that cannot be printed")
+    return text
+
+
 @dataclass(frozen=True, eq=False)
 class Reads(Generic[T]):
     """An annotation: pydantic reads the text with `read`, and the schema of the place is `schema`.
@@ -338,6 +345,7 @@ SecretText: TypeAlias = Annotated[
     Secret, Reads(read_secret, {**_pattern("[\\x21-\\x7e]+"), "writeOnly": True}, (Secret,))
 ]
 Text: TypeAlias = Annotated[str, Reads(read_text, _TEXT)]
+Lines: TypeAlias = Annotated[str, Reads(read_lines, _TEXT)]
 VersionText: TypeAlias = Annotated[str, Reads(read_text, {"type": ["string", "integer"], "minLength": 1})]
 """A version as written. Whole numbers need no quotation marks; 1.90 does where other tools read the file,
 too."""

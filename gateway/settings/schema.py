@@ -5,11 +5,10 @@ Which keys a service has depends on the dialects: each brings its options under 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated, Any, Final
 
 from pydantic import create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -18,38 +17,12 @@ from pydantic_core import core_schema
 from gateway.core.dialect import Dialect
 from gateway.dialects import discover
 from gateway.settings.model import Document, services_key
-from gateway.settings.scalars import Flag, Name, Reads, Text, read_count, read_text
-from gateway.settings.section import Section, key, required
+from gateway.settings.options import options_model
+from gateway.settings.scalars import Name, Reads, read_text
+from gateway.settings.section import key
 from gateway.settings.service_model import Service, dialect_key
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-
-_PLAIN_TYPES: Final[Mapping[object, object]] = {
-    bool: Flag,
-    int: Annotated[int, Reads(read_count, {"type": "integer", "minimum": 0}, (int,))],
-    str: Text,
-}
-
-
-def options_model(dialect: type[Dialect]) -> type[Section]:
-    """The section for a dialect's own options, from its dataclass."""
-    hints = get_type_hints(dialect.Options, include_extras=True)
-    fields: dict[str, Any] = {}
-    for each in dataclasses.fields(dialect.Options):
-        examples = tuple(each.metadata.get("examples", ()))
-        about: dict[str, Any] = {
-            "description": each.metadata.get("description", ""),
-            "reason": each.metadata.get("reason", "What its servers do."),
-        }
-        if each.default_factory is not dataclasses.MISSING:
-            default = each.default_factory()
-        else:
-            default = each.default
-        about["example"] = examples[0] if examples else default
-        made = required(**about) if default is dataclasses.MISSING else key(default, **about)
-        fields[each.name] = (_PLAIN_TYPES.get(hints[each.name], hints[each.name]), made)
-    name = f"{dialect.name.title()}Options"
-    return create_model(name, __base__=Section, __doc__=f"Options of the {dialect.name} dialect.", **fields)
 
 
 def document_model(dialects: Mapping[str, type[Dialect]]) -> type[Document]:

@@ -6,7 +6,6 @@ dialect is known by name here.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -17,9 +16,10 @@ from gateway.core.dialect import Dialect, Silence, SilenceKind
 from gateway.core.ranges import VersionSet
 from gateway.core.service import EVERYONE, AtLeast, Match, Policy, ProbePlan, RetryPlan, Service
 from gateway.core.version import Version
-from gateway.errors import VersionTextError
+from gateway.errors import OptionsError, VersionTextError
 from gateway.settings import service_model
 from gateway.settings.model import Document
+from gateway.settings.options import read_options
 from gateway.settings.problem import Severity, quoted
 from gateway.settings.shape import Findings
 from gateway.settings.yaml_tree import MappingNode, Node, Scalar, SequenceNode, child
@@ -72,7 +72,7 @@ class _ServiceReader:
         backends = self._backends(dialect)
         releases = self._releases(dialect)
         ceiling = self._ceiling(dialect, releases)
-        silence = self._silence(dialect, ceiling)
+        silence = self._silence(dialect)
         self._check_ceiling(ceiling, dialect, backends)
         match, probe, retry = self.written.match, self.written.probe, self.written.retry
         return Service(
@@ -111,13 +111,24 @@ class _ServiceReader:
                     f"these are options of {other}, but the service speaks {name}",
                     f"remove them, or write them under `{name}`",
                 )
-        section = getattr(self.written, name)
-        values = {each.name: getattr(section, each.name) for each in dataclasses.fields(kind.Options)}
         try:
-            return kind.configured(kind.Options(**values))
+            return kind.configured(read_options(getattr(self.written, name), kind.Options))
+        except OptionsError as error:
+            for at, said, hint in error.problems:
+                self._refused_option((name, *at), said, hint)
+            return None
         except (VersionTextError, ValueError) as error:
             self._refused(child(self.node, name) or node, error)
             return None
+
+    def _refused_option(self, at: tuple[str | int, ...], said: str, hint: str) -> None:
+        """An option that makes no dialect: shown where it stands, or where it should."""
+        if self.findings.doubtful("services", self.name, *at):
+            return  # a default stands there that nobody meant
+        paths = [at[:length] for length in range(len(at), -1, -1)]
+        found = (child(self.node, *path) for path in paths)
+        node = next((each for each in found if each is not None), None)
+        self.findings.add(node, "bad-value", said, hint)
 
     def _refused(self, node: Node | None, error: Exception, hint: str | None = None) -> None:
         """A text that core or a dialect refused. Its words quote the text, which may come from the
@@ -283,7 +294,7 @@ class _ServiceReader:
             )
         return share
 
-    def _silence(self, dialect: Dialect, ceiling: Version | None) -> Silence | None:
+    def _silence(self, dialect: Dialect) -> Silence | None:
         text = self.written.default_version
         if text is None:
             return None
@@ -297,14 +308,6 @@ class _ServiceReader:
                 node, "bad-value", f"this is no version of the form {example}", "or write minimum or maximum"
             )
             return None
-        if ceiling is not None and version > ceiling:
-            self.findings.add(
-                node,
-                "contradiction",
-                f"the ceiling is {dialect.scheme.format(ceiling)}: requests without a version would all "
-                f"be refused",
-                "lower the one or raise the other",
-            )
         return Silence(SilenceKind.CONSTANT, version)
 
     def _check_ceiling(

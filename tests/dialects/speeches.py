@@ -28,10 +28,11 @@ from gateway.core.dialect import (
 from gateway.core.message import Header, as_mapping, fold
 from gateway.core.ranges import VersionSet
 from gateway.core.snapshot import ServiceView, Snapshot
-from gateway.core.version import CalendarDate, MajorMinor, Named, Scheme, Version, WholeNumber
+from gateway.core.version import CalendarDate, MajorMinor, Named, Scheme, Semantic, Version, WholeNumber
 from gateway.dialects import discover
 from gateway.dialects._openstack_services import PRESETS
 from tests.core.stage import snapshot
+from tests.dialects import header_samples
 
 # --- every dialect with every preset -----------------------------------------------------------------------
 
@@ -59,6 +60,7 @@ def openstack_samples(options: type) -> Iterator[tuple[str, object]]:
 
 SAMPLES: Final[Mapping[str, Callable[[type], Iterable[tuple[str, object]]]]] = {
     "openstack": openstack_samples,
+    "header": header_samples.samples,
 }
 """By a dialect's name: labels and instances of its `Options`, where its defaults and closed sets of words are
 not all there is to try."""
@@ -106,6 +108,15 @@ class Speech(NamedTuple):
         ask = Ask(AskKind.EXACT, version, self.text(version))
         return self.dialect.write_request(place, version, ask, silent=False)
 
+    def at(self, place: Place, version: Version) -> Place:
+        """The place of the target in which the gateway has written `version`, where a target has room for
+        one."""
+        if not self.dialect.rewrites_target:
+            return place
+        method, path = targets(self.dialect)[place]
+        path, _, query = self.dialect.write_target(place, path, version).partition("?")
+        return self.dialect.place(method, path, query)
+
     def ask(self, place: Place, lines: Iterable[Header]) -> Ask:
         return self.dialect.read_ask(place, folded(lines))
 
@@ -119,6 +130,8 @@ def ladder(dialect: Dialect) -> tuple[Version, ...]:
             return tuple(Version(*major, minor) for minor in (3, 17, 29, 43, 71, 96))
         case WholeNumber():
             return tuple(Version(number) for number in (3, 17, 29, 43, 71, 96))
+        case Semantic():
+            return tuple(Version(2, minor, 1) for minor in (3, 17, 29, 43, 71, 96))
         case CalendarDate(day=day):
             return tuple(Version(year, 5, 17) if day else Version(year, 5) for year in range(2017, 2023))
         case Named(names=names):
@@ -161,8 +174,10 @@ def places(speech: Speech) -> tuple[Place, ...]:
 
 
 def negotiated(speech: Speech) -> tuple[Place, ...]:
-    """The places in which a version is settled on."""
-    found = tuple(place for place in places(speech) if place.negotiated and not place.answered)
+    """The places in which a version is settled on, and whose target names none."""
+    found = tuple(
+        place for place in places(speech) if place.negotiated and not place.answered and place.carried is None
+    )
     assert found
     return found
 
@@ -260,7 +275,7 @@ def reply_lines(speech: Speech, place: Place, version: Version, status: int = 20
 
 
 def request_lines(speech: Speech) -> st.SearchStrategy[list[Header]]:
-    names = sorted(speech.dialect.reads | speech.dialect.owned_request)
+    names = sorted(speech.dialect.reads | speech.dialect.owned_request) or ["x-none"]
     return st.lists(st.tuples(st.sampled_from(names), values(speech)), max_size=5)
 
 
@@ -311,5 +326,6 @@ SPECIMENS: Final[dict[str, Specimen]] = {
     "senlin": listed("1.0", "max_version"),
     "openstack": either,
     "openstack[baremetal-introspection]": titled,
+    **header_samples.SPECIMENS,
 }
 """By label, or for all of a dialect by its name: how documents look, for every dialect that rewrites any."""

@@ -73,7 +73,10 @@ def test_a_section_has_the_form_of_the_others(name: str) -> None:
     }
 
     assert tuple(re.findall(r"^### (.+)$", text, re.MULTILINE)) == HEADINGS
-    assert heads == TABLES
+    wanted = dict(TABLES)
+    if not any(speech.dialect.releases for speech in speeches(name)):
+        del wanted["Releases for ceilings"]
+    assert heads == wanted
 
 
 @every_dialect

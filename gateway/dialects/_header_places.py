@@ -1,0 +1,378 @@
+"""Where a version stands in a request: a header, a media-type parameter, a query parameter, a path segment.
+
+Each place reads what a client says there as an ask, and writes the settled version there, or takes it off.
+What one reader could take for a version and another could not (escapes, two slashes, another case, `;` in a
+query) is garbled, never passed on. A brick of the `header` dialect: nothing here knows an option or a status,
+and nothing that came from the network makes it raise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, final
+from urllib.parse import unquote, unquote_plus
+
+from gateway.core.dialect import ASK_SILENT, Ask, AskKind
+from gateway.core.message import Header, all_values, fold
+from gateway.core.version import Scheme
+
+LONGEST_TEXT: Final = 64
+"""Characters of a target's text that are kept: no version is longer, and clients choose them."""
+
+_SEPARATORS: Final = re.compile("([&;])")
+_SLASHES: Final = re.compile("//+")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """What stands around a version. `open_end`: whatever follows is no part of it."""
+
+    before: str = ""
+    after: str = ""
+    open_end: bool = False
+
+    def read(self, text: str) -> str | None:
+        """The version's own text; None where `text` is spelled otherwise."""
+        if not text.startswith(self.before):
+            return None
+        inner = text[len(self.before) :]
+        if self.open_end:
+            return inner.partition(self.after)[0] if self.after else inner
+        if not inner.endswith(self.after):
+            return None
+        return inner[: len(inner) - len(self.after)]
+
+    def write(self, text: str) -> str:
+        return f"{self.before}{text}{self.after}"
+
+
+_BARE: Final = Spelling()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How an ask is spelled: a version, or the word for the newest."""
+
+    scheme: Scheme
+    newest: str | None = None
+
+    def read(self, text: str, spelling: Spelling = _BARE) -> Ask:
+        """The ask that `text` makes; it is never silence."""
+        inner = spelling.read(text)
+        if inner is not None and inner == self.newest:
+            return Ask(AskKind.LATEST, text=inner)
+        version = None if inner is None else self.scheme.parse(inner)
+        return Ask(AskKind.GARBLED, text=text) if version is None else Ask(AskKind.EXACT, version, text)
+
+
+def agreed(asks: Iterable[Ask]) -> Ask:
+    """What several places come to: those that say something must say the same, the first is told."""
+    said = [ask for ask in asks if ask.kind is not AskKind.SILENT]
+    if not said:
+        return ASK_SILENT
+    first = next((ask for ask in said if ask.kind is AskKind.GARBLED), said[0])
+    if all((ask.kind, ask.version) == (first.kind, first.version) for ask in said):
+        return first
+    if first.kind is AskKind.GARBLED:
+        return first
+    return Ask(AskKind.GARBLED, text=", ".join(dict.fromkeys(ask.text for ask in said)))
+
+
+# --- headers -----------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class HeaderPlace:
+    """A header whose whole value is the version."""
+
+    name: str
+    words: Words
+    spelling: Spelling
+    sent: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def read(self, headers: Mapping[str, str]) -> Ask:
+        """Every line must say the same."""
+        return agreed(self.words.read(line, self.spelling) for line in all_values(headers, fold(self.name)))
+
+    def write(self, headers: Mapping[str, str], text: str | None) -> tuple[Header, ...]:
+        """The one line with `text`; nothing for None."""
+        return () if text is None else ((self.name, self.spelling.write(text)),)
+
+
+class MediaType(NamedTuple):
+    """One element of `Accept`, or the whole of `Content-Type`."""
+
+    name: str
+    """Lower case: `application/json`."""
+    parameters: tuple[tuple[str, str], ...]
+    """Name in lower case, value as it was written."""
+
+    def __str__(self) -> str:
+        return "; ".join(
+            (self.name, *(f"{name}={value}" if value else name for name, value in self.parameters))
+        )
+
+    def valued(self, parameter: str) -> list[str]:
+        """What the parameter is said to be, without quotation marks."""
+        return [_unquoted(value) for name, value in self.parameters if name == parameter]
+
+    def saying(self, parameter: str, text: str | None) -> MediaType:
+        """With the parameter once, before the weight, or (None) without it."""
+        kept = [each for each in self.parameters if each[0] != parameter]
+        if text is not None:
+            weight = next((at for at, (name, _) in enumerate(kept) if name == "q"), len(kept))
+            kept.insert(weight, (parameter, text))
+        return MediaType(self.name, tuple(kept))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MediaTypePlace:
+    """A parameter of the media types `types` (none: of all) in `Accept` and `Content-Type`."""
+
+    parameter: str
+    """Lower case."""
+    types: tuple[str, ...]
+    words: Words
+    spelling: Spelling
+    sent: bool
+
+    names = ("Accept", "Content-Type")
+
+    def read(self, headers: Mapping[str, str]) -> Ask:
+        """Every element that has the parameter must say the same, in both headers."""
+        asks: list[Ask] = []
+        for name in self.names:
+            lines = all_values(headers, fold(name))
+            elements = read_media_types(", ".join(lines))
+            if elements is None or (name == "Content-Type" and len(elements) > 1):
+                return Ask(AskKind.GARBLED, text=", ".join(lines))
+            for element in elements:
+                if self._has(element.name):
+                    texts = element.valued(self.parameter)
+                    asks += [self.words.read(text, self.spelling) for text in texts]
+        return agreed(asks)
+
+    def _has(self, name: str) -> bool:
+        return not self.types or name in self.types
+
+    def write(self, headers: Mapping[str, str], text: str | None) -> tuple[Header, ...]:
+        """Both headers with the version in every type that has the parameter.
+
+        A plain type (`application/json`) becomes the one of `types` with its suffix (`…+json`): an element
+        without the parameter would leave the version to the backend. Where nothing can carry it, a type that
+        can is put in front of the wildcards, or behind everything else.
+        """
+        spelled = None if text is None else self.spelling.write(text)
+        written = []
+        for name in self.names:
+            lines = all_values(headers, fold(name))
+            joined = ", ".join(lines)
+            elements = read_media_types(joined)
+            if elements is None:
+                written.append((name, joined))
+                continue
+            elements = [self._marked(element, spelled) for element in elements]
+            if name == "Accept" and spelled is not None:
+                elements = self._carrying(elements, spelled)
+            if elements:
+                written.append((name, ", ".join(map(str, elements))))
+        return tuple(written)
+
+    def _marked(self, element: MediaType, spelled: str | None) -> MediaType:
+        if spelled is not None and not self._has(element.name):
+            kind, _, subtype = element.name.partition("/")
+            twin = next((each for each in self.types if _plain(each) == (kind, subtype)), None)
+            element = element if twin is None else element._replace(name=twin)
+        return element.saying(self.parameter, spelled) if self._has(element.name) else element
+
+    def _carrying(self, elements: list[MediaType], spelled: str) -> list[MediaType]:
+        if any(self._has(element.name) for element in elements):
+            return elements
+        carrier = MediaType((*self.types, "*/*")[0], ((self.parameter, spelled),))
+        if not elements or any("*" in element.name for element in elements):
+            return [carrier, *elements]
+        return [*elements, carrier._replace(parameters=(*carrier.parameters, ("q", "0.001")))]
+
+
+def _plain(name: str) -> tuple[str, str]:
+    """Type and suffix: `application`, `json` of `application/vnd.x+json`."""
+    kind, _, subtype = name.partition("/")
+    return kind, subtype.rpartition("+")[2]
+
+
+def read_media_types(text: str) -> list[MediaType] | None:
+    """The elements of a list of media types; None when a quotation mark stays open."""
+    elements = []
+    listed = _split(text, ",")
+    for item in listed or ():
+        name, *rest = _split(item, ";") or [item]
+        pairs = (part.partition("=") for part in rest if part.strip(" \t"))
+        parameters = tuple((key.strip(" \t").lower(), value.strip(" \t")) for key, _, value in pairs)
+        if name.strip(" \t") or parameters:
+            elements.append(MediaType(name.strip(" \t").lower(), parameters))
+    return None if listed is None else elements
+
+
+def _split(text: str, separator: str) -> list[str] | None:
+    """`text` cut at the separators outside quotation marks; None when one stays open."""
+    parts, start, quoted, at = [], 0, False, 0
+    while at < len(text):
+        character = text[at]
+        if character == "\\" and quoted:
+            at += 1
+        elif character == '"':
+            quoted = not quoted
+        elif character == separator and not quoted:
+            parts.append(text[start:at])
+            start = at + 1
+        at += 1
+    return None if quoted else [*parts, text[start:]]
+
+
+def _unquoted(value: str) -> str:
+    """The value of a parameter, whose quotation marks mean nothing (RFC 9110 5.6.6)."""
+    if len(value) >= 2 and value[0] == value[-1] == '"':
+        return re.sub(r"\\(.)", r"\1", value[1:-1])
+    return value
+
+
+# --- targets -----------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class QueryPlace:
+    """A query parameter whose value is the version. Names are compared without case and escapes, because
+    some servers do."""
+
+    name: str
+    words: Words
+    spelling: Spelling
+    sent: bool
+
+    def covers(self, path: str) -> bool:
+        """Whether the version can be written into a target with this path: into any."""
+        return True
+
+    def read(self, path: str, query: str) -> Ask:
+        """Every parameter of the name must say the same. One that stands at a `;`, which some servers take
+        for `&`, is garbled."""
+        if not query:
+            return ASK_SILENT
+        parts = _SEPARATORS.split(query)
+        asks = []
+        for at in range(0, len(parts), 2):
+            name, _, value = parts[at].partition("=")
+            if self._is(name):
+                odd = ";" in parts[max(at - 1, 0) : at + 2]
+                asks.append(
+                    Ask(AskKind.GARBLED, text=value) if odd else self.words.read(value, self.spelling)
+                )
+        return agreed(asks)
+
+    def _is(self, name: str) -> bool:
+        return unquote_plus(name).strip().lower() == self.name.lower()
+
+    def write(self, path: str, query: str, text: str | None) -> tuple[str, str]:
+        """The same target with the parameter once, where it first stood or at the end; None: without it."""
+        kept: list[str] = []
+        said = None if text is None else f"{self.name}={self.spelling.write(text)}"
+        for part in query.split("&") if query else ():
+            if not self._is(part.partition("=")[0]):
+                kept.append(part)
+            elif said is not None:
+                kept.append(said)
+                said = None
+        return path, "&".join([*kept, *([] if said is None else [said])])
+
+
+class Cut(NamedTuple):
+    """A path, taken apart at the segment of the version."""
+
+    segment: str
+    rest: str
+    """What follows the segment: empty, or from its slash on."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PathPlace:
+    """A path segment that holds the version: the first one, or the one behind `prefix`.
+
+    Behind a prefix the segment is the version's, whatever stands there. At the start it is one when it is
+    spelled like one: what names no version there (`/containers/json`) is the path of a request without one.
+    """
+
+    prefix: str
+    """Without a slash at its end; empty: the start."""
+    words: Words
+    spelling: Spelling
+    sent: bool
+
+    def covers(self, path: str) -> bool:
+        """Whether the version can be written into this path."""
+        return path.startswith(self.prefix + "/") or (bool(self.prefix) and path == self.prefix)
+
+    def read(self, path: str, query: str) -> Ask:
+        """What the segment says. Where only another reader would find one, it is garbled."""
+        cut = self._cut(path)
+        if cut is not None:
+            return self.words.read(cut.segment, self.spelling)
+        disguised = self._cut(_as_others_read(path), lax=True)
+        return ASK_SILENT if disguised is None else Ask(AskKind.GARBLED, text=disguised.segment)
+
+    def rest(self, path: str) -> str:
+        """The path without the version's segment."""
+        cut = self._cut(path)
+        return path if cut is None else (self.prefix + cut.rest or "/")
+
+    def write(self, path: str, query: str, text: str | None) -> tuple[str, str]:
+        """The same target with the version in its segment, which is made where there is none; None: without
+        it."""
+        if not self.covers(path):
+            return path, query
+        cut = self._cut(path)
+        behind = path[len(self.prefix) :] if cut is None else cut.rest
+        if text is None:
+            return self.prefix + behind or "/", query
+        return f"{self.prefix}/{self.spelling.write(text)}{behind}", query
+
+    def _cut(self, path: str, *, lax: bool = False) -> Cut | None:
+        """The segment of the version and what follows it; None where there is none. `lax`: as servers that
+        do not tell cases apart would look for it."""
+        start = path[: len(self.prefix) + 1]
+        wanted = self.prefix + "/"
+        if start != wanted and not (lax and start.lower() == wanted.lower()):
+            return None
+        segment, slash, rest = path[len(wanted) :].partition("/")
+        if not segment or not (self.prefix or self._is_version(segment, lax=lax)):
+            return None
+        return Cut(segment, slash + rest)
+
+    def _is_version(self, segment: str, *, lax: bool) -> bool:
+        """Whether a first segment is meant to be a version: it is one, or goes on with a digit."""
+        before = self.spelling.before
+        if lax and segment.lower().startswith(before.lower()):
+            segment = before + segment[len(before) :]
+        if self.words.read(segment, self.spelling).kind is not AskKind.GARBLED:
+            return True
+        first = segment[len(before) : len(before) + 1]
+        return segment.startswith(before) and first.isascii() and first.isdigit()
+
+
+def _as_others_read(path: str) -> str:
+    """The path without escapes, path parameters and empty segments, which other readers may not see."""
+    if "%" not in path and ";" not in path and "//" not in path:
+        return path
+    segments = (segment.partition(";")[0] for segment in unquote(path).split("/"))
+    return _SLASHES.sub("/", "/".join(segments))
