@@ -6,18 +6,16 @@ servers know nothing of the gateway.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
 from gateway.cli.gateway import Gateway
 from gateway.core.offer import Phase
-from gateway.core.snapshot import ServiceView, Snapshot
 from gateway.settings import load
 from tests.scenarios.fakes import END, LOOPBACK, Head, Ironic, Lines, running
-from tests.scenarios.stand import PATIENCE, Stand
+from tests.scenarios.stand import Stand
 
 OWN: Final = "X-Ops-Server-API-Version"
 SIGNED_1_1: Final = (("X-Ops-Sign", "algorithm=sha1;version=1.1;"), ("X-Ops-Userid", "bob"))
@@ -108,29 +106,7 @@ def message(status: int, body: bytes, lines: Lines) -> bytes:
 class ChefStand(Stand):
     """A gateway that runs, with one service `chef`."""
 
-    @property
-    def view(self) -> ServiceView:
-        return self.gateway.cell.current.views["chef"]
-
-    @property
-    def offer(self) -> str:
-        return self.view.offer.versions.format(self.view.service.dialect.scheme)
-
-    async def until(self, holds: Callable[[ServiceView], bool]) -> None:
-        """Wait for the snapshot of which it holds."""
-        came = asyncio.Event()
-
-        def look(_: Snapshot, after: Snapshot) -> None:
-            if holds(after.views["chef"]):
-                came.set()
-
-        leave = self.gateway.cell.subscribe(look)
-        look(self.gateway.cell.current, self.gateway.cell.current)
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await came.wait()
-        finally:
-            leave()
+    service = "chef"
 
     async def at(
         self, version: str | None, target: str = "/nodes", sign: tuple[tuple[str, str], ...] = SIGNED_1_1

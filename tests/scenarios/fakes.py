@@ -70,27 +70,10 @@ async def read_head(reader: asyncio.StreamReader, *, bodiless: bool = False) -> 
     return head._replace(body=await reader.readexactly(length))
 
 
-class Ironic:
-    """One API server. `highest` None: before Kilo, it knows no versions. Its range may change while it runs.
+class ApiServer:
+    """One API server: its socket, and what it was sent. What it answers is `_reply`."""
 
-    `reads_standard`: from 25.0 on servers also read `OpenStack-API-Version`, those before ignore it.
-    `reads_forwarded`: links are built from X-Forwarded headers, as with `enable_proxy_headers_parsing`.
-    `document_range`: from 4.3 and 12.0 on the documents tell the range.
-    """
-
-    def __init__(
-        self,
-        highest: int | None,
-        lowest: int = 1,
-        *,
-        reads_standard: bool = False,
-        reads_forwarded: bool = False,
-        document_range: bool = True,
-    ) -> None:
-        self.lowest, self.highest = lowest, highest
-        self.reads_standard = reads_standard
-        self.reads_forwarded = reads_forwarded
-        self.document_range = document_range
+    def __init__(self) -> None:
         self.heard: list[Head] = []
         self.refused: list[Head] = []
         """Requests refused for their version."""
@@ -138,6 +121,36 @@ class Ironic:
         finally:
             del self._serving[writer]
             writer.close()
+
+    def _reply(self, head: Head) -> bytes:
+        """The whole reply to one request."""
+        raise NotImplementedError
+
+
+class Ironic(ApiServer):
+    """One API server. `highest` None: before Kilo, it knows no versions. Its range may change while it runs.
+
+    `reads_standard`: from 25.0 on servers also read `OpenStack-API-Version`, those before ignore it.
+    `reads_forwarded`: links are built from X-Forwarded headers, as with `enable_proxy_headers_parsing`.
+    `document_range`: from 4.3 and 12.0 on the documents tell the range.
+    """
+
+    def __init__(
+        self,
+        highest: int | None,
+        lowest: int = 1,
+        *,
+        reads_standard: bool = False,
+        reads_forwarded: bool = False,
+        document_range: bool = True,
+    ) -> None:
+        super().__init__()
+        self.lowest, self.highest = lowest, highest
+        self.reads_standard = reads_standard
+        self.reads_forwarded = reads_forwarded
+        self.document_range = document_range
+
+    # -- answering
 
     def _reply(self, head: Head) -> bytes:
         method, target, _ = head.start.split(" ")
@@ -257,7 +270,7 @@ def _message(status: int, body: bytes, lines: Lines) -> bytes:
 
 
 @asynccontextmanager
-async def running(*servers: Ironic) -> AsyncIterator[None]:
+async def running(*servers: ApiServer) -> AsyncIterator[None]:
     try:
         for server in servers:
             await server.start()

@@ -6,19 +6,17 @@ servers know nothing of the gateway.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
 from gateway.cli.gateway import Gateway
 from gateway.core.offer import Phase
-from gateway.core.snapshot import ServiceView, Snapshot
 from gateway.settings import load
 from tests.scenarios.fakes import END, LOOPBACK, STANDARD, Head, Ironic, Lines, running
-from tests.scenarios.stand import PATIENCE, Stand
+from tests.scenarios.stand import Stand
 
 OWN: Final = "X-OpenStack-Nova-API-Version"
 SERVERS: Final = "/v2.1/servers"
@@ -201,29 +199,7 @@ def message(status: int, body: bytes, kind: str = "application/json", lines: Lin
 class ComputeStand(Stand):
     """A gateway that runs, with one service `compute`."""
 
-    @property
-    def view(self) -> ServiceView:
-        return self.gateway.cell.current.views["compute"]
-
-    @property
-    def offer(self) -> str:
-        return self.view.offer.versions.format(self.view.service.dialect.scheme)
-
-    async def until(self, holds: Callable[[ServiceView], bool]) -> None:
-        """Wait for the snapshot of which it holds."""
-        came = asyncio.Event()
-
-        def look(_: Snapshot, after: Snapshot) -> None:
-            if holds(after.views["compute"]):
-                came.set()
-
-        leave = self.gateway.cell.subscribe(look)
-        look(self.gateway.cell.current, self.gateway.cell.current)
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await came.wait()
-        finally:
-            leave()
+    service = "compute"
 
     async def at(self, version: str | None, target: str = SERVERS) -> Head:
         """A request that names `version` in Nova's own header, or none."""

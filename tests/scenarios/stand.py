@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from gateway.cli.gateway import Gateway
 from gateway.core.offer import Phase
@@ -21,11 +21,14 @@ VARY: Final = f"OpenStack-API-Version, {OWN}"
 
 
 class Stand:
-    """A gateway that runs."""
+    """A gateway that runs, with one service, whose name is `service`."""
 
-    def __init__(self, gateway: Gateway, servers: tuple[Ironic, ...], prefix: str) -> None:
+    service = "baremetal"
+
+    def __init__(self, gateway: Gateway, servers: tuple[Any, ...], prefix: str) -> None:
         self.gateway = gateway
         self.servers = servers
+        """Fakes of one kind."""
         self.prefix = prefix
         host, port = gateway.addresses[0]
         self.authority = f"{host}:{port}"
@@ -38,8 +41,12 @@ class Stand:
         return [head for server in self.servers for head in server.asked]
 
     @property
+    def view(self) -> ServiceView:
+        return self.gateway.cell.current.views[self.service]
+
+    @property
     def offer(self) -> str:
-        view = self.gateway.cell.current.views["baremetal"]
+        view = self.view
         return view.offer.versions.format(view.service.dialect.scheme)
 
     async def until(self, holds: Callable[[ServiceView], bool]) -> None:
@@ -47,7 +54,7 @@ class Stand:
         came = asyncio.Event()
 
         def look(_: Snapshot, after: Snapshot) -> None:
-            if holds(after.views["baremetal"]):
+            if holds(after.views[self.service]):
                 came.set()
 
         leave = self.gateway.cell.subscribe(look)

@@ -55,7 +55,7 @@ async def test_one_header_for_several_services_reaches_each_with_its_own_item_al
 
     for server in stand.servers:
         want = {"volume": "volume 3.27", "placement": "placement 1.10", "clustering": "clustering 1.5"}
-        assert all(head.versions == {STANDARD: want[server.service]} for head in server.asked)  # type: ignore[attr-defined]  # these are all of ours
+        assert all(head.versions == {STANDARD: want[server.service]} for head in server.asked)
 
 
 @pytest.mark.parametrize("value", ["compute 2.20", "nonesuch", ""])
