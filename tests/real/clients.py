@@ -78,6 +78,16 @@ class CommandResult:
         return json.loads(self.output)
 
 
+def surroundings(home: str) -> dict[str, str]:
+    """The environment variables of a client that lives in `home`: no settings of ours, no proxy."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OS_", "IRONIC", "XDG_", "PYTHON")) and "proxy" not in name.lower()
+    }
+    return kept | {"HOME": home, "XDG_CACHE_HOME": home, "XDG_CONFIG_HOME": home}
+
+
 class Clients:
     """Runs the clients of one environment."""
 
@@ -115,18 +125,12 @@ class Clients:
     @staticmethod
     def _run(command: list[str]) -> CommandResult:
         with tempfile.TemporaryDirectory(prefix="skewgate-client-") as home:
-            surroundings = {
-                name: value
-                for name, value in os.environ.items()
-                if not name.startswith(("OS_", "IRONIC", "XDG_", "PYTHON")) and "proxy" not in name.lower()
-            }
-            surroundings |= {"HOME": home, "XDG_CACHE_HOME": home, "XDG_CONFIG_HOME": home}
             done = subprocess.run(
                 command,
                 capture_output=True,
                 text=True,
                 timeout=LIMIT,
-                env=surroundings,
+                env=surroundings(home),
                 cwd=home,
                 check=False,
             )

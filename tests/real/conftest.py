@@ -28,6 +28,7 @@ from tests.real.service_clients import ClusteringClients, ComputeClients, Placem
 from tests.real.stand import Stand
 
 FIGURES = pytest.StashKey[list[tuple[str, ...]]]()
+NOTES = pytest.StashKey[list[str]]()
 HEADINGS = ("stand", "seen by", "requests", "probes", "406", "503", "served at version:times")
 
 ENVIRONMENTS = (OLD.environment, NEW.environment, "client-new")
@@ -39,6 +40,7 @@ OF_NEW = ("1.1", NEW.top)
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "real: real servers and clients, installed from the package index")
     config.stash[FIGURES] = []
+    config.stash[NOTES] = []
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -259,3 +261,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         terminalreporter.write_line("  ".join(cells).rstrip())
+    for line in config.stash[NOTES]:
+        terminalreporter.write_line(line)

@@ -4,8 +4,9 @@ What it does: listens on a loopback port of its own, relays every connection byt
 and keeps an `Exchange` for each request. A request is on record before its bytes go on, a reply before
 its bytes go back, so whoever has seen a reply finds it recorded.
 
-Rules: it never changes a byte. `stop` makes the address refuse connections, which is what a server that
-is down looks like from outside; `start` takes the same port again.
+Rules: it never changes a byte. `stop` makes the address refuse connections and cuts those that are open,
+which is what a server that is down looks like from outside; `refuse` only refuses, as a server does that is
+about to end; `start` takes the same port again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -29,11 +31,14 @@ MAXIMUM_HEADER = "X-OpenStack-Ironic-API-Maximum-Version"
 
 @dataclass(slots=True)
 class Exchange:
-    """One request as it passed, and its reply once there is one."""
+    """One request as it passed, and its reply once there is one. `began` and `ended` are their moments
+    (`time.monotonic`)."""
 
     request: Head
     reply: Head | None = None
     interim: list[Head] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+    ended: float | None = None
 
     @property
     def method(self) -> str:
@@ -98,6 +103,7 @@ class Hop:
         self._listener: socket.socket | None = None
         self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
+        self._door: threading.Thread | None = None
 
     @property
     def url(self) -> str:
@@ -116,10 +122,10 @@ class Hop:
             return
         listener = socket.create_server((LOOPBACK, self.port), backlog=64)
         self._listener = listener
-        self._spawn(self._accept, listener)
+        self._door = self._spawn(self._accept, listener)
 
-    def stop(self) -> None:
-        """Refuse connections from now on and cut those that are open. Returns when all is quiet."""
+    def refuse(self) -> None:
+        """Refuse connections from now on; those that are open go on. Returns when no more are taken."""
         listener, self._listener = self._listener, None
         if listener is None:
             return
@@ -127,6 +133,12 @@ class Hop:
         with contextlib.suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)
         listener.close()
+        if self._door is not None:
+            self._door.join(timeout=10)
+
+    def stop(self) -> None:
+        """Refuse connections from now on and cut those that are open. Returns when all is quiet."""
+        self.refuse()
         with self._lock:
             connections = list(self._open)
         for connection in connections:
@@ -148,10 +160,11 @@ class Hop:
 
     # -- the relay itself ------------------------------------------------------------------------
 
-    def _spawn(self, run: Callable[..., None], *arguments: object) -> None:
+    def _spawn(self, run: Callable[..., None], *arguments: object) -> threading.Thread:
         thread = threading.Thread(target=run, args=arguments, name=f"hop-{self.name}", daemon=True)
         self._threads = [known for known in self._threads if known.is_alive()] + [thread]
         thread.start()
+        return thread
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -220,7 +233,8 @@ class Hop:
             if head.start.split(" ")[1].startswith("1"):
                 pending[0].interim.append(head)
             else:
-                pending.popleft().reply = head
+                exchange = pending.popleft()
+                exchange.reply, exchange.ended = head, time.monotonic()
 
 
 def _has_no_body(reply: Head, pending: Sequence[Exchange]) -> bool:

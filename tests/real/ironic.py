@@ -24,15 +24,20 @@ from tests.real.processes import LOOPBACK, Process, StartFailed, answers, free_p
 # The first version of every Ironic release.
 MINIMUM = (1, 1)
 
+LOG = "ironic.log"
+
 Options = dict[str, dict[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """An Ironic release, its environment's name and the highest version that it serves."""
+    """An Ironic release, its environment's name and the highest version that it serves.
+
+    `pin` is the release to whose API and objects an operator holds it: [DEFAULT] pin_release_version."""
 
     number: str
     maximum: tuple[int, int]
+    pin: str | None = None
 
     @property
     def environment(self) -> str:
@@ -53,8 +58,7 @@ class Release:
 OLD = Release("21.4.0", (1, 82))
 NEW = Release("39.0.0", (1, 115))
 # The new code, held by an operator to the API of 21.4 in the middle of an upgrade.
-NEW_PINNED = Release("39.0.0", (1, 82))
-PIN = "21.4"
+NEW_PINNED = Release("39.0.0", (1, 82), pin="21.4")
 
 
 class Server:
@@ -86,8 +90,8 @@ def whole_server(release: Release, environment: Environment, folder: Path) -> Se
     # Calls between API and conductor stay inside the process.
     options["DEFAULT"]["rpc_transport"] = "none"
     settings = _write(folder / "ironic.conf", options)
-    _create_schema(environment, settings, folder / "ironic.sqlite")
-    return Server(release, _process("ironic", environment, settings), port)
+    create_schema(environment, settings, folder / "ironic.sqlite")
+    return Server(release, ironic_process("ironic", environment, settings), port)
 
 
 class Family:
@@ -97,20 +101,13 @@ class Family:
         folder.mkdir(parents=True)
         database = folder / "family.sqlite"
         calls = free_port()
-        self._conductor_port = calls
-        self._conductor = _process(
-            "ironic-conductor", environment, _member(folder / "conductor", database, calls)
-        )
-        settings = {
-            "unpinned": _member(folder / "unpinned", database, calls),
-            "pinned": _member(folder / "pinned", database, calls, pin=PIN),
-        }
-        _create_schema(environment, settings["unpinned"], database)
+        settings = member(folder / "conductor", database, NEW, calls=calls)
+        create_schema(environment, settings, database)
+        self._conductor = ironic_process("ironic-conductor", environment, settings)
         self.unpinned, self.pinned = (
-            Server(release, _process("ironic-api", environment, settings[name]), _port_in(settings[name]))
+            api_server(release, environment, folder / name, database, port=free_port(), calls=calls)
             for name, release in (("unpinned", NEW), ("pinned", NEW_PINNED))
         )
-
         for server in (self.unpinned, self.pinned):
             # What a write failed of is in the conductor's log.
             server.process.logs += self._conductor.logs
@@ -120,8 +117,7 @@ class Family:
         everything = (self._conductor, self.unpinned.process, self.pinned.process)
         for process in everything:
             process.start()
-        # The conductor listens once it has registered itself; before that a write finds no conductor.
-        self._conductor.wait_until(lambda: answers(self._conductor_port), "taking calls")
+        wait_for_conductor(self._conductor)
         for server in (self.unpinned, self.pinned):
             server.process.wait_until(lambda server=server: answers(server.port), "answering HTTP")  # type: ignore[misc]
 
@@ -129,14 +125,30 @@ class Family:
         stop_all((self.unpinned.process, self.pinned.process, self._conductor))
 
 
-def _member(folder: Path, database: Path, calls: int, pin: str | None = None) -> Path:
-    """The configuration of one process of a family: they speak JSON-RPC over loopback."""
+def api_server(
+    release: Release, environment: Environment, folder: Path, database: Path, *, port: int, calls: int
+) -> Server:
+    """An API of this release on a database that exists; it finds its conductor there. Not yet started."""
+    settings = member(folder, database, release, calls=calls, port=port)
+    return Server(release, ironic_process("ironic-api", environment, settings), port)
+
+
+def wait_for_conductor(process: Process) -> None:
+    """Until this conductor (of 39.0.0), in a folder of its own, has registered itself: before that a write
+    finds no conductor, though it listens already."""
+    log = process.folder / LOG
+    process.wait_until(lambda: log.exists() and "Created RPC server" in log.read_text(), "registered")
+
+
+def member(folder: Path, database: Path, release: Release, *, calls: int, port: int | None = None) -> Path:
+    """The configuration of one process of several on one database: they speak JSON-RPC over loopback. The
+    conductor takes calls on the port `calls`."""
     folder.mkdir()
-    options = _options(folder, free_port(), database)
+    options = _options(folder, port or free_port(), database)
     options["DEFAULT"]["rpc_transport"] = "json-rpc"
     options["json_rpc"] = {"auth_strategy": "noauth", "host_ip": LOOPBACK, "port": calls}
-    if pin is not None:
-        options["DEFAULT"]["pin_release_version"] = pin
+    if release.pin is not None:
+        options["DEFAULT"]["pin_release_version"] = release.pin
     return _write(folder / "ironic.conf", options)
 
 
@@ -158,7 +170,7 @@ def _options(folder: Path, port: int, database: Path) -> Options:
             "host": LOOPBACK,
             "my_ip": LOOPBACK,
             "state_path": state,
-            "log_file": folder / "ironic.log",
+            "log_file": folder / LOG,
             **interfaces,
         },
         "api": {"host_ip": LOOPBACK, "port": port, "api_workers": 1},
@@ -178,19 +190,13 @@ def _write(target: Path, options: Options) -> Path:
     return target
 
 
-def _port_in(settings: Path) -> int:
-    """The port of the API in a configuration that `_write` wrote."""
-    section = settings.read_text().partition("[api]\n")[2]
-    return int(section.partition("port = ")[2].split("\n")[0])
-
-
-def _process(program: str, environment: Environment, settings: Path) -> Process:
+def ironic_process(program: str, environment: Environment, settings: Path) -> Process:
     process = Process(program, environment.command(program, "--config-file", str(settings)), settings.parent)
-    process.logs.append(settings.parent / "ironic.log")
+    process.logs.append(settings.parent / LOG)
     return process
 
 
-def _create_schema(environment: Environment, settings: Path, database: Path) -> None:
+def create_schema(environment: Environment, settings: Path, database: Path) -> None:
     """An empty database of this release: made by its own tool once, and kept beside its environment."""
     kept = environment.home / "empty.sqlite"
     if kept.exists():

@@ -199,16 +199,16 @@ def violations(stand: Stand) -> list[str]:
     The promise: a request reaches only a server that serves its version; it carries that version
     explicitly (but for the gateway's own probes and the documents on `/`); it is executed at it; the
     client is told that version and one range."""
-    lies = ((one, _lie(one, stand.offer)) for one in stand.seen())
-    wrong = [f"{stand.name}: clients saw {one}: {reason}" for one, reason in lies if reason]
+    untruths = ((one, lie(one, stand.offer)) for one in stand.seen())
+    wrong = [f"{stand.name}: clients saw {one}: {reason}" for one, reason in untruths if reason]
     for member, backend in stand.backends.items():
         place = f"{stand.name}: {member} ({backend.release.number}) got"
-        errors = ((one, _misdirected(one, backend.release)) for one in stand.arrived(member))
+        errors = ((one, misdirected(one, backend.release)) for one in stand.arrived(member))
         wrong += [f"{place} {one}: {reason}" for one, reason in errors if reason]
     return wrong
 
 
-def _misdirected(one: Exchange, release: Release) -> str | None:
+def misdirected(one: Exchange, release: Release) -> str | None:
     """Why this request should not have reached a server of this release as it did; None when it may."""
     versions = {version for version in (one.asked, one.asked_standard) if version is not None}
     if not one.was_forwarded:
@@ -231,7 +231,7 @@ def _misdirected(one: Exchange, release: Release) -> str | None:
     return None
 
 
-def _lie(one: Exchange, offer: tuple[str, str]) -> str | None:
+def lie(one: Exchange, offer: tuple[str, str]) -> str | None:
     """What is untrue in what the client was told; None when nothing is."""
     told = one.offered
     if told not in ((None, None), offer):
