@@ -1,31 +1,25 @@
 """The admin listener's endpoints: `/livez`, `/readyz`, `/metrics`, `/status`, `/explain`, `POST /-/reload`.
+Those that change a ceiling or a backend are `orders`.
 
-GET changes nothing. Answers are made from one snapshot each, by `views`, `core.explanation` and the metrics;
-JSON is never to be cached; an error is `{"error": "one sentence"}`.
+GET changes nothing. Answers are made from one snapshot each, by `views`, `core.explanation` and the metrics.
 """
 
 from __future__ import annotations
 
-import json
-import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Final, final
 
 from aiohttp import web
 
-from gateway.admin import views
-from gateway.admin.guard import Guard, Handler, guarded
-from gateway.controlplane.reload import ConfigInForce, Reloaded
+from gateway.admin import orders, views
+from gateway.admin.answering import json_answer, rendered, text_answer
+from gateway.admin.context import AdminContext
+from gateway.admin.guard import Guard, guarded
 from gateway.core.explanation import explain
 from gateway.core.message import Header
-from gateway.core.snapshot import SnapshotSource
-from gateway.settings.secret import Secret
-from gateway.telemetry.metrics import Metrics
 
 LARGEST_REQUEST: Final = 64 * 1024
-"""Bytes of a body: no endpoint needs one."""
+"""Bytes of a body: a ceiling needs a hundred."""
 
 LONGEST_TARGET: Final = 4096
 MOST_HEADERS: Final = 100
@@ -39,34 +33,13 @@ _TARGET: Final = re.compile(
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 
-_log = logging.getLogger("skewgate.admin")
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdminContext:
-    """All that the admin listener looks at. Callables are asked on every request."""
-
-    snapshots: SnapshotSource
-    metrics: Metrics
-    config: Callable[[], ConfigInForce]
-    reload: Callable[[], Awaitable[Reloaded]]
-    last_probe_at: Callable[[], Mapping[tuple[str, str], float]]
-    """Wall-clock seconds by (service, backend): `Prober.last_probe_at`."""
-    load: Callable[[], Mapping[str, int]]
-    """Requests in flight by member key: `Worker.load`."""
-    draining: Callable[[], bool]
-    token: Secret | None = None
-    hosts: tuple[str, ...] = ()
-    """Names besides loopback and the bound address that a Host may hold: the configured listen host."""
-
 
 def create_app(context: AdminContext) -> web.Application:
     """The application; `site.AdminSite` serves it."""
     endpoints = _Endpoints(context)
     app = web.Application(
         # The outermost first: errors of the guard are rendered, too.
-        middlewares=[_rendered, guarded(Guard(context.hosts, context.token))],
+        middlewares=[rendered, guarded(Guard(context.hosts, context.token))],
         client_max_size=LARGEST_REQUEST,
     )
     app.router.add_get("/livez", endpoints.livez)
@@ -75,46 +48,8 @@ def create_app(context: AdminContext) -> web.Application:
     app.router.add_get("/status", endpoints.status)
     app.router.add_get("/explain", endpoints.explain)
     app.router.add_post("/-/reload", endpoints.reload)
+    orders.add(app.router, context)
     return app
-
-
-@web.middleware
-async def _rendered(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Errors as one JSON object; nothing is sniffed, nothing is kept."""
-    try:
-        response = await handler(request)
-    except web.HTTPException as refusal:
-        text = (
-            refusal.text
-            if refusal.text and not refusal.text.startswith(f"{refusal.status}:")
-            else refusal.reason
-        )
-        kept = {
-            name: value for name, value in refusal.headers.items() if name in {"Allow", "WWW-Authenticate"}
-        }
-        response = _json({"error": text}, status=refusal.status, headers=kept)
-    except Exception:  # noqa: BLE001 - logged; the listener outlives a bug of one answer
-        _log.exception("a request of the admin listener failed by a bug of the gateway")
-        response = _json({"error": "this failed by a bug of the gateway, see its log"}, status=500)
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["Server"] = "skewgate"
-    return response
-
-
-def _json(
-    document: object, *, status: int = 200, headers: Mapping[str, str] | None = None
-) -> web.StreamResponse:
-    body = json.dumps(document).encode("ascii") + b"\n"
-    return web.Response(
-        status=status,
-        body=body,
-        content_type="application/json",
-        headers={"Cache-Control": "no-store", **(headers or {})},
-    )
-
-
-def _text(text: str, *, status: int = 200) -> web.Response:
-    return web.Response(status=status, text=text, headers={"Cache-Control": "no-store"})
 
 
 @final
@@ -126,7 +61,7 @@ class _Endpoints:
 
     async def livez(self, request: web.Request) -> web.StreamResponse:
         """The loop turns, or nobody would read this."""
-        return _text("ok\n")
+        return text_answer("ok\n")
 
     async def readyz(self, request: web.Request) -> web.StreamResponse:
         """200 when requests should come here, 503 otherwise; `?verbose` says why."""
@@ -139,7 +74,7 @@ class _Endpoints:
                 for condition in found
             )
             text = "".join(lines) + text
-        return _text(text, status=200 if ready else 503)
+        return text_answer(text, status=200 if ready else 503)
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
         """The text format, or OpenMetrics for who asks for it."""
@@ -148,17 +83,7 @@ class _Endpoints:
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def status(self, request: web.Request) -> web.StreamResponse:
-        return _json(self._status())
-
-    def _status(self) -> dict[str, Any]:
-        context = self._context
-        config = context.config()
-        return views.status(
-            context.snapshots.current,
-            {"hash": config.hash, "loaded_at": config.loaded_at},
-            context.last_probe_at(),
-            context.load(),
-        )
+        return json_answer(self._context.status())
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
         """What would happen to a request; nothing is sent."""
@@ -178,7 +103,7 @@ class _Endpoints:
             raise web.HTTPBadRequest(text=f"at most {MOST_HEADERS} headers can be explained")
         context = self._context
         told = explain(context.snapshots.current, method, target, headers, context.load())
-        return _json(told.to_json())
+        return json_answer(told.to_json())
 
     async def reload(self, request: web.Request) -> web.StreamResponse:
         """Answers once the new configuration is in force, or says why the old one still is."""
@@ -187,8 +112,8 @@ class _Endpoints:
             first, *more = (problem.partition("\n")[0] for problem in result.problems)
             others = f", and {len(more)} more" if more else ""
             sentence = f"the file is refused, the old configuration stays in force: {first}{others}"
-            return _json({"error": sentence, "problems": list(result.problems)}, status=400)
-        return _json({**self._status(), "restart_needed": list(result.restart)})
+            return json_answer({"error": sentence, "problems": list(result.problems)}, status=400)
+        return json_answer({**self._context.status(), "restart_needed": list(result.restart)})
 
 
 def _header(line: str) -> Header:

@@ -37,6 +37,7 @@ def _service(
     return {
         "dialect": view.service.dialect.name,
         "phase": offer.phase.value,
+        "pin": scheme.format(view.pool.pin) if view.pool.pin is not None else None,
         "offer": {
             **_range(offer.versions, scheme),
             "policy": offer.policy.value,

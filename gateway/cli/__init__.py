@@ -15,7 +15,21 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from gateway import __version__
-from gateway.cli import check, demo, explain, healthcheck, reload, run, schema, status, version
+from gateway.cli import (
+    check,
+    demo,
+    drain,
+    enable,
+    explain,
+    healthcheck,
+    pin,
+    reload,
+    run,
+    schema,
+    status,
+    unpin,
+    version,
+)
 from gateway.cli.printing import complain
 from gateway.errors import SettingsError, SkewgateError
 
@@ -41,6 +55,10 @@ VERBS: Final[Mapping[str, Verb]] = {
     "check": check,
     "explain": explain,
     "status": status,
+    "pin": pin,
+    "unpin": unpin,
+    "drain": drain,
+    "enable": enable,
     "reload": reload,
     "healthcheck": healthcheck,
     "schema": schema,

@@ -36,16 +36,25 @@ class Admin:
     url: str
     token: str | None = None
 
-    def ask(self, method: str, path: str, query: Iterable[tuple[str, str]] = ()) -> tuple[int, bytes]:
-        """Status and body. Raises `AdminError` when there is no answer."""
+    def ask(
+        self,
+        method: str,
+        path: str,
+        query: Iterable[tuple[str, str]] = (),
+        *,
+        body: bytes | None = None,
+    ) -> tuple[int, bytes]:
+        """Status and body; `body`: JSON. Raises `AdminError` when there is no answer."""
         parts = urlsplit(self.url)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
         target = parts.path.rstrip("/") + path
         pairs = list(query)
         connection = kind(parts.hostname or "", parts.port, timeout=PATIENCE)
         try:
-            connection.request(method, f"{target}?{urlencode(pairs)}" if pairs else target, headers=headers)
+            connection.request(method, f"{target}?{urlencode(pairs)}" if pairs else target, body, headers)
             reply = connection.getresponse()
             return reply.status, reply.read(LARGEST)
         except (OSError, HTTPException) as problem:

@@ -6,6 +6,7 @@ stops the parts in the right order; decides nothing about requests and knows no 
     Prober, Reloader, Worker  ->  Cell      what is known and configured
     Worker  ->  Outcome  ->  Metrics, AccessLog, listeners
     Cell, Worker, Prober      ->  AdminSite  what people see
+    Cell                     <->  StateKeeper  what survives a restart
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from gateway.controlplane.cell import Cell
 from gateway.controlplane.prober import Prober
 from gateway.controlplane.reload import Reloader
 from gateway.controlplane.settling import Settling
+from gateway.controlplane.state import StateKeeper, recalled
+from gateway.controlplane.state_file import StateFile
 from gateway.core.snapshot import Snapshot
 from gateway.dataplane.worker import Worker
 from gateway.errors import CLIENT_ERROR_REASONS
@@ -39,19 +42,22 @@ Listener: TypeAlias = Callable[[Outcome], None]
 class Gateway:
     """One gateway in this process and loop. Serves inside `async with`; leaving it drains.
 
-    `source` is the file that a reload reads; without one a reload finds the same settings again.
-    `listeners` are called with every outcome after metrics and access log; they must neither block nor
-    raise.
+    Making one reads the state file. `source` is the file that a reload reads; without one a reload finds the
+    same settings again. `listeners` are called with every outcome after metrics and access log; they must
+    neither block nor raise.
     """
 
     def __init__(
         self, configured: Settings, *, source: Path | None = None, listeners: Sequence[Listener] = ()
     ) -> None:
         self.settings = configured
-        self.cell = Cell(Snapshot.configured(configured.services, now=monotonic()), monotonic)
+        self._state = StateFile(configured.state) if configured.state is not None else None
+        kept = recalled(self._state, configured.services)
+        self.cell = Cell(Snapshot.configured(configured.services, now=monotonic(), kept=kept), monotonic)
         self.metrics = Metrics(CLIENT_ERROR_REASONS)
         self._source = source
         self._listeners = tuple(listeners)
+        self._keeper: StateKeeper | None = None
         self._stack = AsyncExitStack()
         self._reloads: set[asyncio.Task[object]] = set()
         self._running = False
@@ -89,6 +95,10 @@ class Gateway:
         self.metrics.watch(self.cell, self._worker.in_flight, self._worker.connections)
         self.metrics.watch_access_log(lambda: self._log.dropped)
         stack.callback(self.cell.subscribe(self.metrics.snapshot_changed))
+        if self._state is not None:
+            # Closed after all that changes the cell: what it writes then is the last word.
+            self._keeper = StateKeeper(self._state, self.cell)
+            stack.push_async_callback(self._keeper.close)
         self._admin = AdminSite(
             create_app(self._admin_context()), configured.admin.host, configured.admin.port
         )
@@ -96,6 +106,8 @@ class Gateway:
         stack.push_async_callback(self._admin.stop)
         await self._worker.start(configured.listen)
         stack.push_async_callback(self._worker.abort)
+        if self._keeper is not None:
+            await self._keeper.start()
         settling = Settling(self.cell, monotonic)
         settling.start()
         stack.callback(settling.close)
@@ -130,12 +142,18 @@ class Gateway:
             metrics=self.metrics,
             config=lambda: self._reloader.config,
             reload=self._reloader.reload,
+            obey=self.cell.obey,
+            kept=self._kept,
             last_probe_at=lambda: self._prober.last_probe_at,
             load=lambda: self._worker.load,
             draining=lambda: self._worker.draining,
             token=self.settings.admin.token,
             hosts=(self.settings.admin.host,),
         )
+
+    async def _kept(self) -> bool:
+        """Whether what is in force is in the state file, as soon as that is known."""
+        return self._keeper is not None and await self._keeper.written()
 
     # -- requests
 

@@ -92,7 +92,8 @@ def _service_row(name: str, service: Mapping[str, Any]) -> list[Cell]:
     phase = str(service.get("phase", "unknown"))
     differing = ", ".join(map(str, offer.get("held_by") or ()))
     rule = offer.get("held_rule")
-    ceiling = f" (ceiling {offer['ceiling']})" if offer.get("ceiling") else ""
+    word = "pin" if service.get("pin") else "ceiling"
+    ceiling = f" ({word} {offer['ceiling']})" if offer.get("ceiling") else ""
     return [
         name,
         str(service.get("dialect", "")),

@@ -25,6 +25,7 @@ NEEDS_RESTART: Final = (
     "workers",
     "access_log",
     "trusted_proxies",
+    "state",
     "timeouts",
     "limits",
 )

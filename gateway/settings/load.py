@@ -140,6 +140,7 @@ def _read(
         trusted_proxies=document.trusted_proxies,
         timeouts=document.timeouts,
         limits=document.limits,
+        state=document.state,
         hash=sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12],
     )
 

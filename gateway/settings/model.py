@@ -13,6 +13,7 @@ from pydantic import Tag
 
 from gateway.settings.scalars import (
     Duration,
+    FilePath,
     ListenAddress,
     Name,
     Network,
@@ -254,6 +255,13 @@ class Document(Section):
         reason="Whoever is believed can claim any origin.",
         example=["10.0.0.0/8"],
     )
+    state: FilePath | None = key(
+        None,
+        "One small file that keeps offers, pins and drains across a restart; it is written whenever they "
+        "change. Left out: nothing is kept.",
+        reason="Where a service may write is the operator's to say; without it the fleet is learned anew.",
+        example="/var/lib/skewgate/state.json",
+    )
     timeouts: Timeouts = key(
         {}, "How long the gateway waits.", reason="Each has its own.", example={"connect": "1s"}
     )
@@ -264,7 +272,6 @@ class Document(Section):
 
 UNSUPPORTED: Final = frozenset(
     {
-        "state",
         "admin.tls",
         "listen.*.tls",
         "services.*.operations",

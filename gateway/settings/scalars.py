@@ -278,6 +278,13 @@ def read_lines(text: str) -> str:
     return text
 
 
+def read_file_path(text: str) -> str:
+    """Where a file of ours is or is to be."""
+    if read_text(text).rpartition("/")[2] in {"", ".", ".."}:
+        reject("this names a folder, not a file", "add the file's name, such as state.json")
+    return text
+
+
 @dataclass(frozen=True, eq=False)
 class Reads(Generic[T]):
     """An annotation: pydantic reads the text with `read`, and the schema of the place is `schema`.
@@ -346,6 +353,7 @@ SecretText: TypeAlias = Annotated[
 ]
 Text: TypeAlias = Annotated[str, Reads(read_text, _TEXT)]
 Lines: TypeAlias = Annotated[str, Reads(read_lines, _TEXT)]
+FilePath: TypeAlias = Annotated[str, Reads(read_file_path, _pattern(r"(?:.*/)?(?!\.{1,2}$)[^/]+"))]
 VersionText: TypeAlias = Annotated[str, Reads(read_text, {"type": ["string", "integer"], "minLength": 1})]
 """A version as written. Whole numbers need no quotation marks; 1.90 does where other tools read the file,
 too."""

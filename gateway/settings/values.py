@@ -47,5 +47,7 @@ class Settings:
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     timeouts: Timeouts = field(default_factory=Timeouts)
     limits: Limits = field(default_factory=Limits)
+    state: str | None = None
+    """Path of the file that keeps offers, pins and drains across a restart."""
     hash: str = ""
     """The first twelve hexadecimal digits of the SHA-256 of the file's text, for `/status`."""

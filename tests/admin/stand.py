@@ -26,6 +26,7 @@ class Stand:
     metrics: Metrics = field(default_factory=Metrics)
     result: Reloaded = field(default_factory=Reloaded)
     reloads: int = 0
+    is_kept: bool = True
     draining: bool = False
     load: Mapping[str, int] = field(default_factory=dict)
     probed_at: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -35,6 +36,9 @@ class Stand:
     async def reload(self) -> Reloaded:
         self.reloads += 1
         return self.result
+
+    async def kept(self) -> bool:
+        return self.is_kept
 
     async def ask(
         self, method: str, target: str, headers: Mapping[str, str] | None = None, **more: Any
@@ -69,6 +73,8 @@ async def admin(cell: Cell, token: str | None = None, hosts: tuple[str, ...] = (
             metrics=stand.metrics,
             config=lambda: ConfigInForce("0123456789ab", 1790000000.0),
             reload=stand.reload,
+            obey=cell.obey,
+            kept=stand.kept,
             last_probe_at=lambda: stand.probed_at,
             load=lambda: stand.load,
             draining=lambda: stand.draining,

@@ -50,6 +50,7 @@ async def test_status_before_anything_is_known() -> None:
                 "baremetal": {
                     "dialect": "ironic",
                     "phase": "unknown",
+                    "pin": None,
                     "offer": {
                         **nothing,
                         "policy": "guaranteed",

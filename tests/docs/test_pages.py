@@ -94,7 +94,7 @@ def test_a_service_is_not_set_up_for_what_is_missing(name: str) -> None:
     words = set(re.findall(r"\w+", page(name).lower()))
 
     assert not words & {key.rpartition(".")[2] for key in UNSUPPORTED}
-    assert not words & {"certificates", "keys", "statedirectory", "loadcredential"}
+    assert not words & {"certificates", "keys", "loadcredential"}
 
 
 @pytest.mark.parametrize("number", range(1, len(RECORDS) + 1))

@@ -92,7 +92,6 @@ SHAPE: list[tuple[str, Found]] = [
 ]
 
 UNSUPPORTED: list[tuple[str, Found]] = [
-    (BASE + "state: /x\n", [("unsupported", 7, 1)]),
     (BASE + "workers: 2\n", [("unsupported", 7, 10)]),
     (BASE + "admin: {tls: {}}\n", [("unsupported", 7, 9)]),
     (BASE + "    operations: []\n", [("unsupported", 7, 5)]),
@@ -113,6 +112,7 @@ VALUES: list[tuple[str, str, Found]] = [
     ("limits:\n  connections: {}\n", "0 none 1.5", [("bad-value", 8, 16)]),
     ("workers: {}\n", "x 1.0", [("bad-value", 7, 10)]),
     ("access_log: {{format: {}}}\n", "OFF xml", [("bad-value", 7, 22)]),
+    ("state: {}\n", "/var/lib/ . .. a/..", [("bad-value", 7, 8)]),
     ("access_log:\n  path: {}\n", r'"a\nb"', [("bad-value", 8, 9)]),
     (
         "admin:\n  listen: {}\n",

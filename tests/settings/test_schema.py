@@ -87,7 +87,16 @@ def test_the_example_shows_every_key_and_its_default() -> None:
     assert {path[-1] for path, _, _ in keys_of(SCHEMA)} - {"address"} <= shown
     settings = read_file(ROOT / "config" / "skewgate.yaml", environ={}).require()
     minimal = read_file(ROOT / "config" / "minimal.yaml", environ={}).require()
-    for part in ("listen", "admin", "workers", "access_log", "trusted_proxies", "timeouts", "limits"):
+    for part in (
+        "listen",
+        "admin",
+        "workers",
+        "access_log",
+        "trusted_proxies",
+        "state",
+        "timeouts",
+        "limits",
+    ):
         assert getattr(settings, part) == getattr(minimal, part)
     for part in ("policy", "ceiling", "silence", "probe", "retry"):
         assert getattr(settings.services[0], part) == getattr(minimal.services[0], part)
@@ -169,7 +178,8 @@ def test_every_example_is_accepted_by_the_schema_and_by_load(path: Path) -> None
         (("access_log", "format"), "xml"),
         (("listen",), "8080"),
         (("listen",), {}),
-        (("state",), "/x"),
+        (("state",), "/var/lib/"),
+        (("state",), ".."),
         (("services",), {}),
         (("services", "*", "backends"), []),
         (("services", "*", "dialect"), "chef"),
