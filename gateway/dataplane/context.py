@@ -15,6 +15,7 @@ from gateway.core.decision import RecallKey, Resolution
 from gateway.core.fleet import Fact
 from gateway.core.replying import Marking
 from gateway.core.snapshot import ServiceView, SnapshotSource
+from gateway.dataplane.budget import RetryBudget
 from gateway.dataplane.names import NameTable
 from gateway.settings.model import Limits, Timeouts
 from gateway.telemetry.metrics import Metrics
@@ -59,7 +60,8 @@ class Context:
         """Requests in flight by member key."""
         self.in_flight: defaultdict[str, int] = defaultdict(int)
         """Requests in flight by service."""
-        self.retrying = 0
+        self.budgets: defaultdict[str, RetryBudget] = defaultdict(RetryBudget)
+        """What may be sent again, by service."""
         self.recall: dict[RecallKey, Resolution] = {}
         self._loop = asyncio.get_running_loop()
         self._outbox: list[tuple[asyncio.Transport, bytes]] = []
@@ -108,7 +110,3 @@ class Context:
         if len(self.markings) >= REMEMBERED_MARKINGS:
             self.markings.clear()
         self.markings[key] = marking
-
-    def may_retry_sent(self, service: str) -> bool:
-        """The retry budget: a fifth of the requests in flight, at least 3 (hardening, Retries)."""
-        return self.retrying < max(3, self.in_flight.get(service, 0) // 5)

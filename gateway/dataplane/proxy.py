@@ -78,6 +78,7 @@ class Exchange(Recovery):
             self._say_decided(decision)
             return
         context.in_flight[self.service] += 1
+        context.budgets[self.service].passed += 1
         self._counted = True
         if self._upload is None:
             self._dispatch(decision.member)

@@ -171,11 +171,16 @@ class Recovery(Outcome):
 
     def _within_budget(self, attempts: int) -> bool:
         """Requests that were sent once may be sent again only while few are (hardening, Retries)."""
-        if self.attempts >= attempts or not (self._retrying or self.context.may_retry_sent(self.service)):
+        if self.attempts >= attempts:
             return False
-        if not self._retrying:
-            self._retrying = True
-            self.context.retrying += 1
+        if self._retrying:
+            return True
+        context = self.context
+        budget = context.budgets[self.service]
+        if not budget.allows(context.in_flight[self.service]):
+            return False
+        self._retrying = True
+        budget.begin()
         return True
 
     @property
@@ -247,7 +252,7 @@ class Recovery(Outcome):
         if self._counted:
             context.in_flight[self.service] -= 1
         if self._retrying:
-            context.retrying -= 1
+            context.budgets[self.service].end()
         self.seconds = monotonic() - self._started
         context.record(self)
         self.downstream.finished(self, keep=self._keep)

@@ -392,7 +392,7 @@ class Stand:
         return (
             not any(worker.load.values())
             and not any(worker.in_flight().values())
-            and worker.context.retrying == 0
+            and not any(budget.retrying for budget in worker.context.budgets.values())
             and not any(active for _, active in worker.connections().values())
         )
 
@@ -403,9 +403,10 @@ class Stand:
         try:
             await until(self.nothing_left)
         except TimeoutError:
+            retrying = [budget.retrying for budget in self.worker.context.budgets.values()]
             raise AssertionError(
                 f"left behind: load {dict(self.worker.load)}, in flight {dict(self.worker.in_flight())}, "
-                f"retrying {self.worker.context.retrying}, connections {dict(self.worker.connections())}"
+                f"retrying {retrying}, connections {dict(self.worker.connections())}"
             ) from None
         finally:
             await self.worker.abort()

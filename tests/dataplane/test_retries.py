@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.dataplane.stand import (
     House,
     ScriptedBackend,
     Stand,
+    ironic_reply,
     nobody,
     serve,
     until,
@@ -213,6 +215,34 @@ async def test_retries_have_a_budget(house: House) -> None:
 
     assert {each.status for each in answers} == {502}
     assert 0 < gateway.metric("skewgate_retries_total", reason="no_reply") <= 6
+
+
+async def test_a_backend_that_dies_under_traffic_takes_no_safe_request_along(house: House) -> None:
+    """Half of the requests in flight were in its hands; what went by before allows for sending all again."""
+    release = asyncio.Event()
+
+    async def patient(hop: Hop, *, mortal: bool = False) -> None:
+        while True:
+            message = await hop.request()
+            if message.target == "/v1/slow":
+                await release.wait()
+                if mortal:
+                    return
+            await hop.say(ironic_reply(message))
+
+    backends = await house.backend(patient), await house.backend(partial(patient, mortal=True))
+    gateway = await house.gateway(*backends)
+    passing = await gateway.client()
+    for _ in range(50):
+        assert (await passing.ask(request())).status == 200
+    clients = [await gateway.client() for _ in range(20)]
+    for client in clients:
+        await client.send(request("GET", "/v1/slow"))
+    await until(lambda: sum(len(each.requests) for each in backends) == 70)
+    release.set()
+
+    assert {(await client.reply()).status for client in clients} == {200}
+    assert gateway.metric("skewgate_retries_total", reason="no_reply") > 20 // 5
 
 
 async def test_sending_again_can_be_switched_off(house: House) -> None:
