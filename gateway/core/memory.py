@@ -69,28 +69,21 @@ def remember(memory: Memory, service: Service, pool: Pool, now: float) -> Memory
     What had already stood long enough is taken up before the news count, so it does not matter how often one
     asks: two gateways that hear the same at the same times promise the same.
     """
-    grown = _grow(memory, service, now)
-    opened = grown.opened or pool.heard_out
-    if not (opened and pool.asked):
-        # Somebody has not been asked yet: what is promised stands, and nothing is added.
-        return _changed(memory, Memory(grown.versions, (), opened))
-    versions = _shrink(grown.versions, service, pool)
-    if not versions:
-        return _changed(memory, Memory(_formed(service, pool), (), opened))
-    growing = _growing(grown.growing, versions, service, pool, now)
-    return _changed(memory, _grow(Memory(versions, growing, opened), service, now))
+    return _changed(memory, _heard(_grow(memory, service, now), service, pool, now))
 
 
-def without(memory: Memory, service: Service, pool: Pool, removed: Sequence[Member]) -> Memory:
-    """The memory after backends were removed from the configuration: an operator's word, which acts at once.
+def carried(memory: Memory, service: Service, pool: Pool, removed: Sequence[Member], now: float) -> Memory:
+    """The memory in another configuration of the same service: `service` and `pool` are the new ones.
 
-    What only they served is gone, unless nothing is known of those that are left (`pool`).
+    Removing a backend is an operator's word and acts at once: what only `removed` served is gone, unless
+    nothing is known of those that are left. What was waiting goes on waiting if the new policy gives it, too.
+    `memory` must be one that is up to date: what had ripened by the old words is in it.
     """
     left = union(pool.members)
-    if not left:
-        return memory
-    versions = _unbroken(memory.versions - (union(removed) - left), service)
-    return _changed(memory, Memory(versions, memory.growing, memory.opened))
+    versions = memory.versions
+    if left:
+        versions = _unbroken(versions - (union(removed) - left), service)
+    return _heard(Memory(versions, memory.growing, memory.opened), service, pool, now)
 
 
 def policy_set(service: Service, pool: Pool) -> VersionSet:
@@ -108,6 +101,11 @@ def policy_set(service: Service, pool: Pool) -> VersionSet:
     return held_by_at_least(sets, enough)
 
 
+def formed(service: Service, pool: Pool) -> VersionSet:
+    """An offer from nothing: the policy's set, or if that is empty, the reachable one."""
+    return _unbroken(policy_set(service, pool) or union(pool.in_service), service)
+
+
 def union(members: Sequence[Member]) -> VersionSet:
     """What any of them serves."""
     return reduce(or_, map(served, members), NOTHING)
@@ -119,6 +117,19 @@ def served(member: Member) -> VersionSet:
 
 
 # --- the rules ---------------------------------------------------------------------------------------------
+
+
+def _heard(memory: Memory, service: Service, pool: Pool, now: float) -> Memory:
+    """The memory after what is known now: first what falls, then what grows."""
+    opened = memory.opened or pool.heard_out
+    if not (opened and pool.asked):
+        # Somebody has not been asked yet: what is promised stands, and nothing is added.
+        return Memory(memory.versions, (), opened)
+    versions = _shrink(memory.versions, service, pool)
+    if not versions:
+        return Memory(formed(service, pool), (), opened)
+    growing = _growing(memory.growing, versions, service, pool, now)
+    return _grow(Memory(versions, growing, opened), service, now)
 
 
 def _grow(memory: Memory, service: Service, now: float) -> Memory:
@@ -138,11 +149,6 @@ def _shrink(versions: VersionSet, service: Service, pool: Pool) -> VersionSet:
     if not known or any(member.standing is not Standing.FRESH for member in known):
         return versions
     return _unbroken(versions & union(known), service)
-
-
-def _formed(service: Service, pool: Pool) -> VersionSet:
-    """An offer from nothing: the policy's set, or if that is empty, the reachable one."""
-    return _unbroken(policy_set(service, pool) or union(pool.in_service), service)
 
 
 def _growing(

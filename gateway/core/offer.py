@@ -13,7 +13,7 @@ from typing import final
 
 from gateway.core.dialect import Bounds
 from gateway.core.fleet import Pool
-from gateway.core.memory import Memory, policy_set, served, union
+from gateway.core.memory import Memory, formed, policy_set, served, union
 from gateway.core.ranges import NOTHING, VersionSet, held_by_at_least
 from gateway.core.service import Policy, Service
 from gateway.core.version import Version
@@ -110,7 +110,7 @@ def _held_rule(service: Service, pool: Pool, memory: Memory, *, capped: bool, he
         return None
     if memory.growing:
         return HeldRule.SETTLE
-    given = policy_set(service, pool) or union(pool.in_service)
+    given = policy_set(service, pool) or formed(service, pool)
     if not memory.versions <= given:
         return HeldRule.MEMORY
     return HeldRule.GUARANTEED if service.policy is Policy.GUARANTEED else None

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Protocol, final
 
 from gateway.core.fleet import Drain, Fleet, Pin, Pool
-from gateway.core.memory import EMPTY, Kept, Memory, remember, without
+from gateway.core.memory import EMPTY, Kept, Memory, carried, remember
 from gateway.core.offer import Offer, form
 from gateway.core.routing import Routes
 from gateway.core.selection import Candidates, SelectionTable
@@ -81,20 +81,17 @@ class Snapshot:
         is carried over. `kept`: for the first one, what survived the restart, by service.
         """
         fleet = Fleet.of(services, after.fleet if after else None)
-        memories = {}
+        views = {}
         for service in services:
             found = (kept or {}).get(service.name)
             if found is not None:
                 fleet = _restored(fleet, service, found)
+            pool = fleet.pools[service.name]
             before = after.views.get(service.name) if after else None
             if before is not None and before.service.language == service.language:
-                memories[service.name] = _carried(before, service, fleet.pools[service.name], now)
+                memory = _carried(before, service, pool, now)
             else:
-                memories[service.name] = EMPTY if found is None else Memory(found.versions)
-        views = {}
-        for service in services:
-            pool = fleet.pools[service.name]
-            memory = remember(memories[service.name], service, pool, now)
+                memory = remember(EMPTY if found is None else Memory(found.versions), service, pool, now)
             views[service.name] = ServiceView.of(service, pool, memory)
         return cls(
             after.generation + 1 if after else 1,
@@ -138,14 +135,13 @@ def _renewed(view: ServiceView, pool: Pool, now: float) -> ServiceView:
 
 
 def _carried(before: ServiceView, service: Service, pool: Pool, now: float) -> Memory:
-    """The memory of a service that was configured anew: what was promised, without what only removed backends
-    served."""
+    """The memory of a service that was configured anew. What had stood long enough is taken up first."""
     memory = remember(before.memory, before.service, before.pool, now)
     staying = {(member.backend.name, member.backend.url) for member in pool.members}
     removed = [
         member for member in before.pool.members if (member.backend.name, member.backend.url) not in staying
     ]
-    return without(memory, service, pool, removed)
+    return carried(memory, service, pool, removed, now)
 
 
 def _restored(fleet: Fleet, service: Service, kept: Kept) -> Fleet:

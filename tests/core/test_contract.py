@@ -9,6 +9,7 @@ import pytest
 from gateway.core.decision import failed
 from gateway.core.dialect import Ask, AskKind, Bounds, Failure, Links, Silence
 from gateway.core.fleet import Fleet
+from gateway.core.memory import policy_set
 from gateway.core.message import as_mapping
 from gateway.core.negotiation import settle
 from gateway.core.ranges import VersionSet
@@ -54,6 +55,11 @@ def test_a_kind_of_ask_that_nobody_has_thought_of_is_our_bug_and_loud(ask: Ask, 
         settle(ask, OFFER, silence)
 
 
-def test_so_is_such_a_fact() -> None:
+def test_so_is_such_a_fact_an_order_or_a_policy() -> None:
+    fleet = Fleet.of([service("a")])
     with pytest.raises(AssertionError):
-        Fleet.of([service("a")]).observe("toy", "a", STRANGE)
+        fleet.observe("toy", "a", STRANGE)
+    with pytest.raises(AssertionError):
+        fleet.obey("toy", STRANGE)
+    with pytest.raises(AssertionError):
+        policy_set(service("a", policy=STRANGE), fleet.pools["toy"])

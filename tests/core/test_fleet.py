@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.backend import STANDING_AFTER_FAILURES, BackendTls, Member, Standing
 from gateway.core.dialect import Dialect
-from gateway.core.fleet import Answered, Failed, Fleet, Overheard
+from gateway.core.fleet import Answered, Drain, Failed, Fleet, Overheard, Pin
 from gateway.core.ranges import VersionSet
 from gateway.core.version import CalendarDate, MajorMinor, Named, Scheme, WholeNumber
 from tests.core.stage import OtherToy, Toy, backend, drain, observed, pool, service, silent, upto, v
@@ -215,6 +215,33 @@ def test_declaring_and_no_longer_declaring_versions() -> None:
 
     asked = Fleet.of([service("a", "b")], told)
     assert (one(asked).advert, one(asked).drained, one(asked).standing) == (None, True, Standing.UNKNOWN)
+
+
+# --- an operator's orders ------------------------------------------------------------------------------
+
+
+def test_orders_are_obeyed_and_the_same_order_again_changes_nothing() -> None:
+    drained = HEARD.obey("toy", Drain("a"))
+    assert one(drained).drained
+    assert not one(drained).in_service
+    assert drained.obey("toy", Drain("a")) is drained
+    assert one(drained.obey("toy", Drain("a", drained=False))) == one(HEARD)
+
+    pinned = drained.obey("toy", Pin(v("1.3")))
+    assert pinned.pools["toy"].pin == v("1.3")
+    assert pinned.obey("toy", Pin(v("1.3"))) is pinned
+    assert pinned.obey("toy", Pin(None)).pools == drained.pools
+
+
+def test_orders_about_what_is_not_configured_change_nothing() -> None:
+    assert HEARD.obey("nobody", Pin(v("1.3"))) is HEARD
+    assert HEARD.obey("toy", Drain("gone")) is HEARD
+
+
+def test_a_drained_backend_goes_on_learning() -> None:
+    learned = HEARD.obey("toy", Drain("a")).observe("toy", "a", Answered(upto(9), 20.0))
+
+    assert (one(learned).advert, one(learned).drained) == (upto(9), True)
 
 
 # --- the first round -----------------------------------------------------------------------------------
