@@ -82,7 +82,6 @@ class Course:
         """What is offered."""
         return self.offer.versions.format(self.view.service.dialect.scheme)
 
-    @property
     def held(self) -> tuple[str, tuple[str, ...], str | None]:
         """Phase, and what holds the offer by which rule."""
         rule = self.offer.held_rule

@@ -6,8 +6,6 @@ those of the design.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import hypothesis.strategies as st
@@ -23,9 +21,8 @@ from gateway.core.ranges import VersionSet
 from gateway.core.service import AtLeast, Policy, Service
 from gateway.core.version import CalendarDate, Scheme, Version
 from tests.core.course import Course
+from tests.core.model import NONE, Known, Model, Versions, between
 from tests.core.stage import XY, Toy, backend, service
-
-Versions: TypeAlias = frozenset[Version]
 
 NAMES = "abcd"
 DATES = CalendarDate()
@@ -33,135 +30,6 @@ UNIVERSE: dict[str, list[Version]] = {
     XY.name: [Version(major, minor) for major in (1, 2) for minor in range(7)],
     DATES.name: [Version(2024, month, day) for month in (1, 2) for day in (1, 2, 3)],
 }
-NONE: Versions = frozenset()
-
-
-def newest_unbroken(versions: Versions) -> Versions:
-    """Down from the highest, step by step."""
-    if not versions:
-        return versions
-    last = max(versions)
-    return frozenset(each for each in versions if all(low in versions for low in _between(each, last)))
-
-
-def _between(low: Version, high: Version) -> list[Version]:
-    """All from `low` to `high`; for two majors something that stands in no set."""
-    if low.major != high.major:
-        return [Version(-1, -1)]
-    return [Version(*low.major, minor) for minor in range(low.minor, high.minor + 1)]
-
-
-def reached_from(start: Versions, more: Versions) -> Versions:
-    """`start`, and of `more` what can be reached from it by single steps."""
-    found = set(start)
-    while near := {each for each in more - found if {each.step(-1), each.step(1)} & found}:
-        found |= near
-    return frozenset(found)
-
-
-@dataclass
-class Known:
-    """What the model knows of one backend."""
-
-    port: int
-    declared: Versions | None = None
-    versions: Versions | None = None
-    silent: bool = False
-    heard_at: float = float("-inf")
-    failures: int = 0
-    drained: bool = False
-
-    @property
-    def probed(self) -> bool:
-        return self.versions is not None or self.failures > 0
-
-    @property
-    def fresh(self) -> bool:
-        return self.declared is not None or (self.versions is not None and not self.failures)
-
-    @property
-    def in_service(self) -> bool:
-        return self.versions is not None and not self.drained
-
-
-@dataclass
-class Model:
-    """What the design says of one service, version by version."""
-
-    scheme: Scheme
-    policy: Policy
-    at_least: AtLeast
-    settle: float
-    backends: dict[str, Known]
-    opened: bool = False
-    promised: Versions = NONE
-    given_since: dict[Version, float] = field(default_factory=dict)
-
-    def serving(self, of: Iterable[Known]) -> Versions:
-        return frozenset(version for each in of for version in each.versions or ())
-
-    @property
-    def known(self) -> list[Known]:
-        return [each for each in self.backends.values() if each.versions is not None]
-
-    @property
-    def in_service(self) -> list[Known]:
-        return [each for each in self.known if not each.drained]
-
-    @property
-    def counts(self) -> bool:
-        """Everybody was asked and somebody answered: now words count."""
-        return self.opened and all(each.probed for each in self.backends.values())
-
-    @property
-    def given(self) -> Versions:
-        """What the policy gives."""
-        speaking = [each.versions for each in self.in_service if each.versions]
-        number, percent = self.at_least.number, self.at_least.percent
-        enough = {
-            Policy.GUARANTEED: len(speaking),
-            Policy.REACHABLE: 1,
-            Policy.AT_LEAST: -(-len(speaking) * number // 100) if percent else number,
-        }[self.policy]
-        everything = frozenset[Version]().union(*speaking)
-        return frozenset(
-            each for each in everything if sum(each in one for one in speaking) >= max(1, enough)
-        )
-
-    def part(self, versions: Versions) -> Versions:
-        return newest_unbroken(versions) if self.scheme.contiguous else versions
-
-    def ripe(self, now: float) -> Versions:
-        return frozenset(each for each, since in self.given_since.items() if since + self.settle <= now)
-
-    def look(self, now: float) -> None:
-        """What the policy has given for `settle` is promised."""
-        if self.promised and self.counts:
-            ripe = self.ripe(now)
-            self.promised = (
-                reached_from(self.promised, ripe) if self.scheme.contiguous else self.promised | ripe
-            )
-
-    def learn(self, now: float) -> None:
-        """After something has become known or was ordered."""
-        self.opened = self.opened or (
-            all(each.probed for each in self.backends.values()) and bool(self.known)
-        )
-        given = self.given if self.counts else NONE
-        self.given_since = {each: self.given_since.get(each, now) for each in given}
-        if not self.counts:
-            return
-        if self.known and all(each.fresh for each in self.known):
-            self.promised = self.part(self.promised & self.serving(self.known))
-        if not self.promised:
-            self.promised = self.part(given or self.serving(self.in_service))
-        self.look(now)
-
-    def remove(self, gone: list[Known]) -> None:
-        """What only they served is gone at once, unless nothing is known of who is left."""
-        left = self.serving(self.known)
-        if left:
-            self.promised = self.part(self.promised - (self.serving(gone) - left))
 
 
 @st.composite
@@ -216,7 +84,8 @@ class Upgrades(RuleBasedStateMachine):
         members: Listed,
     ) -> None:
         self.scheme, self.dialect = scheme, Toy(scheme=scheme)
-        self.ceiling, self.pinned = ceiling, None
+        self.ceiling = ceiling
+        self.pinned: int | None = None
         one = self._service(policy, settle, ceiling, members)
         self.busy, self.lazy = Course(one), Course(one)
         self.model = Model(scheme, one.policy, one.at_least, settle, self._enlisted(members, {}))
@@ -336,8 +205,8 @@ class Upgrades(RuleBasedStateMachine):
             assert self.scheme.contiguous
             assert all(each.fresh for each in model.known)
             assert lost < min(memory)
-            between = {each for each in self.before if lost < each < min(memory)}
-            assert between - model.serving(model.known), "a hole"
+            middle = {each for each in self.before if lost < each < min(memory)}
+            assert middle - model.serving(model.known), "a hole"
         self.before = memory
 
     def _stays_below_the_ceiling(self, memory: Versions, offer: Versions) -> None:
@@ -350,7 +219,7 @@ class Upgrades(RuleBasedStateMachine):
         if bounds is not None:
             assert bounds.lowest <= bounds.highest
             if self.scheme.contiguous:
-                assert offer == set(_between(bounds.lowest, bounds.highest)), "nothing is missing"
+                assert offer == set(between(bounds.lowest, bounds.highest)), "nothing is missing"
 
     def _sends_and_refuses_truthfully(self, offer: Versions) -> None:
         in_service = {name: each for name, each in self.model.backends.items() if each.in_service}
@@ -361,30 +230,34 @@ class Upgrades(RuleBasedStateMachine):
         for version in (None, *UNIVERSE[self.scheme.name]):
             decision = self.busy.ask(version)
             if isinstance(decision, Forward):
-                assert decision.member.backend.name in in_service
-            if transparent:
-                assert isinstance(decision, Forward)
-                continue
-            settled = decision.resolution.version if isinstance(decision, Forward) else version
-            if isinstance(decision, Forward):
-                assert settled in offer
-                assert version in (None, settled)
-                assert settled in (in_service[decision.member.backend.name].versions or ())
-                assert settled not in decision.member.contradicted
+                self._is_sent_to_who_serves_it(decision, version, offer)
             else:
+                assert not transparent
                 assert isinstance(decision, Refuse)
-                final = decision.verdict is not Verdict.UNAVAILABLE
-                assert decision.reply.status == (406 if final else 503)
-                assert final is (bool(offer) and version is not None and version not in offer)
-                able = {
-                    name
-                    for name, each in in_service.items()
-                    if version in offer and version in (each.versions or ())
-                }
-                for name in able:
-                    member = self.busy.view.pool.member(name)
-                    assert member is not None
-                    assert version in member.contradicted, "somebody could have served it"
+                self._is_refused_for_good_reason(decision, version, offer)
+
+    def _is_sent_to_who_serves_it(self, sent: Forward, version: Version | None, offer: Versions) -> None:
+        known = self.model.backends[sent.member.backend.name]
+        assert known.in_service
+        if self.busy.offer.transparent:
+            return
+        settled = sent.resolution.version
+        assert settled is not None
+        assert settled in offer
+        assert version in (None, settled)
+        assert settled in (known.versions or ())
+        assert settled not in sent.member.contradicted
+
+    def _is_refused_for_good_reason(self, refused: Refuse, version: Version | None, offer: Versions) -> None:
+        """For good only outside the offer; inside it, for now, and only if nobody can take it."""
+        final = refused.verdict is not Verdict.UNAVAILABLE
+        assert refused.reply.status == (406 if final else 503)
+        assert final is (bool(offer) and version is not None and version not in offer)
+        wanted = min(offer, default=None) if version is None else version
+        for member in self.busy.view.pool.in_service:
+            if wanted in offer and wanted in (self.model.backends[member.backend.name].versions or ()):
+                assert wanted is not None
+                assert wanted in member.contradicted, "somebody could have served it"
 
     def _agree(self) -> None:
         """Two gateways that were told the same at the same times, however often one of them looks."""
