@@ -13,6 +13,10 @@ class VersionTextError(SkewgateError):
     """A text that should be a version, a range or a set of versions is not one (configuration, releases)."""
 
 
+class PathTemplateError(SkewgateError):
+    """A text that should be a path with placeholders, `/v1/nodes/{id}`, is not one (configuration)."""
+
+
 class OptionsError(SkewgateError, ValueError):
     """Options that make no dialect. `problems` holds every one found: where it is in the options (keys, and
     numbers of list items), what is wrong, and a hint, which may be empty."""

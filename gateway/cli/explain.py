@@ -120,6 +120,11 @@ def _facts(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "offer", f"{ends} ({offer['policy']}{ceiling}), phase {offer['phase']}"
     if told.get("version"):
         yield "version", told["version"]
+    if told.get("operation"):
+        operation = told["operation"]
+        exists = "exists" if operation["exists"] else "does not exist"
+        text = f"{operation['method']} {operation['path']} {exists} at this version: {operation['versions']}"
+        yield "operation", text
     for line in told.get("sends") or ():
         yield "sends", line
     reply = told.get("reply")

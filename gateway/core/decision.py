@@ -1,7 +1,7 @@
 """decide(): from a request's head and one snapshot to what happens to it. The one place that decides.
 
     route -> place -> ask -> settle -> candidates   = a Resolution, the same for every equal ask (`resolve`)
-    Resolution + load + chance                       = Forward, Refuse or Answer (`decide`)
+    Resolution + operation + load + chance           = Forward, Refuse or Answer (`decide`)
 
 Pure: load and chance come in as parameters. The caller lends a `recall` table in which resolutions are
 remembered; with an empty one the answer is the same, only slower. Explanations are `core.explanation`.
@@ -9,15 +9,16 @@ remembered; with an empty one the answer is the same, only slower. Explanations 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Container, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias, final
 
 from gateway.core.backend import Member
-from gateway.core.dialect import Ask, AskKind, Bounds, Failure, Place, Reason, Refusal
+from gateway.core.dialect import Absence, Ask, AskKind, Bounds, Failure, Place, Reason, Refusal
 from gateway.core.message import Header, Reply, Request, RequestHead, as_mapping, render
 from gateway.core.negotiation import settle
+from gateway.core.operations import Operation, Operations
 from gateway.core.selection import NOBODY, Candidates, pick
 from gateway.core.snapshot import ServiceView, Snapshot
 from gateway.core.version import Version
@@ -25,6 +26,9 @@ from gateway.core.version import Version
 RETRY_AFTER = 2
 """Seconds: about as often as probes bring news, and the pause that OpenStack clients make by themselves (for
 python-ironicclient 6.3.0, which fails on the header, see decision 0014)."""
+
+METERED_RETRY_AFTER = 1
+"""Seconds: whole ones is all that the header can say, and by then a metered place answers again."""
 
 REMEMBERED_ASK = 256
 """Bytes of header values up to which an ask is worth remembering; longer ones are no honest version."""
@@ -68,25 +72,36 @@ class Resolution:
     silent_marks: bytes = b""
     """Header lines for a silent one."""
     bounds: Bounds | None = None
+    absent: Operation | None = None
+    """The operation that does not exist in the settled version; then this is for one request alone."""
     service: str = field(init=False)
     ask_kind: AskKind | None = field(init=False)
     prefix: str = field(init=False)
     """The path prefix that backends do not see; empty: they see it all."""
     rewrites_target: bool = field(init=False)
     rewrites_document: bool = field(init=False)
+    operations: Operations | None = field(init=False)
+    """Those that a request may be outside of; None where no version was settled on, or none are
+    configured."""
 
     def __post_init__(self) -> None:
         """What the hot path would otherwise look up through four objects on every request."""
         service, match = self.view.service, self.view.service.match
+        settled = self.verdict in _SETTLED and self.version is not None
         derived = {
             "service": service.name,
             "ask_kind": self.ask.kind if self.ask is not None else None,
             "prefix": match.prefix if match.strip_prefix else "",
             "rewrites_target": service.dialect.rewrites_target,
             "rewrites_document": self.place.document and not self.view.offer.transparent,
+            "operations": (service.operations or None) if settled else None,
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)
+
+
+_SETTLED = frozenset({Verdict.SERVED, Verdict.UNAVAILABLE})
+"""With a version: those of an ask that the offer meets."""
 
 
 @final
@@ -136,11 +151,14 @@ def decide(
     load: Mapping[str, int],
     ticket: int,
     recall: Recall,
+    *,
+    spent: Container[str] = (),
 ) -> Decision:
     """What happens to this request.
 
     `load`: requests in flight by member key. `ticket`: 64 random bits. `recall`: a table that the caller
-    keeps from call to call; what it holds about a view that is no longer current is not believed.
+    keeps from call to call; what it holds about a view that is no longer current is not believed. `spent`:
+    services whose metered places have been asked too often.
     """
     route = snapshot.routes.find(host, head.path)
     if route is None:
@@ -151,13 +169,41 @@ def decide(
     key = (route.service, place, head.apart)
     resolution = recall.get(key)
     if resolution is None or resolution.view is not view:
-        resolution = resolve(view, place, head, path)
+        resolution = resolve(view, place, head, path, spent)
         _remember(recall, key, resolution, head)
+    if resolution.operations is not None:
+        absent = _absent(resolution, resolution.operations, head.method, path)
+        if absent is not None:
+            return _own(absent)
     if not resolution.candidates.tiers:
         return _own(resolution)
     member = pick(resolution.candidates, load, ticket)
     assert member is not None
     return Forward(resolution, member, path)
+
+
+def _absent(resolution: Resolution, operations: Operations, method: str, path: str) -> Resolution | None:
+    """The refusal of an operation outside its versions; None where it exists, or nothing is said of it.
+
+    Looked up for every request: the path is no part of what is remembered.
+    """
+    operation, version, ask = operations.find(method, path), resolution.version, resolution.ask
+    assert version is not None, "operations are looked up where a version is settled on"
+    assert ask is not None
+    assert resolution.bounds is not None
+    if operation is None or version in operation.extent:
+        return None
+    view, place = resolution.view, resolution.place
+    absence = Absence(version, ask, resolution.bounds, operation.refusal)
+    return replace(
+        resolution,
+        verdict=Verdict.BELOW_MIN if operation.extent.begins_after(version) else Verdict.ABOVE_MAX,
+        candidates=NOBODY,
+        reply=with_vary(view, view.service.dialect.refuse_operation(absence, place)),
+        marks=b"",
+        silent_marks=b"",
+        absent=operation,
+    )
 
 
 def _remember(recall: Recall, key: RecallKey, resolution: Resolution, head: Request) -> None:
@@ -183,15 +229,18 @@ def _own(resolution: Resolution) -> Refuse | Answer:
     return Refuse(resolution, resolution.reply, resolution.verdict or Verdict.UNAVAILABLE)
 
 
-def resolve(view: ServiceView, place: Place, head: Request, path: str) -> Resolution:
+def resolve(
+    view: ServiceView, place: Place, head: Request, path: str, spent: Container[str] = ()
+) -> Resolution:
     """Stops 4 and 5: read the ask, settle, find the candidates. Runs dialect code; remembered by the
     caller."""
     dialect, offer, bounds = view.service.dialect, view.offer, view.offer.bounds
     if place.answered:
-        reply = dialect.answer(place, RequestHead(head.method, path, head.query, head.fields), bounds)
-        if reply.status == 503:  # nothing is offered yet
-            reply = reply.with_headers(("Retry-After", str(RETRY_AFTER)))
-        return Resolution(view, place, None, None, None, "", NOBODY, with_vary(view, reply), bounds=bounds)
+        if place.metered and view.service.name in spent:
+            reply = _too_often(view, dialect.read_ask(place, as_mapping(head.fields)))
+        else:
+            reply = _answered(view, place, RequestHead(head.method, path, head.query, head.fields))
+        return Resolution(view, place, None, None, None, "", NOBODY, reply, bounds=bounds)
     if offer.transparent:
         return _forward(view, place, view.everyone, render(head.fields), verdict=Verdict.TRANSPARENT)
     headers = as_mapping(head.fields)
@@ -233,6 +282,29 @@ def passed_on(view: ServiceView, fields: tuple[Header, ...]) -> tuple[Header, ..
     came."""
     owned = view.service.dialect.owned_request
     return tuple((name, value) for name, value in fields if name not in owned)
+
+
+def _answered(view: ServiceView, place: Place, head: RequestHead) -> Reply:
+    """What the dialect says at a place that the gateway answers itself."""
+    reply = view.service.dialect.answer(place, head, view.offer.bounds, view.service.operations)
+    if reply.status == 503:  # nothing is offered yet
+        reply = reply.with_headers(("Retry-After", str(RETRY_AFTER)))
+    return with_vary(view, reply)
+
+
+def _too_often(view: ServiceView, ask: Ask) -> Reply:
+    """429 at a metered place, instead of the answer."""
+    return failed(
+        view,
+        Failure(
+            429,
+            "Too Many Requests",
+            "This document was asked for too often.",
+            retry_after=METERED_RETRY_AFTER,
+            bounds=view.offer.bounds,
+            ask=ask,
+        ),
+    )
 
 
 def unavailable(view: ServiceView, ask: Ask | None) -> Reply:

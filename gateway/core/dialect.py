@@ -31,6 +31,7 @@ from gateway.core.advert import Refused as Refused
 from gateway.core.advert import Served as Served
 from gateway.core.links import rewrite
 from gateway.core.message import Header, Reply, RequestHead
+from gateway.core.operations import NO_OPERATIONS, Operations
 from gateway.core.ranges import VersionSet
 from gateway.core.version import Scheme, Version
 
@@ -59,6 +60,9 @@ class Place(NamedTuple):
     carried: str | None = None
     """What the target itself says about the version (path, query), None where it says nothing. A part of the
     key by which outcomes are remembered, so a dialect bounds its length."""
+    metered: bool = False
+    """True, with `answered`: an answer that costs more than a refusal. Beyond a bounded rate for each service
+    it is 429; `read_ask` is asked here, too, for what that says."""
 
 
 class AskKind(StrEnum):
@@ -171,6 +175,27 @@ class Failure:
     bounds: Bounds | None = None
     """The offer, once there is one: some clients must find it even on errors (Chef)."""
     ask: Ask | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A request for an operation that does not exist in the version that was settled on."""
+
+    version: Version
+    ask: Ask
+    bounds: Bounds
+    """The offer, as it stands on other replies."""
+    status: int | None = None
+    """The operator's word instead of what the dialect's servers say: 400 or 404."""
+
+    @property
+    def failure(self) -> Failure:
+        """The same for dialects whose servers have no words of their own for it: 404 or what is told."""
+        status = self.status or 404
+        title = "Bad Request" if status == 400 else "Not Found"
+        detail = "This operation does not exist in the requested API version."
+        return Failure(status, title, detail, bounds=self.bounds, ask=self.ask)
 
 
 # --- documents ---------------------------------------------------------------------------------------------
@@ -293,9 +318,16 @@ class Dialect(ABC):
     def fail(self, failure: Failure) -> Reply:
         """An error in the dialect's shape. `Retry-After` and `Vary` are added by the caller."""
 
-    def answer(self, place: Place, head: RequestHead, bounds: Bounds | None) -> Reply:
-        """The reply at an `answered` place. `bounds` is None before anything is offered. `Vary`, and
-        `Retry-After` on a 503, are added by the caller."""
+    def refuse_operation(self, absence: Absence, place: Place) -> Reply:
+        """The answer to an operation outside its versions, as its servers give it: 404 unless they say
+        another status. `absence.status` goes before either. `Vary` is added by the caller."""
+        return self.fail(absence.failure)
+
+    def answer(
+        self, place: Place, head: RequestHead, bounds: Bounds | None, operations: Operations = NO_OPERATIONS
+    ) -> Reply:
+        """The reply at an `answered` place. `bounds` is None before anything is offered; `operations` are
+        those of the service. `Vary`, and `Retry-After` on a 503, are added by the caller."""
         raise NotImplementedError(f"{self.name} has no place that the gateway answers")
 
     # -- 3. the backend's reply

@@ -7,9 +7,6 @@ what came out beside what is known of every backend. Nothing is sent, nothing re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from enum import StrEnum
-from typing import Any, final
 
 from gateway.core.backend import Member
 from gateway.core.decision import Answer, Forward, Refuse, Resolution, Unrouted, Verdict, decide
@@ -19,152 +16,22 @@ from gateway.core.offer import Offer
 from gateway.core.ranges import VersionSet
 from gateway.core.routing import Route
 from gateway.core.snapshot import ServiceView, Snapshot
+from gateway.core.told import (
+    AskTold,
+    CandidateTold,
+    Explanation,
+    LeftOut,
+    LeftOutTold,
+    OfferTold,
+    OperationTold,
+    Outcome,
+    PlaceTold,
+    ReplyTold,
+    RouteTold,
+)
 from gateway.core.version import Scheme
 
 NO_LOAD: Mapping[str, int] = {}
-
-
-class Outcome(StrEnum):
-    """The four ends of a decision."""
-
-    FORWARD = "forward"
-    REFUSE = "refuse"
-    ANSWER = "answer"
-    UNROUTED = "unrouted"
-
-
-class LeftOut(StrEnum):
-    """Why a backend would not get the request."""
-
-    NOT_ASKED = "not_asked"
-    """The gateway answers by itself; no backend is touched."""
-    UNKNOWN = "unknown"
-    DRAINED = "drained"
-    SILENT = "silent"
-    VERSION = "version"
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class RouteTold:
-    """Which match led to the service."""
-
-    host: str | None
-    path: str
-    strip_prefix: bool
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class PlaceTold:
-    """What the target is to the dialect."""
-
-    name: str
-    negotiated: bool
-    document: bool
-    answered: bool
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class AskTold:
-    """What the request says about its version. `text` is the client's own: escape it before it is shown."""
-
-    kind: str
-    text: str
-    version: str | None = None
-    """The version that was read, canonical; None where none was named: `latest`, nothing, or no version."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class OfferTold:
-    """What the service offers at this moment."""
-
-    min: str | None
-    max: str | None
-    policy: str
-    ceiling: str | None
-    phase: str
-    transparent: bool
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class CandidateTold:
-    """A backend that may get the request. Tier 1 is tried first."""
-
-    backend: str
-    url: str
-    tier: int
-    standing: str
-    serves: str
-    silent: bool
-    weight: int
-    in_flight: int
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class LeftOutTold:
-    """A backend that would not get it."""
-
-    backend: str
-    url: str
-    standing: str
-    serves: str
-    reason: str
-    why: str
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ReplyTold:
-    """What the gateway would say by itself."""
-
-    status: int
-    headers: tuple[Header, ...]
-    body: str
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """What would happen to one request under one snapshot."""
-
-    generation: int
-    method: str
-    path: str
-    host: str
-    decision: str
-    because: str
-    """One sentence."""
-    service: str | None = None
-    dialect: str | None = None
-    route: RouteTold | None = None
-    local_path: str | None = None
-    """The path as the API itself knows it."""
-    place: PlaceTold | None = None
-    ask: AskTold | None = None
-    """None where no version is read."""
-    offer: OfferTold | None = None
-    outcome: str | None = None
-    """As skewgate_negotiations_total would count it; None where nothing is negotiated."""
-    version: str | None = None
-    """The settled version; None where none was settled on."""
-    status: int | None = None
-    """What the gateway would answer; None: the backend's own."""
-    candidates: tuple[CandidateTold, ...] = ()
-    left_out: tuple[LeftOutTold, ...] = ()
-    sends: tuple[str, ...] = ()
-    """Those header lines to a backend with versions that stand for what the dialects read."""
-    sends_silent: tuple[str, ...] = ()
-    """The same to a silent one."""
-    reply: ReplyTold | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The same as plain dicts, lists, texts and numbers."""
-        return asdict(self)
 
 
 def explain(
@@ -226,7 +93,8 @@ def _routed(
         ask=_ask(ask, scheme) if ask is not None else None,
         offer=_offer(view.offer, scheme),
         outcome=resolution.verdict.value if resolution.verdict is not None else None,
-        version=None if resolution.verdict in _OUTSIDE else resolution.version_text or None,
+        version=None if _outside(resolution) else resolution.version_text or None,
+        operation=_operation(resolution, head.method, route.local(head.path)),
         status=reply.status if reply is not None else None,
         candidates=_candidates(resolution, load),
         left_out=_left_out(view, resolution, scheme),
@@ -244,6 +112,15 @@ def ends(versions: VersionSet, scheme: Scheme) -> tuple[str | None, str | None]:
 def _ask(ask: Ask, scheme: Scheme) -> AskTold:
     version = scheme.format(ask.version) if ask.version is not None else None
     return AskTold(ask.kind.value, ask.text, version)
+
+
+def _operation(resolution: Resolution, method: str, path: str) -> OperationTold | None:
+    absent = resolution.absent
+    found = absent or (resolution.operations.find(method, path) if resolution.operations else None)
+    if found is None:
+        return None
+    versions = found.extent.format(resolution.view.service.dialect.scheme)
+    return OperationTold(found.method, found.path.text, versions, absent is None)
 
 
 def _offer(offer: Offer, scheme: Scheme) -> OfferTold:
@@ -268,8 +145,10 @@ def _because(resolution: Resolution, end: Outcome) -> str:
             "any backend that can answer it" if end is Outcome.FORWARD else "but no backend can answer it"
         )
         return f"no version is negotiated at this place, {reachable}"
-    if resolution.verdict in {Verdict.SERVED, Verdict.UNAVAILABLE}:
+    if not _outside(resolution):
         settled = f"{_WORDS[ask.kind]} settles on {resolution.version_text} of the offer {offered}"
+        if resolution.absent is not None:
+            return f"{settled}, but {resolution.absent.format(view.service.dialect.scheme)}"
         if end is Outcome.FORWARD:
             return settled
         return f"{settled}, but no backend in service can execute it"
@@ -341,6 +220,11 @@ def _reason(member: Member, resolution: Resolution, scheme: Scheme) -> tuple[Lef
 
 
 _OUTSIDE = frozenset({Verdict.BELOW_MIN, Verdict.ABOVE_MAX, Verdict.MALFORMED})
+
+
+def _outside(resolution: Resolution) -> bool:
+    """Whether no version was settled on because of what was asked for."""
+    return resolution.verdict in _OUTSIDE and resolution.absent is None
 
 
 def _serves(member: Member, scheme: Scheme) -> str:

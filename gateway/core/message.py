@@ -16,6 +16,12 @@ from multidict import CIMultiDict, CIMultiDictProxy
 Header: TypeAlias = tuple[str, str]
 """One header line: name in canonical spelling, value."""
 
+METHODS = (
+    *("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "COPY", "LINK", "LOCK", "MKCOL", "MOVE"),
+    *("PROPFIND", "PROPPATCH", "PURGE", "QUERY", "REPORT", "SEARCH", "UNLINK", "UNLOCK"),
+)
+"""What is proxied; CONNECT, TRACE and their like never reach a backend (hardening H6)."""
+
 HOP_BY_HOP = frozenset(
     {
         "connection",

@@ -13,6 +13,7 @@ from typing import final
 
 from gateway.core.backend import Backend
 from gateway.core.dialect import Dialect, Silence
+from gateway.core.operations import NO_OPERATIONS, Operations
 from gateway.core.version import Version
 
 
@@ -103,6 +104,8 @@ class Service:
     """What silence means here; None: as the dialect says."""
     releases: Mapping[str, Version] = field(default_factory=lambda: MappingProxyType({}))
     """Highest version by release name, beyond the dialect's own table (`Dialect.releases`): for ceilings."""
+    operations: Operations = NO_OPERATIONS
+    """What exists in some of its versions only."""
     probe: ProbePlan = ProbePlan()
     retry: RetryPlan = RetryPlan()
 

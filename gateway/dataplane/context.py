@@ -16,6 +16,7 @@ from gateway.core.fleet import Fact
 from gateway.core.replying import Marking
 from gateway.core.snapshot import ServiceView, SnapshotSource
 from gateway.dataplane.budget import RetryBudget
+from gateway.dataplane.metering import Meter
 from gateway.dataplane.names import NameTable
 from gateway.settings.model import Limits, Timeouts
 from gateway.telemetry.metrics import Metrics
@@ -63,6 +64,7 @@ class Context:
         self.budgets: defaultdict[str, RetryBudget] = defaultdict(RetryBudget)
         """What may be sent again, by service."""
         self.recall: dict[RecallKey, Resolution] = {}
+        self.meter = Meter()
         self._loop = asyncio.get_running_loop()
         self._outbox: list[tuple[asyncio.Transport, bytes]] = []
         self.markings: dict[MarkingKey, Marking] = {}

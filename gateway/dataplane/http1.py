@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 
 import httptools
 
-from gateway.core.message import Header
+from gateway.core.message import METHODS, Header
 from gateway.dataplane import names
 from gateway.dataplane.fields import (
     BLANKS,
@@ -34,27 +34,8 @@ from gateway.errors import FramingError
 
 HEAD_END: Final = b"\r\n\r\n"
 
-METHODS: Final = {
-    name.encode(): name
-    for name in (
-        *(
-            "GET",
-            "HEAD",
-            "POST",
-            "PUT",
-            "PATCH",
-            "DELETE",
-            "OPTIONS",
-            "COPY",
-            "LINK",
-            "LOCK",
-            "MKCOL",
-            "MOVE",
-        ),
-        *("PROPFIND", "PROPPATCH", "PURGE", "QUERY", "REPORT", "SEARCH", "UNLINK", "UNLOCK"),
-    )
-}
-"""What is proxied; CONNECT, TRACE and their like never reach a backend (hardening H6)."""
+_METHODS: Final = {name.encode(): name for name in METHODS}
+"""By the bytes of a request line."""
 MAX_REPLY_HEADERS: Final = 200
 MAX_REPLY_HEAD: Final = 64 * 1024
 REMEMBERED_BLOCKS: Final = 8
@@ -117,7 +98,7 @@ class RequestReader:
         """Read `data` if it is exactly one head whose block of fields was read before on this connection:
         then nobody needs to look for its end, nor at its fields. Mostly it is. Raises `FramingError`."""
         line = _REQUEST_LINE.match(data)
-        if line is None or line[1] not in METHODS or len(data) > limits.line:
+        if line is None or line[1] not in _METHODS or len(data) > limits.line:
             return False
         fields = self._blocks.get(data[line.end() - 2 :])
         if fields is None or fields.table is not table:
@@ -129,7 +110,7 @@ class RequestReader:
         """Read a whole head, up to and with its empty line. Raises `FramingError` with the status to
         answer."""
         line = _REQUEST_LINE.match(head)
-        if line is None or line[1] not in METHODS:
+        if line is None or line[1] not in _METHODS:
             raise _refused(head)
         end = line.end() - 2
         if end > limits.line:
@@ -139,7 +120,7 @@ class RequestReader:
     def _take(self, line: re.Match[bytes], fields: RequestFields) -> None:
         """Put a request line and a block of fields together."""
         method, target, minor = line.groups()
-        self.method = METHODS[method]
+        self.method = _METHODS[method]
         self.block = fields
         self.apart = fields.apart
         self.host = fields.host

@@ -19,7 +19,7 @@ from random import getrandbits
 from time import monotonic
 from typing import TYPE_CHECKING, final
 
-from gateway.core.decision import Decision, Forward, Unrouted, decide
+from gateway.core.decision import Answer, Decision, Forward, Unrouted, decide
 from gateway.core.dialect import Refused
 from gateway.core.fleet import Overheard
 from gateway.core.replying import Marking, mark
@@ -94,6 +94,7 @@ class Exchange(Recovery):
             context.load,
             getrandbits(TICKET_BITS),
             context.recall,
+            spent=context.meter,
         )
         if type(decision) is not Unrouted:
             resolution = self._resolution = decision.resolution
@@ -103,6 +104,8 @@ class Exchange(Recovery):
             self.ask = resolution.ask_kind
             if type(decision) is Forward:
                 self._path = decision.path
+            elif type(decision) is Answer and resolution.place.metered:
+                context.meter.take(resolution.service)
         return decision
 
     def _await_body(self, upload: Upload, member: Member) -> None:

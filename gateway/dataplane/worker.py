@@ -180,7 +180,9 @@ class Worker:
 
     def _tick(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         """Look at every deadline; and, since a tick that comes late was kept waiting, at the loop's lag."""
-        now = self.context.now = monotonic()
+        before, now = self.context.now, monotonic()
+        self.context.now = now
+        self.context.meter.refill(now - before)
         self.context.metrics.lag(self.name, max(0.0, loop.time() - due))
         for client in [each for each in self._clients if each.deadline <= now]:
             client.on_deadline()

@@ -11,13 +11,10 @@ served version -1.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from types import MappingProxyType
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, Self
 
 from gateway.core.dialect import (
     ASK_SILENT,
@@ -41,33 +38,39 @@ from gateway.core.dialect import (
 )
 from gateway.core.message import Header, Reply, RequestHead, all_values, as_mapping, fold
 from gateway.core.negotiation import settle
+from gateway.core.operations import NO_OPERATIONS, Operations
 from gateway.core.ranges import VersionSet
-from gateway.core.version import Scheme, Version, WholeNumber
+from gateway.core.version import Scheme, Version
+from gateway.dialects._chef_documents import document_place, tell
+from gateway.dialects._chef_object import (
+    HEADER,
+    HEADER_FOLDED,
+    INTEGER,
+    NO_VERSION,
+    ZERO,
+    agreed,
+    answered_as,
+    asked_of,
+    compact,
+    load_object,
+    range_between,
+    read_integer,
+    read_object,
+    write_object,
+)
 
-HEADER = "X-Ops-Server-API-Version"
-HEADER_FOLDED = fold(HEADER)
 SIGN_FOLDED = fold("X-Ops-Sign")
 GOIARDI_FOLDED = fold("X-Goiardi")
-
-INTEGER = WholeNumber()
-ZERO = Version(0)
-NO_VERSION = "-1"
-"""In the reply's object: asked for what is no integer, or refused."""
 
 ERROR = "invalid-x-ops-server-api-version"
 """The `error` of a version refusal; nothing else has it."""
 
 RESOURCE = Place("resource")
-OWN_DOCUMENT = Place("server_api_version", negotiated=False, answered=True)
 ASIDE = Place("aside", negotiated=False)
 """What never reaches erchef's version check: health, the manifest, the presigned URLs of the file store."""
 
 _ASIDE = frozenset({"_status", "_stats", "_route", "version", "bookshelf"})
 _JSON: Header = ("Content-Type", "application/json")
-
-# As Erlang's list_to_integer reads: a sign, leading zeros. It has no largest number; beyond 30 digits nothing
-# could be on offer, and the client is refused either way.
-_INTEGER = re.compile(r"([+-]?)(?=[0-9])0*+([0-9]{0,30})", re.ASCII)
 
 _UNSEALED = frozenset({"1.0", "1.1", "1.2"})
 """Signing protocols that leave the version header out."""
@@ -99,17 +102,6 @@ class ChefOptions:
             "examples": ("rfc041",),
         },
     )
-
-
-class Said(NamedTuple):
-    """A reply's version object, as far as it can be believed."""
-
-    request: str | None
-    """An integer in its shortest spelling, or None when it was none."""
-    response: str | None
-    """The same."""
-    versions: VersionSet
-    """The backend's own range; empty when it does not make one."""
 
 
 class Chef(Dialect):
@@ -145,7 +137,7 @@ class Chef(Dialect):
         first, _, rest = path.lstrip("/").partition("/")
         if first in _ASIDE:
             return ASIDE
-        return OWN_DOCUMENT if first == "server_api_version" and not rest.strip("/") else RESOURCE
+        return (document_place(rest) or RESOURCE) if first == "server_api_version" else RESOURCE
 
     def read_ask(self, place: Place, headers: Mapping[str, str]) -> Ask:
         """One integer. Repeated lines are one value with a comma, as webmachine joins them: no integer."""
@@ -186,18 +178,21 @@ class Chef(Dialect):
             highest: refusal.bounds.highest[0],
         }
         # Servers name no type here; a body that repeats what the client sent must not be guessed to be HTML.
-        return Reply(406, (_object(refusal.bounds, asked, NO_VERSION), _JSON), _compact(body))
+        return Reply(406, (write_object(refusal.bounds, asked, NO_VERSION), _JSON), compact(body))
 
     def fail(self, failure: Failure) -> Reply:
         """An error in Chef's shape, with the object once there is a range."""
         headers: tuple[Header, ...] = (_JSON,)
         if failure.bounds is not None:
-            asked = _asked(failure.ask)
-            headers = (_object(failure.bounds, asked, _answered(failure.status, asked)), _JSON)
-        return Reply(failure.status, headers, _compact({"error": [failure.detail]}))
+            asked = asked_of(failure.ask)
+            headers = (write_object(failure.bounds, asked, answered_as(failure.status, asked)), _JSON)
+        return Reply(failure.status, headers, compact({"error": [failure.detail]}))
 
-    def answer(self, place: Place, head: RequestHead, bounds: Bounds | None) -> Reply:
-        """`/server_api_version`: the offer. Erchef checks the version first, then the method; so is it here.
+    def answer(
+        self, place: Place, head: RequestHead, bounds: Bounds | None, operations: Operations = NO_OPERATIONS
+    ) -> Reply:
+        """`/server_api_version`: the offer, or below `/extended` the operations in it. Erchef checks the
+        version first, then the method; so is it here.
 
         Silence is 0 here even when 0 is no longer on offer: whoever asks what there is may not know yet.
         """
@@ -214,9 +209,12 @@ class Chef(Dialect):
             detail = "The API versions can only be read."
             reply = self.fail(Failure(405, "Method Not Allowed", detail, bounds=bounds, ask=ask))
             return reply.with_headers(("Allow", "GET, HEAD"))
-        body = {"min_api_version": bounds.lowest[0], "max_api_version": bounds.highest[0]}
-        asked = _asked(ask)
-        return Reply(200, (_object(bounds, asked, asked), _JSON), _compact(body))
+        body = tell(place, head.path, bounds, operations)
+        if body is None:
+            detail = "There is no such endpoint."
+            return self.fail(Failure(404, "Not Found", detail, bounds=bounds, ask=ask))
+        asked = asked_of(ask)
+        return Reply(200, (write_object(bounds, asked, asked), _JSON), compact(body))
 
     # -- 3. the backend's reply
 
@@ -226,7 +224,7 @@ class Chef(Dialect):
         Without a usable object only the body can tell.
         """
         lines = all_values(headers, HEADER_FOLDED)
-        text = _agreed(lines)
+        text = agreed(lines)
         said = read_object(text)
         refused = Refused.NO
         if status == 406 and place.negotiated:
@@ -244,10 +242,10 @@ class Chef(Dialect):
 
     def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advert | None:
         """The range of a refusal, by the keys of either kind of server."""
-        told = _load(body)
+        told = load_object(body)
         if told.get("error") != ERROR:
             return None
-        versions = _range(told, "min_version", "max_version") or _range(
+        versions = range_between(told, "min_version", "max_version") or range_between(
             told, "min_api_version", "max_api_version"
         )
         return Advert(versions) if versions else None
@@ -271,7 +269,7 @@ class Chef(Dialect):
             return ()
         said = read_object(served.said)
         asked = said.request or self.scheme.format(ZERO if settled is None else settled)
-        return (_object(bounds, asked, said.response or _answered(status, asked)),)
+        return (write_object(bounds, asked, said.response or answered_as(status, asked)),)
 
     # -- 4. probes
 
@@ -287,7 +285,7 @@ class Chef(Dialect):
             return ProbeFault("status", f"answered {answer.status}, which tells nothing about versions")
         lines = all_values(answer.headers, HEADER_FOLDED)
         if lines:
-            versions = read_object(_agreed(lines)).versions
+            versions = read_object(agreed(lines)).versions
             fault = ProbeFault("range", f"{HEADER} does not hold a range from a minimum up to a maximum")
             return Advert(versions) if versions else fault
         if all_values(answer.headers, GOIARDI_FOLDED):
@@ -302,51 +300,6 @@ class Chef(Dialect):
         )
 
 
-def read_integer(text: str) -> int | None:
-    """What Erlang's list_to_integer makes of `text`; None where it fails (``, `1.0`, `latest`, `1, 1`)."""
-    match = _INTEGER.fullmatch(text)
-    return None if match is None else int(match[1] + (match[2] or "0"))
-
-
-@lru_cache(maxsize=256)  # the same few objects stand on every reply of a fleet
-def read_object(text: str) -> Said:
-    """The object of a reply's header. Chef Server writes strings, chef-zero numbers, too."""
-    told = _load(text)
-    return Said(
-        _integer(told.get("request_version")),
-        _integer(told.get("response_version")),
-        _range(told, "min_version", "max_version"),
-    )
-
-
-def _load(text: str | bytes) -> Mapping[str, object]:
-    """The JSON object that `text` is; an empty one for anything else."""
-    try:
-        told = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return told if isinstance(told, dict) else {}
-
-
-def _integer(value: object) -> str | None:
-    """The shortest spelling of a number or of the text of one."""
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        return None
-    number = read_integer(str(value))  # json reads no number that is too long to be written again
-    return None if number is None else str(number)
-
-
-def _range(told: Mapping[str, object], lowest: str, highest: str) -> VersionSet:
-    """The versions between two members of an object; empty unless both are versions and run upwards."""
-    low, high = (INTEGER.parse(_integer(told.get(key)) or "") for key in (lowest, highest))
-    return VersionSet() if low is None or high is None or low > high else VersionSet.between(low, high)
-
-
-def _agreed(lines: tuple[str, ...]) -> str:
-    """The text that all lines agree on; empty when they do not."""
-    return lines[0] if lines and lines.count(lines[0]) == len(lines) else ""
-
-
 def _is_sealed(headers: Mapping[str, str]) -> bool:
     """Whether the signature covers the version. A protocol that is not known to leave it out is taken to."""
     for line in all_values(headers, SIGN_FOLDED):
@@ -355,33 +308,6 @@ def _is_sealed(headers: Mapping[str, str]) -> bool:
         if not versions or versions - _UNSEALED:
             return True
     return False
-
-
-def _asked(ask: Ask | None) -> str:
-    """The `request_version` of a reply that the gateway makes."""
-    if ask is None or ask.kind is AskKind.SILENT:
-        return "0"
-    return NO_VERSION if ask.version is None else INTEGER.format(ask.version)
-
-
-def _answered(status: int, asked: str) -> str:
-    """The `response_version` that erchef gives: -1 on every 406, whatever it is about."""
-    return NO_VERSION if status == 406 else asked
-
-
-def _object(bounds: Bounds, asked: str, answered: str) -> Header:
-    """The reply's header: compact, in this order, all values strings."""
-    told = {
-        "min_version": INTEGER.format(bounds.lowest),
-        "max_version": INTEGER.format(bounds.highest),
-        "request_version": asked,
-        "response_version": answered,
-    }
-    return (HEADER, _compact(told).decode("ascii"))
-
-
-def _compact(told: Mapping[str, object]) -> bytes:
-    return json.dumps(told, separators=(",", ":")).encode("ascii")
 
 
 def _question(path: str | None, version: str) -> ProbeRequest:

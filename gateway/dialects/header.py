@@ -13,6 +13,7 @@ from typing import ClassVar, Self
 
 from gateway.core.dialect import (
     NO_HEADERS,
+    Absence,
     Advert,
     Ask,
     AskKind,
@@ -172,6 +173,12 @@ class Header(Dialect):
     def fail(self, failure: Failure) -> Reply:
         """The same for any other error."""
         return self._parts.wording.fail(failure).with_headers(*self._parts.reply.write(None, failure.bounds))
+
+    def refuse_operation(self, absence: Absence, place: Place) -> Reply:
+        """As any other error, with the served version: the version was accepted, the operation is not there.
+        Without it the reply would be one that refuses the version, where that is 404, too."""
+        told = self._parts.reply.write(absence.version, absence.bounds)
+        return self._parts.wording.fail(absence.failure).with_headers(*told)
 
     # -- 3. the backend's reply
 

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from gateway.core.dialect import (
     NO_HEADERS,
+    Absence,
     Advert,
     Ask,
     Bounds,
@@ -195,6 +196,18 @@ class Ironic(Dialect):
         """An error in Ironic's shape, with the range once there is one."""
         return _error(failure.status, failure.title, failure.detail, failure.bounds)
 
+    def refuse_operation(self, absence: Absence, place: Place) -> Reply:
+        """404 from inside the API, which accepted the version: all three headers, and the form of errors
+        there, in the words of the newest release."""
+        status = absence.status or 404
+        inner = {
+            "faultcode": "Client",
+            "faultstring": "The API is not supported for this version",
+            "debuginfo": None,
+        }
+        served = (SERVED, self.scheme.format(absence.version))
+        return _wrapped(status, inner, (*_range_headers(absence.bounds), served))
+
     # -- 3. the backend's reply
 
     def read_reply(self, place: Place, status: int, headers: Mapping[str, str]) -> Served:
@@ -284,7 +297,12 @@ def _range_headers(bounds: Bounds) -> tuple[Header, Header]:
 
 
 def _error(status: int, title: str, description: str, bounds: Bounds | None) -> Reply:
+    """An error as Ironic's routing makes it."""
+    inner = {"code": status, "title": title, "description": description}
+    return _wrapped(status, inner, () if bounds is None else _range_headers(bounds))
+
+
+def _wrapped(status: int, inner: Mapping[str, object], headers: tuple[Header, ...]) -> Reply:
     """Ironic's error: a JSON object in a JSON string in a JSON object."""
-    inner = json.dumps({"code": status, "title": title, "description": description})
-    headers: tuple[Header, ...] = (*(() if bounds is None else _range_headers(bounds)), _JSON)
-    return Reply(status, headers, json.dumps({"error_message": inner}).encode("ascii"))
+    body = json.dumps({"error_message": json.dumps(inner)})
+    return Reply(status, (*headers, _JSON), body.encode("ascii"))

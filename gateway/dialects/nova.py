@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from gateway.core.dialect import (
     NO_HEADERS,
+    Absence,
     Advert,
     Ask,
     Bounds,
@@ -99,6 +100,11 @@ _FAULT_NAMES: Mapping[int, str] = {
     503: "serviceUnavailable",
 }
 """The key of a fault's body by status; 406 and every other one is a `computeFault`."""
+
+_ABSENT: Mapping[int, str] = {
+    400: "The server could not comply with the request since it is either malformed or otherwise incorrect.",
+    404: "The resource could not be found.",
+}
 
 # Answers to a probe of `/` that say it is not to be had there, and nothing about versions: Nova may live
 # behind a prefix under which only the mounts are.
@@ -199,6 +205,11 @@ class Nova(Dialect):
     def fail(self, failure: Failure) -> Reply:
         """An error in Nova's shape. It names no range: Nova has no headers for one."""
         return _fault(failure.status, failure.detail)
+
+    def refuse_operation(self, absence: Absence, place: Place) -> Reply:
+        """404 as for any unknown resource: nothing but the echo tells that a version was read."""
+        status = absence.status or 404
+        return _fault(status, _ABSENT[status], _pair(self.scheme.format(absence.version)))
 
     # -- 3. the backend's reply
 

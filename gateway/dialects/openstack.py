@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from gateway.core.dialect import (
     NO_HEADERS,
+    Absence,
     Advert,
     Ask,
     Bounds,
@@ -68,6 +69,10 @@ _TOLD_RANGE = re.compile(
     re.ASCII,
 )
 _FAULTS = {400: "badRequest", 404: "itemNotFound", 413: "overLimit", 503: "serviceUnavailable"}
+_ABSENT = {
+    400: ("Bad Request", "This operation does not exist in the requested API version."),
+    404: ("Not Found", "The resource could not be found."),
+}
 _JSON: Header = ("Content-Type", "application/json")
 
 
@@ -162,6 +167,13 @@ class OpenStack(Dialect):
     def fail(self, failure: Failure) -> Reply:
         """An error in the service's shape, with the range where its errors carry one."""
         return self._error(failure.status, failure.title, failure.detail, headed=failure.bounds)
+
+    def refuse_operation(self, absence: Absence, place: Place) -> Reply:
+        """404 as for any unknown resource, with the served version: the request was accepted at it."""
+        status = absence.status or 404
+        title, detail = _ABSENT[status]
+        reply = self._error(status, title, detail, headed=absence.bounds)
+        return reply.with_headers(*self._echoed(absence.version))
 
     def _error(
         self,

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from gateway.core.dialect import (
     NO_HEADERS,
+    Absence,
     Advert,
     Ask,
     Bounds,
@@ -75,6 +76,7 @@ _UNWANTED = re.compile(r"q=0(?:\.0*)?\Z", re.IGNORECASE)
 _EXPLANATION = (
     "The server could not comply with the request since it is either malformed or otherwise incorrect."
 )
+_NOT_FOUND = "The resource could not be found."
 _JSON: Header = ("Content-Type", "application/json")
 _TEXT: Header = ("Content-Type", "text/plain; charset=UTF-8")
 
@@ -155,6 +157,14 @@ class Senlin(Dialect):
         """An error in Senlin's shape."""
         kind = failure.title.replace(" ", "")
         return _error(failure.status, failure.title, failure.detail, kind, failure.detail)
+
+    def refuse_operation(self, absence: Absence, place: Place) -> Reply:
+        """400 as Senlin says it, or 404 as its developer guide has it; no error of Senlin's has version
+        headers."""
+        message = f"API version '{self.scheme.format(absence.version)}' is not supported on this method."
+        if absence.status == 404:
+            return _error(404, "Not Found", message, "MethodVersionNotFound", _NOT_FOUND)
+        return _error(400, "Bad Request", message, "MethodVersionNotFound", _EXPLANATION)
 
     # -- 3. the backend's reply
 

@@ -274,7 +274,6 @@ UNSUPPORTED: Final = frozenset(
     {
         "admin.tls",
         "listen.*.tls",
-        "services.*.operations",
         "services.*.backends.*.tls",
     }
 )

@@ -364,7 +364,8 @@ def words(*known: str) -> Reads[str]:
 
     def read(text: str) -> str:
         if text not in known:
-            close = get_close_matches(text, known, n=1)
+            close = [word for word in known if word.lower() == text.lower()]
+            close = close or get_close_matches(text, known, n=1)
             reject(
                 "this is none of the words that may stand here",
                 f"did you mean {close[0]}?" if close else "one of: " + ", ".join(known),

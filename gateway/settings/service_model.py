@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Tag
 
+from gateway.settings.operation_model import Operation
 from gateway.settings.scalars import (
     BackendName,
     Duration,
@@ -234,6 +235,13 @@ class Service(Section):
         "dialect says.",
         reason="Clients were written against what their servers do.",
         example="minimum",
+    )
+    operations: tuple[Operation, ...] = key(
+        (),
+        "What exists in some of the service's versions only. Asked for in another one, it is refused in the "
+        "dialect's own words, and no backend is touched. Every other path has the range of the service.",
+        reason="The backends know their operations; the gateway needs to be told.",
+        example=[{"methods": ["GET"], "path": "/v1/nodes/{node}/vifs", "versions": ">=1.28"}],
     )
     retry: Retry = key(
         {},

@@ -19,6 +19,7 @@ from gateway.core.version import Version
 from gateway.errors import OptionsError, VersionTextError
 from gateway.settings import service_model
 from gateway.settings.model import Document
+from gateway.settings.operations import read_operations
 from gateway.settings.options import read_options
 from gateway.settings.problem import Severity, quoted
 from gateway.settings.shape import Findings
@@ -86,6 +87,9 @@ class _ServiceReader:
             ceiling=ceiling,
             silence=silence,
             releases={name: releases[name] for name in self.written.releases if name in releases},
+            operations=read_operations(
+                self.written.operations, dialect.scheme, child(self.node, "operations"), self.findings
+            ),
             probe=ProbePlan(probe.interval, probe.timeout, probe.path, tuple(probe.headers.items())),
             retry=RetryPlan(
                 retry.attempts, "connect" in retry.on, "no_reply" in retry.on, "version" in retry.on
@@ -118,7 +122,7 @@ class _ServiceReader:
                 self._refused_option((name, *at), said, hint)
             return None
         except (VersionTextError, ValueError) as error:
-            self._refused(child(self.node, name) or node, error)
+            self.findings.refused(child(self.node, name) or node, error)
             return None
 
     def _refused_option(self, at: tuple[str | int, ...], said: str, hint: str) -> None:
@@ -130,15 +134,9 @@ class _ServiceReader:
         node = next((each for each in found if each is not None), None)
         self.findings.add(node, "bad-value", said, hint)
 
-    def _refused(self, node: Node | None, error: Exception, hint: str | None = None) -> None:
-        """A text that core or a dialect refused. Its words quote the text, which may come from the
-        environment."""
-        secret = isinstance(node, Scalar) and node.variables
-        self.findings.add(node, "bad-value", "this cannot be read" if secret else str(error), hint)
-
     def _warn_of_numbers(self) -> None:
         """1.90 is a text here and the number 1.9 to every other reader of YAML."""
-        backends = child(self.node, "backends")
+        lists = child(self.node, "backends"), child(self.node, "operations")
         releases = child(self.node, "releases")
         nodes = [
             child(self.node, "offer", "ceiling"),
@@ -146,7 +144,8 @@ class _ServiceReader:
             child(self.node, "default_version"),
             *(
                 child(item, "versions")
-                for item in (backends.items if isinstance(backends, SequenceNode) else ())
+                for each in lists
+                for item in (each.items if isinstance(each, SequenceNode) else ())
             ),
             *(
                 each.value
@@ -205,7 +204,7 @@ class _ServiceReader:
                     declared = VersionSet.read(each.versions, dialect.scheme)
                 except VersionTextError as error:
                     example = dialect.scheme.example
-                    self._refused(node, error, f'write one version "{example}" or a range')
+                    self.findings.refused(node, error, f'write one version "{example}" or a range')
             host, port, path = each.url
             made.append(Backend(each.name or _authority(each), host, port, path, each.weight, declared))
         return tuple(made)
@@ -233,7 +232,7 @@ class _ServiceReader:
         try:
             return dialect.scheme.require(text)
         except VersionTextError as error:
-            self._refused(node, error)
+            self.findings.refused(node, error)
             return None
 
     def _ceiling(self, dialect: Dialect, releases: Mapping[str, Version]) -> Version | None:

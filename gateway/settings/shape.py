@@ -61,6 +61,12 @@ class Findings:
             Problem(mark.line, mark.column, code, message, hint or None, severity, mark.width)
         )
 
+    def refused(self, node: Node | None, error: Exception, hint: str | None = None) -> None:
+        """A text that core or a dialect refused. Its words quote the text, which may come from the
+        environment."""
+        secret = isinstance(node, Scalar) and node.variables
+        self.add(node, "bad-value", "this cannot be read" if secret else str(error), hint)
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -147,6 +153,9 @@ def _report(
             _report_shape(place, "a mapping", findings)
         case "tuple_type" | "list_type":
             _report_shape(place, "a list", findings)
+        case "too_short":
+            if plain(place.node) == []:  # else each item that was taken out has been told
+                findings.add(place.node, "bad-value", "the list is empty", "at least one item belongs here")
         case "bad-value" | "wrong-type" | "unsupported" as code:
             node = place.key if location[-1] == "[key]" else place.node
             findings.add(node, code, context["said"], context["hint"])

@@ -321,6 +321,7 @@ _SYNTAX_HINTS: Final = (
     ("mapping values are not allowed", "a text that holds `: ` needs quotes; check the indentation, too"),
     ("could not find expected ':'", "a key needs a colon and a blank behind it: `key: value`"),
     ("expected the node content", "a value is missing here, or it needs quotation marks"),
+    ("chomping or indentation", 'a text that starts with > or | needs quotation marks: ">=1.58"'),
     ("block end", "the indentation does not match any line above"),
     ("expected ',' or", "a bracket or brace is not closed"),
     ("unexpected end of stream", "a quotation mark is not closed"),

@@ -30,6 +30,7 @@ from gateway.core.dialect import (
 )
 from gateway.core.fleet import Answered, Fact, Failed, Fleet, Pool
 from gateway.core.message import Header, Reply, RequestHead, all_values
+from gateway.core.operations import NO_OPERATIONS, Operations
 from gateway.core.ranges import VersionSet
 from gateway.core.service import Service
 from gateway.core.snapshot import Snapshot
@@ -45,6 +46,7 @@ PLACES = {
     "/legacy": Place("legacy", negotiated=False),
     "/new": Place("new", versioned_only=True),
     "/own": Place("own", answered=True),
+    "/dear": Place("dear", negotiated=False, answered=True, metered=True),
 }
 
 
@@ -99,9 +101,12 @@ class Toy(Dialect):
     def fail(self, failure: Failure) -> Reply:
         return Reply(failure.status, body=failure.title.encode())
 
-    def answer(self, place: Place, head: RequestHead, bounds: Bounds | None) -> Reply:
+    def answer(
+        self, place: Place, head: RequestHead, bounds: Bounds | None, operations: Operations = NO_OPERATIONS
+    ) -> Reply:
         known = "unknown" if bounds is None else self.scheme.format(bounds.highest)
-        return Reply(200, body=f"{head.method} {head.path}?{head.query} {known}".encode())
+        listed = "".join(f" {each.method} {each.path.text}" for each in operations.listed)
+        return Reply(200, body=f"{head.method} {head.path}?{head.query} {known}{listed}".encode())
 
     def read_reply(self, place: Place, status: int, headers: Mapping[str, str]) -> Served:
         low, high = (self.scheme.parse(headers.get(name, "")) for name in ("X-Min", "X-Max"))

@@ -11,12 +11,13 @@ import pytest
 from gateway.core.backend import Backend
 from gateway.core.decision import Forward, Refuse, decide
 from gateway.core.dialect import Advert
-from gateway.core.explanation import Explanation, explain
+from gateway.core.explanation import explain
 from gateway.core.fleet import Answered, Fact, Failed, Fleet, Pool
 from gateway.core.message import Header, RequestHead, fold
 from gateway.core.ranges import VersionSet
 from gateway.core.service import Match, Policy, Service
 from gateway.core.snapshot import Snapshot
+from gateway.core.told import Explanation
 from gateway.core.version import Version
 from gateway.dialects.ironic import Ironic
 

@@ -37,15 +37,9 @@ from gateway.core.negotiation import settle
 from gateway.core.ranges import VersionSet
 from gateway.core.version import Version
 from gateway.dialects import discover
-from gateway.dialects.chef import (
-    ASIDE,
-    OWN_DOCUMENT,
-    RESOURCE,
-    Chef,
-    ChefOptions,
-    read_integer,
-    read_object,
-)
+from gateway.dialects._chef_documents import OWN_DOCUMENT
+from gateway.dialects._chef_object import read_integer, read_object
+from gateway.dialects.chef import ASIDE, RESOURCE, Chef, ChefOptions
 
 CHEF = Chef.configured(ChefOptions())
 BY_THE_RFC = Chef.configured(ChefOptions(error_keys="rfc041"))
@@ -142,10 +136,6 @@ def test_what_passes_by_erchef_is_not_negotiated(path: str) -> None:
 )
 def test_everything_else_is_a_resource(path: str) -> None:
     assert CHEF.place("GET", path, "") == RESOURCE
-
-
-def test_trap_19_the_extended_endpoint_exists_nowhere_and_is_left_to_the_backend() -> None:
-    assert CHEF.place("GET", "/server_api_version/extended", "") == RESOURCE
 
 
 # --- what a request says -----------------------------------------------------------------------------------

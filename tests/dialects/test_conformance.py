@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from gateway.core.decision import Resolution, Verdict, resolve
 from gateway.core.dialect import (
+    Absence,
     Advert,
     Ask,
     AskKind,
@@ -38,6 +39,7 @@ from gateway.core.dialect import (
 from gateway.core.explanation import explain
 from gateway.core.message import Header, Reply, RequestHead, as_mapping, fold, render
 from gateway.core.negotiation import settle
+from gateway.core.operations import Entry, Extent, Operations, PathTemplate, Status, Stretch
 from gateway.core.ranges import VersionSet
 from gateway.core.snapshot import ServiceView
 from gateway.core.version import Version
@@ -488,18 +490,52 @@ def test_any_failure_can_be_sent_and_tells_the_offer_or_no_range(speech: Speech)
 
 
 @every_speech
+@pytest.mark.parametrize("status", [None, 400, 404])
+def test_an_operation_outside_its_versions_is_refused_as_its_servers_do(
+    speech: Speech, status: int | None
+) -> None:
+    """A final word that is no version refusal: a client must not renegotiate, nor a proxy ask another one."""
+    dialect = speech.dialect
+    for place in negotiated(speech):
+        for version in speech.ladder[1:4]:
+            ask = Ask(AskKind.EXACT, version, speech.text(version))
+            reply = dialect.refuse_operation(Absence(version, ask, speech.offer, status), place)
+            check_body(reply)
+            assert reply.status == status if status else reply.status in (400, 404)
+            assert said_by(reply)
+            owned = folded(reply.headers)
+            assert set(owned) - {"content-type"} <= dialect.owned_reply
+            heard = dialect.read_reply(place, reply.status, owned)
+            assert heard.refused is Refused.NO
+            assert heard.version in {None, version}
+            assert heard.advert is None or heard.advert.versions == speech.offer.versions
+            assert dialect.read_refusal(reply.status, owned, reply.body) is None
+
+
+@every_speech
 def test_what_the_gateway_answers_itself_tells_the_offer_and_no_other_range(speech: Speech) -> None:
     for place, (method, path) in targets(speech.dialect).items():
         if not place.answered:
             continue
         for bounds in (None, speech.offer):
             head = RequestHead(method, path, "")
-            reply = speech.dialect.answer(place, head, bounds)
+            reply = speech.dialect.answer(place, head, bounds, OPERATIONS)
             check_body(reply)
             allowed = set() if bounds is None else {speech.text(bounds.lowest), speech.text(bounds.highest)}
             assert ranges_told(said_by(reply)) <= allowed
             if bounds is not None and reply.status == 200 and method == "GET":
                 assert allowed <= set(re.findall(r"\d+(?:\.\d+)*", said_by(reply)))
+            if place.metered:
+                ask = speech.dialect.read_ask(place, folded([]))
+                check_body(speech.dialect.fail(Failure(429, "Too Many Requests", "x", 1, bounds, ask)))
+
+
+OPERATIONS: Final = Operations.of(
+    [
+        Entry(("GET", "PUT"), PathTemplate.read("/x"), Extent.of([Stretch()])),
+        Entry(("GET",), PathTemplate.read("/{y}/x"), Extent(), Status.UNSTABLE),
+    ]
+)
 
 
 # --- a backend's reply -------------------------------------------------------------------------------------

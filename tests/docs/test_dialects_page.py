@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from gateway.core.dialect import Ask, AskKind, Reason, Refusal
+from gateway.core.dialect import Absence, Ask, AskKind, Reason, Refusal
 from gateway.core.message import as_mapping, fold
 from gateway.core.version import Version
 from gateway.dialects import discover
@@ -114,14 +114,23 @@ def refusals(speech: Speech) -> Iterator[str]:
         refusal = Refusal(Reason.MALFORMED, Ask(AskKind.GARBLED, text=text), None, offer)
         reply = dialect.refuse(refusal, place, as_mapping([]))
         yield f"{reply.status} {said_by(reply)}"
+    version = speech.ladder[2]
+    absence = Absence(version, Ask(AskKind.EXACT, version, speech.text(version)), offer)
+    reply = dialect.refuse_operation(absence, place)
+    yield f"{reply.status} {said_by(reply)}"
 
 
 @every_dialect
 def test_refusals_say_what_the_page_says(name: str) -> None:
-    said = [plain(each.replace("\\", "")) for speech in speeches(name) for each in refusals(speech)]
-    listed = [row for row in rows(part(name, "What is refused")) if row[1].startswith(("400", "406"))]
+    replies = [each.replace("\\", "") for speech in speeches(name) for each in refusals(speech)]
+    said = [plain(each) for each in replies]
+    table = rows(part(name, "What is refused"))
+    (operation,) = (row for row in table if row[0].startswith("an operation outside its versions"))
+    listed = [row for row in table if row is operation or row[1].startswith(("400", "406"))]
 
-    assert listed
+    assert len(listed) > 1
+    worded = operation[3].split("`")[1]
+    assert any(plain(worded) in plain(each) and each.startswith(operation[1][:3]) for each in replies)
     for case, _, _, text in listed:
         for quoted in re.findall(r"`([^`]+)`", text):
             assert any(plain(quoted) in each for each in said), f"{case}: {quoted}"

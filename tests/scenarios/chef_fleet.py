@@ -43,7 +43,7 @@ class Erchef(Ironic):
 
     def _reply(self, head: Head) -> bytes:
         path = head.target.partition("?")[0]
-        if path in ("/_status", "/nowhere", "/server_api_version/extended"):
+        if path in ("/_status", "/nowhere"):
             # The health check, and the nginx before erchef where it knows no path, say nothing of versions.
             return message(200 if path == "/_status" else 404, b'{"status":"pong"}', ())
         if self.highest is None:
@@ -122,6 +122,7 @@ async def in_front_of(
     options: str = "{}",
     interval: str = "100ms",
     at: tuple[int, ...] = (),
+    operations: str = "[]",
 ) -> AsyncIterator[ChefStand]:
     """A gateway on the code path of `run` that has heard every server out; with ports `at`, where nobody
     listens, it cannot have."""
@@ -133,6 +134,7 @@ async def in_front_of(
         text = (
             "listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\naccess_log: {format: off}\n"
             f"services:\n  chef:\n    dialect: chef\n    chef: {options}\n    offer: {offer}\n"
+            f"    operations: {operations}\n"
             f"    probe: {{interval: {interval}}}\n    backends:\n{''.join(backends)}"
         )
         configured = load(text, filename="scenario.yaml", environ={}).require()

@@ -187,10 +187,12 @@ class Fleet(NamedTuple):
     servers: Sequence[Server]
     dialect: str
     policy: str = "guaranteed"
+    operations: tuple[str, ...] = ()
+    """Items of `operations`."""
 
 
-def senlin(*servers: Server, policy: str = "guaranteed") -> Fleet:
-    return Fleet("clustering", servers, "dialect: senlin", policy)
+def senlin(*servers: Server, policy: str = "guaranteed", operations: tuple[str, ...] = ()) -> Fleet:
+    return Fleet("clustering", servers, "dialect: senlin", policy, operations)
 
 
 def other(service_type: str, *servers: Server, policy: str = "guaranteed") -> Fleet:
@@ -212,6 +214,7 @@ async def in_front_of(*fleets: Fleet, interval: str = "100ms") -> AsyncIterator[
         for fleet in fleets:
             lines += [f"  {fleet.name}:", f"    {fleet.dialect}", f"    match: {{path: /{fleet.name}}}"]
             lines += [f"    probe: {{interval: {interval}}}", f"    offer: {{policy: {fleet.policy}}}"]
+            lines += [f"    operations: [{', '.join(fleet.operations)}]"]
             lines += [
                 "    backends:",
                 *(f"      - url: http://{LOOPBACK}:{each.port}" for each in fleet.servers),

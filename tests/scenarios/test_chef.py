@@ -231,14 +231,6 @@ async def test_CHEF_5_head(stand: ChefStand) -> None:
     assert (reply.status, reply.get("Content-Length"), reply.get(OWN)) == (200, "41", told(0, 1, 0, 0))
 
 
-async def test_trap_19_the_extended_endpoint_is_the_backends(stand: ChefStand) -> None:
-    """No server has it; what they say to the unknown path comes through, with the object."""
-    reply = await stand.at("1", "/server_api_version/extended")
-
-    assert (reply.status, reply.get(OWN)) == (404, told(0, 1, 1, 1))
-    assert [head.target for head in stand.asked] == ["/server_api_version/extended"]
-
-
 # --- signatures --------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """Senlin behind the gateway: the golden examples S1 to S7 as bytes, the rows SENLIN-1 to SENLIN-4, and K7.
 
-Of SENLIN-2 this proves what passes through: what a backend says about a method outside its range. Ranges of
-methods that the gateway itself keeps (`operations`) are no part of this release.
+Of SENLIN-2 this proves what passes through: what a backend says about a method outside its range. Ranges that
+the gateway keeps itself are in test_operations.py.
 """
 
 # ruff: noqa: N802 -- ids of examples are written with capitals

@@ -94,7 +94,6 @@ SHAPE: list[tuple[str, Found]] = [
 UNSUPPORTED: list[tuple[str, Found]] = [
     (BASE + "workers: 2\n", [("unsupported", 7, 10)]),
     (BASE + "admin: {tls: {}}\n", [("unsupported", 7, 9)]),
-    (BASE + "    operations: []\n", [("unsupported", 7, 5)]),
     (BASE + "        tls: {}\n", [("unsupported", 7, 9)]),
     (BASE.replace("http:", "https:"), [("unsupported", 6, 14)]),
     (BASE.replace("127.0.0.1:8080", "[{address: '127.0.0.1:80', tls: {}}]"), [("unsupported", 1, 36)]),
@@ -353,6 +352,8 @@ def test_a_caret_behind_a_tab_stands_under_its_token() -> None:
         ("trusted_proxies: [10.0.0.1/8]\n", "did you mean 10.0.0.0/8?"),
         ("    dated: {}\n", "remove them, or write them under `plain`"),
         ("    retry: {on: [conect]}\n", "did you mean connect?"),
+        ("access_log: {format: OFF}\n", "did you mean off?"),
+        ("    default_version: >=1.5\n", 'a text that starts with > or | needs quotation marks: ">=1.58"'),
         ("    offer: {ceiling: {release: 2024.2}}\n", "did you mean 2024.1?"),
         ("listen: x\n", "the first one is in line 1"),
         ("    default_version: 'x\n", "a quotation mark is not closed; it began in line 7"),

@@ -109,6 +109,8 @@ def with_value(path: Path, value: object) -> dict[str, Any]:
         "dialect": dialect,
         "backends": [{"url": "http://127.0.0.1:6385"}],
     }
+    if path[2:3] == ("operations",):
+        service["operations"] = [{"methods": ["GET"], "path": "/x", "versions": "1.1"}]
     whole: dict[str, Any] = {"listen": "127.0.0.1:8080", "services": {"api": service}}
     place: Any = whole
     for part, below in zip(path, [*path[1:], None], strict=True):
@@ -191,6 +193,12 @@ def test_every_example_is_accepted_by_the_schema_and_by_load(path: Path) -> None
         (("services", "*", "offer", "ceiling"), {"version": "1.2"}),
         (("services", "*", "backends", "[]", "url"), "https://a"),
         (("services", "*", "dated"), {"shape": "round"}),
+        (("services", "*", "operations"), [{"methods": ["GET"]}]),
+        (("services", "*", "operations", "[]", "methods"), []),
+        (("services", "*", "operations", "[]", "methods"), ["get"]),
+        (("services", "*", "operations", "[]", "path"), "v1/x"),
+        (("services", "*", "operations", "[]", "refusal"), 410),
+        (("services", "*", "operations", "[]", "status"), "retired"),
     ],
 )
 def test_what_load_refuses_the_schema_refuses(path: Path, value: object) -> None:

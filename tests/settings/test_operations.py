@@ -1,0 +1,183 @@
+"""`services.NAME.operations`: what is written is what is held, and whatever is wrong has its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.core.operations import Entry, Extent, Operations, PathTemplate, Status
+from gateway.core.version import CalendarDate, MajorMinor, Scheme
+from gateway.settings import load
+from gateway.settings.problem import Problem
+from tests.settings.dialects import DIALECTS
+
+BASE = """\
+listen: 127.0.0.1:8080
+services:
+  api:
+    dialect: plain
+    backends:
+      - url: http://127.0.0.1:6385
+    operations:
+"""
+XY = MajorMinor()
+
+
+def problems(items: str, base: str = BASE, **environ: str) -> tuple[Problem, ...]:
+    return load(base + items, filename="x", environ=environ, dialects=DIALECTS).problems
+
+
+def found(items: str) -> list[tuple[str, int, int]]:
+    return [(each.code, each.line, each.column) for each in problems(items)]
+
+
+def operations(items: str, base: str = BASE) -> Operations:
+    loaded = load(base + items, filename="x", environ={}, dialects=DIALECTS)
+    assert not loaded.problems, loaded.render()
+    return loaded.require().services[0].operations
+
+
+def entry(
+    methods: tuple[str, ...],
+    path: str,
+    versions: str | None,
+    status: Status = Status.ACTIVE,
+    refusal: int | None = None,
+    scheme: Scheme = XY,
+) -> Entry:
+    extent = Extent() if versions is None else Extent.read(versions, scheme)
+    return Entry(methods, PathTemplate.read(path), extent, status, refusal)
+
+
+def test_what_is_written_is_what_is_held() -> None:
+    held = operations(
+        "      - methods: [GET, POST]\n        path: /v1/nodes/{node}\n        versions: '>=1.5'\n"
+        "      - {methods: [GET], path: '/v1/nodes/{id}', versions: 1.1-1.3,\n"
+        "         status: deprecated, refusal: 400}\n"
+        "      - {methods: [GET], path: /, versions: next, status: unstable}\n"
+    )
+
+    assert held == Operations.of(
+        [
+            entry(("GET", "POST"), "/v1/nodes/{node}", ">=1.5"),
+            entry(("GET",), "/v1/nodes/{id}", "1.1-1.3", Status.DEPRECATED, 400),
+            entry(("GET",), "/", None, Status.UNSTABLE),
+        ]
+    )
+    assert [(each.method, len(each.entries)) for each in held.listed] == [("GET", 2), ("POST", 1), ("GET", 1)]
+
+
+def test_without_any_nothing_is_restricted() -> None:
+    assert not operations("", BASE.replace("    operations:\n", ""))
+    assert not operations("", BASE.replace("operations:", "operations: []"))
+
+
+def test_versions_are_those_of_the_dialect() -> None:
+    held = operations(
+        "      - {methods: [GET], path: /x, versions: 2020-01-01..2021-12-31}\n",
+        BASE.replace("plain", "dated"),
+    )
+
+    expected = entry(("GET",), "/x", "2020-01-01..2021-12-31", scheme=CalendarDate())
+    assert held == Operations.of([expected])
+
+
+@pytest.mark.parametrize(
+    "path, wrong",
+    [(path, True) for path in ("v1", "/v1/", "/a//b", "/a/../b", "/a%20", "/a?b", "/:id", "/{}", "/{a}/{a}")]
+    + [(path, False) for path in ("/", "/v1", "/{a}/b/{c}", "/a;b")],
+)
+def test_paths(path: str, wrong: bool) -> None:
+    item = f"      - methods: [GET]\n        versions: '1.5'\n        path: '{path}'\n"
+
+    assert found(item) == ([("bad-value", 10, 15)] if wrong else [])
+
+
+@pytest.mark.parametrize(
+    "key, value, column",
+    [
+        ("versions", "''", 19),
+        ("versions", "'>1.5'", 19),
+        ("versions", "'>='", 19),
+        ("versions", "'1.5-1.4'", 19),
+        ("versions", "'1.5,,1.7'", 19),
+        ("versions", "latest", 19),
+        ("status", "retired", 17),
+        ("refusal", "406", 18),
+        ("refusal", "gone", 18),
+        ("methods", "[]", 18),
+        ("methods", "[get]", 19),
+        ("methods", "[TRACE]", 19),
+        ("methods", "[GET, FETCH]", 24),
+    ],
+)
+def test_values(key: str, value: str, column: int) -> None:
+    keys = {"methods": "[GET]", "path": "/x", "versions": "'1.5'", key: value}
+    lines = [f"{name}: {text}\n" for name, text in keys.items()]
+
+    (one,) = found("      - " + "        ".join(lines))
+
+    assert one == ("bad-value", 8 + list(keys).index(key), column)
+
+
+@pytest.mark.parametrize("missing", ["methods", "path", "versions"])
+def test_what_must_be_there(missing: str) -> None:
+    keys = {"methods": "[GET]", "path": "/x", "versions": "'1.5'"}
+    text = ", ".join(f"{name}: {value}" for name, value in keys.items() if name != missing)
+
+    assert found(f"      - {{{text}}}\n") == [("missing-key", 8, 9)]
+
+
+def test_a_bare_decimal_is_a_number_to_others() -> None:
+    assert found("      - {methods: [GET], path: /x, versions: 1.10}\n") == [("number", 8, 46)]
+
+
+def test_a_version_from_the_environment_is_not_quoted() -> None:
+    item = "      - {methods: [GET], path: /x, versions: '${A}'}\n"
+
+    (problem,) = problems(item, A="hush")
+
+    assert (problem.code, "hush" in problem.message) == ("bad-value", False)
+    assert problem.hint is not None
+    assert problem.hint.endswith("the value comes from the environment: A")
+
+
+ONE = "      - {methods: [GET, PUT], path: '/x/{a}', versions: '1.1-1.5', status: active, refusal: 404}\n"
+
+
+@pytest.mark.parametrize(
+    "other, place",
+    [
+        ("{methods: [PUT], path: '/x/{b}', versions: '1.9', refusal: 400}", ("contradiction", 9, 68)),
+        ("{methods: [PUT], path: '/x/{b}', versions: '>=1.5', status: deprecated}", ("contradiction", 9, 69)),
+        ("{status: unstable, methods: [GET], path: '/x/{b}', versions: '<=1.1'}", ("contradiction", 9, 18)),
+        ("{methods: [GET], path: /y, versions: next, status: deprecated}", ("contradiction", 9, 60)),
+        ("{methods: [POST], path: '/x/{a}', versions: '1.9', refusal: 400}", None),
+        ("{methods: [GET], path: /x/y, versions: '1.9', refusal: 400}", None),
+        ("{methods: [GET], path: '/x/{a}', versions: '1.5-1.9', refusal: 404}", None),
+        ("{methods: [GET], path: '/x/{a}', versions: '>=1.6', status: deprecated}", None),
+        ("{methods: [GET], path: '/x/{a}', versions: next, status: unstable}", None),
+        ("{methods: [GET], path: '/x/{a}', versions: next, status: active}", None),
+    ],
+)
+def test_what_contradicts(other: str, place: tuple[str, int, int] | None) -> None:
+    """Items of one method and path have one refusal, and each of its versions one status."""
+    assert found(f"{ONE}      - {other}\n") == ([] if place is None else [place])
+
+
+def test_two_words_about_what_is_to_come_contradict() -> None:
+    items = "".join(
+        f"      - {{methods: [GET], path: /x, versions: next{status}}}\n"
+        for status in ("", ", status: unstable")
+    )
+
+    (problem,) = problems(items)
+
+    assert problem.message == "GET '/x' is active in next above"
+
+
+def test_a_contradiction_is_told_in_words() -> None:
+    (problem,) = problems(
+        f"{ONE}      - {{methods: [GET], path: '/x/{{b}}', versions: '>=1.4', status: deprecated}}\n"
+    )
+
+    assert problem.message == "GET '/x/{b}' is active in 1.4-1.5 above"
