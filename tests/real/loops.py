@@ -30,7 +30,7 @@ from tests.real.processes import LOOPBACK
 
 CALL_HEADER = "X-Test-Call"
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "upgrade_loop.py"
-INTERVAL = 0.2  # seconds from the begin of a call to that of the next, for each client
+INTERVAL = 0.25  # seconds from the begin of a call to that of the next, for each client
 ENDING = 30.0  # seconds that a client has to finish the life it is in
 
 LIBRARY_CLIENTS = ("ironicclient", "openstacksdk")

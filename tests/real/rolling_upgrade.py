@@ -26,6 +26,7 @@ from tests.real.stand import Stand
 # How long the fleet must agree before the offer rises: long enough to be seen settling.
 SETTLE = 2.0
 GLANCE = 0.05  # seconds between two looks at /status
+PATIENCE = 60.0  # seconds for what must come: a server's first answers, on a machine with other work
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +112,16 @@ class UpgradeRun:
                 self._exchange("UPGRADE-6.3", name, TO)
             self._exchange("UPGRADE-6.4", MEMBERS[-1], TO)
             began = time.monotonic()
-            wait_for(lambda: self._stand.gateway.service()["offer"]["max"] == TO.top, "the offer has risen")
+            wait_for(
+                lambda: self._stand.gateway.service()["offer"]["max"] == TO.top,
+                "the offer has risen",
+                PATIENCE,
+            )
             self._note("UPGRADE-6.4 settled", None, began)
             self._await_clients()
-            wait_for(self._newest_is_used, "every client that asks for the newest gets more than before")
+            wait_for(
+                self._newest_is_used, "every client that asks for the newest gets more than before", PATIENCE
+            )
         finally:
             self.watch.stop()
 
@@ -142,9 +149,9 @@ class UpgradeRun:
         first = hop.count()
         self._releases[name].append((first, release))
         hop.start()
-        wait_for(lambda: self._is_known(name, release), f"the gateway knows {name} as it is now")
+        wait_for(lambda: self._is_known(name, release), f"the gateway knows {name} as it is now", PATIENCE)
         self._note(scenario, name, began)
-        wait_for(lambda: self._has_written(name, first), f"{name} takes part again")
+        wait_for(lambda: self._has_written(name, first), f"{name} takes part again", PATIENCE)
 
     def _has_written(self, name: str, since: int) -> bool:
         """True when clients had this member write something. It knows the conductor from then on: on SQLite
@@ -172,7 +179,7 @@ class UpgradeRun:
             answered = (one for one in self._stand.front.exchanges(mark) if one.reply and one.began >= now)
             return {client_of(one) for one in answered} >= set(NAMES)
 
-        wait_for(everybody, "every client has been answered")
+        wait_for(everybody, "every client has been answered", PATIENCE)
 
     def _newest_is_used(self) -> bool:
         served = (one for one in self._stand.seen() if one.served and not FROM.serves(one.served))

@@ -127,6 +127,22 @@ def test_the_recorder_relays_a_kept_connection_and_refuses_when_stopped(servers:
         assert ask(hop.port)[0] == 200
 
 
+def test_the_recorder_refuses_as_a_server_that_ends_and_lets_go_on_what_is_open(
+    servers: dict[str, Server],
+) -> None:
+    with Hop("ending", servers["old"].port) as hop:
+        connection = http.client.HTTPConnection(LOOPBACK, hop.port, timeout=30)
+        connection.request("GET", "/v1")
+        connection.getresponse().read()
+        hop.refuse()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((LOOPBACK, hop.port), timeout=5)
+        connection.request("GET", "/v1/nodes")
+        assert connection.getresponse().status == 200
+        connection.close()
+        assert [one.status for one in hop.exchanges()] == [200, 200]
+
+
 def test_the_recorder_finds_every_head_however_the_bytes_arrive() -> None:
     stream = (
         b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nGET /\r\n0\r\nTrailer: /b\r\n\r\n"
