@@ -277,6 +277,27 @@ async def test_explain_offline_and_online_say_the_same(running: Running, call_ma
     assert one == other
 
 
+async def test_explain_names_the_operation_that_a_version_has_not(
+    write: Write, fleet: Fleet, call_main: Call
+) -> None:
+    file = write(admin_port=free_port())
+    item = "{methods: [GET], path: '/v1/nodes/{node}/vifs', versions: '>=1.28'}"
+    text = file.read_text().replace("    backends:", f"    operations: [{item}]\n    backends:", 1)
+    file.write_text(text)
+
+    for version, exists in (("1.27", False), ("1.28", True)):
+        ended = await call_main(
+            *("explain", "--offline", "-c", str(file), "GET", "/v1/nodes/5/vifs"),
+            "-H",
+            f"{IRONIC}: {version}",
+        )
+        word = "exists" if exists else "does not exist"
+        told = f"operation GET /v1/nodes/{{node}}/vifs {word} at this version: 1.28 and later"
+        assert told in ended.out
+        because = "but GET /v1/nodes/{node}/vifs exists only in 1.28 and later"
+        assert (because in ended.out) is not exists
+
+
 async def test_what_the_gateway_refuses_to_explain_is_one_sentence(running: Running, call_main: Call) -> None:
     ended = await call_main("explain", "--admin", running.admin, "GET", "/with blank")
 

@@ -104,6 +104,8 @@ class Toy(Dialect):
     def answer(
         self, place: Place, head: RequestHead, bounds: Bounds | None, operations: Operations = NO_OPERATIONS
     ) -> Reply:
+        if place.metered and bounds is None:
+            return self.fail(Failure(503, "Service Unavailable", "Nothing is known."))
         known = "unknown" if bounds is None else self.scheme.format(bounds.highest)
         listed = "".join(f" {each.method} {each.path.text}" for each in operations.listed)
         return Reply(200, body=f"{head.method} {head.path}?{head.query} {known}{listed}".encode())

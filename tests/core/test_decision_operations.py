@@ -8,6 +8,7 @@ import pytest
 
 from gateway.core.decision import (
     METERED_RETRY_AFTER,
+    RETRY_AFTER,
     Answer,
     Decision,
     Forward,
@@ -219,3 +220,10 @@ def test_other_places_and_other_services_are_not_metered() -> None:
         decision = decide(FLEET, RequestHead("GET", path), "", {}, 0, {}, spent=spent)
         assert isinstance(decision, Answer)
         assert decision.reply.status == 200
+
+
+def test_while_nothing_is_offered_an_answer_may_be_asked_for_later() -> None:
+    decision = decide(snapshot({"a": None}), RequestHead("GET", "/dear"), "", {}, 0, {})
+
+    assert isinstance(decision, Answer)
+    assert (decision.reply.status, decision.reply.headers[0]) == (503, ("Retry-After", str(RETRY_AFTER)))
