@@ -3,7 +3,8 @@
 `run`, `demo` and tests all start it here, so that what is shown and tested is what runs. Builds, starts and
 stops the parts in the right order; decides nothing about requests and knows no verb.
 
-    Prober, Reloader, Worker  ->  Cell      what is known and configured
+    Prober, Reloader          ->  Cell      what is known and configured
+    Worker  ->  Overhearing   ->  Cell      what requests bring
     Worker  ->  Outcome  ->  Metrics, AccessLog, listeners
     Cell, Worker, Prober      ->  AdminSite  what people see
     Cell                     <->  StateKeeper  what survives a restart
@@ -22,6 +23,7 @@ from typing import Self, TypeAlias, cast, final
 
 from gateway.admin import AdminContext, AdminSite, create_app
 from gateway.controlplane.cell import Cell
+from gateway.controlplane.overhearing import Overhearing
 from gateway.controlplane.prober import Prober
 from gateway.controlplane.reload import Reloader
 from gateway.controlplane.settling import Settling
@@ -78,12 +80,14 @@ class Gateway:
         form = cast(Format, configured.access_log.format)  # one of its words: the file was checked
         self._log = AccessLog(form, configured.access_log.path)
         stack.callback(self._log.close)
+        overhearing = Overhearing(self.cell, self.metrics)
+        stack.callback(overhearing.close)
         self._worker = Worker(
             limits=configured.limits,
             timeouts=configured.timeouts,
             trusted=configured.trusted_proxies,
             snapshots=self.cell,
-            observe=self.cell.observe,
+            observe=overhearing.observe,
             metrics=self.metrics,
             record=self._recorder(),
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from typing import TypeAlias, final
 
@@ -53,6 +53,13 @@ class Cell:
     def observe(self, service: str, backend: str, fact: Fact) -> None:
         """Let a fact in. Nobody is told when it says nothing new."""
         self._know(self.current.fleet.observe(service, backend, fact))
+
+    def observe_all(self, facts: Iterable[tuple[str, str, Fact]]) -> None:
+        """Let facts (service, backend, fact) in, in this order, as one change."""
+        fleet = self.current.fleet
+        for service, backend, fact in facts:
+            fleet = fleet.observe(service, backend, fact)
+        self._know(fleet)
 
     def obey(self, service: str, order: Order) -> None:
         """Let an operator's order in: in force when this returns."""

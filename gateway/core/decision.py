@@ -9,7 +9,7 @@ remembered; with an empty one the answer is the same, only slower. Explanations 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, MutableMapping, Sequence
+from collections.abc import Container, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias, final
@@ -213,13 +213,6 @@ def _remember(recall: Recall, key: RecallKey, resolution: Resolution, head: Requ
     if len(recall) >= REMEMBERED_ASKS:
         recall.clear()
     recall[key] = resolution
-
-
-def next_member(
-    resolution: Resolution, load: Mapping[str, int], ticket: int, tried: Collection[str]
-) -> Member | None:
-    """Whom to ask after `tried` (member keys) could not be reached or refused the version."""
-    return pick(resolution.candidates, load, ticket, tried)
 
 
 def _own(resolution: Resolution) -> Refuse | Answer:

@@ -1,49 +1,89 @@
-"""The retry budget: how many requests of a service may be sent again although a backend had them already.
+"""How many requests that may have been executed are sent again at the same time; the others wait their turn.
 
-Sending again helps when one backend dies, and makes it worse when all of them have too much to do: then every
-retry is more load. So only a share of the traffic may be sent again. Decides nothing about a single request:
-whether it may be repeated at all is `failures`.
+A backend that dies or hangs takes many requests along at once. Sent again all together they would fall on the
+backends that are left, so only a fifth of a service's requests in flight, at least 3, may be under way a
+second time (hardening, Retries); whoever is not let in before its time is up is given up. Requests of which
+nothing was sent never come here. Sends nothing itself.
 """
 
 from __future__ import annotations
 
-from typing import Final, final
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Protocol, final
+
+from gateway.dataplane.failures import Failure
 
 SHARE: Final = 5
-"""One request in so many may be sent again (design section 2, Retrying: 20 %)."""
+"""One in so many requests in flight."""
+FEWEST: Final = 3
 
-LEAST: Final = 3
-"""At once, however little traffic there is."""
 
-MOST_SAVED: Final = 100
-"""What one backend may have in its hands when it dies. More at once is no death but a storm."""
+class Retried(Protocol):
+    """A request that waits to be sent again."""
+
+    service: str
+    ended: bool
+
+    def on_turn(self, failure: Failure) -> None:
+        """It may be sent again, and is counted until `RetryBudget.give_back`."""
+
+    def on_turn_missed(self, failure: Failure) -> None:
+        """Its time is up."""
+
+
+class _Waiting(NamedTuple):
+    request: Retried
+    failure: Failure
+    until: float
 
 
 @final
 class RetryBudget:
-    """Of one service: a fifth of the requests in flight, or of those that went by as long as it is not used
-    up; at least 3."""
+    """One a worker; counts by service. `in_flight`: requests in flight by service."""
 
-    __slots__ = ("_saved", "passed", "retrying")
+    def __init__(self, in_flight: Mapping[str, int]) -> None:
+        self._in_flight = in_flight
+        self._under_way: defaultdict[str, int] = defaultdict(int)
+        self._waiting: defaultdict[str, deque[_Waiting]] = defaultdict(deque)
 
-    def __init__(self) -> None:
-        self.passed = 0
-        """Requests since this was last looked at; counted by the hot path."""
-        self.retrying = 0
-        """Requests under way that were sent again."""
-        self._saved = 0.0
+    def take(self, service: str) -> bool:
+        """Whether one more may be sent again now; it is counted if so."""
+        if self._under_way[service] >= max(FEWEST, self._in_flight.get(service, 0) // SHARE):
+            return False
+        self._under_way[service] += 1
+        return True
 
-    def allows(self, in_flight: int) -> bool:
-        """Whether one more may be sent again while so many are in flight."""
-        self._saved = min(MOST_SAVED, self._saved + self.passed / SHARE)
-        self.passed = 0
-        return self.retrying < max(LEAST, in_flight // SHARE) or self._saved >= 1
+    def give_back(self, service: str) -> None:
+        """One has ended. Who waits is let in by the loop's next turn, not from within the end of another."""
+        self._under_way[service] -= 1
+        if self._waiting[service]:
+            asyncio.get_running_loop().call_soon(self._let_in, service)
 
-    def begin(self) -> None:
-        """One is sent again."""
-        self.retrying += 1
-        self._saved = max(0.0, self._saved - 1)
+    def wait(self, request: Retried, failure: Failure, until: float) -> None:
+        """Let it in when it is its turn, or give it up after `until`, seconds as `expire` is told them."""
+        self._waiting[request.service].append(_Waiting(request, failure, until))
 
-    def end(self) -> None:
-        """It is over, however it went."""
-        self.retrying -= 1
+    def expire(self, now: float) -> None:
+        """Give up those whose time is up."""
+        for queue in self._waiting.values():
+            while queue and (queue[0].until <= now or queue[0].request.ended):
+                request, failure, _ = queue.popleft()
+                if not request.ended:
+                    request.on_turn_missed(failure)
+
+    def idle(self) -> bool:
+        """Nobody is under way again, and nobody waits."""
+        return not any(self._under_way.values()) and not any(self._waiting.values())
+
+    def _let_in(self, service: str) -> None:
+        queue = self._waiting[service]
+        while queue:
+            if queue[0].request.ended:
+                queue.popleft()
+            elif self.take(service):
+                request, failure, _ = queue.popleft()
+                request.on_turn(failure)
+            else:
+                return

@@ -61,8 +61,7 @@ class Context:
         """Requests in flight by member key."""
         self.in_flight: defaultdict[str, int] = defaultdict(int)
         """Requests in flight by service."""
-        self.budgets: defaultdict[str, RetryBudget] = defaultdict(RetryBudget)
-        """What may be sent again, by service."""
+        self.budget = RetryBudget(self.in_flight)
         self.recall: dict[RecallKey, Resolution] = {}
         self.meter = Meter()
         self._loop = asyncio.get_running_loop()

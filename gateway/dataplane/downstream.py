@@ -193,7 +193,7 @@ class ClientConnection(asyncio.Protocol):
             self.context.metrics.client_error(error.reason)
             exchange.on_client_broke()
             return b""
-        if exchange.uploaded:
+        if exchange.uploaded and self.exchange is exchange:
             self.deadline = NEVER
         return rest
 

@@ -81,7 +81,7 @@ FAILURES: Final[dict[Failure, Row]] = {
         Retry.IF_IDEMPOTENT,
     ),
     Failure.REPLY_TIMEOUT: Row(
-        504, "Gateway Timeout", "The backend did not reply in time.", Blame.BACKEND, Retry.NEVER
+        504, "Gateway Timeout", "The backend did not reply in time.", Blame.BACKEND, Retry.IF_IDEMPOTENT
     ),
     Failure.BAD_REPLY: Row(
         502, "Bad Gateway", "The backend's reply was not valid HTTP.", Blame.BACKEND, Retry.NEVER

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, final
 
 from gateway.core.decision import Answer, Decision, Forward, Unrouted, decide
 from gateway.core.dialect import Refused
-from gateway.core.fleet import Overheard
+from gateway.core.fleet import Contradicted, Overheard
 from gateway.core.replying import Marking, mark
 from gateway.core.selection import TICKET_BITS
 from gateway.dataplane import own_reply
 from gateway.dataplane.chunked import LAST_CHUNK, chunk
 from gateway.dataplane.documents import HeldReply, holds, location_lines, prepare
-from gateway.dataplane.failures import Failure
+from gateway.dataplane.failures import IDEMPOTENT, Failure
 from gateway.dataplane.fields import BY_LENGTH, NO_BODY
 from gateway.dataplane.recovery import Recovery
 from gateway.dataplane.upload import Upload
@@ -78,7 +78,6 @@ class Exchange(Recovery):
             self._say_decided(decision)
             return
         context.in_flight[self.service] += 1
-        context.budgets[self.service].passed += 1
         self._counted = True
         if self._upload is None:
             self._dispatch(decision.member)
@@ -130,7 +129,8 @@ class Exchange(Recovery):
         self.attempts += 1
         self.context.load[member.key] += 1
         pool = self.downstream.worker.pool(member)
-        connection = pool.take()
+        connection = pool.take(sure=self.method not in IDEMPOTENT)
+        self._reused = connection is not None
         if connection is not None:
             self.on_connection(connection)
             return
@@ -195,8 +195,18 @@ class Exchange(Recovery):
                 self._connection.deadline = self.context.now + self.context.timeouts.backend_head
                 self.context.send(self._connection.transport, piece)
         elif self._first is not None and (upload.done or upload.streams):
-            self._dispatch(self._first)
+            self._dispatch_held(self._first)
         return rest
+
+    def _dispatch_held(self, member: Member) -> None:
+        """The body is here. Whom it was meant for may have been drained since, or does not serve it any
+        more."""
+        if self.context.snapshots.current.views.get(self.service) is self._resolution.view:
+            self._dispatch(member)
+        elif (now := self._next()) is not None:
+            self._dispatch(now)
+        else:
+            self._tell(Failure.VERSION_REFUSED)
 
     # -- stop 8: back to the client
 
@@ -223,7 +233,10 @@ class Exchange(Recovery):
         if marking.fact is not None:
             context.observe(self.service, self.backend, Overheard(marking.fact, self._sent_at))
         if marking.contradicts:
+            version = self._resolution.version
+            assert version is not None, "what was not settled cannot be contradicted"
             context.metrics.contradiction(self.service, self.backend)
+            context.observe(self.service, self.backend, Contradicted(version, self._sent_at))
         if marking.served.refused is Refused.YES:
             self._on_version_refused()
         elif holds(self._resolution, reply, marking):
@@ -238,6 +251,8 @@ class Exchange(Recovery):
         status, downstream = reply.status, self.downstream
         self.status = status
         self._replying = True
+        if self._retrying:
+            self._leave_budget()
         close = not self.uploaded or downstream.must_close()
         framing = b""
         if reply.length >= 0:

@@ -22,12 +22,12 @@ from gateway.core.decision import (
     Unrouted,
     Verdict,
     failed,
-    next_member,
 )
 from gateway.core.dialect import Failure as Told
 from gateway.core.selection import TICKET_BITS
+from gateway.core.succession import next_member
 from gateway.dataplane import own_reply
-from gateway.dataplane.failures import FAILURES, Blame, Failure, Retry, may_retry
+from gateway.dataplane.failures import FAILURES, Blame, Failure, may_retry
 from gateway.telemetry.outcome import NO_BACKEND, Outcome
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class Recovery(Outcome):
     _connection: BackendConnection | None = None
     _upload: Upload | None = None
     _tried: tuple[str, ...] = ()
+    _reused = False
+    """It was sent on a connection that had been used before."""
     _started = 0.0
     _counted = False
     _replying = False
@@ -65,6 +67,9 @@ class Recovery(Outcome):
     _keep = True
     """The client's connection goes on after this."""
     _retrying = False
+    """Counted in the retry budget."""
+    _waited_out = False
+    """A backend has let it wait for a reply until the time was up."""
     _refused_once = False
 
     @abstractmethod
@@ -132,14 +137,15 @@ class Recovery(Outcome):
             self._end()
             return
         self._drop_connection()
-        self._leave_member()
-        row, plan = FAILURES[failure], self._resolution.view.service.retry
-        if row.retry is not Retry.NEVER and may_retry(failure, self.method, body_held=self._held_whole):
+        # A kept connection that ended says nothing about who listens there now: a backend that closes those
+        # that are idle, or has been started again, is as good as any.
+        self._leave_member(tried=not (failure is Failure.NO_REPLY and self._reused))
+        if may_retry(failure, self.method, body_held=self._held_whole):
             if failure in (Failure.CONNECT, Failure.CONNECT_TIMEOUT):
-                allowed = plan.on_connect
+                moved = self._resolution.view.service.retry.on_connect and self._again(failure)
             else:
-                allowed = plan.on_no_reply and self._within_budget(plan.attempts)
-            if allowed and self._again(failure):
+                moved = self._may_repeat(failure) and self._repeat(failure)
+            if moved:
                 return
         self._tell(failure)
 
@@ -149,7 +155,10 @@ class Recovery(Outcome):
         self._drop_connection()
         self._leave_member()
         first, self._refused_once = not self._refused_once, True
+        refused = self._resolution.version
         decision = self._decide()
+        if self._resolution.version != refused:
+            self._tried = ()  # `latest` settles on less now: whoever refused may serve that
         if not isinstance(decision, Forward):
             self._say_decided(decision)
         elif not (
@@ -161,37 +170,68 @@ class Recovery(Outcome):
             self._tell(Failure.VERSION_REFUSED)
 
     def _again(self, failure: Failure) -> bool:
-        """Send it to a candidate that was not tried yet; False when there is none."""
-        member = next_member(self._resolution, self.context.load, getrandbits(TICKET_BITS), self._tried)
+        """Send it to somebody who was not tried yet; False when there is nobody."""
+        member = self._next()
         if member is None:
             return False
         self.context.metrics.retry(self.service, failure)
         self._dispatch(member)
         return True
 
-    def _within_budget(self, attempts: int) -> bool:
-        """Requests that were sent once may be sent again only while few are (hardening, Retries)."""
-        if self.attempts >= attempts:
-            return False
-        if self._retrying:
-            return True
+    def _next(self) -> Member | None:
+        """Who can serve what was settled on, by what is known by now."""
         context = self.context
-        budget = context.budgets[self.service]
-        if not budget.allows(context.in_flight[self.service]):
+        return next_member(
+            self._resolution, context.snapshots.current, context.load, getrandbits(TICKET_BITS), self._tried
+        )
+
+    def _may_repeat(self, failure: Failure) -> bool:
+        """Whether what was sent may be sent once more. A second time that nobody replied is the last: no
+        client waits three times that long."""
+        plan = self._resolution.view.service.retry
+        if failure is Failure.REPLY_TIMEOUT:
+            if self._waited_out:
+                return False
+            self._waited_out = True
+        return plan.on_no_reply and self.attempts < plan.attempts
+
+    def _repeat(self, failure: Failure) -> bool:
+        """Send again what was sent, now or when it is its turn; False when there is nobody to send it to."""
+        context = self.context
+        if self._retrying or context.budget.take(self.service):
+            self._retrying = True
+            return self._again(failure)
+        if self._next() is None:
             return False
-        self._retrying = True
-        budget.begin()
+        context.budget.wait(self, failure, context.now + context.timeouts.backend_head)
         return True
+
+    def on_turn(self, failure: Failure) -> None:
+        """It waited for the retry budget, and is counted in it from now on."""
+        self._retrying = True
+        if not self._again(failure):
+            self._tell(failure)
+
+    def on_turn_missed(self, failure: Failure) -> None:
+        """It waited as long as it would have for a reply."""
+        self.context.metrics.retry_given_up(self.service)
+        self._tell(failure)
+
+    def _leave_budget(self) -> None:
+        """It is replied to, or over: another one may take its turn."""
+        self._retrying = False
+        self.context.budget.give_back(self.service)
 
     @property
     def _held_whole(self) -> bool:
         return self._upload is None or self._upload.held
 
-    def _leave_member(self) -> None:
-        """The member has no more of this request in flight."""
+    def _leave_member(self, *, tried: bool = True) -> None:
+        """The member has no more of this request in flight. `tried`: it is not asked again."""
         member, self._member = self._member, None
         if member is not None:
-            self._tried = (*self._tried, member.key)
+            if tried:
+                self._tried = (*self._tried, member.key)
             self.context.load[member.key] -= 1
 
     def _drop_connection(self) -> None:
@@ -252,7 +292,7 @@ class Recovery(Outcome):
         if self._counted:
             context.in_flight[self.service] -= 1
         if self._retrying:
-            context.budgets[self.service].end()
+            self._leave_budget()
         self.seconds = monotonic() - self._started
         context.record(self)
         self.downstream.finished(self, keep=self._keep)

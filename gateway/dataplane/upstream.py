@@ -7,10 +7,14 @@ where it said. Every exception of sockets and parsers ends here, as a row of `fa
 from __future__ import annotations
 
 import asyncio
+import errno
+import select
 import socket
+from time import monotonic
 from typing import TYPE_CHECKING, Final, cast, final
 
 from gateway.core.backend import Backend
+from gateway.core.fleet import Unreached
 from gateway.dataplane.chunked import ChunkedDecoder
 from gateway.dataplane.failures import Failure
 from gateway.dataplane.fields import BY_LENGTH, CHUNKED, NO_BODY, UNTIL_CLOSE
@@ -27,6 +31,11 @@ HEAD: Final = -1
 MAX_INTERIM: Final = 16
 """1xx replies before the final one; an endless row of them is an attack (hardening B4)."""
 NEVER: Final = float("inf")
+RESTED: Final = 1.0
+"""Seconds of idleness after which a connection is looked at before it is used again."""
+_HANG_UP: Final[int] = getattr(select, "POLLRDHUP", select.POLLIN)
+_OUR_LACK: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+_RESOLVER_LACK: Final = frozenset({socket.EAI_SYSTEM, socket.EAI_MEMORY})
 
 
 @final
@@ -46,6 +55,7 @@ class BackendConnection(asyncio.Protocol):
         self._decoder: ChunkedDecoder | None = None
         self._buffer = b""
         self._interim = 0
+        self._ends: select.poll | None = None
 
     # -- life
 
@@ -61,7 +71,7 @@ class BackendConnection(asyncio.Protocol):
         if self._mode == UNTIL_CLOSE and exc is None:
             exchange.on_reply_body(b"", done=True)
         elif self._mode == HEAD:
-            exchange.on_failure(Failure.BAD_REPLY if self._buffer else Failure.NO_REPLY)
+            exchange.on_failure(Failure.BAD_REPLY if self._heard else Failure.NO_REPLY)
         else:
             exchange.on_failure(Failure.REPLY_CUT)
 
@@ -88,7 +98,21 @@ class BackendConnection(asyncio.Protocol):
         self.deadline = NEVER
         self.transport.abort()
         if exchange is not None:
-            exchange.on_failure(Failure.REPLY_TIMEOUT if self._mode == HEAD else Failure.REPLY_STALLED)
+            nothing = self._mode == HEAD and not self._heard
+            exchange.on_failure(Failure.REPLY_TIMEOUT if nothing else Failure.REPLY_STALLED)
+
+    @property
+    def _heard(self) -> bool:
+        """Bytes of a reply whose head is not complete, or of an interim one, have arrived."""
+        return bool(self._buffer) or self._interim > 0
+
+    def hung_up(self) -> bool:
+        """Whether the backend has closed it, although the loop has not come to look at that yet. One system
+        call."""
+        if self._ends is None:
+            self._ends = select.poll()
+            self._ends.register(self.transport.get_extra_info("socket").fileno(), _HANG_UP)
+        return bool(self._ends.poll(0))
 
     # -- flow control: what the client does not take is not read, what the backend does not take is not read
     # either
@@ -212,31 +236,38 @@ class BackendConnection(asyncio.Protocol):
 class BackendPool:
     """All connections of one worker to one backend for one service."""
 
-    def __init__(self, context: Context, backend: Backend) -> None:
+    def __init__(self, context: Context, service: str, backend: Backend) -> None:
         self.context = context
+        self.service = service
         self.backend = backend
         self.idle: list[BackendConnection] = []
         self.connections: set[BackendConnection] = set()
         self.closed = False
         self._connecting: set[asyncio.Task[None]] = set()
 
-    def take(self) -> BackendConnection | None:
+    def take(self, *, sure: bool) -> BackendConnection | None:
         """The connection that was used last, since it is the least likely to have been closed; None: make
-        one."""
-        idle = self.idle
+        one. `sure`: what is to be sent cannot be sent again, so it is worth a look whether the backend has
+        just closed it; as is one that was idle for long, which backends end by their own clocks."""
+        idle, context = self.idle, self.context
+        long_ago = context.now + context.timeouts.backend_idle - RESTED
         while idle:
             connection = idle.pop()
-            if not connection.transport.is_closing():
-                return connection
+            if connection.transport.is_closing():
+                continue
+            if (sure or connection.deadline < long_ago) and connection.hung_up():
+                connection.transport.abort()
+                continue
+            return connection
         return None
 
     def connect(self, exchange: Exchange) -> None:
         """Make a connection and hand it to `exchange`, or tell it why there is none."""
-        task = asyncio.get_running_loop().create_task(self._connect(exchange))
+        task = asyncio.get_running_loop().create_task(self._connect(exchange, monotonic()))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
-    async def _connect(self, exchange: Exchange) -> None:
+    async def _connect(self, exchange: Exchange, began: float) -> None:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.context.timeouts.connect):
@@ -244,8 +275,11 @@ class BackendPool:
                     lambda: BackendConnection(self), self.backend.host, self.backend.port
                 )
         except TimeoutError:
+            self._unreached(began)
             exchange.on_failure(Failure.CONNECT_TIMEOUT)
-        except (OSError, UnicodeError):  # refused, unreachable, no such name, no descriptor left
+        except (OSError, UnicodeError) as error:  # refused, unreachable, no such name, no descriptor left
+            if not _is_our_lack(error):
+                self._unreached(began)
             exchange.on_failure(Failure.CONNECT)
         else:
             sock = connection.transport.get_extra_info("socket")
@@ -256,6 +290,11 @@ class BackendPool:
             else:  # its client left meanwhile
                 connection.deadline = self.context.now + self.context.timeouts.backend_idle
                 self.idle.append(connection)
+
+    def _unreached(self, began: float) -> None:
+        """Tell what was found out; of a pool that was closed, nobody asks any more."""
+        if not self.closed:
+            self.context.observe(self.service, self.backend.name, Unreached(began))
 
     def forget(self, connection: BackendConnection) -> None:
         """It is closed."""
@@ -270,7 +309,11 @@ class BackendPool:
     def close(self) -> None:
         """Close what is idle now and the rest when its reply has ended."""
         self.closed = True
-        for connection in (*self.idle,):
+        self.close_idle()
+
+    def close_idle(self) -> None:
+        """Close what is idle now."""
+        for connection in self.idle:
             connection.transport.close()
         self.idle.clear()
 
@@ -281,3 +324,10 @@ class BackendPool:
             task.cancel()
         for connection in tuple(self.connections):
             connection.transport.abort()
+
+
+def _is_our_lack(error: OSError | UnicodeError) -> bool:
+    """No descriptor, port or memory was left here: that says nothing about the backend."""
+    if isinstance(error, socket.gaierror):
+        return error.errno in _RESOLVER_LACK
+    return isinstance(error, OSError) and error.errno in _OUR_LACK

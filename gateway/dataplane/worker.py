@@ -168,7 +168,7 @@ class Worker:
         if pool is None or (pool.backend is not member.backend and pool.backend != member.backend):
             if pool is not None:
                 self._retire(pool)
-            pool = self._pools[member.key] = BackendPool(self.context, member.backend)
+            pool = self._pools[member.key] = BackendPool(self.context, member.service, member.backend)
         return pool
 
     def _retire(self, pool: BackendPool) -> None:
@@ -186,6 +186,7 @@ class Worker:
         self.context.metrics.lag(self.name, max(0.0, loop.time() - due))
         for client in [each for each in self._clients if each.deadline <= now]:
             client.on_deadline()
+        self.context.budget.expire(now)
         self._forget_removed()
         for pool in (*self._pools.values(), *self._retired):
             for connection in [each for each in pool.connections if each.deadline <= now]:
@@ -193,12 +194,16 @@ class Worker:
         self._ticking = loop.call_later(TICK, self._tick, loop, loop.time() + TICK)
 
     def _forget_removed(self) -> None:
-        """Close the pools of backends that are no longer configured; their counts go when they are back at
-        zero."""
+        """Close the pools of backends that are no longer configured, and what is idle of drained ones; counts
+        go when they are back at zero."""
         snapshot, context = self.context.snapshots.current, self.context
-        configured = {member.key for pool in snapshot.fleet.pools.values() for member in pool.members}
+        members = {member.key: member for pool in snapshot.fleet.pools.values() for member in pool.members}
+        configured = members.keys()
         for key in self._pools.keys() - configured:
             self._retire(self._pools.pop(key))
+        for key, pool in self._pools.items():
+            if members[key].drained:  # an operator is about to stop it: nothing of ours is to hold it up
+                pool.close_idle()
         for key in [key for key, load in context.load.items() if not load and key not in configured]:
             del context.load[key]
         for name in [

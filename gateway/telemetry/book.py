@@ -34,7 +34,7 @@ MOST_VERSIONS: Final = 512
 MOST_CODE_REASONS: Final = 64
 """Reasons of client errors: constants of the data plane, a few dozen. A guard against a text slipping in."""
 
-RETRY_REASONS: Final = ("connect", "connect_timeout", "no_reply", "version")
+RETRY_REASONS: Final = ("connect", "connect_timeout", "no_reply", "reply_timeout", "version")
 
 PROBE_FAILURES: Final = (
     "connect",  # no connection
@@ -77,13 +77,14 @@ class Histogram:
 class BackendTally:
     """What is counted for one backend of one service."""
 
-    __slots__ = ("contradictions", "durations", "probe_failures", "probes")
+    __slots__ = ("contradictions", "deferred", "durations", "probe_failures", "probes")
 
     def __init__(self) -> None:
         self.durations = Histogram()
         self.probes = Histogram()
         self.probe_failures = dict.fromkeys(PROBE_FAILURES, 0)
         self.contradictions = 0
+        self.deferred = 0
 
 
 @final
@@ -98,6 +99,7 @@ class Tally:
         "offer_changes",
         "requests",
         "retries",
+        "retries_given_up",
         "served",
     )
 
@@ -109,6 +111,7 @@ class Tally:
         self.served: dict[str, int] = {OTHER: 0}
         self.backends: dict[str, BackendTally] = {}
         self.retries = dict.fromkeys((*RETRY_REASONS, OTHER), 0)
+        self.retries_given_up = 0
         self.offer_changes = dict.fromkeys(
             ((bound, direction) for bound in ("min", "max") for direction in ("up", "down")), 0
         )

@@ -130,6 +130,15 @@ class Metrics:
         retries = (self._tallies.get(service) or self._tally(service)).retries
         retries[reason if reason in retries else OTHER] += 1
 
+    def retry_given_up(self, service: str) -> None:
+        """A request that could have been sent again was not, since too many were already."""
+        (self._tallies.get(service) or self._tally(service)).retries_given_up += 1
+
+    def deferred(self, service: str, backend: str) -> None:
+        """What a request taught about a backend has to wait, since there was too much to learn."""
+        if (counts := self._backend(service, backend)) is not None:
+            counts.deferred += 1
+
     def contradiction(self, service: str, backend: str) -> None:
         """A backend said that it executed another version than it was asked for (hardening V9)."""
         if (counts := self._backend(service, backend)) is not None:

@@ -1,8 +1,8 @@
 """From counts and the current snapshot to metric families: every name, label and help text of /metrics.
 
 Runs only when somebody scrapes. It counts nothing and changes nothing. Names and labels are a public contract
-(design section 6); `skewgate_contradictions_total` and `skewgate_access_log_dropped_total` are the two beyond
-it.
+(design section 6); beyond it are `skewgate_contradictions_total`, `skewgate_deferred_facts_total`,
+`skewgate_retries_given_up_total` and `skewgate_access_log_dropped_total`.
 """
 
 from __future__ import annotations
@@ -167,6 +167,12 @@ class Scrape(Collector):
             ("service", "reason"),
             (((name, reason), count) for name, tally in services for reason, count in tally.retries.items()),
         )
+        yield _counter(
+            "retries_given_up",
+            "Requests that were not sent again because too many were already.",
+            ("service",),
+            (((name,), tally.retries_given_up) for name, tally in services),
+        )
 
     def _backend_counts(self) -> Iterator[Metric]:
         each: list[tuple[tuple[str, str], BackendTally]] = [
@@ -201,6 +207,12 @@ class Scrape(Collector):
             "Replies in which a backend said it executed another version than it was asked for.",
             ("service", "backend"),
             ((labels, counts.contradictions) for labels, counts in each),
+        )
+        yield _counter(
+            "deferred_facts",
+            "Facts from requests that had to wait, because what backends said changed too fast.",
+            ("service", "backend"),
+            ((labels, counts.deferred) for labels, counts in each),
         )
 
     # --- what stands now ------------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from gateway.core.decision import (
     Unrouted,
     Verdict,
     decide,
-    next_member,
 )
 from gateway.core.dialect import AskKind, Dialect, Silence, SilenceKind
 from gateway.core.fleet import Answered
@@ -106,14 +105,10 @@ def test_the_settled_version_is_written_and_what_is_read_but_not_owned_goes_on()
     assert resolution.silent_marks == b"accept: text/x\r\n"
 
 
-def test_load_and_chance_choose_and_the_others_come_next() -> None:
+def test_load_and_chance_choose() -> None:
     decision = forwarded(ask(MIXED, load={"toy/old": 5}))
 
     assert decision.member.backend.name == "new"
-    other = next_member(decision.resolution, {}, 0, ("toy/new",))
-    assert other is not None
-    assert other.backend.name == "old"
-    assert next_member(decision.resolution, {}, 0, ("toy/new", "toy/old")) is None
 
 
 def test_a_sealed_request_is_routed_by_its_version_and_nothing_is_written_or_taken_off() -> None:

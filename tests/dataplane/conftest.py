@@ -17,7 +17,15 @@ import pytest
 from tests.dataplane.stand import House
 
 LOOPS_DIFFER: Final = frozenset(
-    {"test_flow", "test_hostile_backends", "test_leaving", "test_proxying", "test_retries", "test_timeouts"}
+    {
+        "test_flow",
+        "test_hostile_backends",
+        "test_leaving",
+        "test_proxying",
+        "test_repeating",
+        "test_retries",
+        "test_timeouts",
+    }
 )
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import socket
 import struct
@@ -91,6 +92,11 @@ class Hop:
     async def say(self, data: bytes) -> None:
         self.writer.write(data)
         await self.writer.drain()
+
+    def half_close(self) -> None:
+        """Say the end, at once and not when the loop comes to it."""
+        with socket.socket(fileno=os.dup(self.writer.get_extra_info("socket").fileno())) as same:
+            same.shutdown(socket.SHUT_WR)
 
     def reset(self) -> None:
         """Close it with RST."""
@@ -392,7 +398,7 @@ class Stand:
         return (
             not any(worker.load.values())
             and not any(worker.in_flight().values())
-            and not any(budget.retrying for budget in worker.context.budgets.values())
+            and worker.context.budget.idle()
             and not any(active for _, active in worker.connections().values())
         )
 
@@ -403,10 +409,10 @@ class Stand:
         try:
             await until(self.nothing_left)
         except TimeoutError:
-            retrying = [budget.retrying for budget in self.worker.context.budgets.values()]
             raise AssertionError(
                 f"left behind: load {dict(self.worker.load)}, in flight {dict(self.worker.in_flight())}, "
-                f"retrying {retrying}, connections {dict(self.worker.connections())}"
+                f"retrying {not self.worker.context.budget.idle()}, "
+                f"connections {dict(self.worker.connections())}"
             ) from None
         finally:
             await self.worker.abort()
@@ -476,7 +482,7 @@ def cell_of(
     return Cell(Snapshot.configured([service_of(*backends, match=match, retry=retry)], now=0.0))
 
 
-def heard(stand: Stand, backend: ScriptedBackend, text: str) -> None:
+def heard(stand: Stand, backend: ScriptedBackend | Backend, text: str) -> None:
     """As if a probe had just brought this advert."""
     stand.cell.observe("baremetal", backend.name, Answered(Advert(versions(text)), monotonic()))
 

@@ -1,47 +1,84 @@
-"""How many requests may be sent again: never fewer than the floor or the share, never all of a storm."""
+"""How many requests may be sent again at once: the floor or the share, by service; others in their turn."""
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+import asyncio
+from collections import defaultdict
 
-from gateway.dataplane.budget import LEAST, MOST_SAVED, SHARE, RetryBudget
+import pytest
 
-
-def granted(budget: RetryBudget, in_flight: int, wanted: int, *, ending: bool = False) -> int:
-    """How many of `wanted` may be sent again; `ending`: each is over before the next one asks."""
-    count = 0
-    for _ in range(wanted):
-        if not budget.allows(in_flight):
-            break
-        budget.begin()
-        if ending:
-            budget.end()
-        count += 1
-    return count
+from gateway.dataplane.budget import FEWEST, RetryBudget
+from gateway.dataplane.failures import Failure
 
 
-@given(st.integers(0, 10_000), st.integers(0, 2_000))
-def test_at_once_it_is_the_largest_of_floor_share_in_flight_and_what_went_by(
-    passed: int, in_flight: int
-) -> None:
-    budget = RetryBudget()
-    budget.passed = passed
-    most = max(LEAST, in_flight // SHARE, min(MOST_SAVED, passed // SHARE))
+class Waiter:
+    """A request that waits, and what it is told."""
 
-    assert granted(budget, in_flight, 20_000) == most
+    def __init__(self, service: str = "a") -> None:
+        self.service = service
+        self.ended = False
+        self.told: list[str] = []
 
+    def on_turn(self, failure: Failure) -> None:
+        self.told.append(f"turn after {failure}")
 
-def test_what_went_by_is_used_up() -> None:
-    budget = RetryBudget()
-    budget.passed = 100
-
-    assert granted(budget, 0, 1_000) == 20
-    budget.retrying = 0
-    assert granted(budget, 0, 1_000) == LEAST
+    def on_turn_missed(self, failure: Failure) -> None:
+        self.told.append(f"missed after {failure}")
 
 
-def test_what_ends_makes_room_for_the_next() -> None:
-    budget = RetryBudget()
+def spent(service: str = "a") -> RetryBudget:
+    """With nothing in flight, and as many sent again as may be."""
+    budget = RetryBudget(defaultdict(int))
+    while budget.take(service):
+        pass
+    return budget
 
-    assert granted(budget, 0, 50, ending=True) == 50
+
+@pytest.mark.parametrize(
+    "in_flight, most", [(0, FEWEST), (1, FEWEST), (19, FEWEST), (20, 4), (24, 4), (1000, 200)]
+)
+def test_at_once_it_is_a_fifth_of_those_in_flight_and_at_least_three(in_flight: int, most: int) -> None:
+    budget = RetryBudget({"a": in_flight, "b": 7})
+
+    assert [budget.take("a") for _ in range(most + 1)] == [True] * most + [False]
+    assert budget.take("b"), "each service has its own"
+
+
+async def test_what_ends_lets_in_who_has_waited_longest() -> None:
+    budget, waiters = spent(), [Waiter() for _ in range(3)]
+    other = Waiter("b")
+    for waiter in (*waiters, other):
+        budget.wait(waiter, Failure.NO_REPLY, 10.0)
+    waiters[0].ended = True
+
+    budget.give_back("a")
+    assert not waiters[1].told, "not from within the end of another"
+    await asyncio.sleep(0)
+
+    assert [each.told for each in waiters] == [[], ["turn after no_reply"], []]
+    assert not other.told
+    budget.give_back("a")
+    await asyncio.sleep(0)
+    assert waiters[2].told == ["turn after no_reply"]
+    assert not budget.take("a"), "whoever was let in is counted"
+
+
+async def test_whose_time_is_up_is_given_up_in_order_and_only_once() -> None:
+    budget, first, gone, later = spent(), Waiter(), Waiter(), Waiter()
+    gone.ended = True
+    for waiter, until in ((first, 5.0), (gone, 5.0), (later, 6.0)):
+        budget.wait(waiter, Failure.REPLY_TIMEOUT, until)
+
+    budget.expire(4.9)
+    assert not first.told
+    budget.expire(5.0)
+    budget.expire(5.5)
+
+    assert [each.told for each in (first, gone, later)] == [["missed after reply_timeout"], [], []]
+    assert not budget.idle()
+    budget.expire(7.0)
+    for _ in range(FEWEST):
+        budget.give_back("a")
+    await asyncio.sleep(0)
+    assert later.told == ["missed after reply_timeout"]
+    assert budget.idle()

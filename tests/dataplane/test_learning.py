@@ -10,9 +10,11 @@ from tests.dataplane.stand import (
     OLD,
     Hop,
     House,
+    ScriptedBackend,
     Stand,
     always,
     heard,
+    newest,
     serve,
     versions,
 )
@@ -156,3 +158,101 @@ async def test_a_backend_that_served_something_else_is_told_as_it_is_and_counted
 
     assert (await gateway.ask(request("GET", "/v1/nodes", asks("1.31")))).one(SERVED) == "1.1"
     assert "contradiction" in gateway.metrics.exposition("")[0].decode()
+
+
+async def test_v9_who_contradicted_a_version_gets_no_request_at_it_until_a_probe_answers(
+    house: House,
+) -> None:
+    lies, honest = await house.backend(always(LIE), declared=None), await house.backend(serve, declared=None)
+    gateway = await house.gateway(lies, honest)
+    heard(gateway, lies, "1.1-1.90")
+    heard(gateway, honest, "1.1-1.90")
+
+    told = []
+    while not lies.requests:
+        told.append((await gateway.ask(request("GET", "/v1/nodes", asks("1.31")))).one(SERVED))
+    assert told[-1] == "1.1", "it was executed so, and that is told"
+    for _ in range(30):
+        assert (await gateway.ask(request("GET", "/v1/nodes", asks("1.31")))).one(SERVED) == "1.31"
+    assert len(lies.requests) == 1
+    while len(lies.requests) == 1:  # other versions still go there
+        await gateway.ask(request("GET", "/v1/nodes", asks("1.30")))
+
+    heard(gateway, lies, "1.1-1.90")
+    while len(lies.requests) == 2:
+        await gateway.ask(request("GET", "/v1/nodes", asks("1.31")))
+
+
+async def test_v9_where_nobody_else_serves_it_it_is_503_and_executed_nowhere(house: House) -> None:
+    gateway, backend = await house.behind(always(LIE))
+
+    assert (await gateway.ask(request("POST", "/v1/nodes", asks("1.31"), body=b"x"))).one(SERVED) == "1.1"
+    for _ in range(3):
+        answer = await gateway.ask(request("POST", "/v1/nodes", asks("1.31"), body=b"x"))
+        assert (answer.status, answer.one("retry-after")) == (503, "2")
+    assert len(backend.requests) == 1
+
+
+LIE = reply(200, f"{SERVED}: 1.1", body=b"ok")
+
+
+async def test_a_maximum_that_fell_without_a_restart_is_learned_from_an_ordinary_reply(house: House) -> None:
+    """The offer falls when nobody serves it any more; who asks for it then is refused without a backend."""
+    said = reply(200, f"{SERVED}: 1.31", f"{LOWEST}: 1.1", f"{HIGHEST}: 1.58", body=b"ok")
+    backend = await house.backend(always(said), declared=None)
+    gateway = await house.gateway(backend)
+    heard(gateway, backend, "1.1-1.90")
+
+    assert (await gateway.ask(request("GET", "/v1/nodes", asks("1.31")))).status == 200
+    answer = await gateway.ask(request("GET", "/v1/nodes", asks("1.80")))
+
+    assert (answer.status, answer.one(HIGHEST)) == (406, "1.58")
+    assert len(backend.requests) == 1
+
+
+async def rolled_back(house: House) -> tuple[Stand, ScriptedBackend]:
+    """One backend, thought to serve 1.90, that refuses what is above 1.58."""
+
+    async def script(hop: Hop) -> None:
+        while True:
+            message = await hop.request()
+            wanted = message.one(SERVED)
+            ranges = (f"{LOWEST}: 1.1", f"{HIGHEST}: 1.58")
+            above = newest(f"{wanted}-{wanted}") > newest("1.1-1.58")
+            await hop.say(refusal() if above else reply(200, f"{SERVED}: {wanted}", *ranges, body=b"done"))
+
+    backend = await house.backend(script, declared=None)
+    gateway = await house.gateway(backend)
+    heard(gateway, backend, "1.1-1.90")
+    return gateway, backend
+
+
+async def test_latest_settles_anew_after_a_version_refusal_also_on_who_refused(house: House) -> None:
+    gateway, backend = await rolled_back(house)
+
+    answer = await gateway.ask(request("POST", "/v1/nodes", asks("latest"), body=b"hello"))
+
+    assert (answer.status, answer.one(SERVED), answer.one(HIGHEST)) == (200, "1.58", "1.58")
+    assert [each.one(SERVED) for each in backend.requests] == ["1.90", "1.58"]
+    assert gateway.outcomes[-1].attempts == 2
+
+
+async def test_a_refused_version_that_nobody_serves_any_more_is_the_dialects_refusal(house: House) -> None:
+    for body in (b"small", b"x" * 70000):
+        gateway, backend = await rolled_back(house)
+        answer = await gateway.ask(request("POST", "/v1/nodes", asks("1.80"), body=body))
+
+        assert (answer.status, answer.one(HIGHEST)) == (406, "1.58")
+        assert "retry-after" not in answer.names
+        assert len(backend.requests) == 1
+
+
+async def test_a_body_too_large_to_hold_is_503_where_another_still_serves_the_version(house: House) -> None:
+    gateway, executed = await stale_map(house)
+    large = request("POST", "/v1/nodes", asks("1.80"), body=b"x" * 70000)
+
+    answer = await refused_first(gateway, house, large)
+
+    assert (answer.status, answer.one("retry-after")) == (503, "2")
+    assert executed.count(70000) == len(gateway.outcomes) - 1
+    assert (await gateway.ask(large)).status == 200, "learned: the next one goes where it is served"

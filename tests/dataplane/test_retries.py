@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
+import resource
 import socket
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
+from gateway.core.fleet import Unreached
 from gateway.core.service import RetryPlan
 from tests.dataplane.stand import (
     OLD,
@@ -16,6 +17,7 @@ from tests.dataplane.stand import (
     House,
     ScriptedBackend,
     Stand,
+    heard,
     ironic_reply,
     nobody,
     serve,
@@ -84,14 +86,20 @@ async def test_moving_on_can_be_switched_off(house: House) -> None:
     assert (await gateway.told()).attempts == 1
 
 
+def fill(full: socket.socket) -> list[socket.socket]:
+    """Make it a listener that takes no further connection while the sockets are kept."""
+    full.bind(("127.0.0.1", 0))
+    full.listen(0)
+    fillers = [socket.socket() for _ in range(3)]
+    for filler in fillers:
+        filler.setblocking(False)
+        filler.connect_ex(full.getsockname())
+    return fillers
+
+
 async def test_a_connection_that_takes_too_long_is_given_up(house: House) -> None:
     with socket.socket() as full:
-        full.bind(("127.0.0.1", 0))
-        full.listen(0)
-        fillers = [socket.socket() for _ in range(3)]
-        for filler in fillers:
-            filler.setblocking(False)
-            filler.connect_ex(full.getsockname())
+        fillers = fill(full)
         gateway = await house.gateway(replace(nobody(), port=full.getsockname()[1]), connect=0.1)
 
         told_as_ironic(await gateway.ask(request("POST", body=b"x")), 503)
@@ -109,6 +117,80 @@ async def test_a_client_that_leaves_while_a_connection_is_made_leaves_nothing(ho
         client.reset()
 
     assert (await gateway.ask(request())).status == 200
+
+
+async def refused_once(gateway: Stand) -> None:
+    """Ask until somebody has refused a connection."""
+    while not gateway.metric("skewgate_retries_total", reason="connect"):
+        assert (await gateway.ask(request())).status == 200
+
+
+async def test_who_refused_a_connection_is_tried_last_until_a_probe_answers(house: House) -> None:
+    alive, dead = await house.backend(declared=None), replace(nobody(), declared=None)
+    gateway = await house.gateway(alive, dead)
+    heard(gateway, alive, "1.1-1.90")
+    heard(gateway, dead, "1.1-1.90")
+
+    await refused_once(gateway)
+    asked = len(gateway.outcomes)
+    for _ in range(30):
+        assert (await gateway.ask(request("POST", body=b"create"))).status == 200
+    assert {each.attempts for each in gateway.outcomes[asked:]} == {1}, "nobody waits for its refusal"
+
+    heard(gateway, dead, "1.1-1.90")
+    while gateway.metric("skewgate_retries_total", reason="connect") == 1:
+        assert (await gateway.ask(request())).status == 200
+
+
+async def test_where_everybody_refuses_everybody_is_still_tried(house: House) -> None:
+    dead = [replace(nobody(name), declared=None) for name in ("one", "two")]
+    gateway = await house.gateway(*dead)
+    for each in dead:
+        heard(gateway, each, "1.1-1.90")
+
+    for _ in range(3):
+        told_as_ironic(await gateway.ask(request()), 503)
+    assert [each.attempts for each in gateway.outcomes] == [2, 2, 2]
+    assert len(gateway.facts) == 6
+
+
+async def test_a_connection_that_took_too_long_is_dated_by_when_it_was_begun(house: House) -> None:
+    """A probe that answered in between knows better."""
+    with socket.socket() as full:
+        fillers = fill(full)
+        slow = replace(nobody("slow"), port=full.getsockname()[1], declared=None)
+        gateway = await house.gateway(slow, connect=0.1)
+        heard(gateway, slow, "1.1-1.90")
+        client = await gateway.client()
+        await client.send(request())
+        await until(lambda: bool(gateway.worker.load["baremetal/slow"]))
+        heard(gateway, slow, "1.1-1.90")
+
+        assert (await client.reply()).status == 503
+        (member,) = gateway.cell.current.fleet.pools["baremetal"].members
+        assert [type(fact) for _, _, fact in gateway.facts] == [Unreached]
+        assert not member.refusing
+        for filler in fillers:
+            filler.close()
+
+
+async def test_that_we_have_no_descriptor_left_is_not_held_against_a_backend(house: House) -> None:
+    backend = await house.backend(declared=None)
+    gateway = await house.gateway(backend)
+    heard(gateway, backend, "1.1-1.90")
+    client = await gateway.client()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, before[1]))
+    try:
+        answer = await client.ask(request())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+    assert answer.status == 503
+    assert gateway.facts == []
+    assert (await client.ask(request())).status == 200
 
 
 # --- sent, no reply ----------------------------------------------------------------------------------------
@@ -164,6 +246,48 @@ async def test_a_post_on_a_connection_that_had_been_used_is_not_sent_twice_eithe
     assert [each.method for each in backend.requests] == ["GET", "POST"]
 
 
+async def test_a_get_on_a_connection_that_had_been_used_is_sent_again_also_to_the_same_backend(
+    house: House,
+) -> None:
+    """It closes what it thinks idle, by its own clock, and listens still."""
+
+    async def script(hop: Hop) -> None:
+        message = await hop.request()
+        await hop.say(ironic_reply(message))
+        if backend.connections == 1:
+            await hop.request()
+
+    gateway, backend = await house.behind(script)
+    client = await gateway.client()
+
+    assert [(await client.ask(request())).status for _ in range(2)] == [200, 200]
+    assert (len(backend.requests), backend.connections) == (3, 2)
+    assert gateway.outcomes[-1].attempts == 2
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+async def test_a_kept_connection_that_the_backend_has_just_closed_costs_no_request(
+    house: House, method: str
+) -> None:
+    """As a server does on SIGTERM. The request and the end of the connection arrive together."""
+    hops: list[Hop] = []
+
+    async def script(hop: Hop) -> None:
+        hops.append(hop)
+        await serve(hop)
+
+    gateway, backend = await house.behind(script)
+    client = await gateway.client()
+    assert (await client.ask(request())).status == 200
+
+    client.writer.write(request(method, body=b"create"))
+    hops[0].half_close()
+
+    assert (await client.reply()).status == 200
+    assert [each.method for each in backend.requests] == ["GET", method]
+    assert gateway.outcomes[-1].attempts == 1
+
+
 async def test_a_body_that_was_passed_on_is_gone(house: House) -> None:
     async def script(hop: Hop) -> None:
         await hop.head()
@@ -194,55 +318,6 @@ async def test_attempts_are_bounded(house: House) -> None:
     assert (await gateway.ask(request())).status == 502
     assert sum(len(each.requests) for each in backends) == 3
     assert (await gateway.told()).attempts == 3
-
-
-async def test_retries_have_a_budget(house: House) -> None:
-    """All backends die at once under 30 requests: far fewer than 30 are sent again."""
-    release = asyncio.Event()
-
-    async def script(hop: Hop) -> None:
-        await hop.request()
-        await release.wait()
-
-    backends = [await house.backend(script) for _ in range(2)]
-    gateway = await house.gateway(*backends)
-    clients = [await gateway.client() for _ in range(30)]
-    for client in clients:
-        await client.send(request())
-    await until(lambda: sum(len(each.requests) for each in backends) == 30)
-    release.set()
-    answers = [await client.reply() for client in clients]
-
-    assert {each.status for each in answers} == {502}
-    assert 0 < gateway.metric("skewgate_retries_total", reason="no_reply") <= 6
-
-
-async def test_a_backend_that_dies_under_traffic_takes_no_safe_request_along(house: House) -> None:
-    """Half of the requests in flight were in its hands; what went by before allows for sending all again."""
-    release = asyncio.Event()
-
-    async def patient(hop: Hop, *, mortal: bool = False) -> None:
-        while True:
-            message = await hop.request()
-            if message.target == "/v1/slow":
-                await release.wait()
-                if mortal:
-                    return
-            await hop.say(ironic_reply(message))
-
-    backends = await house.backend(patient), await house.backend(partial(patient, mortal=True))
-    gateway = await house.gateway(*backends)
-    passing = await gateway.client()
-    for _ in range(50):
-        assert (await passing.ask(request())).status == 200
-    clients = [await gateway.client() for _ in range(20)]
-    for client in clients:
-        await client.send(request("GET", "/v1/slow"))
-    await until(lambda: sum(len(each.requests) for each in backends) == 70)
-    release.set()
-
-    assert {(await client.reply()).status for client in clients} == {200}
-    assert gateway.metric("skewgate_retries_total", reason="no_reply") > 20 // 5
 
 
 async def test_sending_again_can_be_switched_off(house: House) -> None:

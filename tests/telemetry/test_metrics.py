@@ -45,8 +45,10 @@ CONTRACT = {
     "skewgate_client_errors": "counter",
     "skewgate_event_loop_lag_seconds": "histogram",
     "skewgate_contradictions": "counter",
+    "skewgate_deferred_facts": "counter",
+    "skewgate_retries_given_up": "counter",
 }
-"""Every name and type of the contract, and the one beyond it."""
+"""Every name and type of the contract, and those beyond it."""
 
 Sample = tuple[str, frozenset[tuple[str, str]]]
 
@@ -250,6 +252,10 @@ def test_probes_retries_errors_contradictions_reloads_and_lag() -> None:
     metrics.client_error("smuggling")
     metrics.contradiction("baremetal", "new")
     metrics.contradiction("baremetal", "gone")
+    metrics.deferred("baremetal", "new")
+    metrics.deferred("baremetal", "gone")
+    metrics.retry_given_up("baremetal")
+    metrics.retry_given_up("gone")
     metrics.reloaded(True, 1790000000.0)
     metrics.reloaded(False, 1790000009.0)
     metrics.lag("0", 0.02)
@@ -265,6 +271,8 @@ def test_probes_retries_errors_contradictions_reloads_and_lag() -> None:
     assert value(samples, "retries_total", service="baremetal", reason="other") == 1
     assert value(samples, "client_errors_total", reason="smuggling") == 1
     assert value(samples, "contradictions_total", service="baremetal", backend="new") == 1
+    assert value(samples, "deferred_facts_total", service="baremetal", backend="new") == 1
+    assert value(samples, "retries_given_up_total", service="baremetal") == 1
     assert value(samples, "config_last_reload_successful") == 0
     assert value(samples, "config_last_reload_success_timestamp_seconds") == 1790000000.0
     assert value(samples, "config_reloads_total", result="success") == 1
