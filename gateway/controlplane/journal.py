@@ -11,6 +11,7 @@ import logging
 
 from gateway.core.backend import Member, Standing
 from gateway.core.offer import Offer
+from gateway.core.ranges import NOTHING
 from gateway.core.snapshot import ServiceView, Snapshot
 from gateway.core.version import Scheme
 from gateway.telemetry.access_log import printable
@@ -29,6 +30,7 @@ def note_changes(before: Snapshot, after: Snapshot) -> None:
         for member in view.pool.members:
             known = old.pool.member(member.backend.name) if old is not None else None
             _note_member(known, member, scheme)
+            _note_doubts(known, member, scheme)
         _note_offer(name, old, view)
 
 
@@ -63,6 +65,26 @@ def _note_member(before: Member | None, member: Member, scheme: Scheme) -> None:
             member.key,
             member.backend.url,
             _why(member),
+        )
+
+
+def _note_doubts(before: Member | None, member: Member, scheme: Scheme) -> None:
+    """Requests have met something that no probe has told."""
+    if member.refusing and not (before is not None and before.refusing):
+        _backends.warning(
+            "%s: refused a connection, tried last until a probe answers; check %s",
+            member.key,
+            member.backend.url,
+        )
+    told = before.contradicted if before is not None else NOTHING
+    news = member.contradicted - told
+    if news:
+        _backends.error(
+            "%s: was asked for %s and said that it served another version, gets no such request until a probe "
+            "answers; check whether two servers are behind %s, and what rewrites version headers on the way",
+            member.key,
+            news.format(scheme),
+            member.backend.url,
         )
 
 
