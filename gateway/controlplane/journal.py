@@ -80,8 +80,9 @@ def _note_doubts(before: Member | None, member: Member, scheme: Scheme) -> None:
     news = member.contradicted - told
     if news:
         _backends.error(
-            "%s: was asked for %s and said that it served another version, gets no such request until a probe "
-            "answers; check whether two servers are behind %s, and what rewrites version headers on the way",
+            "%s: was asked for %s and said that it served another version, gets no such request until a "
+            "probe answers; check whether two servers are behind %s, and what on the way "
+            "rewrites version headers",
             member.key,
             news.format(scheme),
             member.backend.url,
