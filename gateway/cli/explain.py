@@ -27,7 +27,7 @@ from gateway.telemetry.metrics import Metrics
 
 HELP = "tell what would happen to a request and why"
 
-CANDIDATE_COLUMNS: Final = ("BACKEND", "TRIED", "STANDING", "SERVES", "IN FLIGHT", "URL")
+CANDIDATE_COLUMNS: Final = ("BACKEND", "TRIED", "STANDING", "SERVES", "IN FLIGHT", "URL", "WHY THEN")
 LEFT_OUT_COLUMNS: Final = ("BACKEND", "STANDING", "SERVES", "WHY NOT")
 
 
@@ -144,6 +144,7 @@ def _candidate(each: Mapping[str, Any]) -> list[Cell]:
         f"{each['serves']}{silent}",
         str(each["in_flight"]),
         each["url"],
+        each["why"],
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gateway.core.backend import Member
+from gateway.core.backend import Member, Standing
 from gateway.core.decision import Answer, Forward, Refuse, Resolution, Unrouted, Verdict, decide
 from gateway.core.dialect import Ask, AskKind
 from gateway.core.message import Header, Reply, RequestHead, fold
@@ -177,10 +177,28 @@ def _candidates(resolution: Resolution, load: Mapping[str, int]) -> tuple[Candid
             member.silent,
             member.backend.weight,
             load.get(member.key, 0),
+            _why_then(member),
         )
         for number, tier in enumerate(resolution.candidates.tiers, 1)
         for member in tier.members
     )
+
+
+def _why_then(member: Member) -> str:
+    """Why it is tried no earlier, and no later."""
+    if member.refusing:
+        return "refused a connection, and no probe has answered since"
+    if member.backend.declared is not None:
+        return "its versions are declared"
+    return _STANDS[member.standing]
+
+
+_STANDS: Mapping[Standing, str] = {
+    Standing.FRESH: "its last probe answered",
+    Standing.STALE: "its last probe failed",
+    Standing.LOST: "its last three probes failed",
+    Standing.UNKNOWN: "it has never answered",
+}
 
 
 def _left_out(view: ServiceView, resolution: Resolution, scheme: Scheme) -> tuple[LeftOutTold, ...]:
@@ -216,6 +234,12 @@ def _reason(member: Member, resolution: Resolution, scheme: Scheme) -> tuple[Lef
         return LeftOut.NOT_ASKED, "the gateway answers by itself"
     if member.silent and resolution.place.versioned_only:
         return LeftOut.SILENT, "says nothing about versions, and this place needs a backend that does"
+    if resolution.version is not None and resolution.version in member.contradicted:
+        text = resolution.version_text
+        return (
+            LeftOut.CONTRADICTED,
+            f"was asked for {text} and said that it served another, and no probe has answered since",
+        )
     return LeftOut.VERSION, f"does not serve {resolution.version_text}, only {_serves(member, scheme)}"
 
 

@@ -30,6 +30,8 @@ class LeftOut(StrEnum):
     DRAINED = "drained"
     SILENT = "silent"
     VERSION = "version"
+    CONTRADICTED = "contradicted"
+    """It said of a reply to this version that it was executed at another one."""
 
 
 @final
@@ -104,6 +106,8 @@ class CandidateTold:
     silent: bool
     weight: int
     in_flight: int
+    why: str
+    """Why it is in its tier."""
 
 
 @final

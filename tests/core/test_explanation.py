@@ -12,7 +12,7 @@ from gateway.core.backend import Backend
 from gateway.core.decision import Forward, Refuse, decide
 from gateway.core.dialect import Advert
 from gateway.core.explanation import explain
-from gateway.core.fleet import Answered, Fact, Failed, Fleet, Pool
+from gateway.core.fleet import Answered, Contradicted, Fact, Failed, Fleet, Pool, Unreached
 from gateway.core.message import Header, RequestHead, fold
 from gateway.core.ranges import VersionSet
 from gateway.core.service import Match, Policy, Service
@@ -122,7 +122,36 @@ def test_stale_and_lost_backends_are_candidates_of_a_later_tier() -> None:
 
     assert names(told) == [("new", 1), ("old", 2)]
     assert [each.standing for each in told.candidates] == ["fresh", "lost"]
+    assert [each.why for each in told.candidates] == [
+        "its last probe answered",
+        "its last three probes failed",
+    ]
     assert told.because == "`latest` settles on 1.58 of the offer 1.1-1.58"
+
+
+def test_what_requests_met_is_told_as_the_reason() -> None:
+    base = snapshot(MIXED)
+    fleet = base.fleet.observe("baremetal", "old", Unreached(2.0))
+    fleet = fleet.observe("baremetal", "new", Contradicted(Version(1, 31), 2.0))
+    told = explain(base.knowing(fleet, 0.0), "GET", "/v1/nodes", [(OWN, "1.31")])
+
+    assert [each.why for each in told.candidates] == ["refused a connection, and no probe has answered since"]
+    assert reasons(told) == {"new": "contradicted"}
+    (left_out,) = told.left_out
+    assert (
+        left_out.why == "was asked for 1.31 and said that it served another, and no probe has answered since"
+    )
+
+    other = explain(base.knowing(fleet, 0.0), "GET", "/v1/nodes", [(OWN, "1.30")])
+    assert names(other) == [("new", 1), ("old", 2)]
+
+
+def test_declared_versions_need_no_probe_to_be_tried_first() -> None:
+    declared = Backend("api", "10.0.0.1", 1, declared=upto(58).versions)
+    service = Service("baremetal", Ironic(), (declared,))
+    told = explain(Snapshot.configured([service], now=0.0), "GET", "/v1/nodes", [(OWN, "1.31")])
+
+    assert [each.why for each in told.candidates] == ["its versions are declared"]
 
 
 @pytest.mark.parametrize(
