@@ -13,6 +13,7 @@ Rules: it knows nothing of the gateway. Probes carry no identity and are not wri
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import socket
@@ -32,9 +33,11 @@ BACKLOG: Final = 128
 
 
 class Noticing(asyncio.StreamReader):
-    """Knows whether anything has come since it was last told to forget."""
+    """Knows whether a request has begun to come that is not answered yet."""
 
     heard = False
+    """Something has come since the last whole request."""
+    answering = False
 
     def feed_data(self, data: Iterable[SupportsIndex]) -> None:
         self.heard = True
@@ -68,7 +71,7 @@ class Counting(Ironic):
         self._leaving = True
         self._server.close()
         for writer, reader in self._readers.items():
-            if not reader.heard:
+            if not (reader.heard or reader.answering):
                 writer.close()
         await asyncio.gather(*(task for task in self._serving.values() if task is not None))
 
@@ -77,15 +80,18 @@ class Counting(Ironic):
         self._serving[writer] = asyncio.current_task()
         self._readers[writer] = reader
         try:
-            while not self._leaving:
-                reader.heard = False
+            while reader.heard or not self._leaving:
                 message = await read_message(reader)
+                reader.heard, reader.answering = False, True
                 await self._answer(message, writer)
+                reader.answering = False
         except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
             pass  # whoever asked has gone, or was quiet for longer than a server waits
         finally:
             del self._serving[writer], self._readers[writer]
             writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()  # what was said is with the gateway before the process ends
 
     async def _answer(self, message: Message, writer: asyncio.StreamWriter) -> None:
         head = Head.parse(message.head[: -len(END)], message.body)

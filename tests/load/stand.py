@@ -29,6 +29,7 @@ from tests.real.processes import Process, wait_for
 CONFIGURATION = """\
 listen: 127.0.0.1:{port}
 admin: {{listen: "127.0.0.1:{admin_port}"}}
+state: {state}
 timeouts:
   backend_head: 2s        # what hangs is told so after this; nothing here takes a tenth of it
   backend_body_idle: 2s
@@ -65,6 +66,7 @@ class Stand:
         )
         self.chapters: list[Chapter] = []
         self.falls: list[Span] = []
+        self._folder = folder
         self._book = folder / "requests.jsonl"
         self.configure()
         command = [sys.executable, "-m", "tests.load.traffic", str(self.gateway.port), str(self._book)]
@@ -169,6 +171,7 @@ class Stand:
         text = CONFIGURATION.format(
             port=self.gateway.port,
             admin_port=self.gateway.admin_port,
+            state=self._folder / "state.json",
             backends="\n".join(lines),
         )
         self.gateway.file.write_text(text + extra)

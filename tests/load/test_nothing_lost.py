@@ -1,4 +1,4 @@
-"""Nothing is lost while everything moves: a rolling upgrade, deaths, a hang, reloads and a roll-back.
+"""Nothing is lost while everything moves: a rolling upgrade, deaths, a hang, reloads, a pin and a roll-back.
 
 The story is told to four fake backends behind a gateway, all of them processes, while ten kinds of clients
 ask more than 200 times a second. Every request is judged afterwards, by what its client was told, what the
@@ -13,6 +13,7 @@ from tests.load import figures as shown
 from tests.load.fleet import NAMES, NEW, OLD
 from tests.load.ledger import End, Judgement
 from tests.load.stand import Stand
+from tests.real.gateway_process import SERVICE
 
 pytestmark = [pytest.mark.load, pytest.mark.timeout(300)]
 
@@ -26,6 +27,7 @@ STORY: dict[str, list[tuple[str, ...]]] = {
     "deaths": [("uniform 1.90",)],
     "a hang": [("uniform 1.90",)],
     "reloads": [("uniform 1.90",)],
+    "pin and unpin": [("uniform 1.90", "capped 1.58", "uniform 1.90")],
     # UPGRADE-stale
     "an old one rejoins": [("uniform 1.90", "mixed 1.90", "uniform 1.90")],
     # UPGRADE-back-late
@@ -69,6 +71,8 @@ def tell(stand: Stand) -> None:
         hang(stand)
     with stand.chapter("reloads"):
         reloads(stand)
+    with stand.chapter("pin and unpin", falls=True):
+        pin_and_unpin(stand)
     with stand.chapter("an old one rejoins"):
         old_one_rejoins(stand)
     with stand.chapter("roll-back begins"):
@@ -97,14 +101,33 @@ def restart(stand: Stand, name: str, highest: str, *, kill: bool = False) -> Non
 
 
 def upgrade(stand: Stand) -> None:
-    """One at a time, and one of them by its death."""
+    """One at a time, in every way in which operators do it."""
     first, second, third, fourth = NAMES
     restart(stand, first, NEW)
     stand.offered(OLD, "mixed")
-    restart(stand, second, NEW)
+    drain_and_restart(stand, second)
     restart(stand, third, NEW, kill=True)
     restart(stand, fourth, NEW)
     stand.offered(NEW, "uniform")
+    stand.traffic()
+
+
+def drain_and_restart(stand: Stand, name: str) -> None:
+    """Drained first, as it should be: then there is not even a doubt about a request."""
+    backend = stand.backends[name]
+    backend.counts_no_more()
+    stand.command("drain", f"{SERVICE}/{name}", "--wait")
+    state = stand.watch.until(lambda state: state["backends"][name]["drained"], f"{name} drained")
+    assert state["backends"][name]["in_flight"] == 0
+    executed = len(backend.executions())
+    stand.traffic()
+    assert len(backend.executions()) == executed, f"{name} is drained and got requests"
+    backend.terminate(drained=True)
+    backend.start(NEW)
+    stand.watch.until(lambda state: state["backends"][name]["max"] == NEW, f"{name} is probed while drained")
+    assert len(backend.executions()) == executed, f"{name} is drained and got requests"
+    stand.command("enable", f"{SERVICE}/{name}")
+    stand.known(name)
     stand.traffic()
 
 
@@ -146,6 +169,16 @@ def reloads(stand: Stand) -> None:
     assert "nonsense" in stand.command("reload", code=1)
     assert (stand.reloads("success"), stand.reloads("failure")) == (done + 2, 1)
     stand.configure()
+    stand.traffic()
+
+
+def pin_and_unpin(stand: Stand) -> None:
+    stand.command("pin", SERVICE, OLD)
+    state = stand.offered(OLD, "capped")
+    assert (state["offer"]["ceiling"], state["offer"]["held_rule"]) == (OLD, "ceiling")
+    stand.traffic()
+    stand.command("unpin", SERVICE)
+    stand.offered(NEW, "uniform")
     stand.traffic()
 
 
