@@ -150,7 +150,7 @@ class Offer(Section):
         "5s",
         "How long the policy must have given a version before it is offered, too; `0s`: at once. The first "
         "offer does not wait.",
-        reason="One interval of probes: a server that starts and falls over does not raise the offer.",
+        reason="One interval of probes: a server that is rolled back at once does not raise the offer.",
         example="30s",
     )
     ceiling: (

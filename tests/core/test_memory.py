@@ -231,6 +231,10 @@ def test_when_nothing_is_known_nothing_changes() -> None:
     assert it.reload(service("z", settle=SETTLE)) == NEW, "nothing is known of who is left"
     assert it.probe({"z": None}) == NEW
     assert it.probe({"z": F}) == OLD
+    assert it.reload(service("y", settle=SETTLE)) == OLD
+    assert it.probe({"y": None}) == OLD, "not even when it had been known before"
+    assert it.probe({"y": T}) == OLD
+    assert it.wait(SETTLE) == NEW
 
 
 # --- if nothing is left it is formed anew ------------------------------------------------------------------
@@ -417,6 +421,16 @@ def test_a_shorter_settle_counts_from_when_it_began_but_only_for_what_is_still_g
     it.probe({"a": None})
     it.wait(5)
     assert it.reload(service("a", policy=Policy.REACHABLE, settle=0.0)) == OLD, "who gave it is gone"
+
+
+def test_a_reload_comes_too_late_for_what_had_ripened() -> None:
+    it = course("a", "b", **policy_of(Policy.REACHABLE))
+    it.probe({"a": F, "b": F})
+    it.probe({"b": T})
+    it.now += SETTLE
+
+    assert it.reload(service("a", "b", settle=SETTLE)) == NEW
+    assert it.held() == ("mixed", ("a",), "memory")
 
 
 def test_another_policy_takes_nothing_back() -> None:

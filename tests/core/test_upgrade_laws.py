@@ -32,15 +32,19 @@ UNIVERSE: dict[str, list[Version]] = {
 }
 
 
+Said: TypeAlias = tuple[frozenset[int], bool]
+"""An advert: indices into the universe, and whether it is silent."""
+
+
 @st.composite
-def adverts(draw: st.DrawFn) -> tuple[frozenset[int], bool]:
-    """Indices into the universe, and whether it is silent. Mostly one range, as servers have it."""
+def adverts(draw: st.DrawFn) -> Said:
+    """Often one of two ranges, as in an upgrade."""
+    kind = draw(st.sampled_from(("old", "new", "old", "new", "range", "range", "gap", "silent", "nothing")))
+    if kind in ("old", "new"):
+        return frozenset(range(3 if kind == "old" else 6)), False
     low, high = sorted((draw(st.integers(0, 6)), draw(st.integers(0, 6))))
     base = draw(st.sampled_from((0, 0, 0, 7)))
     versions = frozenset(range(base + low, base + high + 1))
-    kind = draw(st.sampled_from(("range", "range", "range", "from the first", "gap", "silent", "nothing")))
-    if kind == "from the first":
-        return frozenset(range(high + 1)), False
     if kind == "gap":
         return versions - {draw(st.integers(0, 13))}, False
     if kind == "silent":
@@ -62,7 +66,8 @@ MEMBERS = st.lists(
     max_size=4,
     unique_by=lambda each: each[0],
 )
-Listed: TypeAlias = list[tuple[str, int, tuple[frozenset[int], bool] | None]]
+FIRST: st.SearchStrategy[list[Said | None]] = st.lists(adverts() | st.none(), max_size=4)
+Listed: TypeAlias = list[tuple[str, int, Said | None]]
 
 
 class Upgrades(RuleBasedStateMachine):
@@ -74,6 +79,7 @@ class Upgrades(RuleBasedStateMachine):
         settle=SETTLES,
         ceiling=CEILINGS,
         members=MEMBERS,
+        first=FIRST,
     )
     def configure(
         self,
@@ -82,6 +88,7 @@ class Upgrades(RuleBasedStateMachine):
         settle: float,
         ceiling: int | None,
         members: Listed,
+        first: list[Said | None],
     ) -> None:
         self.scheme, self.dialect = scheme, Toy(scheme=scheme)
         self.ceiling = ceiling
@@ -91,11 +98,12 @@ class Upgrades(RuleBasedStateMachine):
         self.model = Model(scheme, one.policy, one.at_least, settle, self._enlisted(members, {}))
         self.model.learn(0.0)
         self.before = NONE
+        self._end_first_probes(first)
 
     # -- what happens
 
     @rule(who=WHO, advert=adverts(), lag=LAG)
-    def is_probed(self, who: str, advert: tuple[frozenset[int], bool], lag: float) -> None:
+    def is_probed(self, who: str, advert: Said, lag: float) -> None:
         at = self.busy.now - lag
         self._observe(who, Answered(self._advert(advert), at))
         known = self._undeclared(who)
@@ -105,9 +113,7 @@ class Upgrades(RuleBasedStateMachine):
         self._learned()
 
     @rule(advert=adverts(), other=adverts(), others=st.sets(WHO))
-    def a_round_of_probes(
-        self, advert: tuple[frozenset[int], bool], other: tuple[frozenset[int], bool], others: set[str]
-    ) -> None:
+    def a_round_of_probes(self, advert: Said, other: Said, others: set[str]) -> None:
         """As in a finished upgrade or roll-back, or half of one."""
         for who in NAMES:
             self.is_probed(who, other if who in others else advert, 0.0)
@@ -123,7 +129,7 @@ class Upgrades(RuleBasedStateMachine):
         self._learned()
 
     @rule(who=WHO, advert=adverts(), lag=LAG)
-    def is_overheard(self, who: str, advert: tuple[frozenset[int], bool], lag: float) -> None:
+    def is_overheard(self, who: str, advert: Said, lag: float) -> None:
         at = self.busy.now - lag
         self._observe(who, Overheard(self._advert(advert), at))
         known = self._undeclared(who)
@@ -159,9 +165,14 @@ class Upgrades(RuleBasedStateMachine):
         self.model.look(self.busy.now)
         self.before = self.model.promised
 
-    @rule(policy=POLICIES, settle=SETTLES, ceiling=CEILINGS, members=MEMBERS)
+    @rule(policy=POLICIES, settle=SETTLES, ceiling=CEILINGS, members=MEMBERS, first=FIRST)
     def is_reloaded(
-        self, policy: tuple[Policy, AtLeast], settle: float, ceiling: int | None, members: Listed
+        self,
+        policy: tuple[Policy, AtLeast],
+        settle: float,
+        ceiling: int | None,
+        members: Listed,
+        first: list[Said | None],
     ) -> None:
         one = self._service(policy, settle, ceiling, members)
         before = self.model.backends
@@ -179,6 +190,17 @@ class Upgrades(RuleBasedStateMachine):
         model.remove([each for each in gone if each.versions is not None])
         self.before = model.promised  # what went by removal is no loss that any law speaks of
         self._learned()
+        self._end_first_probes(first)
+
+    def _end_first_probes(self, first: list[Said | None]) -> None:
+        """Of those that were never asked the first few are, well or badly."""
+        unasked = [name for name, each in self.model.backends.items() if not each.probed]
+        for who, advert in zip(unasked, first, strict=False):
+            self.the_laws_hold()
+            if advert is None:
+                self.fails(who, 1)
+            else:
+                self.is_probed(who, advert, 0.0)
 
     # -- what holds after every step
 
@@ -286,10 +308,10 @@ class Upgrades(RuleBasedStateMachine):
         universe = UNIVERSE[self.scheme.name]
         return universe[index % len(universe)]
 
-    def _versions(self, advert: tuple[frozenset[int], bool]) -> Versions:
+    def _versions(self, advert: Said) -> Versions:
         return frozenset(map(self._version, advert[0]))
 
-    def _advert(self, advert: tuple[frozenset[int], bool]) -> Advert:
+    def _advert(self, advert: Said) -> Advert:
         return Advert(VersionSet.only(*self._versions(advert)), silent=advert[1])
 
     def _service(
@@ -331,7 +353,7 @@ class Upgrades(RuleBasedStateMachine):
         known = self.model.backends.get(who)
         return known if known is not None and known.declared is None else None
 
-    def _heard(self, known: Known, advert: tuple[frozenset[int], bool], at: float) -> None:
+    def _heard(self, known: Known, advert: Said, at: float) -> None:
         if at >= known.heard_at:
             known.versions, known.silent, known.heard_at = self._versions(advert), advert[1], at
 

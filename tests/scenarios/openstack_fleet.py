@@ -189,15 +189,18 @@ class Fleet(NamedTuple):
     policy: str = "guaranteed"
     operations: tuple[str, ...] = ()
     """Items of `operations`."""
+    settle: str = "5s"
 
 
-def senlin(*servers: Server, policy: str = "guaranteed", operations: tuple[str, ...] = ()) -> Fleet:
-    return Fleet("clustering", servers, "dialect: senlin", policy, operations)
+def senlin(
+    *servers: Server, policy: str = "guaranteed", operations: tuple[str, ...] = (), settle: str = "5s"
+) -> Fleet:
+    return Fleet("clustering", servers, "dialect: senlin", policy, operations, settle)
 
 
-def other(service_type: str, *servers: Server, policy: str = "guaranteed") -> Fleet:
+def other(service_type: str, *servers: Server, policy: str = "guaranteed", settle: str = "5s") -> Fleet:
     options = f"dialect: openstack\n    openstack: {{service_type: {service_type}}}"
-    return Fleet(service_type, servers, options, policy)
+    return Fleet(service_type, servers, options, policy, settle)
 
 
 @asynccontextmanager
@@ -213,8 +216,9 @@ async def in_front_of(*fleets: Fleet, interval: str = "100ms") -> AsyncIterator[
         ]
         for fleet in fleets:
             lines += [f"  {fleet.name}:", f"    {fleet.dialect}", f"    match: {{path: /{fleet.name}}}"]
-            lines += [f"    probe: {{interval: {interval}}}", f"    offer: {{policy: {fleet.policy}}}"]
-            lines += [f"    operations: [{', '.join(fleet.operations)}]"]
+            lines.append(f"    probe: {{interval: {interval}}}")
+            lines.append(f"    offer: {{policy: {fleet.policy}, settle: {fleet.settle}}}")
+            lines.append(f"    operations: [{', '.join(fleet.operations)}]")
             lines += [
                 "    backends:",
                 *(f"      - url: http://{LOOPBACK}:{each.port}" for each in fleet.servers),

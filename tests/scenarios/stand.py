@@ -25,7 +25,10 @@ class Stand:
 
     service = "baremetal"
 
-    def __init__(self, gateway: Gateway, servers: tuple[Any, ...], prefix: str) -> None:
+    def __init__(
+        self, gateway: Gateway, servers: Sequence[Any], prefix: str, service: str | None = None
+    ) -> None:
+        self.service = service or self.service
         self.gateway = gateway
         self.servers = servers
         """Fakes of one kind."""
