@@ -200,7 +200,7 @@ def senlin(
 
 def other(service_type: str, *servers: Server, policy: str = "guaranteed", settle: str = "5s") -> Fleet:
     options = f"dialect: openstack\n    openstack: {{service_type: {service_type}}}"
-    return Fleet(service_type, servers, options, policy, settle)
+    return Fleet(service_type, servers, options, policy, settle=settle)
 
 
 @asynccontextmanager
