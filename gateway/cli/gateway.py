@@ -23,11 +23,12 @@ from typing import Self, TypeAlias, cast, final
 
 from gateway.admin import AdminContext, AdminSite, create_app
 from gateway.controlplane.cell import Cell
+from gateway.controlplane.journal import Journal
 from gateway.controlplane.overhearing import Overhearing
 from gateway.controlplane.prober import Prober
 from gateway.controlplane.reload import Reloader
 from gateway.controlplane.settling import Settling
-from gateway.controlplane.state import StateKeeper, recalled
+from gateway.controlplane.state import StateKeeper, recalled, say_that_nothing_is_kept
 from gateway.controlplane.state_file import StateFile
 from gateway.core.snapshot import Snapshot
 from gateway.dataplane.worker import Worker
@@ -36,6 +37,7 @@ from gateway.settings import Loaded, Settings, read_file
 from gateway.telemetry.access_log import AccessLog, Format
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.outcome import Outcome
+from gateway.telemetry.recent import Recent
 
 Listener: TypeAlias = Callable[[Outcome], None]
 
@@ -54,7 +56,7 @@ class Gateway:
     ) -> None:
         self.settings = configured
         self._state = StateFile(configured.state) if configured.state is not None else None
-        kept = recalled(self._state, configured.services)
+        kept = None if self._state is None else recalled(self._state, configured.services)
         self.cell = Cell(Snapshot.configured(configured.services, now=monotonic(), kept=kept), monotonic)
         self.metrics = Metrics(CLIENT_ERROR_REASONS)
         self._source = source
@@ -110,13 +112,25 @@ class Gateway:
         stack.push_async_callback(self._admin.stop)
         await self._worker.start(configured.listen)
         stack.push_async_callback(self._worker.abort)
-        if self._keeper is not None:
+        self._write_journal(stack)
+        if self._keeper is None:
+            say_that_nothing_is_kept()
+        else:
             await self._keeper.start()
         settling = Settling(self.cell, monotonic)
         settling.start()
         stack.callback(settling.close)
         await self._prober.start()
         stack.push_async_callback(self._prober.close)
+
+    def _write_journal(self, stack: AsyncExitStack) -> None:
+        """From here on the log tells what changes; first what is in force."""
+        recent = Recent(self.metrics.served, monotonic)
+        recent.start()
+        stack.callback(recent.close)
+        journal = Journal(monotonic, recent.last_hour)
+        journal.begin(self.cell.current)
+        stack.callback(self.cell.subscribe(journal.note_changes))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

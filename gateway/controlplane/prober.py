@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias, final
 
 from gateway.controlplane.cell import Cell
-from gateway.controlplane.journal import note_changes
 from gateway.controlplane.probing import Asker
 from gateway.core.backend import Backend
 from gateway.core.dialect import Advert, ProbeFault
@@ -99,7 +98,6 @@ class Prober:
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_probe_at: dict[Key, float] = {}
         self._asker: Asker | None = None
-        self._unsubscribe: Callable[[], None] | None = None
 
     @property
     def last_probe_at(self) -> Mapping[Key, float]:
@@ -110,7 +108,6 @@ class Prober:
         """Begin to probe; the first probes are sent at once."""
         if self._asker is None:
             self._asker = Asker()
-            self._unsubscribe = self._cell.subscribe(note_changes)
             self.retarget(self._services)
 
     def retarget(self, services: Iterable[Service]) -> None:
@@ -143,9 +140,6 @@ class Prober:
         if self._asker is not None:
             await self._asker.close()
             self._asker = None
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -29,12 +29,14 @@ PATIENCE: Final = 5.0
 _log = logging.getLogger("skewgate.state")
 
 
-def recalled(file: StateFile | None, services: Sequence[Service]) -> Mapping[str, Kept]:
+def say_that_nothing_is_kept() -> None:
+    """For a gateway without a state file."""
+    _log.info("nothing is kept across a restart: offers, pins and drains need a `state` file")
+
+
+def recalled(file: StateFile, services: Sequence[Service]) -> Mapping[str, Kept]:
     """What the last run kept of `services`, as far as it can be believed; one warning says what is lost.
     Blocks."""
-    if file is None:
-        _log.info("nothing is kept across a restart: offers, pins and drains need a `state` file")
-        return {}
     try:
         text = file.read()
         if text is None:

@@ -179,6 +179,10 @@ class Metrics:
                 for change in offer_changes(old.offer, view.offer):
                     self._book.services[name].offer_changes[change] += 1
 
+    def served(self) -> Mapping[str, Mapping[str, int]]:
+        """Requests served since the start, by service and version; the mappings go on counting."""
+        return {name: tally.served for name, tally in self._book.services.items()}
+
     # --- the scrape -----------------------------------------------------------------------------------------
 
     def exposition(self, accept: str) -> tuple[bytes, str]:

@@ -73,6 +73,8 @@ async def test_offers_pins_and_drains_survive_being_killed(stand: Stand, fleet: 
     assert (after["offer"]["min"], after["offer"]["max"], after["pin"]) == ("1.1", "1.31", "1.31")
     assert [after["backends"][name]["drained"] for name in ("api-1", "api-2")] == [True, False]
     assert ended.code == 0
+    assert "baremetal: pinned to 1.31, offer 1.1-1.31, phase capped" in ended.err
+    assert "baremetal/api-1: drained" in ended.err
 
 
 async def test_the_end_of_an_order_survives_as_well(stand: Stand) -> None:
@@ -134,3 +136,16 @@ async def test_a_reload_with_another_path_needs_a_restart(stand: Stand, tmp_path
 
     assert reloaded.err == "skewgate: warning: not in force before a restart: state\n"
     assert not other.exists()
+
+
+async def test_without_a_file_one_line_says_that_nothing_is_kept(
+    write: Write, session: aiohttp.ClientSession
+) -> None:
+    port = free_port()
+    process = await start("run", "-c", str(write(admin_port=port)))
+    await ready(session, f"http://127.0.0.1:{port}")
+    process.send_signal(signal.SIGTERM)
+    ended = await finish(process)
+
+    said = "skewgate.state: nothing is kept across a restart: offers, pins and drains need a `state` file\n"
+    assert ended.err.count(said) == 1

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from gateway.controlplane.cell import Cell
+from gateway.controlplane.journal import Journal
 from gateway.controlplane.prober import LONGEST_PAUSE, Prober, pause
 from gateway.core.backend import Backend, BackendTls, Standing
 from gateway.core.dialect import Advert, ProbeRequest
@@ -18,6 +19,7 @@ from gateway.core.ranges import VersionSet
 from gateway.core.service import Service
 from gateway.core.snapshot import Snapshot
 from gateway.core.version import Version
+from gateway.telemetry.recent import LastHour
 from tests.controlplane.fakes import (
     Behaviour,
     cell_of,
@@ -407,6 +409,7 @@ async def test_the_log_has_one_line_a_change_and_none_a_probe(caplog: pytest.Log
     async with serving(ironic("1.1", "1.58")) as backend:
         one = service(backend.backend())
         cell, steps = cell_of(one), Steps()
+        cell.subscribe(Journal(lambda: 0.0, lambda _: LastHour({}, 0.0)).note_changes)
 
         async def probe() -> None:
             steps.next()

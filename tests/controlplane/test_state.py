@@ -170,14 +170,6 @@ def test_what_was_kept_comes_back(path: Path, caplog: pytest.LogCaptureFixture) 
     assert caplog.records == []
 
 
-def test_without_a_file_one_line_says_that_nothing_is_kept(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    assert recalled(None, [API]) == {}
-    assert [record.getMessage() for record in caplog.records] == [
-        "nothing is kept across a restart: offers, pins and drains need a `state` file"
-    ]
-
-
 async def test_a_file_that_does_not_exist_is_a_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert recalled(StateFile(path), [API]) == {}
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
