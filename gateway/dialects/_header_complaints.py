@@ -31,6 +31,7 @@ _NOT_OURS: Final = (
     | {
         *("accept", "accept-encoding", "content-type", "content-encoding", "content-location", "cookie"),
         *("authorization", "etag", "expect", "last-modified", "location", "range", "set-cookie", "vary"),
+        *("allow", "date", "origin", "referer", "retry-after", "server", "user-agent", "www-authenticate"),
     }
 )
 """Folded names without which a message would no longer be what it is."""

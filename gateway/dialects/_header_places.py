@@ -22,6 +22,7 @@ LONGEST_TEXT: Final = 64
 """Characters of a target's text that are kept: no version is longer, and clients choose them."""
 
 _SEPARATORS: Final = re.compile("([&;])")
+_BLANKS: Final = " \t"
 _SLASHES: Final = re.compile("//+")
 
 
@@ -115,11 +116,12 @@ class MediaType(NamedTuple):
     """Lower case: `application/json`."""
     parameters: tuple[tuple[str, str], ...]
     """Name in lower case, value as it was written."""
+    written: str = ""
+    """As it came, while nothing is changed."""
 
     def __str__(self) -> str:
-        return "; ".join(
-            (self.name, *(f"{name}={value}" if value else name for name, value in self.parameters))
-        )
+        told = (f"{name}={value}" if value else name for name, value in self.parameters)
+        return self.written or "; ".join((self.name, *told))
 
     def valued(self, parameter: str) -> list[str]:
         """What the parameter is said to be, without quotation marks."""
@@ -128,6 +130,8 @@ class MediaType(NamedTuple):
     def saying(self, parameter: str, text: str | None) -> MediaType:
         """With the parameter once, before the weight, or (None) without it."""
         kept = [each for each in self.parameters if each[0] != parameter]
+        if text is None and len(kept) == len(self.parameters):
+            return self
         if text is not None:
             weight = next((at for at, (name, _) in enumerate(kept) if name == "q"), len(kept))
             kept.insert(weight, (parameter, text))
@@ -149,17 +153,17 @@ class MediaTypePlace:
     names = ("Accept", "Content-Type")
 
     def read(self, headers: Mapping[str, str]) -> Ask:
-        """Every element that has the parameter must say the same, in both headers."""
+        """Every element that has the parameter must say the same, in both headers. What cannot be read is
+        garbled: somebody else may read a version in it."""
         asks: list[Ask] = []
         for name in self.names:
             lines = all_values(headers, fold(name))
-            elements = read_media_types(", ".join(lines))
-            if elements is None or (name == "Content-Type" and len(elements) > 1):
+            elements = read_media_types(lines, listed=name == "Accept")
+            if elements is None:
                 return Ask(AskKind.GARBLED, text=", ".join(lines))
             for element in elements:
                 if self._has(element.name):
-                    texts = element.valued(self.parameter)
-                    asks += [self.words.read(text, self.spelling) for text in texts]
+                    asks += [self.words.read(text, self.spelling) for text in element.valued(self.parameter)]
         return agreed(asks)
 
     def _has(self, name: str) -> bool:
@@ -176,10 +180,9 @@ class MediaTypePlace:
         written = []
         for name in self.names:
             lines = all_values(headers, fold(name))
-            joined = ", ".join(lines)
-            elements = read_media_types(joined)
+            elements = read_media_types(lines, listed=name == "Accept")
             if elements is None:
-                written.append((name, joined))
+                written.append((name, ", ".join(lines)))
                 continue
             elements = [self._marked(element, spelled) for element in elements]
             if name == "Accept" and spelled is not None:
@@ -201,7 +204,7 @@ class MediaTypePlace:
         carrier = MediaType((*self.types, "*/*")[0], ((self.parameter, spelled),))
         if not elements or any("*" in element.name for element in elements):
             return [carrier, *elements]
-        return [*elements, carrier._replace(parameters=(*carrier.parameters, ("q", "0.001")))]
+        return [*elements, MediaType(carrier.name, (*carrier.parameters, ("q", "0.001")))]
 
 
 def _plain(name: str) -> tuple[str, str]:
@@ -210,17 +213,22 @@ def _plain(name: str) -> tuple[str, str]:
     return kind, subtype.rpartition("+")[2]
 
 
-def read_media_types(text: str) -> list[MediaType] | None:
-    """The elements of a list of media types; None when a quotation mark stays open."""
+def read_media_types(lines: tuple[str, ...], *, listed: bool) -> list[MediaType] | None:
+    """The elements of a list of media types, or the one media type where there is no list; None where a
+    quotation mark stays open, or where there are two of what can be one."""
+    items = _split(", ".join(lines), ",") if listed else list(lines)
     elements = []
-    listed = _split(text, ",")
-    for item in listed or ():
-        name, *rest = _split(item, ";") or [item]
-        pairs = (part.partition("=") for part in rest if part.strip(" \t"))
-        parameters = tuple((key.strip(" \t").lower(), value.strip(" \t")) for key, _, value in pairs)
-        if name.strip(" \t") or parameters:
-            elements.append(MediaType(name.strip(" \t").lower(), parameters))
-    return None if listed is None else elements
+    for item in items or ():
+        parts = _split(item, ";")
+        if parts is None:
+            return None
+        name, *rest = (part.strip(_BLANKS) for part in parts)
+        if not item.strip(_BLANKS):
+            continue
+        pairs = (part.partition("=") for part in rest if part)
+        parameters = tuple((key.rstrip(_BLANKS).lower(), value.lstrip(_BLANKS)) for key, _, value in pairs)
+        elements.append(MediaType(name.lower(), parameters, item.strip(_BLANKS)))
+    return None if items is None or (not listed and len(elements) > 1) else elements
 
 
 def _split(text: str, separator: str) -> list[str] | None:

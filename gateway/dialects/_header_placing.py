@@ -92,7 +92,8 @@ def _path_place(at: At, place: PlaceOptions, words: Words, complaints: Complaint
     prefix, _, segment = path.rpartition("/")
     if VERSION in prefix:
         complaints.wrong(at, "the version stands in the last segment", "whatever follows it is left out")
-    elif not path.startswith("/") or (prefix and PATH.fullmatch(prefix) is None):
+        return PathPlace(prefix, words, Spelling(), place.sent)
+    if not path.startswith("/") or (prefix and PATH.fullmatch(prefix) is None):
         complaints.wrong(at, "this is no path", "write /v{version} or /admin/api/{version}")
     return PathPlace(prefix, words, complaints.spelling(at, segment), place.sent)
 

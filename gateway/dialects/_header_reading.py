@@ -15,10 +15,11 @@ from gateway.core.message import fold
 from gateway.core.version import CalendarDate, MajorMinor, Named, Scheme, Semantic, WholeNumber
 from gateway.dialects._header_complaints import MEDIA_TYPE, PLAIN, At, Complaints
 from gateway.dialects._header_names import is_older
-from gateway.dialects._header_options import DocumentOptions, HeaderOptions, LearnOptions
-from gateway.dialects._header_places import Spelling, Words
+from gateway.dialects._header_options import HeaderOptions, RefusalOptions
+from gateway.dialects._header_places import PathPlace, Spelling, Words
 from gateway.dialects._header_placing import FieldPlace, TargetPlace, read_places
 from gateway.dialects._header_telling import DocumentTelling, ReplyTelling, Telling
+from gateway.dialects._header_telling_options import DocumentOptions, LearnOptions
 from gateway.dialects._header_wording import (
     DEFAULT_FAILURE,
     FAILURE_PLACEHOLDERS,
@@ -62,6 +63,9 @@ class Parts:
     """Whether the range does, too."""
     statuses: tuple[int, int]
     """Of a refusal: for a version, for what is none."""
+    refused: DocumentTelling
+    """Where a backend's own refusal tells its versions."""
+    refusals_tell: bool
     wording: Wording
     documents: tuple[tuple[str, DocumentTelling], ...]
 
@@ -97,9 +101,7 @@ class _Reader:
                 isinstance(each, FieldPlace)
                 for each in takewhile(lambda each: isinstance(each, FieldPlace), places)
             ),
-            unversioned=tuple(
-                self.complaints.path(("unversioned", at), each) for at, each in enumerate(options.unversioned)
-            ),
+            unversioned=self._unversioned(places),
             learn=options.learn,
             learned=self._learned(scheme),
             learns=any((options.learn.minimum, options.learn.maximum, options.learn.list)),
@@ -107,6 +109,8 @@ class _Reader:
             tells_served=options.reply.always or match is Match.NEAREST_EARLIER,
             tells_always=options.reply.always,
             statuses=self._statuses(),
+            refused=self._told_by_refusal(scheme),
+            refusals_tell=any((options.refusal.minimum, options.refusal.maximum, options.refusal.list)),
             wording=self._wording(scheme),
             documents=tuple(
                 (
@@ -211,13 +215,27 @@ class _Reader:
                 )
         return match
 
+    def _unversioned(self, places: tuple[FieldPlace | TargetPlace, ...]) -> tuple[str, ...]:
+        """Paths without versions; below none of them may a version stand."""
+        prefix = next((each.prefix for each in places if isinstance(each, PathPlace)), "")
+        for at, path in enumerate(self.options.unversioned):
+            self.complaints.path(("unversioned", at), path)
+            if prefix and (prefix == path or prefix.startswith(path + "/")):
+                said = "versions stand below this path, says one of the places"
+                self.complaints.wrong(("unversioned", at), said, "remove it, or name longer paths")
+        return self.options.unversioned
+
     # -- what backends and clients are told
 
     def _json(self, at: At, text: str | None) -> JsonPath | None:
         return None if text is None else self.complaints.tried(at, lambda: JsonPath.read(text), JsonPath(()))
 
     def _told(
-        self, at: At, told: LearnOptions | DocumentOptions, scheme: Scheme, spelling: Spelling
+        self,
+        at: At,
+        told: LearnOptions | DocumentOptions | RefusalOptions,
+        scheme: Scheme,
+        spelling: Spelling,
     ) -> DocumentTelling:
         listed = self._json((*at, "list"), told.list)
         if listed is not None and None not in listed.steps and isinstance(told, DocumentOptions):
@@ -248,15 +266,19 @@ class _Reader:
             self.complaints.wrong(
                 (at, "content_type"), "this is no media type", "write TYPE/SUBTYPE, without parameters"
             )
-        ends = [name for name in ("minimum", "maximum") if getattr(learn, name) is not None]
-        if learn.list is not None and ends:
-            self.complaints.wrong((at, ends[0]), "the list tells it already", "remove the one or the other")
-        elif len(ends) == 1:
-            self.complaints.wrong((at, ends[0]), "a range has two ends", "name both: minimum and maximum")
-        self._check_range((at, "minimum"), scheme, ends=bool(ends))
+        self._check_told((at,), learn, scheme)
         return self._told(
             (at,), learn, scheme, self.complaints.spelling((at, "spelling"), learn.spelling, free=True)
         )
+
+    def _check_told(self, at: At, told: LearnOptions | RefusalOptions, scheme: Scheme) -> None:
+        """A list, or both ends of a range."""
+        ends = [name for name in ("minimum", "maximum") if getattr(told, name) is not None]
+        if told.list is not None and ends:
+            self.complaints.wrong((*at, ends[0]), "the list tells it already", "remove the one or the other")
+        elif len(ends) == 1:
+            self.complaints.wrong((*at, ends[0]), "a range has two ends", "name both: minimum and maximum")
+        self._check_range((*at, "minimum"), scheme, ends=len(ends) == 2)
 
     def _check_range(self, at: At, scheme: Scheme, *, ends: bool) -> None:
         """Of names everything between two is known; of dates and X.Y.Z nothing is."""
@@ -304,6 +326,12 @@ class _Reader:
                 self.complaints.wrong(("refusal", kind), "a refusal has a status from 400 to 499")
         return refusal.status, refusal.malformed_status
 
+    def _told_by_refusal(self, scheme: Scheme) -> DocumentTelling:
+        refusal = self.options.refusal
+        self._check_told(("refusal",), refusal, scheme)
+        spelling = self.complaints.spelling(("refusal", "spelling"), refusal.spelling, free=True)
+        return self._told(("refusal",), refusal, scheme, spelling)
+
     def _wording(self, scheme: Scheme) -> Wording:
         refusal, failure = self.options.refusal, self.options.failure
         known = placeholders(scheme)
@@ -316,13 +344,13 @@ class _Reader:
                 ("refusal", kind), lambda: Template.read(text, refusal.content_type, known), made
             )
 
-        body = template("body", refusal.body or default_refusal(scheme))
         kinds = {Reason.BELOW_MIN: "too_old", Reason.ABOVE_MAX: "too_new", Reason.MALFORMED: "malformed"}
-        bodies = {reason: getattr(refusal, kind) for reason, kind in kinds.items()}
+        own = {reason: getattr(refusal, kind) for reason, kind in kinds.items()}
         text = failure.body or DEFAULT_FAILURE
         return Wording(
             scheme,
-            {reason: body if own is None else template(kinds[reason], own) for reason, own in bodies.items()},
+            template("body", refusal.body or default_refusal(scheme)),
+            {reason: template(kinds[reason], text) for reason, text in own.items() if text is not None},
             self.complaints.tried(
                 ("failure", "body"),
                 lambda: Template.read(text, failure.content_type, FAILURE_PLACEHOLDERS),

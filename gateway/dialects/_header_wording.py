@@ -89,7 +89,9 @@ class Wording:
     """Everything that is said about one API by the gateway itself."""
 
     scheme: Scheme
+    refusal: Template
     refusals: Mapping[Reason, Template]
+    """Where one text is not enough."""
     failure: Template
 
     def refuse(self, refusal: Refusal, status: int) -> Reply:
@@ -106,7 +108,14 @@ class Wording:
             "versions": self.told(bounds),
             "array": "[]" if self.scheme.contiguous else json.dumps(self.each(bounds)),
         }
-        return self.refusals[refusal.reason].reply(status, values)
+        return self._template(refusal).reply(status, values)
+
+    def _template(self, refusal: Refusal) -> Template:
+        """What lies between two versions on offer is neither too old nor too new."""
+        bounds, version = refusal.bounds, refusal.version
+        if version is not None and bounds.lowest < version < bounds.highest:
+            return self.refusal
+        return self.refusals.get(refusal.reason, self.refusal)
 
     def fail(self, failure: Failure) -> Reply:
         """The body for any other error."""

@@ -79,22 +79,21 @@ class Header(Dialect):
 
     def place(self, method: str, path: str, query: str) -> Place:
         """A document, a path without versions, or a resource; with what the target says about its version."""
+        if path in self._documents:
+            return self._document(path)
         if path in self._unversioned or path.startswith(self._prefixes):
             return UNVERSIONED
-        parts = self._parts
-        if not parts.targets:
-            return self._document(path) if path in self._documents else RESOURCE
-        ask = agreed(place.read(path, query) for place in parts.targets)
-        carried = self._carried(ask)
-        said_by_path = self._path is not None and self._path.read(path, "").kind is not AskKind.SILENT
-        plain = self._path.rest(path) if self._path is not None else path
-        if plain in self._documents and (said_by_path or plain == path):
-            if not said_by_path:
-                return self._document(path)
-            return self._document(plain)._replace(negotiated=True, carried=carried)
-        if carried is None and not self._can_carry(path):
+        targets = self._parts.targets
+        if not targets:
+            return RESOURCE
+        asks = [place.read(path, query) for place in targets]
+        ask = agreed(asks)
+        if ask.kind is not AskKind.GARBLED and not self._can_carry(path):
             return UNVERSIONED
-        return Place("resource", carried=carried)
+        plain = path if self._path is None else self._path.rest(path)
+        if plain in self._documents:
+            return self._document(plain)._replace(negotiated=True, carried=self._carried(ask))
+        return Place("resource", carried=self._carried(ask))
 
     def _document(self, path: str) -> Place:
         return Place(f"document {path}", negotiated=False, document=True, versioned_only=True)
@@ -156,10 +155,11 @@ class Header(Dialect):
     def write_target(self, place: Place, target: str, version: Version) -> str:
         """The version where backends read it in the target; off the others."""
         path, mark, query = target.partition("?")
+        kept = "" if query else mark
         text = self.scheme.format(version)
         for each in self._parts.targets:
             path, query = each.write(path, query, text if each.sent else None)
-        return f"{path}?{query}" if query or (mark and target.endswith("?")) else path
+        return f"{path}?{query}" if query else path + kept
 
     # -- 2. replies made by the gateway
 
@@ -184,18 +184,21 @@ class Header(Dialect):
 
     def read_reply(self, place: Place, status: int, headers: Mapping[str, str]) -> Served:
         """Served version and range. A reply with the status of a refusal that tells the range, and no served
-        version where others do, refuses the version."""
-        told = self._parts.reply
-        served, ranged = told.read_served(headers), told.ranged(headers)
+        version where others do, refuses the version; or its body does."""
+        parts, told = self._parts, self._parts.reply
         advert = told.read_range(headers)
-        refused = (
-            place.negotiated
-            and status == self._parts.statuses[0]
-            and advert is not None
-            and told.served is not None
-            and not all_values(headers, fold(told.served))
-        )
-        return Served(served, advert, Refused.YES if refused else Refused.NO, ranged)
+        refused = Refused.NO
+        if place.negotiated and status == parts.statuses[0]:
+            if advert is not None and told.served and not all_values(headers, fold(told.served)):
+                refused = Refused.YES
+            elif parts.refusals_tell:
+                refused = Refused.READ_BODY
+        return Served(told.read_served(headers), advert, refused, told.ranged(headers))
+
+    def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advert | None:
+        """The versions that a refusal tells, where the operator says that it does."""
+        versions = self._parts.refused.read(load(body))
+        return Advert(versions) if versions else None
 
     def write_reply(
         self,

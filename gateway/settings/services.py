@@ -66,7 +66,7 @@ class _ServiceReader:
     def read(self) -> Service | None:
         """The service, or None when its dialect is unknown; complaints go to the findings."""
         dialect = self._dialect()
-        self._warn_of_numbers()
+        self._warn_of_numbers(dialect)
         self._check_names()
         if dialect is None:
             return None
@@ -134,7 +134,7 @@ class _ServiceReader:
         node = next((each for each in found if each is not None), None)
         self.findings.add(node, "bad-value", said, hint)
 
-    def _warn_of_numbers(self) -> None:
+    def _warn_of_numbers(self, dialect: Dialect | None) -> None:
         """1.90 is a text here and the number 1.9 to every other reader of YAML."""
         lists = child(self.node, "backends"), child(self.node, "operations")
         releases = child(self.node, "releases")
@@ -142,6 +142,7 @@ class _ServiceReader:
             child(self.node, "offer", "ceiling"),
             child(self.node, "offer", "ceiling", "release"),
             child(self.node, "default_version"),
+            child(self.node, dialect.name, *dialect.silence_option) if dialect else None,
             *(
                 child(item, "versions")
                 for each in lists

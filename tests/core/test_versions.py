@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.version import CalendarDate, MajorMinor, Named, Scheme, Version, WholeNumber
+from gateway.core.version import CalendarDate, MajorMinor, Named, Scheme, Semantic, Version, WholeNumber
 from gateway.errors import VersionTextError
 
 SCHEMES: tuple[Scheme, ...] = (
     MajorMinor(),
     WholeNumber(),
+    Semantic(),
     CalendarDate(),
     CalendarDate(day=False),
     Named(("v1alpha1", "v1beta1", "v1")),
@@ -48,6 +49,7 @@ def test_equal_versions_are_one_key() -> None:
         (MajorMinor(), "999999.999999", Version(999999, 999999)),
         (WholeNumber(), "0", Version(0)),
         (WholeNumber(), "22", Version(22)),
+        (Semantic(), "0.10.2", Version(0, 10, 2)),
         (CalendarDate(), "2024-02-29", Version(2024, 2, 29)),
         (CalendarDate(day=False), "2024-01", Version(2024, 1)),
         (Named(("v1beta1", "v1")), "v1", Version(1)),
@@ -116,6 +118,20 @@ def test_a_text_that_is_no_month_is_no_month_date(text: str) -> None:
     assert CalendarDate(day=False).parse(text) is None
 
 
+@pytest.mark.parametrize(
+    "text", [*LAX_NUMBERS, "1", "1.2", "1.2.3.4", "01.2.3", "1.2.03", "v1.2.3", "1.2.3-rc.1", "1.2.3+build"]
+)
+def test_a_text_that_is_no_release_of_semver_is_no_version(text: str) -> None:
+    assert Semantic().parse(text) is None
+
+
+def test_semver_is_ordered_part_by_part() -> None:
+    scheme = Semantic()
+    ordered = ["0.9.10", "1.0.0", "1.2.9", "1.2.10", "1.10.0", "2.0.0"]
+
+    assert [scheme.format(each) for each in sorted(map(scheme.require, reversed(ordered)))] == ordered
+
+
 def test_names_are_ordered_as_declared_and_match_exactly() -> None:
     scheme = Named(("v1alpha1", "v1beta1", "v1"))
 
@@ -142,6 +158,7 @@ def test_only_numbers_are_told_as_unbroken_ranges() -> None:
     assert {scheme.name: scheme.contiguous for scheme in SCHEMES} == {
         "major.minor": True,
         "integer": True,
+        "semver": False,
         "date": False,
         "named": False,
     }

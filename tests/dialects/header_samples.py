@@ -6,15 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from gateway.dialects._header_options import (
-    DocumentOptions,
-    FailureOptions,
-    HeaderOptions,
-    LearnOptions,
-    PlaceOptions,
-    RefusalOptions,
-    ReplyOptions,
-)
+from gateway.dialects._header_options import FailureOptions, HeaderOptions, PlaceOptions, RefusalOptions
+from gateway.dialects._header_telling_options import DocumentOptions, LearnOptions, ReplyOptions
 
 NAMES: Final = ("v1alpha1", "v1beta1", "v1", "v2beta1", "v2", "v3")
 ELASTIC: Final = "application/vnd.elasticsearch+json"

@@ -25,7 +25,28 @@ from gateway.core.dialect import (
 from gateway.core.message import Header, Reply
 from gateway.core.ranges import VersionSet
 from gateway.core.version import CalendarDate, MajorMinor, Scheme, Version
-from gateway.errors import VersionTextError
+from gateway.errors import OptionsError, VersionTextError
+
+
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """A part of the options."""
+
+    name: str = field(metadata={"description": "A text that must be there.", "examples": ("first",)})
+    days: tuple[str, ...] = field(default=(), metadata={"description": "Texts.", "examples": (("mon",),)})
+    since: str | None = field(
+        default=None, metadata={"description": "A version.", "examples": ("2024-01-31",), "version": True}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PaperOptions:
+    """Another part, which has a default."""
+
+    size: int = field(default=4, metadata={"description": "A number.", "examples": (5,)})
+    note: str | None = field(
+        default=None, metadata={"description": "A long text.", "examples": ("a\nb",), "lines": True}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +55,13 @@ class DatedOptions:
     shape: Literal["short", "long"] = field(default="short", metadata={"description": "Of errors."})
     retries: int = field(default=1, metadata={"description": "A number.", "examples": (2,)})
     title: str = field(default="x", metadata={"description": "A text.", "examples": ("y",)})
+    steps: tuple[StepOptions, ...] = field(
+        default=(StepOptions("only"),),
+        metadata={"description": "Parts.", "examples": (({"name": "first"},),)},
+    )
+    paper: PaperOptions = field(
+        default_factory=PaperOptions, metadata={"description": "A part.", "examples": ({"size": 5},)}
+    )
 
 
 class Plain(Dialect):
@@ -102,6 +130,15 @@ class Dated(Plain):
     @classmethod
     def configured(cls, options: object) -> Self:
         assert isinstance(options, DatedOptions)
+        problems: list[tuple[tuple[str | int, ...], str, str]] = [
+            (("steps", at, "name"), "this step is impossible", "take another")
+            for at, step in enumerate(options.steps)
+            if step.name == "impossible"
+        ]
+        if options.paper.size == 0:
+            problems.append((("paper", "size"), "no paper is so small", ""))
+        if problems:
+            raise OptionsError(tuple(problems))
         if options.title == "impossible":
             raise VersionTextError("this title is impossible")
         return cls(options)

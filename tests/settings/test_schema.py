@@ -118,7 +118,9 @@ def with_value(path: Path, value: object) -> dict[str, Any]:
         if below is None:
             place[name] = value
         elif below == "[]":
-            place = place[name] if isinstance(place.get(name), list) else place.setdefault(name + "!", [{}])
+            item = {"name": "first"} if name == "steps" else {}
+            held = name if name not in place else name + "!"
+            place = place[name] if isinstance(place.get(name), list) else place.setdefault(held, [item])
         else:
             place = place[name] if isinstance(name, int) else place.setdefault(name, {})
     if path[-1] == "at_least":  # which counts with the policy of that name only

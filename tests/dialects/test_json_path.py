@@ -1,0 +1,128 @@
+"""Paths into documents: what they find, what they change, and what is no path."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.dialects._json_path import DEEPEST, LONGEST, JsonPath, dump, load
+
+DOCUMENT = {"a": {"b": [{"c": 1}, {"c": "two"}, {"d": 3}, 4]}, "min version": "1", "list": [[1, 2], [3]]}
+
+
+@pytest.mark.parametrize(
+    "path, found",
+    [
+        ("$", [DOCUMENT]),
+        ("$.a.b[0].c", [1]),
+        ("$.a.b[*].c", [1, "two"]),
+        ("$.a.b[3]", [4]),
+        ("$.a.b[4]", []),
+        ("$.a.b.c", []),
+        ("$.a[0]", []),
+        ("$.a[*]", []),
+        ("$['min version']", ["1"]),
+        ('$["min version"]', ["1"]),
+        ("$.list[*][*]", [1, 2, 3]),
+        ("$.list[*][1]", [2]),
+        ("$.nothing.at.all", []),
+    ],
+)
+def test_a_path_finds_what_stands_there(path: str, found: list[Any]) -> None:
+    assert JsonPath.read(path).find(load(json.dumps(DOCUMENT).encode())) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "",
+            "a",
+            ".a",
+            "$a",
+            "$.",
+            "$..a",
+            "$.a.",
+            "$[",
+            "$[]",
+            "$[*",
+            "$[-1]",
+            "$[01]",
+            "$[1:2]",
+            "$[?(@.a)]",
+        ),
+        *("$.1a", "$.a b", "$['a]", "$['']", "$['a\"]", "$.a\n", "$.\u00e4", "$[\u0661]", "$[9999999]"),
+        "$" + ".a" * (DEEPEST + 1),
+        "$['" + "a" * 64 + "']" * LONGEST,
+    ],
+)
+def test_anything_else_is_no_path_and_is_not_quoted(text: str) -> None:
+    with pytest.raises(ValueError, match="JSON path") as caught:
+        JsonPath.read(text)
+    assert len(text) < 4 or text not in str(caught.value)
+
+
+def test_a_change_happens_in_place_wherever_the_path_leads() -> None:
+    document = load(json.dumps(DOCUMENT).encode())
+
+    assert JsonPath.read("$.a.b[*].c").change(document, lambda value: f"<{value}>") == 2
+    assert JsonPath.read("$.a.b[9].c").change(document, lambda value: None) == 0
+    assert JsonPath.read("$").change(document, lambda value: None) == 0
+    assert document["a"]["b"][:2] == [{"c": "<1>"}, {"c": "<two>"}]  # type: ignore[index,call-overload]
+
+
+def test_the_last_list_and_the_way_into_its_items() -> None:
+    assert JsonPath.read("$.list[*][*].x.y").list_and_item == (
+        JsonPath.read("$.list[*]"),
+        JsonPath.read("$.x.y"),
+    )
+    assert JsonPath.read("$.a[0]").list_and_item is None
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b"9" * 5000, b"null"])
+def test_what_is_no_document_tells_nothing(body: bytes) -> None:
+    assert load(body) is None
+
+
+def test_what_is_no_json_is_not_written() -> None:
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+
+    assert dump({"a": ["\u00e4", 1.5, True]}) == '{"a":["ä",1.5,true]}'.encode()
+    assert dump(float("nan")) is None
+    assert dump("\ud800") is None
+    assert dump(deep) is None
+
+
+STEPS = st.lists(st.sampled_from([".a", "[0]", "[*]", "['b c']"]), max_size=5).map("".join)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b c"]), inner),
+    max_leaves=12,
+)
+
+
+@given(STEPS, JSON)
+def test_what_is_changed_is_what_is_found(steps: str, document: Any) -> None:
+    path = JsonPath.read("$" + steps)
+    found = path.find(document)
+
+    count = path.change(document, lambda value: "changed")
+
+    assert count == (len(found) if path.steps else 0)
+    if count:
+        assert path.find(document) == ["changed"] * count
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_path_or_none(text: str) -> None:
+    try:
+        path = JsonPath.read("$" + text)
+    except ValueError:
+        return
+    assert len(path.steps) <= DEEPEST
