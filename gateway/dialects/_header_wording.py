@@ -63,12 +63,10 @@ class Template:
         return made
 
     def fill(self, values: Mapping[str, str]) -> str:
-        """The text with `values`, escaped for its type. `status` and `array` stand there as they are."""
+        """The text with `values`, which must have every word in it, escaped for its type. `status` and `array` stand there as they are."""
 
         def one(found: re.Match[str]) -> str:
             word = found[1]
-            if word not in values:
-                return found[0]
             return values[word] if word in {"status", "array"} else self._escaped(values[word])
 
         return _PLACEHOLDER.sub(one, self.text)

@@ -118,8 +118,10 @@ class _ServiceReader:
         try:
             return kind.configured(read_options(getattr(self.written, name), kind.Options))
         except OptionsError as error:
-            for at, said, hint in error.problems:
-                self._refused_option((name, *at), said, hint)
+            # Beside what did not fit a default stands that nobody meant: what follows from it is no finding.
+            if not self.findings.doubtful("services", self.name, name):
+                for at, said, hint in error.problems:
+                    self._refused_option((name, *at), said, hint)
             return None
         except (VersionTextError, ValueError) as error:
             self.findings.refused(child(self.node, name) or node, error)
@@ -127,8 +129,6 @@ class _ServiceReader:
 
     def _refused_option(self, at: tuple[str | int, ...], said: str, hint: str) -> None:
         """An option that makes no dialect: shown where it stands, or where it should."""
-        if self.findings.doubtful("services", self.name, *at):
-            return  # a default stands there that nobody meant
         paths = [at[:length] for length in range(len(at), -1, -1)]
         found = (child(self.node, *path) for path in paths)
         node = next((each for each in found if each is not None), None)

@@ -36,7 +36,7 @@ class Findings:
     dropped: set[Location] = field(default_factory=set)
     """What was taken out because it does not fit: a default stands there that nobody meant."""
 
-    def doubtful(self, *path: str | int) -> bool:
+    def doubtful(self, *path: str) -> bool:
         """Whether something at, above or below `path` was taken out, so that nothing follows from its
         value."""
         return any(each[: len(path)] == path[: len(each)] for each in self.dropped)

@@ -342,6 +342,10 @@ def test_a_header_does_not_list_a_million_versions() -> None:
     )
 
     assert lines == (("X-Versions", "0, 999999"),)
+    few = dialect.write_reply(
+        RESOURCE, 200, Served(ranged=True), None, bounds(dialect, "2", "4"), silent=False
+    )
+    assert few == (("X-Versions", "2, 3, 4"),)
 
 
 # --- documents ---------------------------------------------------------------------------------------------

@@ -148,6 +148,7 @@ def test_a_media_type_parameter(accept: str, ask: Ask) -> None:
         ("3", ["3"], exact(3, "3")),
         ("3", ["4"], garbled("3, 4")),
         (None, ["3"], exact(3, "3")),
+        (None, ['"3'], garbled(f'{VENDOR}; version="3')),
         (None, ["3", "3"], garbled(f"{VENDOR}; version=3, {VENDOR}; version=3")),
     ],
 )
@@ -208,6 +209,9 @@ def test_without_a_version_everything_else_stays_as_it_came() -> None:
         ("Content-Type", "a/b;c=d"),
     )
     assert VENDORS.write(as_mapping([]), None) == ()
+    assert VENDORS.write(as_mapping([("accept", f"{VENDOR};q=0.5")]), None) == (
+        ("Accept", f"{VENDOR};q=0.5"),
+    )
     unreadable = [("accept", 'a/b; c="'), ("accept", "d/e")]
     assert VENDORS.write(as_mapping(unreadable), None) == (("Accept", 'a/b; c=", d/e'),)
 

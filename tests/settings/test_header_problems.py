@@ -67,7 +67,7 @@ SIX_ON = "http://127.0.0.1:6385"
         ("names: [v1]", "[v1", "only the scheme `named`"),
         ("date_form: month", "month", "only the scheme `date`"),
         ("scheme: named", "scheme", "needs its names"),
-        ("scheme: dates", "dates", "should be"),
+        ("scheme: dates\nsilence: 2024-01-31", "dates", "should be"),
         ("newest: '3'", "'3'", "is a version"),
         ("newest: the newest", "the newest", "up to 64 letters"),
         ("silence: latest", "latest", "no version of the form 2"),
