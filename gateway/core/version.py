@@ -119,7 +119,7 @@ class WholeNumber(Scheme):
 @final
 class Semantic(Scheme):
     """X.Y.Z of semver.org, releases only. Which of them exist nobody can count, so an offer is a
-    set."""
+    set (decision 0017)."""
 
     name = "semver"
     contiguous = False

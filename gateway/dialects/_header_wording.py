@@ -63,7 +63,8 @@ class Template:
         return made
 
     def fill(self, values: Mapping[str, str]) -> str:
-        """The text with `values`, which must have every word in it, escaped for its type. `status` and `array` stand there as they are."""
+        """The text with `values`, which must have every word in it, escaped for its type; `status` and
+        `array` stand there as they are."""
 
         def one(found: re.Match[str]) -> str:
             word = found[1]
