@@ -171,7 +171,7 @@ class Retry(Section):
 
     attempts: Annotated[int, count(1, 10)] = key(
         3,
-        "After `no_reply`: how many backends a request may be tried on in all; 1: it is never sent again. "
+        "After `no_reply`: how often a request may be tried in all; 1: it is never sent again. "
         "After `connect`, which sent nothing, it goes on to every capable backend; after `version` once to "
         "another one.",
         reason="Two more backends are enough to step over one that restarts and one that follows it.",
@@ -179,8 +179,8 @@ class Retry(Section):
     )
     on: tuple[Annotated[str, words("connect", "no_reply", "version")], ...] = key(
         ("connect", "no_reply", "version"),
-        "connect: no connection, nothing was sent. no_reply: sent, but not one byte came back; only "
-        "methods that are safe to repeat. version: the backend refused the version.",
+        "connect: no connection, nothing was sent. no_reply: sent, but not one byte came back (in "
+        "time: then once more); only methods that are safe to repeat. version: the backend refused the version.",
         reason="In all three nothing can be executed twice to any effect.",
         example=["connect"],
     )

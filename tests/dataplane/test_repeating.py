@@ -93,6 +93,36 @@ async def test_of_many_requests_on_a_backend_that_dies_none_is_lost_where_anothe
     assert gateway.metric("skewgate_retries_given_up_total", service="baremetal") == 0
 
 
+async def test_who_is_replied_to_makes_room_for_the_next_however_long_the_reply_goes_on(
+    house: House,
+) -> None:
+    dies, goes_on = asyncio.Event(), asyncio.Event()
+    begun = 0
+
+    async def mortal(hop: Hop) -> None:
+        await hop.request()
+        await dies.wait()
+
+    async def slow(hop: Hop) -> None:
+        nonlocal begun
+        await hop.request()
+        await hop.say(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhal")
+        begun += 1
+        await goes_on.wait()
+        await hop.say(b"f")
+
+    bad, good = await house.backend(mortal), await house.backend(slow, name="good")
+    gateway = await house.gateway(bad, good)
+    gateway.cell.obey("baremetal", Drain("good"))
+    clients = await under_way(gateway, 12, bad)
+    gateway.cell.obey("baremetal", Drain("good", drained=False))
+    dies.set()
+    await until(lambda: begun == 12)
+    goes_on.set()
+
+    assert [(await client.reply()).body for client in clients] == [b"half"] * 12
+
+
 async def test_a_client_that_leaves_while_its_request_waits_for_its_turn_leaves_nothing(house: House) -> None:
     dies = asyncio.Event()
 
