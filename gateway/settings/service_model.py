@@ -180,7 +180,8 @@ class Retry(Section):
     on: tuple[Annotated[str, words("connect", "no_reply", "version")], ...] = key(
         ("connect", "no_reply", "version"),
         "connect: no connection, nothing was sent. no_reply: sent, but not one byte came back (in "
-        "time: then once more); only methods that are safe to repeat. version: the backend refused the version.",
+        "time: then once more); only methods that are safe to repeat. "
+        "version: the backend refused the version.",
         reason="In all three nothing can be executed twice to any effect.",
         example=["connect"],
     )
