@@ -369,5 +369,5 @@ class Upgrades(RuleBasedStateMachine):
         self.model.learn(self.busy.now)
 
 
-Upgrades.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
+Upgrades.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestUpgrades = Upgrades.TestCase
