@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 
 import pytest
@@ -12,6 +13,7 @@ from gateway.core.service import Policy
 from gateway.dialects.ironic import Ironic
 from gateway.settings.model import UNSUPPORTED
 from tests.docs.pages import blocks, page, rows, section
+from tests.scenarios.upgrading import NEW, TO, from_ver, to_ver, upgrade_of
 
 PAGE = page("docs/rolling-upgrades.md")
 ALERTS = [block.text for block in blocks(PAGE) if block.language == "yaml"]
@@ -60,6 +62,27 @@ def test_the_release_of_the_example_is_the_version_of_the_example() -> None:
     version = Ironic.releases["train"]
 
     assert Ironic().scheme.format(version) == "1.58"
+
+
+async def test_the_log_is_the_one_that_comes(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "skewgate.offer")
+    [shown] = [block.text.splitlines() for block in blocks(PAGE) if block.language == "text"]
+    async with upgrade_of(from_ver(), from_ver()) as upgrade:
+        caplog.clear()
+        for number in (1, 2):
+            await upgrade.becomes(number, to_ver())
+        await upgrade.until(TO, "uniform")
+        await upgrade.clients_are_told(NEW)
+        for number in (1, 2):
+            await upgrade.becomes(number, from_ver())
+    told = [each.getMessage() for each in caplog.records if each.name == "skewgate.offer"]
+
+    assert [same_pause(line) for line in told] == [same_pause(line) for line in shown]
+
+
+def same_pause(line: str) -> str:
+    """The test does not wait for as long as the page says."""
+    return re.sub(r"in [\d.]+ m?s,", "in 5 s,", line)
 
 
 def test_every_step_of_ironics_specification_is_told_with_the_phase() -> None:

@@ -28,6 +28,8 @@ from tests.scenarios.upgrading import (
 TRIES = 300
 """Requests after which each of two equal backends has had one, but for a chance of 2 in 2 ** 300."""
 
+WARNING = ("skewgate.offer", "WARNING")
+
 ALL_OLD = (from_ver, from_ver, from_ver)
 ALL_PINNED = (to_ver_pinned, to_ver_pinned, to_ver_pinned)
 ALL_NEW = (to_ver, to_ver, to_ver)
@@ -130,7 +132,9 @@ async def test_UPGRADE_back_from_6_3_the_range_never_moves() -> None:
         await upgrade.clients_are_told(OLD)
 
 
-async def test_UPGRADE_back_late_the_new_range_stands_while_one_serves_it() -> None:
+async def test_UPGRADE_back_late_the_new_range_stands_while_one_serves_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with upgrade_of(*(server() for server in ALL_NEW)) as upgrade:
         for number in (1, 2):
             await upgrade.becomes(number, from_ver())
@@ -138,11 +142,16 @@ async def test_UPGRADE_back_late_the_new_range_stands_while_one_serves_it() -> N
             assert upgrade.now()[3] == ("api-1", "api-2")[:number]
             await upgrade.clients_are_told(NEW)
         assert (await upgrade.status())["offer"]["held_rule"] == "memory"
+        above = sum(head.get(OWN) == f"1.{NEW}" for head in upgrade.stand.asked)
         await upgrade.becomes(3, from_ver())
 
         assert upgrade.now() == (FROM, "uniform", None, ()), "at once"
         assert upgrade.course == [(TO, "uniform"), (TO, "mixed"), (FROM, "uniform")]
         await upgrade.clients_are_told(OLD)
+        [warning] = [each for each in caplog.records if (each.name, each.levelname) == WARNING]
+        assert above > 0
+        assert f"nobody serves 1.{OLD + 1}-1.{NEW} any more" in warning.getMessage()
+        assert f" {above} requests above 1.{OLD} served since the start" in warning.getMessage()
 
 
 async def test_UPGRADE_back_late_with_the_last_one_down_it_is_503_and_not_406() -> None:
