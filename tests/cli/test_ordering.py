@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,14 +14,17 @@ import aiohttp
 import pytest
 
 from gateway.cli.demo.fleet import HIGHEST, SERVED
+from gateway.settings import read_file
 from tests.cli.conftest import Call, Fleet, Running, Write
-from tests.cli.processes import PATIENCE, Ended, call, finish, free_port, ready, start, until
+from tests.cli.processes import PATIENCE, Ended, finish, free_port, ready, start, until
 
+ONCE = {"Connection": "close"}
+"""Leaves no idle connection that the gateway would wait for at its end."""
 UNKEPT = "skewgate: warning: this ends with the gateway, which has no `state` file or cannot write it\n"
 
 
 async def highest(session: aiohttp.ClientSession, url: str) -> str:
-    async with session.get(f"{url}/v1/nodes", headers={SERVED: "latest"}) as reply:
+    async with session.get(f"{url}/v1/nodes", headers={SERVED: "latest", **ONCE}) as reply:
         assert reply.status == 200
         return reply.headers[HIGHEST]
 
@@ -67,7 +71,7 @@ async def test_a_drained_backend_gets_nothing_and_holds_nothing_back(
     assert drained == Ended(0, "baremetal/api-1: drained, 0 requests in flight\n", UNKEPT)
     fleet.old.received.clear()
     for _ in range(8):
-        async with session.get(f"{running.url}/v1/nodes", headers={SERVED: "1.31"}) as reply:
+        async with session.get(f"{running.url}/v1/nodes", headers={SERVED: "1.31", **ONCE}) as reply:
             assert reply.status == 200
     assert fleet.old.received["1.31"] == 0
     assert fleet.new.received["1.31"] == 8
@@ -183,34 +187,44 @@ async def busy(write: Write, session: aiohttp.ClientSession) -> AsyncIterator[tu
             await process.communicate()
 
 
+async def drained(session: aiohttp.ClientSession, file: Path) -> None:
+    """Wait until api-1 is."""
+    admin = read_file(file, environ=os.environ).require().admin
+
+    async def holds() -> bool:
+        async with session.get(f"http://{admin.host}:{admin.port}/status") as reply:
+            status = await reply.json()
+            is_so: bool = status["services"]["baremetal"]["backends"]["api-1"]["drained"]
+            return is_so
+
+    await until(holds, "the drain")
+
+
 async def test_drain_wait_returns_when_the_last_request_is_done(
-    write: Write, session: aiohttp.ClientSession
+    write: Write, session: aiohttp.ClientSession, call_main: Call
 ) -> None:
     async with busy(write, session) as (file, slow, _):
-        impatient = await call("drain", "-c", str(file), "baremetal/api-1", "--wait", "--timeout", "0")
+        impatient = await call_main("drain", "-c", str(file), "baremetal/api-1", "--wait", "--timeout", "0")
         waiting = await start("drain", "-c", str(file), "baremetal/api-1", "--wait")
-        drained = await call("drain", "-c", str(file), "baremetal/api-1")
+        again = await call_main("drain", "-c", str(file), "baremetal/api-1")
         assert waiting.returncode is None
         slow.told.set()
         done = await finish(waiting)
 
     assert (impatient.code, impatient.out) == (1, "")
     assert "baremetal/api-1 is drained, but still has 1 request in flight" in impatient.err
-    assert drained.out == "baremetal/api-1: drained, 1 request in flight\n"
+    assert again.out == "baremetal/api-1: drained, 1 request in flight\n"
     assert done == Ended(0, "baremetal/api-1: drained, 0 requests in flight\n", UNKEPT)
 
 
 async def test_drain_wait_ends_when_somebody_puts_it_back(
-    write: Write, session: aiohttp.ClientSession
+    write: Write, session: aiohttp.ClientSession, call_main: Call
 ) -> None:
     async with busy(write, session) as (file, _, _):
         waiting = await start("drain", "-c", str(file), "baremetal/api-1", "--wait")
 
-        async def is_drained() -> bool:
-            return "drained" in (await call("status", "-c", str(file))).out
-
-        await until(is_drained, "the drain")
-        await call("enable", "-c", str(file), "baremetal/api-1")
+        await drained(session, file)
+        await call_main("enable", "-c", str(file), "baremetal/api-1")
         ended = await finish(waiting)
 
     assert (ended.code, ended.out) == (1, "")
@@ -223,10 +237,7 @@ async def test_drain_wait_fails_when_the_gateway_goes_away(
     async with busy(write, session) as (file, _, gateway):
         waiting = await start("drain", "-c", str(file), "baremetal/api-1", "--wait")
 
-        async def is_drained() -> bool:
-            return "drained" in (await call("status", "-c", str(file))).out
-
-        await until(is_drained, "the drain")
+        await drained(session, file)
         gateway.kill()
         ended = await finish(waiting)
 

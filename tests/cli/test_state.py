@@ -12,8 +12,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.cli.conftest import Fleet, Write
-from tests.cli.processes import call, finish, free_port, ready, start, until
+from tests.cli.conftest import Call, Fleet, Write
+from tests.cli.processes import finish, free_port, ready, start, until
 
 
 class Stand:
@@ -51,11 +51,13 @@ def stand(write: Write, session: aiohttp.ClientSession, tmp_path: Path) -> Stand
     return Stand(write, session, tmp_path)
 
 
-async def test_offers_pins_and_drains_survive_being_killed(stand: Stand, fleet: Fleet) -> None:
+async def test_offers_pins_and_drains_survive_being_killed(
+    stand: Stand, fleet: Fleet, call_main: Call
+) -> None:
     process = await stand.start()
     await ready(stand.session, stand.admin)
-    pinned = await call("pin", "-c", str(stand.file), "baremetal", "1.31")
-    drained = await call("drain", "-c", str(stand.file), "baremetal/api-1")
+    pinned = await call_main("pin", "-c", str(stand.file), "baremetal", "1.31")
+    drained = await call_main("drain", "-c", str(stand.file), "baremetal/api-1")
     before = (await stand.service())["offer"]
     process.kill()
     await finish(process)
@@ -77,13 +79,13 @@ async def test_offers_pins_and_drains_survive_being_killed(stand: Stand, fleet: 
     assert "baremetal/api-1: drained" in ended.err
 
 
-async def test_the_end_of_an_order_survives_as_well(stand: Stand) -> None:
+async def test_the_end_of_an_order_survives_as_well(stand: Stand, call_main: Call) -> None:
     process = await stand.start()
     for argv in (
         *(("pin", "baremetal", "1.31"), ("drain", "baremetal/api-1")),
         *(("unpin", "baremetal"), ("enable", "baremetal/api-1")),
     ):
-        assert (await call(*argv, "-c", str(stand.file))).code == 0
+        assert (await call_main(*argv, "-c", str(stand.file))).code == 0
     process.send_signal(signal.SIGTERM)
     await finish(process)
 
@@ -111,11 +113,11 @@ async def test_a_damaged_file_is_a_warning_and_the_gateway_starts(stand: Stand, 
     assert json.loads(stand.state.read_text())["services"]["baremetal"]["versions"] == [["1.1", "1.58"]]
 
 
-async def test_requests_go_on_where_the_file_cannot_be_written(stand: Stand, tmp_path: Path) -> None:
+async def test_requests_go_on_where_the_file_cannot_be_written(stand: Stand, call_main: Call) -> None:
     stand.state.mkdir()
     process = await stand.start()
     await ready(stand.session, stand.admin)
-    pinned = await call("pin", "-c", str(stand.file), "baremetal", "1.31")
+    pinned = await call_main("pin", "-c", str(stand.file), "baremetal", "1.31")
     assert (await stand.service())["offer"]["max"] == "1.31"
     process.send_signal(signal.SIGTERM)
     ended = await finish(process)
@@ -126,11 +128,13 @@ async def test_requests_go_on_where_the_file_cannot_be_written(stand: Stand, tmp
     assert ended.code == 0
 
 
-async def test_a_reload_with_another_path_needs_a_restart(stand: Stand, tmp_path: Path) -> None:
+async def test_a_reload_with_another_path_needs_a_restart(
+    stand: Stand, tmp_path: Path, call_main: Call
+) -> None:
     process = await stand.start()
     other = tmp_path / "other.json"
     stand.file.write_text(stand.file.read_text().replace(str(stand.state), str(other)))
-    reloaded = await call("reload", "--admin", stand.admin)
+    reloaded = await call_main("reload", "--admin", stand.admin)
     process.send_signal(signal.SIGTERM)
     await asyncio.wait_for(finish(process), 20)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -90,6 +91,27 @@ def test_a_failure_at_any_step_leaves_the_old_text_or_the_new_one(
     file.replace("later")
     assert path.read_text() == "later"
     assert names(path.parent) == {"state.json", "state.json.lock"}
+
+
+def test_the_text_is_on_the_disk_before_its_name_and_the_name_before_it_returns(
+    file: StateFile, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a power cut needs; a killed process would not show it."""
+    order = []
+    sync, rename = os.fsync, Path.replace
+
+    def syncs(fd: int) -> None:
+        order.append("folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else f"text of {os.fstat(fd).st_size}")
+        sync(fd)
+
+    def renames(self: Path, target: Path) -> Path:
+        order.append(f"{self.name} to {target.name}")
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", syncs)
+    monkeypatch.setattr(Path, "replace", renames)
+    file.replace("twelve bytes")
+    assert order == ["text of 12", "state.json.new to state.json", "folder"]
 
 
 WRITES_FOR_EVER = """
