@@ -172,7 +172,8 @@ def decide(
         resolution = resolve(view, place, head, path, spent)
         _remember(recall, key, resolution, head)
     if resolution.operations is not None:
-        absent = _absent(resolution, resolution.operations, head.method, path)
+        plain = view.service.dialect.path_without_version(path)
+        absent = _absent(resolution, resolution.operations, head.method, plain)
         if absent is not None:
             return _own(absent)
     if not resolution.candidates.tiers:

@@ -117,6 +117,8 @@ class Match(Enum):
     EXACT = "exact"
     NEAREST_EARLIER = "nearest_earlier"
     """The newest offered version that is not newer than the ask (dates and names)."""
+    NEAREST_LATER = "nearest_later"
+    """The oldest offered version that is not older than the ask: what is no longer served falls forward."""
 
 
 # --- what the gateway may say ------------------------------------------------------------------------------
@@ -303,6 +305,10 @@ class Dialect(ABC):
         """The owned header lines that go to a place where nothing is negotiated: what they say besides a
         version."""
         return ()
+
+    def path_without_version(self, path: str) -> str:
+        """The path by which operations are found: without the version, where it stands in the path."""
+        return path
 
     def write_target(self, place: Place, target: str, version: Version) -> str:
         """The target with the settled version in it. Only asked when `rewrites_target`."""

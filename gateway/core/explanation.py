@@ -88,13 +88,15 @@ def _routed(
         service=view.service.name,
         dialect=view.service.dialect.name,
         route=RouteTold(match.host, match.path, match.strip_prefix),
-        local_path=route.local(head.path),
+        local_path=_local_path(resolution, route.local(head.path), head.query),
         place=PlaceTold(place.name, place.negotiated, place.document, place.answered),
         ask=_ask(ask, scheme) if ask is not None else None,
         offer=_offer(view.offer, scheme),
         outcome=resolution.verdict.value if resolution.verdict is not None else None,
         version=None if _outside(resolution) else resolution.version_text or None,
-        operation=_operation(resolution, head.method, route.local(head.path)),
+        operation=_operation(
+            resolution, head.method, view.service.dialect.path_without_version(route.local(head.path))
+        ),
         status=reply.status if reply is not None else None,
         candidates=_candidates(resolution, load),
         left_out=_left_out(view, resolution, scheme),
@@ -112,6 +114,14 @@ def ends(versions: VersionSet, scheme: Scheme) -> tuple[str | None, str | None]:
 def _ask(ask: Ask, scheme: Scheme) -> AskTold:
     version = scheme.format(ask.version) if ask.version is not None else None
     return AskTold(ask.kind.value, ask.text, version)
+
+
+def _local_path(resolution: Resolution, path: str, query: str) -> str:
+    """The path as the API knows it; where the version stands in the target, all of the target."""
+    version, dialect = resolution.version, resolution.view.service.dialect
+    if not resolution.rewrites_target or version is None or not resolution.candidates.tiers:
+        return path
+    return dialect.write_target(resolution.place, f"{path}?{query}" if query else path, version)
 
 
 def _operation(resolution: Resolution, method: str, path: str) -> OperationTold | None:

@@ -27,6 +27,10 @@ def settle(ask: Ask, bounds: Bounds, silence: Silence, match: Match = Match.EXAC
         earlier = bounds.versions.up_to(wanted)
         if earlier:
             return earlier.highest
+    elif match is Match.NEAREST_LATER:
+        later = bounds.versions.down_to(wanted)
+        if later:
+            return later.lowest
     reason = Reason.BELOW_MIN if wanted < bounds.lowest else Reason.ABOVE_MAX
     return Refusal(reason, ask, wanted, bounds)
 

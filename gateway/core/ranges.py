@@ -140,6 +140,17 @@ class VersionSet:
                 kept.append(VersionRange(each.low, ceiling))
         return type(self)(tuple(kept))
 
+    def down_to(self, floor: Version) -> Self:
+        """What is left at and above `floor`."""
+        kept = []
+        for each in self.ranges:
+            if each.low >= floor:
+                kept.append(each)
+            elif each.high >= floor:
+                # The floor stands inside this range, hence in its major.
+                kept.append(VersionRange(floor, each.high))
+        return type(self)(tuple(kept))
+
     def format(self, scheme: Scheme) -> str:
         """`1.1-1.58, 1.60`; the empty set is `none`. For people, never for the wire."""
         dash = "-" if scheme.contiguous else ".."

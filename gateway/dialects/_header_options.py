@@ -209,11 +209,11 @@ class HeaderOptions:
             ("v1beta1", "v1"),
         ),
     )
-    match: Literal["exact", "nearest_earlier"] = field(
+    match: Literal["exact", "nearest_earlier", "nearest_later"] = field(
         default="exact",
         metadata=told(
-            "What an ask gets: just that, or the newest version on offer that is not newer (dates and "
-            "names).",
+            "What an ask gets: just that; or, of dates and names, the newest on offer that is not newer "
+            "(nearest_earlier), or the oldest that is not older (nearest_later).",
             "A client gets what it was written for, or is told.",
             "nearest_earlier",
         ),

@@ -106,7 +106,7 @@ class _Reader:
             learned=self._learned(scheme),
             learns=any((options.learn.minimum, options.learn.maximum, options.learn.list)),
             reply=reply,
-            tells_served=options.reply.always or match is Match.NEAREST_EARLIER,
+            tells_served=options.reply.always or match is not Match.EXACT,
             tells_always=options.reply.always,
             statuses=self._statuses(),
             refused=self._told_by_refusal(scheme),
@@ -204,11 +204,9 @@ class _Reader:
 
     def _match(self, scheme: Scheme) -> Match:
         match = Match(self.options.match)
-        if match is Match.NEAREST_EARLIER:
+        if match is not Match.EXACT:
             if not isinstance(scheme, CalendarDate | Named):
-                self.complaints.wrong(
-                    ("match",), "only dates and names have a nearest earlier version", "write exact"
-                )
+                self.complaints.wrong(("match",), "only dates and names are matched so", "write exact")
             if self.options.reply.served is None:
                 self.complaints.wrong(
                     ("match",), "clients must be told what they get", "name a header: reply.served"

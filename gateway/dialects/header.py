@@ -90,7 +90,7 @@ class Header(Dialect):
         ask = agreed(asks)
         if ask.kind is not AskKind.GARBLED and not self._can_carry(path):
             return UNVERSIONED
-        plain = path if self._path is None else self._path.rest(path)
+        plain = self.path_without_version(path)
         if plain in self._documents:
             return self._document(plain)._replace(negotiated=True, carried=self._carried(ask))
         return Place("resource", carried=self._carried(ask))
@@ -151,6 +151,10 @@ class Header(Dialect):
         return tuple(
             line for each in self._parts.fields for line in each.write(headers, text if each.sent else None)
         )
+
+    def path_without_version(self, path: str) -> str:
+        """The path without the version's segment."""
+        return path if self._path is None else self._path.rest(path)
 
     def write_target(self, place: Place, target: str, version: Version) -> str:
         """The version where backends read it in the target; off the others."""

@@ -12,7 +12,8 @@ from ipaddress import ip_address, ip_network
 from operator import or_
 from typing import Final
 
-from gateway.core.dialect import Match
+from gateway.core.dialect import Ask, AskKind, Bounds, Match, Refusal
+from gateway.core.negotiation import settle
 from gateway.core.service import Service
 from gateway.settings.model import Document, Limits
 from gateway.settings.problem import Severity
@@ -176,7 +177,9 @@ def check_silence(services: tuple[Service, ...], root: MappingNode, findings: Fi
         if not served or len(served) < len(service.backends):
             continue  # who is asked may serve anything
         declared = reduce(or_, served)
-        if version not in declared and not (earlier and declared.up_to(version)):
+        if isinstance(
+            settle(Ask(AskKind.SILENT), Bounds(declared), service.silence_rule, dialect.match), Refusal
+        ):
             findings.add(
                 place,
                 "contradiction",

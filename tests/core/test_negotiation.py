@@ -91,6 +91,14 @@ def test_a_hole_in_the_offer_is_no_version_of_it() -> None:
     assert isinstance(before, Refusal)
     assert before.reason is Reason.BELOW_MIN
 
+    assert settle(june, dates, MINIMUM, Match.NEAREST_LATER) == Version(2025, 1)
+    gone = Ask(AskKind.EXACT, Version(2023, 1), "2023-01")
+    assert settle(gone, dates, MINIMUM, Match.NEAREST_LATER) == Version(2024, 1)
+    assert settle(exactly, dates, MINIMUM, Match.NEAREST_LATER) == Version(2024, 1)
+    after = settle(later, dates, MINIMUM, Match.NEAREST_LATER)
+    assert isinstance(after, Refusal)
+    assert after.reason is Reason.ABOVE_MAX
+
 
 ASKS = (
     st.builds(Version, st.integers(0, 2), st.integers(0, 40)).map(lambda each: exact(XY.format(each)))

@@ -76,6 +76,7 @@ def test_ceilings_ends_and_newest_part_of_every_subset() -> None:
         written = VersionSet.only(*subset)
         for ceiling in (*UNIVERSE, Version(0, 9), Version(1, 99), Version(3, 0)):
             assert set(written.up_to(ceiling)) == {version for version in subset if version <= ceiling}
+            assert set(written.down_to(ceiling)) == {version for version in subset if version >= ceiling}
         if subset:
             assert (written.lowest, written.highest) == (min(subset), max(subset))
             newest = written.newest_unbroken()

@@ -23,11 +23,11 @@ PATH: Final = HeaderOptions(
     scheme="major.minor",
     silence="maximum",
     learn=LearnOptions(path="/version", minimum="$.MinAPIVersion", maximum="$.ApiVersion"),
-    reply=ReplyOptions(served="Api-Version"),
+    reply=ReplyOptions(maximum="Api-Version"),
     unversioned=("/_ping",),
     documents=(DocumentOptions(path="/versions", minimum="$.MinAPIVersion", maximum="$.ApiVersion"),),
 )
-"""As the Docker Engine."""
+"""As the Docker Engine, which tells its newest version on every reply."""
 
 DATES: Final = HeaderOptions(
     places=(PlaceOptions(header="API-Version"),),

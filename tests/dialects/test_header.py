@@ -25,12 +25,15 @@ from gateway.core.dialect import (
     Refused,
     Served,
 )
+from gateway.core.explanation import explain
 from gateway.core.message import as_mapping
+from gateway.core.operations import Entry, Extent, Operations, PathTemplate
 from gateway.core.ranges import VersionSet
 from gateway.core.version import Scheme, Version
 from gateway.dialects._header_options import FailureOptions, HeaderOptions, PlaceOptions, RefusalOptions
 from gateway.dialects._header_telling_options import DocumentOptions, LearnOptions, ReplyOptions
 from gateway.dialects.header import RESOURCE, UNVERSIONED, Header
+from tests.core.stage import snapshot
 from tests.dialects.header_samples import AFTER_A_PREFIX, DATES, INTEGER, MEDIA_TYPE, NAMED, PATH, SEVERAL
 
 NOTHING = as_mapping([])
@@ -153,6 +156,21 @@ def test_every_header_that_backends_read_gets_the_version() -> None:
     assert dialect.write_request(RESOURCE, Version(1, 2, 3), ASK_SILENT, silent=True) == ()
     assert dialect.without_version(as_mapping([("accept", "a/b;version=1;c=d")])) == (("Accept", "a/b; c=d"),)
     assert dialect.vary == ("API-Version", "Accept", "Content-Type")
+
+
+def test_explain_shows_the_target_that_backends_get_and_operations_are_found_without_the_version() -> None:
+    dialect = header(PATH)
+    entries = [Entry(("GET",), PathTemplate.read("/new/{id}"), Extent.read(">=1.44", dialect.scheme))]
+    offered = Advert(bounds(dialect, "1.24", "1.45").versions)
+    current = snapshot({"a": offered}, dialect=dialect, operations=Operations.of(entries))
+
+    served = explain(current, "GET", "/new/7?x=1", [])
+    absent = explain(current, "GET", "/v1.43/new/7", [])
+
+    assert (served.decision, served.local_path) == ("forward", "/v1.45/new/7?x=1")
+    assert (absent.decision, absent.status, absent.local_path) == ("refuse", 404, "/v1.43/new/7")
+    assert absent.operation is not None
+    assert not absent.operation.exists
 
 
 # --- refusals ----------------------------------------------------------------------------------------------

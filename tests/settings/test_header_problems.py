@@ -71,7 +71,7 @@ SIX_ON = "http://127.0.0.1:6385"
         ("newest: '3'", "'3'", "is a version"),
         ("newest: the newest", "the newest", "up to 64 letters"),
         ("silence: latest", "latest", "no version of the form 2"),
-        ("match: nearest_earlier\nreply: {served: A}", "nearest", "only dates and names"),
+        ("match: nearest_earlier\nreply: {served: A}", "nearest", "only dates and names are matched"),
         # what is told
         ("learn: {list: $.a}\nreply: {served: Vary}", "Vary", "says other things"),
         ("learn: {minimum: $.a}", "$.a", "two ends"),
