@@ -129,7 +129,7 @@ class Exchange(Recovery):
         self.attempts += 1
         self.context.load[member.key] += 1
         pool = self.downstream.worker.pool(member)
-        connection = pool.take(sure=self.method not in IDEMPOTENT)
+        connection = None if self._anew else pool.take(sure=self.method not in IDEMPOTENT)
         self._reused = connection is not None
         if connection is not None:
             self.on_connection(connection)

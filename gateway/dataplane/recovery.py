@@ -60,6 +60,8 @@ class Recovery(Outcome):
     _tried: tuple[str, ...] = ()
     _reused = False
     """It was sent on a connection that had been used before."""
+    _anew = False
+    """It is sent on new connections only."""
     _started = 0.0
     _counted = False
     _replying = False
@@ -138,8 +140,10 @@ class Recovery(Outcome):
             return
         self._drop_connection()
         # A kept connection that ended says nothing about who listens there now: a backend that closes those
-        # that are idle, or has been started again, is as good as any.
-        self._leave_member(tried=not (failure is Failure.NO_REPLY and self._reused))
+        # that are idle, or has been started again, is as good as any. But so may all other kept ones have.
+        kept_ended = failure is Failure.NO_REPLY and self._reused
+        self._anew = self._anew or kept_ended
+        self._leave_member(tried=not kept_ended)
         if may_retry(failure, self.method, body_held=self._held_whole):
             if failure in (Failure.CONNECT, Failure.CONNECT_TIMEOUT):
                 moved = self._resolution.view.service.retry.on_connect and self._again(failure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import asyncio
 import socket
 from dataclasses import replace
 
@@ -286,6 +287,28 @@ async def test_a_kept_connection_that_the_backend_has_just_closed_costs_no_reque
     assert (await client.reply()).status == 200
     assert [each.method for each in backend.requests] == ["GET", method]
     assert gateway.outcomes[-1].attempts == 1
+
+
+async def test_kept_connections_that_all_died_cost_a_safe_request_one_attempt(house: House) -> None:
+    """A backend that is killed leaves several behind, and the loop has not come to look at them yet."""
+    begun = asyncio.Event()
+
+    async def script(hop: Hop) -> None:
+        message = await hop.request()
+        await begun.wait()
+        await hop.say(ironic_reply(message))
+        await hop.request()
+
+    gateway, backend = await house.behind(script)
+    clients = [await gateway.client() for _ in range(5)]
+    for client in clients:
+        await client.send(request())
+    await until(lambda: backend.connections == len(clients))
+    begun.set()
+    assert [(await client.reply()).status for client in clients] == [200] * 5
+
+    assert (await gateway.ask(request())).status == 200
+    assert (await gateway.told(6)).attempts == 2
 
 
 async def test_a_body_that_was_passed_on_is_gone(house: House) -> None:

@@ -10,8 +10,8 @@ the request that shows it. What is allowed, and why:
 - 502, or no reply, to what cannot be sent twice (a POST; a body too large to be held) while a backend was
   being terminated or killed: it may have been executed, so the gateway must not repeat it: `IN_DOUBT`. In
   doubt means at most once.
-- 504 to what was sent to a backend that hung before the gateway could know: it had been sent and may be
-  executed yet: `TIMED_OUT`.
+- 504 to what cannot be sent twice and was sent to a backend that hung before the gateway could know: it may
+  be executed yet: `TIMED_OUT`, and in doubt as well.
 - A reply that ends before its time when the backend that was sending it was killed or hung: its beginning was
   with the client already: `CUT`. The client must be able to see it, which it can by length or by chunks.
 
@@ -154,7 +154,7 @@ class Ledger:
                 return End.IN_DOUBT
             if request.status == 502 and self._may_be_unavailable(request):
                 return End.UNAVAILABLE
-        if request.status == 504 and self._met(request, How.HUNG):
+        if request.status == 504 and not request.resendable and self._met(request, How.HUNG):
             return End.TIMED_OUT
         if request.status == 0 and self._was_cut(request):
             return End.CUT

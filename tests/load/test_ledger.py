@@ -220,7 +220,7 @@ def test_unavailable_is_right_only_with_a_moment_without_anybody(
         (POST, 502, How.TERMINATED, End.IN_DOUBT),
         (POST, 0, How.KILLED, End.IN_DOUBT),
         (POST, 504, How.HUNG, End.TIMED_OUT),
-        (GET, 504, How.HUNG, End.TIMED_OUT),
+        (GET, 504, How.HUNG, End.LOST),
         (GET, 502, How.KILLED, End.LOST),
         (GET, 502, How.HUNG, End.LOST),
         (GET, 504, How.KILLED, End.LOST),
