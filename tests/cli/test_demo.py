@@ -45,6 +45,7 @@ async def test_it_shows_requests_the_upgrade_and_the_sum_and_loses_nothing() -> 
         "Upgrade: api-1 stops",
         "another backend was tried first, nothing was executed there",
         "Upgrade: api-1 is back",
+        "The offer stays 1.1-1.58, the fleet is settling: all serve the same now, 1.59-1.90 is offered once",
         "The offer goes from 1.1-1.58 to 1.1-1.90, the fleet is uniform",
         "Summary",
         "the offer  1.1-1.58 at the start, 1.1-1.90 at the end",

@@ -180,14 +180,11 @@ class Narrator:
             self.say(f"{name} answers again.", Style.DIM)
 
     def _tell_offer(self, old: ServiceView, new: ServiceView) -> None:
-        was, now, phase = offered(old), offered(new), new.offer.phase
-        held = " and ".join(new.offer.held_by)
-        reason = {
-            Phase.MIXED: f"{held} could serve more, but whoever answers must serve what is offered",
-            Phase.UNIFORM: "all backends serve the same",
-        }.get(phase)
-        change = f"The offer goes from {was} to {now}" if old.offer.versions else f"The offer is {now}"
-        self.say(f"{change}, the fleet is {phase}{f': {reason}' if reason else ''}.")
+        was, now, reason = offered(old), offered(new), _why_phase(new)
+        change = f"The offer {f'goes from {was} to' if was != now else 'stays'} {now}"
+        if not old.offer.versions:
+            change = f"The offer is {now}"
+        self.say(f"{change}, the fleet is {new.offer.phase}{f': {reason}' if reason else ''}.")
 
     # -- lines about requests
 
@@ -264,6 +261,19 @@ class Narrator:
 def offered(view: ServiceView) -> str:
     """The offer as `1.1-1.58`; `nothing yet` before there is one."""
     return view.offer.versions.format(view.service.dialect.scheme) if view.offer.versions else "nothing yet"
+
+
+def _why_phase(view: ServiceView) -> str:
+    """Empty where the phase says it all."""
+    offer = view.offer
+    if offer.phase is Phase.MIXED:
+        return (
+            f"{' and '.join(offer.held_by)} could serve more, but whoever answers must serve what is offered"
+        )
+    if offer.phase is Phase.SETTLING and offer.pending:
+        more, settle = offer.pending.format(view.service.dialect.scheme), view.service.settle
+        return f"all serve the same now, {more} is offered once that has stood for {settle:g} s"
+    return "all backends serve the same" if offer.phase is Phase.UNIFORM else ""
 
 
 def _serves(member: Member, view: ServiceView) -> str:
