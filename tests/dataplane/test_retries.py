@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
-import asyncio
 import socket
 from dataclasses import replace
 

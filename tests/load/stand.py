@@ -14,7 +14,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -45,6 +45,10 @@ services:
 
 TRAFFIC = 150
 """Requests that every state of the story sees at least, before the next step is taken: half a second's."""
+
+
+ENOUGH = 5
+"""Times that something is done again for a chance that is better than one in two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,14 @@ class Stand:
 
     def retries(self, reason: str) -> float:
         return self.gateway.metrics().total("skewgate_retries_total", reason=reason)
+
+    def until_retried(self, reason: str, again: Callable[[], None]) -> None:
+        """What a backend has in its hands when it is taken away is chance: do it again until the gateway had
+        to send a safe request a second time. The story asserts that it had."""
+        for _ in range(ENOUGH):
+            if self.retries(reason):
+                return
+            again()
 
     def ledger(self) -> Ledger:
         backends = self.backends.values()

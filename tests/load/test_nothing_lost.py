@@ -69,6 +69,7 @@ def tell(stand: Stand) -> None:
         deaths(stand)
     with stand.chapter("a hang"):
         hang(stand)
+        stand.until_retried("reply_timeout", lambda: hang(stand))
     with stand.chapter("reloads"):
         reloads(stand)
     with stand.chapter("pin and unpin", falls=True):
@@ -136,10 +137,7 @@ def deaths(stand: Stand) -> None:
     first, second, *_ = NAMES
     restart(stand, first, NEW)
     restart(stand, second, NEW, kill=True)
-    for _ in range(5):
-        if stand.retries("no_reply"):
-            break
-        restart(stand, second, NEW, kill=True)
+    stand.until_retried("no_reply", lambda: restart(stand, second, NEW, kill=True))
 
 
 def hang(stand: Stand) -> None:
