@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.decision import failed
+from gateway.core.decision import failed, vary_header
 from gateway.core.dialect import Ask, AskKind, Bounds, Failure, Links, Silence
 from gateway.core.fleet import Fleet
 from gateway.core.memory import policy_set
@@ -39,6 +39,12 @@ def test_a_failure_bears_vary_and_says_when_to_come_back_only_where_it_knows() -
         ("Retry-After", "7"),
         ("Vary", "X-Version"),
     )
+
+
+def test_vary_is_one_line_or_one_for_each_name() -> None:
+    assert vary_header(("A", "B"), apart=False) == (("Vary", "A, B"),)
+    assert vary_header(("A", "B"), apart=True) == (("Vary", "A"), ("Vary", "B"))
+    assert vary_header((), apart=False) == ()
 
 
 def test_a_service_may_say_itself_what_silence_means() -> None:

@@ -201,6 +201,42 @@ async def test_draining_an_old_server_lets_the_others_go_on_and_it_may_come_back
         await upgrade.clients_are_told(NEW)
 
 
+@pytest.mark.parametrize(
+    "policy, enough", [("policy: at_least, at_least: 2", 2), ("policy: at_least, at_least: 50%", 2)]
+)
+async def test_at_least_so_many_must_serve_it_before_it_is_offered(policy: str, enough: int) -> None:
+    async with upgrade_of(*(server() for server in ALL_OLD), policy=policy) as upgrade:
+        for number in range(1, enough):
+            await upgrade.becomes(number, to_ver())
+            assert upgrade.now()[:2] == (FROM, "mixed")
+            await upgrade.clients_are_told(OLD)
+        await upgrade.becomes(enough, to_ver())
+        await upgrade.until(TO, "mixed")
+        await upgrade.clients_are_told(NEW)
+
+        old: Ironic = upgrade.stand.servers[2]
+        assert upgrade.now()[3] == ("api-3",)
+        assert f"1.{NEW}" not in {head.get(OWN) for head in old.asked}
+
+
+async def test_an_upgrade_from_servers_that_know_no_versions() -> None:
+    async with upgrade_of(Ironic(None), Ironic(None)) as upgrade:
+        assert upgrade.stand.view.offer.transparent
+        assert (await upgrade.stand.at("1.31")).versions == {}
+
+        await upgrade.becomes(1, to_ver())
+        assert upgrade.now() == ("1.1", "mixed", "guaranteed", ("api-1",))
+        for _ in range(20):
+            for version in (None, "latest", "1.1"):
+                reply = await upgrade.stand.at(version)
+                assert (reply.status, told(reply)) == (200, ("1.1", "1.1", "1.1"))
+        assert (await upgrade.stand.at("1.31")).status == 406
+
+        await upgrade.becomes(2, to_ver())
+        await upgrade.until(TO, "uniform")
+        await upgrade.clients_are_told(NEW)
+
+
 # --- when things go wrong in the middle ----------------------------------------------------------------
 
 

@@ -153,10 +153,10 @@ def knows(view: ServiceView, number: int, server: Server) -> bool:
 
 @asynccontextmanager
 async def upgrade_of(
-    *servers: Ironic, settle: str = SETTLE, interval: str = "50ms"
+    *servers: Ironic, settle: str = SETTLE, policy: str = "policy: guaranteed", interval: str = "50ms"
 ) -> AsyncIterator[Upgrade]:
     """A gateway that knows these servers; at the end nobody may have been misled."""
-    async with in_front_of(*servers, offer=f"{{settle: {settle}}}", interval=interval) as stand:
+    async with in_front_of(*servers, offer=f"{{settle: {settle}, {policy}}}", interval=interval) as stand:
         timeout = aiohttp.ClientTimeout(total=PATIENCE)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             upgrade = Upgrade(stand, session)
