@@ -153,7 +153,20 @@ async def test_a_ceiling_below_the_minimum_is_409_and_changes_nothing() -> None:
         )
         assert stand.cell.current is before
         assert (await offer(await put(stand, {"version": "1.20"})))["max"] == "1.20"
-        assert (await put(stand, {"version": "1.19"})).status == 409, "the minimum beneath the pin counts"
+        assert (await put(stand, {"version": "1.19"})).status == 409
+
+
+async def test_the_minimum_counts_also_while_a_ceiling_leaves_nothing_to_offer() -> None:
+    async with admin(uniform(90, ceiling=Version(1, 10))) as stand:
+        for backend in BACKENDS:
+            versions = VersionSet.between(Version(1, 20), Version(1, 90))
+            stand.cell.observe("baremetal", backend.name, Answered(Advert(versions), 2.0))
+        before = await stand.json("/status")
+        assert before["services"]["baremetal"]["offer"]["max"] is None
+        assert before["services"]["baremetal"]["phase"] == "capped"
+
+        assert (await put(stand, {"version": "1.19"})).status == 409
+        assert (await offer(await put(stand, {"version": "1.30"})))["max"] == "1.30"
 
 
 async def test_before_anything_is_known_any_ceiling_may_be_set() -> None:

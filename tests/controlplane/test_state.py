@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -71,6 +72,32 @@ async def test_the_last_state_is_written_before_the_end(path: Path) -> None:
     cell = cell_of(API)
     async with kept_in(path, cell):
         cell.obey("baremetal", Pin(Version(1, 31)))
+    assert on_disk(path) == PINNED
+
+
+async def test_a_change_during_the_last_writing_is_written_too(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk takes its time; meanwhile an order comes, and then the end."""
+    cell = cell_of(API)
+    began, goes_on = threading.Event(), threading.Event()
+    works = StateFile.replace
+
+    def slow(self: StateFile, text: str) -> None:
+        began.set()
+        assert goes_on.wait(10)
+        works(self, text)
+
+    keeper = StateKeeper(StateFile(path), cell)
+    await keeper.start()
+    monkeypatch.setattr(StateFile, "replace", slow)
+    cell.obey("baremetal", Pin(Version(1, 58)))
+    await asyncio.to_thread(began.wait, 10)
+    cell.obey("baremetal", Pin(Version(1, 31)))
+    closing = asyncio.ensure_future(keeper.close())
+    await asyncio.sleep(0)
+    goes_on.set()
+    await closing
     assert on_disk(path) == PINNED
 
 
