@@ -174,12 +174,17 @@ class Exchange(Recovery):
         """The target without the route's prefix, with the backend's base path, and where the dialect keeps
         its version in it, with the settled one. Everything else stays to the byte."""
         request, resolution = self.request, self._resolution
-        local = self._path if resolution.prefix else request.path
-        if b"?" in request.target:
-            local = f"{local}?{request.query}"
-        if resolution.rewrites_target and resolution.version is not None:
-            local = resolution.view.service.dialect.write_target(resolution.place, local, resolution.version)
-        return (member.backend.path + local).encode("ascii")
+        query = f"?{request.query}" if b"?" in request.target else ""
+        if not resolution.rewrites_target or resolution.version is None:
+            kept = self._path if resolution.prefix else request.path
+            return (member.backend.path + kept + query).encode("ascii")
+        # The dialect knows its API's own paths, also where backends see the prefix before them.
+        service = resolution.view.service
+        prefix = "" if resolution.prefix else service.match.prefix
+        written = service.dialect.write_target(resolution.place, self._path + query, resolution.version)
+        if request.path == prefix and written[:2] in {"/", "/?"}:
+            written = written[1:]  # the slash is ours: a route's local path is never empty
+        return (member.backend.path + prefix + written).encode("ascii")
 
     def on_request_body(self, data: bytes) -> bytes:
         """Take body bytes from the client; returns what stands behind the body. Raises `FramingError`."""

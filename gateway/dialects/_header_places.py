@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple, final
 from urllib.parse import unquote, unquote_plus
 
@@ -63,11 +64,19 @@ class Words:
 
     def read(self, text: str, spelling: Spelling = _BARE) -> Ask:
         """The ask that `text` makes; it is never silence."""
-        inner = spelling.read(text)
-        if inner is not None and inner == self.newest:
-            return Ask(AskKind.LATEST, text=inner)
-        version = None if inner is None else self.scheme.parse(inner)
-        return Ask(AskKind.GARBLED, text=text) if version is None else Ask(AskKind.EXACT, version, text)
+        return (_read_known if len(text) <= LONGEST_TEXT else _read)(self, text, spelling)
+
+
+def _read(words: Words, text: str, spelling: Spelling) -> Ask:
+    inner = spelling.read(text)
+    if inner is not None and inner == words.newest:
+        return Ask(AskKind.LATEST, text=inner)
+    version = None if inner is None else words.scheme.parse(inner)
+    return Ask(AskKind.GARBLED, text=text) if version is None else Ask(AskKind.EXACT, version, text)
+
+
+_read_known = lru_cache(maxsize=1024)(_read)
+"""The same few versions stand in every target of a fleet's clients. Long texts are not kept."""
 
 
 def agreed(asks: Iterable[Ask]) -> Ask:

@@ -67,6 +67,7 @@ class Header(Dialect):
         self._path = next((each for each in parts.targets if isinstance(each, PathPlace)), None)
         self._documents = {path for path, _ in parts.documents}
         self._prefixes = tuple(path + "/" for path in parts.unversioned if path != "/")
+        self._carries_anywhere = any(each.sent for each in parts.fields)
         self._unversioned = frozenset(parts.unversioned)
 
     @classmethod
@@ -86,14 +87,16 @@ class Header(Dialect):
         targets = self._parts.targets
         if not targets:
             return RESOURCE
-        asks = [place.read(path, query) for place in targets]
-        ask = agreed(asks)
+        if len(targets) == 1:
+            ask = targets[0].read(path, query)
+        else:
+            ask = agreed(each.read(path, query) for each in targets)
         if ask.kind is not AskKind.GARBLED and not self._can_carry(path):
             return UNVERSIONED
-        plain = self.path_without_version(path)
-        if plain in self._documents:
-            return self._document(plain)._replace(negotiated=True, carried=self._carried(ask))
-        return Place("resource", carried=self._carried(ask))
+        carried = self._carried(ask)
+        if self._documents and (plain := self.path_without_version(path)) in self._documents:
+            return self._document(plain)._replace(negotiated=True, carried=carried)
+        return RESOURCE if carried is None else Place("resource", carried=carried)
 
     def _document(self, path: str) -> Place:
         return Place(f"document {path}", negotiated=False, document=True, versioned_only=True)
@@ -113,10 +116,7 @@ class Header(Dialect):
 
     def _can_carry(self, path: str) -> bool:
         """Whether backends could be told a version in a request with this path."""
-        parts = self._parts
-        return any(each.sent for each in parts.fields) or any(
-            each.sent and each.covers(path) for each in parts.targets
-        )
+        return self._carries_anywhere or any(each.covers(path) for each in self._parts.targets if each.sent)
 
     def read_ask(self, place: Place, headers: Mapping[str, str]) -> Ask:
         """What all places say that say anything; two that say different things are no version."""

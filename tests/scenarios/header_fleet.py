@@ -54,7 +54,9 @@ class Versioned(Ironic):
 
 
 @asynccontextmanager
-async def described(options: str, *servers: Versioned, backends: str = "") -> AsyncIterator[Stand]:
+async def described(
+    options: str, *servers: Versioned, backends: str = "", match: str = "{}"
+) -> AsyncIterator[Stand]:
     """A gateway in front of `servers`, with these options (YAML in braces) of the `header` dialect."""
     for server in servers:
         server.common = servers[0].common
@@ -65,7 +67,8 @@ async def described(options: str, *servers: Versioned, backends: str = "") -> As
         )
         text = (
             "listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\naccess_log: {format: off}\n"
-            f"services:\n  api:\n    dialect: header\n    probe: {{interval: 100ms}}\n    header: {options}\n"
+            f"services:\n  api:\n    dialect: header\n    probe: {{interval: 100ms}}\n    match: {match}\n"
+            f"    header: {options}\n"
             f"    backends:\n{listed}\n"
         )
         loaded = load(text, filename="scenario.yaml", environ={})

@@ -226,3 +226,38 @@ async def test_names_in_several_places_of_which_backends_read_one(spelled: str) 
         await refused(stand, "/v1/apps?version=v1beta1")
         await refused(stand, "/v1/apps", ("API-Version", "apps.v1beta1"))
         await refused(stand, "/apps?version=v1alpha1")
+
+
+def grouped(head: Head) -> str | None:
+    found = re.match(r"/apis/apps/([^/?]+)/", head.target)
+    return found[1] if found else None
+
+
+def local(head: Head) -> str | None:
+    found = re.match(r"/([^/?]+)/", head.target)
+    return found[1] if found else None
+
+
+async def test_a_path_that_is_the_prefix_itself_gets_no_slash() -> None:
+    options = "{places: [{query: v}], unversioned: [/health]}"
+    match = "{path: /api, strip_prefix: false}"
+    server = Versioned("3", lambda head: head.target.partition("?v=")[2] or None)
+    async with described(options, server, backends=", versions: '3'", match=match) as stand:
+        for target in ("/api", "/api/", "/api?v=3", "/api/x"):
+            assert (await stand.ask(target)).status == 200
+        assert [head.target for head in server.common] == ["/api?v=3", "/api/?v=3", "/api?v=3", "/api/x?v=3"]
+
+
+@pytest.mark.parametrize("strip", [False, True])
+async def test_paths_of_the_description_are_those_below_the_prefix_of_the_service(strip: bool) -> None:
+    """Whether or not backends see that prefix."""
+    options = "{places: [{path: '/{version}'}], scheme: named, names: [v1beta1, v1], unversioned: [/health]}"
+    match = f"{{path: /apis/apps, strip_prefix: {str(strip).lower()}}}"
+    server = Versioned(["v1beta1", "v1"], local if strip else grouped)
+    async with described(options, server, backends=", versions: 'v1beta1..v1'", match=match) as stand:
+        for target, version in (("/apis/apps/v1/pods?a=1", "v1"), ("/apis/apps/pods", "v1beta1")):
+            assert json.loads((await stand.ask(target)).body) == {"executed": version}
+        expected = ["/v1/pods?a=1", "/v1beta1/pods"]
+        assert [head.target for head in server.common] == [("/apis/apps" * (not strip)) + e for e in expected]
+        assert (await stand.ask("/apis/apps/health")).status in (200, 404)
+        assert server.common[-1].target == ("/apis/apps" * (not strip)) + "/health"
