@@ -156,18 +156,18 @@ class Ironic(ApiServer):
         method, target, _ = head.start.split(" ")
         path, _, query = target.partition("?")
         if self.highest is None:
-            return _message(*self._silent(path, head), ())
+            return message(*self._silent(path, head))
         if path == "/":
-            return _message(200, self.root(self._base(head)), ())
+            return message(200, self.root(self._base(head)))
         minor = self._minor(head)
         if minor is None:
             self.refused.append(head)
-            return _message(406, fault(406, "Not Acceptable", f"Invalid value for {OWN} header"), ())
+            return message(406, fault(406, "Not Acceptable", f"Invalid value for {OWN} header"))
         if not self.lowest <= minor <= self.highest:
             self.refused.append(head)
-            return _message(406, fault(406, "Not Acceptable", not_served(minor, self)), self._range)
+            return message(406, fault(406, "Not Acceptable", not_served(minor, self)), lines=self._range)
         status, body, marked = self._resource(method, path.rstrip("/"), query, minor, head)
-        return _message(status, body, (*self._range, (OWN, f"1.{minor}")) if marked else ())
+        return message(status, body, lines=(*self._range, (OWN, f"1.{minor}")) if marked else ())
 
     def _minor(self, head: Head) -> int | None:
         text = head.get(OWN) or ""
@@ -263,10 +263,10 @@ def not_served(minor: int, server: Ironic) -> str:
     )
 
 
-def _message(status: int, body: bytes, lines: Lines) -> bytes:
-    head = [f"HTTP/1.1 {status} X", "Content-Type: application/json", f"Content-Length: {len(body)}"]
-    head += [f"{name}: {value}" for name, value in lines]
-    return "\r\n".join(head).encode() + END + body
+def message(status: int, body: bytes, kind: str = "application/json", lines: Lines = ()) -> bytes:
+    """A reply as it is on the wire."""
+    head = [f"HTTP/1.1 {status} X", f"Content-Type: {kind}", f"Content-Length: {len(body)}"]
+    return "\r\n".join([*head, *(f"{name}: {value}" for name, value in lines)]).encode() + END + body
 
 
 @asynccontextmanager

@@ -16,8 +16,7 @@ from gateway.cli.gateway import Gateway
 from gateway.core.offer import Phase
 from gateway.core.snapshot import Snapshot
 from gateway.settings import load
-from tests.scenarios.fakes import LOOPBACK, Head, Ironic, running
-from tests.scenarios.fakes import _message as message
+from tests.scenarios.fakes import LOOPBACK, Head, Ironic, message, running
 from tests.scenarios.stand import PATIENCE, Stand
 
 Find = Callable[[Head], str | None]
@@ -42,15 +41,15 @@ class Versioned(Ironic):
             self.common.append(head)
         path = head.target.partition("?")[0]
         if path == "/health":
-            return message(200, b'"well"', ())
+            return message(200, b'"well"')
         if path == DOCUMENT:
             told = {"all": self.versions, "oldest": self.versions[0], "newest": self.versions[-1]}
-            return message(200, json.dumps(told).encode(), ())
+            return message(200, json.dumps(told).encode())
         version = self.find(head) or self.versions[-1]
         if version not in self.versions:
             self.refused.append(head)
-            return message(400, json.dumps({"message": "no such version"}).encode(), ())
-        return message(200, json.dumps({"executed": version}).encode(), ((SERVED, version),))
+            return message(400, json.dumps({"message": "no such version"}).encode())
+        return message(200, json.dumps({"executed": version}).encode(), lines=((SERVED, version),))
 
 
 @asynccontextmanager

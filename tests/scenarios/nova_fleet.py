@@ -15,7 +15,7 @@ from typing import Final
 from gateway.cli.gateway import Gateway
 from gateway.core.offer import Phase
 from gateway.settings import load
-from tests.scenarios.fakes import END, LOOPBACK, STANDARD, Head, Ironic, Lines, running
+from tests.scenarios.fakes import LOOPBACK, STANDARD, Head, Ironic, Lines, message, running
 from tests.scenarios.stand import Stand
 
 OWN: Final = "X-OpenStack-Nova-API-Version"
@@ -186,11 +186,6 @@ def malformed(text: str) -> bytes:
         f'{{"badRequest": {{"code": 400, "message": "API Version String {text} is of invalid format. '
         f'Must be of format MajorNum.MinorNum."}}}}'
     ).encode()
-
-
-def message(status: int, body: bytes, kind: str = "application/json", lines: Lines = ()) -> bytes:
-    head = [f"HTTP/1.1 {status} X", f"Content-Type: {kind}", f"Content-Length: {len(body)}"]
-    return "\r\n".join([*head, *(f"{name}: {value}" for name, value in lines)]).encode() + END + body
 
 
 # --- the gateway in front of them ----------------------------------------------------------------------

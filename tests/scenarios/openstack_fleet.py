@@ -17,8 +17,7 @@ from gateway.cli.gateway import Gateway
 from gateway.core.offer import Phase
 from gateway.core.snapshot import Snapshot
 from gateway.settings import load
-from tests.scenarios.fakes import LOOPBACK, STANDARD, Head, Ironic, Lines, running
-from tests.scenarios.fakes import _message as message
+from tests.scenarios.fakes import LOOPBACK, STANDARD, Head, Ironic, Lines, message, running
 from tests.scenarios.stand import PATIENCE, Stand
 
 EXPLANATION: Final = (
@@ -53,16 +52,16 @@ class Server(Ironic):
         path = head.target.partition("?")[0]
         document = self.document(path, f"http://{head.get('Host')}")
         if document is not None:
-            return message(document[0], json.dumps(document[1]).encode(), ())
+            return message(document[0], json.dumps(document[1]).encode())
         if self.highest is None:
-            return message(200, b"{}", ())
+            return message(200, b"{}")
         text = self.asked_version(head) or self.bounds[0]
         major, _, minor = text.partition(".")
         if int(major) != self.major or not self.lowest <= int(minor) <= self.highest:
             self.refused.append(head)
-            return message(406, json.dumps(self.refusal(text)).encode(), ())
+            return message(406, json.dumps(self.refusal(text)).encode())
         status, body, marked = self.resource(path, int(minor), head)
-        return message(status, json.dumps(body).encode(), self.echo(text) if marked else ())
+        return message(status, json.dumps(body).encode(), lines=self.echo(text) if marked else ())
 
     def echo(self, text: str) -> Lines:
         return ((STANDARD, f"{self.service} {text}"),)
