@@ -1,4 +1,4 @@
-"""Where a version stands in a request: a header, a media-type parameter, a query parameter, a path segment.
+"""Where a version stands in a request: in a header, a query parameter, a path segment.
 
 Each place reads what a client says there as an ask, and writes the settled version there, or takes it off.
 What one reader could take for a version and another could not (escapes, two slashes, another case, `;` in a
@@ -23,7 +23,6 @@ LONGEST_TEXT: Final = 64
 """Characters of a target's text that are kept: no version is longer, and clients choose them."""
 
 _SEPARATORS: Final = re.compile("([&;])")
-_BLANKS: Final = " \t"
 _SLASHES: Final = re.compile("//+")
 
 
@@ -116,151 +115,6 @@ class HeaderPlace:
     def write(self, headers: Mapping[str, str], text: str | None) -> tuple[Header, ...]:
         """The one line with `text`; nothing for None."""
         return () if text is None else ((self.name, self.spelling.write(text)),)
-
-
-class MediaType(NamedTuple):
-    """One element of `Accept`, or the whole of `Content-Type`."""
-
-    name: str
-    """Lower case: `application/json`."""
-    parameters: tuple[tuple[str, str], ...]
-    """Name in lower case, value as it was written."""
-    written: str = ""
-    """As it came, while nothing is changed."""
-
-    def __str__(self) -> str:
-        told = (f"{name}={value}" if value else name for name, value in self.parameters)
-        return self.written or "; ".join((self.name, *told))
-
-    def valued(self, parameter: str) -> list[str]:
-        """What the parameter is said to be, without quotation marks."""
-        return [_unquoted(value) for name, value in self.parameters if name == parameter]
-
-    def saying(self, parameter: str, text: str | None) -> MediaType:
-        """With the parameter once, before the weight, or (None) without it."""
-        kept = [each for each in self.parameters if each[0] != parameter]
-        if text is None and len(kept) == len(self.parameters):
-            return self
-        if text is not None:
-            weight = next((at for at, (name, _) in enumerate(kept) if name == "q"), len(kept))
-            kept.insert(weight, (parameter, text))
-        return MediaType(self.name, tuple(kept))
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class MediaTypePlace:
-    """A parameter of the media types `types` (none: of all) in `Accept` and `Content-Type`."""
-
-    parameter: str
-    """Lower case."""
-    types: tuple[str, ...]
-    words: Words
-    spelling: Spelling
-    sent: bool
-
-    names = ("Accept", "Content-Type")
-
-    def read(self, headers: Mapping[str, str]) -> Ask:
-        """Every element that has the parameter must say the same, in both headers. What cannot be read is
-        garbled: somebody else may read a version in it."""
-        asks: list[Ask] = []
-        for name in self.names:
-            lines = all_values(headers, fold(name))
-            elements = read_media_types(lines, listed=name == "Accept")
-            if elements is None:
-                return Ask(AskKind.GARBLED, text=", ".join(lines))
-            for element in elements:
-                if self._has(element.name):
-                    asks += [self.words.read(text, self.spelling) for text in element.valued(self.parameter)]
-        return agreed(asks)
-
-    def _has(self, name: str) -> bool:
-        return not self.types or name in self.types
-
-    def write(self, headers: Mapping[str, str], text: str | None) -> tuple[Header, ...]:
-        """Both headers with the version in every type that has the parameter.
-
-        A plain type (`application/json`) becomes the one of `types` with its suffix (`…+json`): an element
-        without the parameter would leave the version to the backend. Where nothing can carry it, a type that
-        can is put in front of the wildcards, or behind everything else.
-        """
-        spelled = None if text is None else self.spelling.write(text)
-        written = []
-        for name in self.names:
-            lines = all_values(headers, fold(name))
-            elements = read_media_types(lines, listed=name == "Accept")
-            if elements is None:
-                written.append((name, ", ".join(lines)))
-                continue
-            elements = [self._marked(element, spelled) for element in elements]
-            if name == "Accept" and spelled is not None:
-                elements = self._carrying(elements, spelled)
-            if elements:
-                written.append((name, ", ".join(map(str, elements))))
-        return tuple(written)
-
-    def _marked(self, element: MediaType, spelled: str | None) -> MediaType:
-        if spelled is not None and not self._has(element.name):
-            kind, _, subtype = element.name.partition("/")
-            twin = next((each for each in self.types if _plain(each) == (kind, subtype)), None)
-            element = element if twin is None else element._replace(name=twin)
-        return element.saying(self.parameter, spelled) if self._has(element.name) else element
-
-    def _carrying(self, elements: list[MediaType], spelled: str) -> list[MediaType]:
-        if any(self._has(element.name) for element in elements):
-            return elements
-        carrier = MediaType((*self.types, "*/*")[0], ((self.parameter, spelled),))
-        if not elements or any("*" in element.name for element in elements):
-            return [carrier, *elements]
-        return [*elements, MediaType(carrier.name, (*carrier.parameters, ("q", "0.001")))]
-
-
-def _plain(name: str) -> tuple[str, str]:
-    """Type and suffix: `application`, `json` of `application/vnd.x+json`."""
-    kind, _, subtype = name.partition("/")
-    return kind, subtype.rpartition("+")[2]
-
-
-def read_media_types(lines: tuple[str, ...], *, listed: bool) -> list[MediaType] | None:
-    """The elements of a list of media types, or the one media type where there is no list; None where a
-    quotation mark stays open, or where there are two of what can be one."""
-    items = _split(", ".join(lines), ",") if listed else list(lines)
-    elements = []
-    for item in items or ():
-        parts = _split(item, ";")
-        if parts is None:
-            return None
-        name, *rest = (part.strip(_BLANKS) for part in parts)
-        if not item.strip(_BLANKS):
-            continue
-        pairs = (part.partition("=") for part in rest if part)
-        parameters = tuple((key.rstrip(_BLANKS).lower(), value.lstrip(_BLANKS)) for key, _, value in pairs)
-        elements.append(MediaType(name.lower(), parameters, item.strip(_BLANKS)))
-    return None if items is None or (not listed and len(elements) > 1) else elements
-
-
-def _split(text: str, separator: str) -> list[str] | None:
-    """`text` cut at the separators outside quotation marks; None when one stays open."""
-    parts, start, quoted, at = [], 0, False, 0
-    while at < len(text):
-        character = text[at]
-        if character == "\\" and quoted:
-            at += 1
-        elif character == '"':
-            quoted = not quoted
-        elif character == separator and not quoted:
-            parts.append(text[start:at])
-            start = at + 1
-        at += 1
-    return None if quoted else [*parts, text[start:]]
-
-
-def _unquoted(value: str) -> str:
-    """The value of a parameter, whose quotation marks mean nothing (RFC 9110 5.6.6)."""
-    if len(value) >= 2 and value[0] == value[-1] == '"':
-        return re.sub(r"\\(.)", r"\1", value[1:-1])
-    return value
 
 
 # --- targets -----------------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from typing import Final, TypeAlias
 
 from gateway.core.message import fold
 from gateway.dialects._header_complaints import MEDIA_TYPE, PATH, PLAIN, TOKEN, VERSION, At, Complaints
+from gateway.dialects._header_media_types import MediaTypePlace
 from gateway.dialects._header_options import PlaceOptions
 from gateway.dialects._header_places import (
     HeaderPlace,
-    MediaTypePlace,
     PathPlace,
     QueryPlace,
     Spelling,
