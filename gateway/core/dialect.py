@@ -265,6 +265,9 @@ class Dialect(ABC):
     """Where in its options stands what silence means, if there."""
     rewrites_target: bool = False
     """True: `write_target` must be asked for every request, because the version stands in the target."""
+    own_paths: tuple[tuple[tuple[str | int, ...], str], ...] = ()
+    """Paths in its options, each with where it stands there. As `place` sees paths: without the route's
+    prefix."""
     path_is_signed: bool = False
     """True: clients sign the path, so a configuration under which backends would see another one is
     refused."""

@@ -273,3 +273,14 @@ class HeaderOptions:
             ({"path": "/version", "minimum": "$.MinAPIVersion", "maximum": "$.ApiVersion"},),
         ),
     )
+
+    @property
+    def paths(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
+        """Every path that clients ask for, with where it stands."""
+        places = ((("places", at, "path"), each.path) for at, each in enumerate(self.places) if each.path)
+        documents = ((("documents", at, "path"), each.path) for at, each in enumerate(self.documents))
+        return (
+            *places,
+            *((("unversioned", at), each) for at, each in enumerate(self.unversioned)),
+            *documents,
+        )

@@ -74,7 +74,9 @@ class Header(Dialect):
     def configured(cls, options: object) -> Self:
         """The dialect of one service. Raises `OptionsError` with everything that is wrong."""
         assert isinstance(options, HeaderOptions)
-        return cls(read_parts(options))
+        made = cls(read_parts(options))
+        made.own_paths = options.paths
+        return made
 
     # -- 1. the request
 

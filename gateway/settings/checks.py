@@ -189,6 +189,23 @@ def check_silence(services: tuple[Service, ...], root: MappingNode, findings: Fi
             )
 
 
+def check_own_paths(services: tuple[Service, ...], root: MappingNode, findings: Findings) -> None:
+    """Paths in a dialect's options begin behind `match.path`, also where backends see that: one that repeats
+    it would never be found, and its requests would go without a version."""
+    for service in services:
+        prefix, dialect = service.match.prefix, service.dialect
+        options = child(root, "services", service.name, dialect.name)
+        for at, path in dialect.own_paths if prefix else ():
+            if path == prefix or path.startswith(prefix + "/"):
+                findings.add(
+                    child(options, *at),
+                    "repeated-prefix",
+                    "this repeats match.path, which is no part of it",
+                    "write what follows; with strip_prefix: false backends see both all the same",
+                    severity=Severity.WARNING,
+                )
+
+
 def check_declared(services: tuple[Service, ...], root: MappingNode, findings: Findings) -> None:
     """Where nothing tells what backends serve, each must have it declared."""
     for service in services:

@@ -21,6 +21,7 @@ from gateway.settings.checks import (
     check_declared,
     check_limits,
     check_matches,
+    check_own_paths,
     check_signed_paths,
     check_silence,
     check_trust,
@@ -128,6 +129,7 @@ def _read(
     check_trust(root, findings)
     services = read_services(document, root, dialects, findings)
     check_matches(services, root, findings)
+    check_own_paths(services, root, findings)
     check_signed_paths(services, root, findings)
     check_silence(services, root, findings)
     check_declared(services, root, findings)

@@ -49,6 +49,7 @@ CODES: Final[Mapping[str, str]] = {
     "multiple-documents": "a second YAML document in the file",
     "not-utf-8": "the file is not UTF-8",
     "number": "a version that other tools read as a number (warning)",
+    "repeated-prefix": "a path of the API with match.path before it (warning)",
     "tag": "a tag of YAML",
     "too-deep": "too many levels inside each other",
     "too-large": "the file is too large to be a configuration",

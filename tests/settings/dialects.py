@@ -126,6 +126,7 @@ class Dated(Plain):
     def __init__(self, options: DatedOptions) -> None:
         self.options = options
         self.scheme = CalendarDate(day=options.days)
+        self.own_paths = ((("title",), options.title),)
 
     @classmethod
     def configured(cls, options: object) -> Self:

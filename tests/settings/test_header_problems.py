@@ -211,3 +211,27 @@ def test_a_default_that_other_tools_read_as_a_number_brings_a_warning() -> None:
     [problem] = load_text("scheme: major.minor\nsilence: 1.90", base).problems
 
     assert (problem.code, problem.line, problem.column) == ("number", 9, 16)
+
+
+MATCHED = BASE.replace("    header:\n", "    match: {path: /shop, strip_prefix: false}\n    header:\n")
+
+
+@pytest.mark.parametrize(
+    "options, marked",
+    [
+        ("places: [{header: A}, {path: '/shop/{version}'}]", "'/shop/{"),
+        ("unversioned: [/health, /shop/health]", "/shop/health"),
+        ("documents: [{path: /shop, list: '$[*]'}]", "/shop"),
+    ],
+)
+def test_a_path_that_repeats_the_prefix_of_the_service(options: str, marked: str) -> None:
+    """It would never be found, with the prefix taken off or not."""
+    [problem] = load_text(options, MATCHED).problems
+
+    assert (problem.code, problem.severity.value) == ("repeated-prefix", "warning")
+    assert options[problem.column - 7 :].startswith(marked)
+    assert not load_text(options).problems
+
+
+def test_a_path_that_only_begins_like_the_prefix() -> None:
+    assert not load_text("unversioned: [/shops, /a/shop]\nplaces: [{path: '/v{version}'}]", MATCHED).problems

@@ -214,6 +214,8 @@ MEANING: list[tuple[str, Found]] = [
     (DATED + "    dated: {days: yes}\n", [("bad-value", 7, 19)]),
     (DATED + "    dated: {shape: round}\n", [("bad-value", 7, 20)]),
     (DATED + "    dated: {title: impossible}\n", [("bad-value", 7, 12)]),
+    (DATED + "    match: {path: /a}\n    dated: {title: /a/x}\n", [("repeated-prefix", 8, 20)]),
+    (DATED + "    match: {path: /a}\n    dated: {title: /ab}\n", []),
     (DATED + "    offer: {ceiling: 1.2}\n", [("bad-value", 7, 22), ("number", 7, 22)]),
     (DATED + "    offer: {ceiling: 2024-02-30}\n", [("bad-value", 7, 22)]),
     (BASE + "    offer: {ceiling: {release: older}}\n", [("unknown-release", 7, 32)]),
