@@ -1,0 +1,111 @@
+"""Servers whose version stands in the path: the Docker Engine, Shopify's and Kubernetes'.
+
+Each answers as the system of its name does, as far as versions go. They know nothing of the gateway.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from tests.scenarios.fakes import Head, Lines, message
+from tests.worked.fleet import WorkedServer
+from tests.worked.header_servers import JSON, encoded
+
+
+def pair(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+class DockerEngine(WorkedServer):
+    """A daemon from `versions[0]` to `versions[-1]`, and everything between."""
+
+    @property
+    def lines(self) -> Lines:
+        return (("Api-Version", self.versions[-1]), ("Docker-Experimental", "false"), ("Ostype", "linux"))
+
+    def answer(self, head: Head) -> bytes:
+        path, oldest, newest = head.target.partition("?")[0], self.versions[0], self.versions[-1]
+        found = re.match(r"/v([0-9.]+)(?=/)", path)
+        version = found[1] if found else newest
+        if not pair(oldest) <= pair(version) <= pair(newest):
+            self.refuse(head)
+            age = "old" if pair(version) < pair(oldest) else "new"
+            return self._said(400, {"message": f"client version {version} is too {age}"})
+        resource = path[found.end() :] if found else path
+        if resource == "/version":
+            return self._said(200, self.told(oldest, newest))
+        self.execute(version, head)
+        if resource == "/_ping":
+            return message(200, b"OK", "text/plain; charset=utf-8", self.lines)
+        if resource == "/containers/json":
+            return self._said(200, [])
+        if resource == "/volumes/create":
+            return self._said(201, {"Name": "data", "Driver": "local"})
+        return self._said(404, {"message": "page not found"})
+
+    def _said(self, status: int, document: object) -> bytes:
+        return message(status, encoded(document), lines=self.lines)
+
+    @staticmethod
+    def told(oldest: str, newest: str) -> dict[str, object]:
+        """`/version` of a daemon with this range."""
+        engine = {"ApiVersion": newest, "MinAPIVersion": oldest, "Os": "linux"}
+        components = [
+            {"Name": "Engine", "Version": "27.0", "Details": engine},
+            {"Name": "runc", "Version": "1.1.12", "Details": {"GitCommit": "v1.1.12"}},
+        ]
+        return {"Components": components, "Version": "27.0", "ApiVersion": newest, "MinAPIVersion": oldest}
+
+
+class Shopify(WorkedServer):
+    """Months. One older than all that is served is taken for the oldest."""
+
+    def answer(self, head: Head) -> bytes:
+        path = head.target.partition("?")[0]
+        found = re.match(r"/admin/api/([^/]+)/", path)
+        asked = found[1] if found else self.versions[0]
+        if not re.fullmatch(r"\d{4}-\d{2}", asked) or asked > self.versions[-1]:
+            self.refuse(head)
+            return message(404, encoded({"errors": "Not Found"}), JSON)
+        version = max(asked, self.versions[0])
+        self.execute(version, head)
+        lines = (("X-Shopify-API-Version", version),)
+        return message(200, encoded({"products": []}), JSON, lines)
+
+
+NOT_FOUND: Final = b"404 page not found\n"
+
+
+class Kubernetes(WorkedServer):
+    """An API server with two groups of resources."""
+
+    batch: Final = "batch"
+    flowcontrol: Final = "flowcontrol.apiserver.k8s.io"
+
+    def __init__(self, *, batch: Sequence[str], flowcontrol: Sequence[str]) -> None:
+        super().__init__()
+        self.groups = {self.batch: tuple(batch), self.flowcontrol: tuple(flowcontrol)}
+
+    def answer(self, head: Head) -> bytes:
+        _, _, group, *rest = head.target.partition("?")[0].split("/")
+        if not rest:
+            return message(200, encoded(self.group(group, self.groups[group])))
+        if rest[0] not in self.groups[group]:
+            self.refuse(head)
+            return message(404, NOT_FOUND, "text/plain; charset=utf-8")
+        self.execute(f"{group}/{rest[0]}", head)
+        return message(200, encoded({"kind": "List", "apiVersion": f"{group}/{rest[0]}", "items": []}))
+
+    @staticmethod
+    def group(name: str, versions: Sequence[str]) -> dict[str, object]:
+        """The document of a group with these versions: the newest first, which is also the preferred one."""
+        entries = [{"groupVersion": f"{name}/{each}", "version": each} for each in reversed(versions)]
+        return {
+            "kind": "APIGroup",
+            "apiVersion": "v1",
+            "name": name,
+            "versions": entries,
+            "preferredVersion": entries[0],
+        }
