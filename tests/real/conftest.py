@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.real.client_libraries import OF_ALL, OF_ELASTICSEARCH_8, Libraries
 from tests.real.clients import Clients
 from tests.real.environments import Environment, build_all
 from tests.real.goiardi import GOIARDI, WIRE, ChefServer, chef_servers
@@ -207,6 +208,12 @@ def placement_clients() -> PlacementClients:
 @pytest.fixture(scope="session")
 def clustering_clients() -> ClusteringClients:
     return ClusteringClients(build_all(["client-senlin"])["client-senlin"])
+
+
+@pytest.fixture(scope="session")
+def libraries() -> Libraries:
+    names = (OF_ALL, OF_ELASTICSEARCH_8)
+    return Libraries(build_all(names))
 
 
 @pytest.fixture(scope="module")
