@@ -307,6 +307,25 @@ def test_a_silent_backend_is_never_sent_an_owned_header(speech: Speech) -> None:
     holds()
 
 
+@every_speech
+def test_where_nothing_is_negotiated_no_version_goes_out(speech: Speech) -> None:
+    """What is left of an owned header there says other things than a version, and says them once."""
+    dialect = speech.dialect
+
+    @narrow
+    @given(request_lines(speech), st.sampled_from(negotiated(speech)))
+    def holds(lines: list[Header], place: Place) -> None:
+        left = dialect.without_version(folded(lines))
+        names = [fold(name) for name, _ in left]
+        assert len(set(names)) == len(names)
+        assert set(names) <= dialect.owned_request
+        render(left)
+        if speech.ask(place, lines).kind is not AskKind.GARBLED:
+            assert speech.ask(place, left).kind is AskKind.SILENT
+
+    holds()
+
+
 def lines_of(marks: bytes) -> list[Header]:
     """Rendered header lines, taken apart."""
     found = (line.partition(": ") for line in marks.decode("latin-1").split("\r\n") if line)
