@@ -53,7 +53,7 @@ def test_commands_can_be_given(name: str) -> None:
                 assert cli._parser().parse_args(words[1:]).verb == verb
 
 
-@pytest.mark.parametrize("name", ["README.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/dialects.md"])
 def test_configurations_can_be_used(name: str) -> None:
     texts = [block.text for block in blocks(page(name)) if block.language == "yaml"]
 

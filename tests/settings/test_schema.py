@@ -18,7 +18,8 @@ from tests.architecture.source import ROOT
 from tests.settings.dialects import DIALECTS
 from tests.settings.schema_check import accepts
 
-CONFIGS = ["minimal.yaml", "skewgate.yaml"]
+EXAMPLES = sorted(f"examples/{path.name}" for path in (ROOT / "config" / "examples").iterdir())
+CONFIGS = ["minimal.yaml", "skewgate.yaml", *EXAMPLES]
 SCHEMA = schema_json()
 KEYS = {path: (key, needed) for path, key, needed in keys_of(schema_json(DIALECTS))}
 

@@ -1,0 +1,54 @@
+"""The files of config/examples as an operator meets them: fine for `check`, tested, listed in the page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from gateway.cli import main
+from tests.docs.pages import page, rows
+from tests.worked.fleet import EXAMPLES
+
+FILES: Final = sorted(EXAMPLES.glob("*.yaml"))
+TABLE: Final = {
+    found[1]: row
+    for row in rows(page("docs/dialects.md").split("#### Worked configurations\n")[1].split("\n### ")[0])
+    if (found := re.fullmatch(r"\[(.+)\]\(\.\./config/examples/\1\)", row[1]))
+}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_check_finds_nothing(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(file)]) == 0
+    assert capfd.readouterr() == (f"{file}: fine\n", "")
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_it_begins_with_what_it_relies_on(file: Path) -> None:
+    head = file.read_text(encoding="utf-8").split("\n\n", 1)[0]
+
+    assert re.search(r"^# .*this relies on:$|^# What it relies on:$", head, re.MULTILINE)
+    assert len(re.findall(r"^# - ", head, re.MULTILINE)) >= 3
+
+
+def test_each_is_run_in_front_of_a_fleet() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py")]
+    run = {name for text in texts for name in re.findall(r"running\(\s*\"([\w-]+)\"", text)}
+
+    assert run == {file.stem for file in FILES}
+
+
+def test_the_table_has_them_all() -> None:
+    assert sorted(TABLE) == [file.name for file in FILES]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_what_the_table_says_stands_in_the_file(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    said = [each for cell in TABLE[file.name][2:] for each in re.findall(r"`([^`]+)`", cell)]
+
+    assert len(said) >= 4
+    assert [each for each in said if each not in text] == []
