@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from gateway.cli import asking, loop
 from gateway.cli.files import read_settings
-from gateway.cli.printing import Cell, Paint, Style, plain, table
+from gateway.cli.printing import Cell, Paint, Style, plain, span, table
 from gateway.controlplane.cell import Cell as Knowledge
 from gateway.controlplane.prober import Prober
 from gateway.core.explanation import explain
@@ -115,7 +115,7 @@ def _facts(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "ask", ask["kind"] + (f", {ask['text']!r}" if ask["text"] else "")
     if told.get("offer"):
         offer = told["offer"]
-        ends = f"{offer['min']}-{offer['max']}" if offer["min"] is not None else "nothing"
+        ends = span(offer["min"], offer["max"])
         ceiling = f", ceiling {offer['ceiling']}" if offer["ceiling"] else ""
         yield "offer", f"{ends} ({offer['policy']}{ceiling}), phase {offer['phase']}"
     if told.get("version"):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from gateway.cli import asking
-from gateway.cli.printing import complain, plain
+from gateway.cli.printing import complain, plain, span
 
 State: TypeAlias = Mapping[str, Any]
 """A document as of /status."""
@@ -73,8 +73,7 @@ def offer_line(state: State, service: str) -> str:
     """What a service offers now. Raises what `asking.readable` takes for somebody else's answer."""
     told = state["services"][service]
     offer = told["offer"]
-    low, high = offer["min"], offer["max"]
-    offered = "nothing" if low is None else low if low == high else f"{low}-{high}"
+    offered = span(offer["min"], offer["max"])
     pin, ceiling = told["pin"], offer["ceiling"]
     held = f"pinned to {pin}" if pin is not None else f"ceiling {ceiling}" if ceiling is not None else ""
     return f"{service}: offers {offered}{f', {held}' if held else ''}, phase {told['phase']}"

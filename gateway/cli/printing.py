@@ -46,6 +46,15 @@ def plain(text: object) -> str:
     return "".join(character if character.isprintable() else "\ufffd" for character in str(text))
 
 
+def span(low: object, high: object, nothing: str = "nothing") -> str:
+    """Two versions as one text: `1.1-1.58`; `2023-10..2024-04`, where versions have dashes of their own."""
+    if low is None or high is None:
+        return nothing
+    if low == high:
+        return str(low)
+    return f"{low}{'..' if '-' in f'{low}{high}' else '-'}{high}"
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[Cell]], paint: Paint) -> str:
     """Aligned columns, two blanks apart; the last one is as wide as it likes. Ends without a newline."""
     texts = [[plain(cell[0] if isinstance(cell, tuple) else cell) for cell in row] for row in rows]

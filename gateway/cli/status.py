@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.cli import asking
-from gateway.cli.printing import Cell, Paint, Style, plain, table
+from gateway.cli.printing import Cell, Paint, Style, plain, span, table
 
 HELP = "show services, offers, the phase of the upgrade, and backends"
 
@@ -121,7 +121,4 @@ def _backend_row(service: str, name: str, member: Mapping[str, Any], now: float)
 
 def _range(bounds: Mapping[str, Any]) -> str:
     """`1.1-1.58`; `-` before anything is known."""
-    low, high = bounds.get("min"), bounds.get("max")
-    if low is None or high is None:
-        return "-"
-    return str(low) if low == high else f"{low}-{high}"
+    return span(bounds.get("min"), bounds.get("max"), nothing="-")

@@ -52,3 +52,14 @@ def test_what_the_table_says_stands_in_the_file(file: Path) -> None:
 
     assert len(said) >= 4
     assert [each for each in said if each not in text] == []
+
+
+def test_a_declared_one_can_be_explained_before_anything_runs(capfd: pytest.CaptureFixture[str]) -> None:
+    """What falls forward, and where to; ends of an offer that have dashes of their own can be told apart."""
+    file = str(EXAMPLES / "shopify.yaml")
+    assert main(["explain", "--offline", "-c", file, "GET", "/admin/api/2023-07/products.json"]) == 0
+
+    told = capfd.readouterr().out
+    assert "settles on 2023-10 of the offer 2023-10, 2024-01, 2024-04" in told
+    assert "to the API it is /admin/api/2023-10/products.json" in told
+    assert "  offer     2023-10..2024-04 (guaranteed), phase mixed" in told
