@@ -22,7 +22,8 @@ _OPENING: Final = """\
 One YAML file. `skewgate check FILE` prints everything that is wrong with it, each with its line, column, a
 caret and a hint; `skewgate schema` prints the JSON Schema, which also stands in
 [config/schema.json](../config/schema.json) for editors. [config/minimal.yaml](../config/minimal.yaml)
-is the smallest useful file, [config/skewgate.yaml](../config/skewgate.yaml) shows every key.
+is the smallest useful file, [config/skewgate.yaml](../config/skewgate.yaml) shows every key, and
+[config/examples/](../config/examples/) has worked ones for APIs of many kinds.
 
 How the file is read:
 
