@@ -1,8 +1,8 @@
 """From counts and the current snapshot to metric families: every name, label and help text of /metrics.
 
 Runs only when somebody scrapes. It counts nothing and changes nothing. Names and labels are a public contract
-(design section 6); beyond it are `skewgate_contradictions_total`, `skewgate_deferred_facts_total`,
-`skewgate_retries_given_up_total` and `skewgate_access_log_dropped_total`.
+(design section 6); beyond it are `skewgate_offer_held`, `skewgate_contradictions_total`,
+`skewgate_deferred_facts_total`, `skewgate_retries_given_up_total` and `skewgate_access_log_dropped_total`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from gateway.core.backend import Standing
-from gateway.core.offer import Phase
+from gateway.core.offer import HeldRule, Phase
 from gateway.core.ranges import VersionSet
 from gateway.core.snapshot import ServiceView, SnapshotSource
 from gateway.core.version import Scheme
@@ -242,6 +242,16 @@ class Scrape(Collector):
                 ((name, phase.value), view.offer.phase is phase)
                 for name, view in views.items()
                 for phase in Phase
+            ),
+        )
+        yield _gauge(
+            "offer_held",
+            "What keeps the offer from being all that the fleet serves: 1 for the rule that does.",
+            ("service", "rule"),
+            (
+                ((name, rule.value), view.offer.held_rule is rule)
+                for name, view in views.items()
+                for rule in HeldRule
             ),
         )
 

@@ -12,7 +12,7 @@ from gateway import settings
 from gateway.cli.gateway import Gateway
 from gateway.core.decision import Verdict
 from gateway.core.dialect import AskKind
-from gateway.core.offer import Phase
+from gateway.core.offer import HeldRule, Phase
 from gateway.errors import CLIENT_ERROR_REASONS
 from gateway.telemetry.book import PROBE_FAILURES, RETRY_REASONS
 from tests.docs.pages import page, rows, section
@@ -74,6 +74,7 @@ def test_the_closed_sets_are_whole() -> None:
     assert values("`ask`") == tuple(AskKind)
     assert values("`outcome`") == tuple(Verdict)
     assert values("`phase`") == tuple(Phase)
+    assert values("`rule`") == tuple(HeldRule)
     assert values("`reason` of retries") == (*RETRY_REASONS, "other")
     assert values("`reason` of probe failures") == PROBE_FAILURES
     assert values("`reason` of client errors") == (*CLIENT_ERROR_REASONS, "other")

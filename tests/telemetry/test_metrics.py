@@ -31,6 +31,7 @@ CONTRACT = {
     "skewgate_offer_info": "gauge",
     "skewgate_offer_changes": "counter",
     "skewgate_phase": "gauge",
+    "skewgate_offer_held": "gauge",
     "skewgate_backend_info": "gauge",
     "skewgate_backend_up": "gauge",
     "skewgate_backend_draining": "gauge",
@@ -210,6 +211,8 @@ def test_gauges_say_what_stands_now() -> None:
     }
     phases = {dict(labels)["phase"]: number for labels, number in series(samples, "phase").items()}
     assert phases == {"unknown": 0, "mixed": 1, "capped": 0, "settling": 0, "uniform": 0}
+    rules = {dict(labels)["rule"]: number for labels, number in series(samples, "offer_held").items()}
+    assert rules == {"ceiling": 0, "settle": 0, "memory": 0, "guaranteed": 1}
     old, new = ({"service": "baremetal", "backend": name} for name in ("old", "new"))
     assert value(samples, "backend_info", **new, min="1.1", max="1.90") == 1
     assert (value(samples, "backend_up", **old), value(samples, "backend_up", **new)) == (1, 0)
