@@ -68,6 +68,7 @@ class _ServiceReader:
         dialect = self._dialect()
         self._warn_of_numbers(dialect)
         self._check_names()
+        at_least = self._at_least()
         if dialect is None:
             return None
         backends = self._backends(dialect)
@@ -82,7 +83,7 @@ class _ServiceReader:
             backends=backends,
             match=Match(_as_sent(match.host), match.path, match.strip_prefix),
             policy=Policy(self.written.offer.policy),
-            at_least=self._at_least(),
+            at_least=at_least,
             settle=self.written.offer.settle,
             ceiling=ceiling,
             silence=silence,

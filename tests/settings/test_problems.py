@@ -166,6 +166,10 @@ DATED = BASE.replace("plain", "dated")
 MEANING: list[tuple[str, Found]] = [
     (BASE + "    offer: {policy: at_least}\n", [("contradiction", 7, 21)]),
     (BASE + "    offer: {at_least: 1}\n", [("contradiction", 7, 23)]),
+    (
+        BASE.replace("plain", "nosuch") + "    offer: {at_least: 1}\n",
+        [("unknown-dialect", 4, 14), ("contradiction", 7, 23)],
+    ),
     (BASE + "    offer: {policy: at_least, at_least: 2}\n", [("contradiction", 7, 41)]),
     (BASE + "    offer: {policy: at_least, at_least: 101%}\n", [("bad-value", 7, 41)]),
     (BASE + "    offer: {policy: at_least, at_least: 0}\n", [("bad-value", 7, 41)]),
