@@ -120,6 +120,12 @@ class RefusalOptions:
             lines=True,
         ),
     )
+    malformed: str | None = field(
+        default=None,
+        metadata=told(
+            "The body for what is no version.", "`body` tells all.", "no version: {asked}", lines=True
+        ),
+    )
     minimum: str | None = field(
         default=None,
         metadata=told(
@@ -151,12 +157,6 @@ class RefusalOptions:
             "What stands around a version there, as in `learn`.",
             "Mostly the version stands alone.",
             "v{version}",
-        ),
-    )
-    malformed: str | None = field(
-        default=None,
-        metadata=told(
-            "The body for what is no version.", "`body` tells all.", "no version: {asked}", lines=True
         ),
     )
 
