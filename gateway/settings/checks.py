@@ -15,9 +15,9 @@ from typing import Final
 from gateway.core.dialect import Ask, AskKind, Bounds, Match, Refusal
 from gateway.core.negotiation import settle
 from gateway.core.service import Service
+from gateway.settings.addresses import Address
 from gateway.settings.model import Document, Limits
 from gateway.settings.problem import Severity
-from gateway.settings.scalars import Address
 from gateway.settings.shape import Findings
 from gateway.settings.yaml_tree import MappingNode, Node, SequenceNode, child
 

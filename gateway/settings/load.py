@@ -28,7 +28,7 @@ from gateway.settings.checks import (
 )
 from gateway.settings.model import Document
 from gateway.settings.problem import Problem, Severity, shown_lines, split_lines
-from gateway.settings.scalars import shape_of
+from gateway.settings.reading import shape_of
 from gateway.settings.schema import document_model, schema_json
 from gateway.settings.services import read_services
 from gateway.settings.shape import Findings, read_document

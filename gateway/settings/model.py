@@ -11,21 +11,9 @@ from typing import Annotated, Any, Final
 
 from pydantic import Tag
 
-from gateway.settings.scalars import (
-    Duration,
-    FilePath,
-    ListenAddress,
-    Name,
-    Network,
-    Reads,
-    SecretText,
-    Text,
-    count,
-    read_count,
-    reject,
-    size,
-    words,
-)
+from gateway.settings.addresses import ListenAddress, Network
+from gateway.settings.reading import Reads, reject, words
+from gateway.settings.scalars import Duration, FilePath, Name, SecretText, Text, count, read_count, size
 from gateway.settings.section import (
     OTHER_SHAPE,
     TEXT_SHAPE,

@@ -12,7 +12,8 @@ from pydantic import Field
 from gateway.core.message import METHODS
 from gateway.core.operations import PathTemplate
 from gateway.errors import PathTemplateError
-from gateway.settings.scalars import Reads, VersionText, read_count, reject, words
+from gateway.settings.reading import Reads, reject, words
+from gateway.settings.scalars import VersionText, read_count
 from gateway.settings.section import Section, key, required
 
 _PATH_TEMPLATE: Final = r"/|(?:/(?:\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z0-9._~!$&'()*+,;=:@-]+))+"

@@ -16,7 +16,8 @@ from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, 
 from pydantic import create_model
 
 from gateway.core.dialect import Dialect
-from gateway.settings.scalars import Flag, Lines, Reads, Text, VersionText, read_count
+from gateway.settings.reading import Reads
+from gateway.settings.scalars import Flag, Lines, Text, VersionText, read_count
 from gateway.settings.section import Section, key, required
 
 Options = TypeVar("Options")

@@ -18,7 +18,8 @@ from gateway.core.dialect import Dialect
 from gateway.dialects import discover
 from gateway.settings.model import Document, services_key
 from gateway.settings.options import options_model
-from gateway.settings.scalars import Name, Reads, read_text
+from gateway.settings.reading import Reads
+from gateway.settings.scalars import Name, read_text
 from gateway.settings.section import key
 from gateway.settings.service_model import Service, dialect_key
 

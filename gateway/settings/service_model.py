@@ -11,22 +11,20 @@ from typing import Annotated, Any
 
 from pydantic import Tag
 
+from gateway.settings.addresses import Host, Path, Url
 from gateway.settings.operation_model import Operation
+from gateway.settings.reading import words
 from gateway.settings.scalars import (
     BackendName,
     Duration,
     Flag,
     HeaderName,
     HeaderValue,
-    Host,
-    Path,
     Share,
     Text,
-    Url,
     VersionText,
     Wait,
     count,
-    words,
 )
 from gateway.settings.section import (
     OTHER_SHAPE,

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 
 from gateway.settings.model import UNSUPPORTED, Document
 from gateway.settings.problem import Problem, Severity, quoted
-from gateway.settings.scalars import shape_of
+from gateway.settings.reading import shape_of
 from gateway.settings.schema import Path, keys_of
 from gateway.settings.section import OTHER_SHAPE, TEXT_SHAPE
 from gateway.settings.yaml_tree import Entry, MappingNode, Mark, Node, Scalar, SequenceNode, plain
