@@ -33,7 +33,6 @@ from gateway.cli import (
 from gateway.cli.printing import complain
 from gateway.errors import SettingsError, SkewgateError
 
-FINE: Final = 0
 FAILED: Final = 1
 BAD_USAGE: Final = 2
 

@@ -16,7 +16,6 @@ class Blame(StrEnum):
 
     CLIENT = "client"
     BACKEND = "backend"
-    GATEWAY = "gateway"
 
 
 class Retry(StrEnum):

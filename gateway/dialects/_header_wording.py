@@ -19,8 +19,6 @@ from gateway.core.dialect import Bounds, Failure, Reason, Refusal
 from gateway.core.message import Reply
 from gateway.core.version import Scheme
 
-PROBLEM: Final = "application/problem+json"
-
 _PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_]+)\}", re.ASCII)
 _OF_FAILURES: Final = ("status", "title", "detail")
 _OF_REFUSALS: Final = (*_OF_FAILURES, "asked", "minimum", "maximum", "versions", "array")

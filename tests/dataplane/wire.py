@@ -20,7 +20,6 @@ STANDARD: Final = "OpenStack-API-Version"
 
 _FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*?)[ \t]*")
 _CHUNK: Final = re.compile(rb"[0-9A-Fa-f]{1,15}\r\n")
-_MOST: Final = 1 << 22
 
 
 class Message(NamedTuple):

@@ -25,7 +25,6 @@ def load_text(options: str, base: str = BASE) -> Loaded:
 
 
 DATES = "scheme: date\n"
-SIX_ON = "http://127.0.0.1:6385"
 
 
 @pytest.mark.parametrize(
