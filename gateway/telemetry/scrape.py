@@ -62,6 +62,8 @@ class Scrape(Collector):
         """All families; the gauges of services only once there is a snapshot to read."""
         yield from self._process()
         yield from self._requests()
+        yield from self._negotiations()
+        yield from self._retries()
         yield from self._backend_counts()
         if self._snapshots is not None:
             views = self._snapshots.current.views
@@ -118,7 +120,6 @@ class Scrape(Collector):
 
     def _requests(self) -> Iterator[Metric]:
         tallies = self._tallies()
-        services = sorted(self._book.services.items())
         yield _counter(
             "requests",
             "Finished requests; backend `none`: answered by the gateway, code `none`: not at all.",
@@ -135,6 +136,9 @@ class Scrape(Collector):
             ("service",),
             (((name,), tally.durations) for name, tally in tallies),
         )
+
+    def _negotiations(self) -> Iterator[Metric]:
+        services = sorted(self._book.services.items())
         yield _counter(
             "negotiations",
             "What requests asked for and what came of it; `silent` also where nobody reads it: transparent.",
@@ -161,6 +165,9 @@ class Scrape(Collector):
                 for labels, count in tally.offer_changes.items()
             ),
         )
+
+    def _retries(self) -> Iterator[Metric]:
+        services = sorted(self._book.services.items())
         yield _counter(
             "retries",
             "Requests sent on to another backend, by why.",
