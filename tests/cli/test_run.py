@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import aiohttp
 import pytest
@@ -13,6 +16,14 @@ import pytest
 from gateway.cli.demo.fleet import HIGHEST, SERVED
 from tests.cli.conftest import Write
 from tests.cli.processes import call, finish, free_port, ready, start, until
+
+Answer: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""What a backend does once it has got a request's head."""
+
+
+class UnderWay(NamedTuple):
+    process: asyncio.subprocess.Process
+    request: asyncio.Future[aiohttp.ClientResponse]
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
@@ -39,19 +50,20 @@ async def test_it_serves_and_a_signal_ends_it_with_0(
     assert "Traceback" not in ended.err
 
 
-async def test_a_request_under_way_is_finished_first(write: Write, session: aiohttp.ClientSession) -> None:
-    """The backend answers only after the gateway was told to stop."""
-    asked, told = asyncio.Event(), asyncio.Event()
+@asynccontextmanager
+async def told_to_stop(
+    write: Write, session: aiohttp.ClientSession, answer: Answer
+) -> AsyncIterator[UnderWay]:
+    """A gateway that has got SIGTERM while its backend had a request, and is not ready any more."""
+    asked = asyncio.Event()
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         asked.set()
-        await told.wait()
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
-        await writer.drain()
+        await answer(reader, writer)
         writer.close()
 
-    backend = await asyncio.start_server(answer, "127.0.0.1", 0)
+    backend = await asyncio.start_server(serve, "127.0.0.1", 0)
     port, admin_port = free_port(), free_port()
     async with backend:
         file = declared(write(port, admin_port), backend.sockets[0].getsockname()[1])
@@ -66,6 +78,19 @@ async def test_a_request_under_way_is_finished_first(write: Write, session: aioh
                 return reply.status == 503
 
         await until(unready, "not ready while draining")
+        yield UnderWay(process, request)
+
+
+async def test_a_request_under_way_is_finished_first(write: Write, session: aiohttp.ClientSession) -> None:
+    """The backend answers only after the gateway was told to stop."""
+    told = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await told.wait()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
+        await writer.drain()
+
+    async with told_to_stop(write, session, answer) as (process, request):
         told.set()
         async with await request as reply:
             assert (reply.status, await reply.text()) == (200, "late")
@@ -75,29 +100,10 @@ async def test_a_request_under_way_is_finished_first(write: Write, session: aioh
 
 
 async def test_a_second_signal_ends_it_at_once(write: Write, session: aiohttp.ClientSession) -> None:
-    asked = asyncio.Event()
-
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        asked.set()
         await reader.read()
-        writer.close()
 
-    backend = await asyncio.start_server(hang, "127.0.0.1", 0)
-    port, admin_port = free_port(), free_port()
-    async with backend:
-        file = declared(write(port, admin_port), backend.sockets[0].getsockname()[1])
-        process = await start("run", "-c", str(file))
-        await ready(session, f"http://127.0.0.1:{admin_port}")
-        request = asyncio.ensure_future(session.get(f"http://127.0.0.1:{port}/v1/nodes"))
-        await asked.wait()
-        process.send_signal(signal.SIGTERM)
-
-        async def unready() -> bool:
-            async with session.get(f"http://127.0.0.1:{admin_port}/readyz") as reply:
-                return reply.status == 503
-
-        await until(unready, "not ready while draining")
+    async with told_to_stop(write, session, hang) as (process, request):
         process.send_signal(signal.SIGTERM)
         ended = await finish(process)
         with pytest.raises(aiohttp.ClientError):

@@ -6,24 +6,16 @@ import pytest
 
 from gateway.core.operations import Entry, Extent, Operations, PathTemplate, Status
 from gateway.core.version import CalendarDate, MajorMinor, Scheme
-from gateway.settings import load
 from gateway.settings.problem import Problem
-from tests.settings.dialects import DIALECTS
+from tests.settings import texts
+from tests.settings.texts import load_text
 
-BASE = """\
-listen: 127.0.0.1:8080
-services:
-  api:
-    dialect: plain
-    backends:
-      - url: http://127.0.0.1:6385
-    operations:
-"""
+BASE = texts.BASE + "    operations:\n"
 XY = MajorMinor()
 
 
 def problems(items: str, base: str = BASE, **environ: str) -> tuple[Problem, ...]:
-    return load(base + items, filename="x", environ=environ, dialects=DIALECTS).problems
+    return load_text(base + items, **environ).problems
 
 
 def found(items: str) -> list[tuple[str, int, int]]:
@@ -31,7 +23,7 @@ def found(items: str) -> list[tuple[str, int, int]]:
 
 
 def operations(items: str, base: str = BASE) -> Operations:
-    loaded = load(base + items, filename="x", environ={}, dialects=DIALECTS)
+    loaded = load_text(base + items)
     assert not loaded.problems, loaded.render()
     return loaded.require().services[0].operations
 

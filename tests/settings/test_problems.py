@@ -6,25 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import Loaded, load, read_file
+from gateway.settings import read_file
 from gateway.settings.problem import CODES, Problem
 from tests.settings.dialects import DIALECTS
+from tests.settings.texts import BASE, load_text
 
 Found = list[tuple[str, int, int]]
-
-# The file around most cases: what is wrong stands in line 7 or below.
-BASE = """\
-listen: 127.0.0.1:8080
-services:
-  api:
-    dialect: plain
-    backends:
-      - url: http://127.0.0.1:6385
-"""
-
-
-def load_text(text: str, **environ: str) -> Loaded:
-    return load(text, filename="x.yaml", environ=environ, dialects=DIALECTS)
 
 
 def found_in(text: str) -> Found:

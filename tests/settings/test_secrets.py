@@ -7,24 +7,11 @@ import pickle
 
 import pytest
 
-from gateway.settings import Loaded, MaskedText, Secret, load, schema_text
+from gateway.settings import Loaded, MaskedText, Secret, schema_text
 from gateway.settings.reference import reference_text
-from tests.settings.dialects import DIALECTS
+from tests.settings.texts import BASE, load_text
 
 CANARY = "c4n4ry-in-the-mine"
-
-BASE = """\
-listen: 127.0.0.1:8080
-services:
-  api:
-    dialect: plain
-    backends:
-      - url: http://127.0.0.1:6385
-"""
-
-
-def load_text(text: str, **environ: str) -> Loaded:
-    return load(text, filename="x.yaml", environ=environ, dialects=DIALECTS)
 
 
 def everything_said(loaded: Loaded) -> str:

@@ -12,31 +12,23 @@ from gateway.core.service import Match, Policy, ProbePlan, RetryPlan, Service
 from gateway.core.version import Version
 from gateway.errors import SettingsError
 from gateway.settings import AccessLog, AdminSettings, Limits, Listen, Settings, Timeouts, load
-from tests.settings.dialects import DIALECTS, Dated
-
-MINIMAL = """\
-listen: 127.0.0.1:8080
-services:
-  api:
-    dialect: plain
-    backends:
-      - url: http://127.0.0.1:6385
-"""
+from tests.settings.dialects import Dated
+from tests.settings.texts import BASE, load_text
 
 
 def settings_of(text: str, **environ: str) -> Settings:
-    loaded = load(text, filename="x.yaml", environ=environ, dialects=DIALECTS)
+    loaded = load_text(text, **environ)
     assert not loaded.errors, loaded.render()
     return loaded.require()
 
 
 def service_of(more: str, **environ: str) -> Service:
     """The service of the minimal file with more keys in it."""
-    return settings_of(MINIMAL + more, **environ).services[0]
+    return settings_of(BASE + more, **environ).services[0]
 
 
 def test_a_minimal_file_gets_every_default() -> None:
-    settings = settings_of(MINIMAL)
+    settings = settings_of(BASE)
 
     assert settings.listen == (Listen("127.0.0.1", 8080),)
     assert settings.admin == AdminSettings("127.0.0.1", 9900, None)
@@ -171,15 +163,13 @@ def test_variables(value: str, path: str) -> None:
 
 
 def test_a_key_is_never_replaced() -> None:
-    loaded = load(MINIMAL + "${A}: 1\n", filename="x", environ={"A": "workers"}, dialects=DIALECTS)
+    loaded = load_text(BASE + "${A}: 1\n", A="workers")
 
     assert [each.code for each in loaded.problems] == ["unknown-key"]
 
 
 def test_options_reach_the_dialect() -> None:
-    text = (
-        MINIMAL.replace("plain", "dated") + "    dated: {days: false, shape: long, retries: 7, title: on}\n"
-    )
+    text = BASE.replace("plain", "dated") + "    dated: {days: false, shape: long, retries: 7, title: on}\n"
 
     dialect = settings_of(text + "    offer: {ceiling: 2024-02}\n").services[0].dialect
 
@@ -189,13 +179,13 @@ def test_options_reach_the_dialect() -> None:
 
 
 def test_the_hash_is_the_texts() -> None:
-    assert settings_of(MINIMAL).hash == settings_of(MINIMAL).hash
-    assert settings_of(MINIMAL).hash != settings_of(MINIMAL + "# x\n").hash
-    assert len(settings_of(MINIMAL).hash) == 12
+    assert settings_of(BASE).hash == settings_of(BASE).hash
+    assert settings_of(BASE).hash != settings_of(BASE + "# x\n").hash
+    assert len(settings_of(BASE).hash) == 12
 
 
 def test_warnings_leave_the_settings() -> None:
-    loaded = load(MINIMAL + "    default_version: 1.10\n", filename="x", environ={}, dialects=DIALECTS)
+    loaded = load_text(BASE + "    default_version: 1.10\n")
 
     assert [(each.code, str(each.severity)) for each in loaded.problems] == [("number", "warning")]
     assert loaded.require().services[0].silence == Silence(SilenceKind.CONSTANT, Version(1, 10))
