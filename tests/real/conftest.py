@@ -21,7 +21,8 @@ from tests.real.client_libraries import OF_ALL, OF_ELASTICSEARCH_8, Libraries
 from tests.real.clients import Clients
 from tests.real.environments import Environment, build_all
 from tests.real.goiardi import GOIARDI, WIRE, ChefServer, chef_servers
-from tests.real.ironic import NEW, OLD, Family, Server, whole_server
+from tests.real.ironic import NEW, OLD, Family, whole_server
+from tests.real.launching import RunningServer
 from tests.real.pairs import Pair
 from tests.real.park import Park
 from tests.real.processes import stop_all
@@ -69,9 +70,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def servers(environments: dict[str, Environment], folder: Path) -> Iterator[dict[str, Server]]:
+def servers(environments: dict[str, Environment], folder: Path) -> Iterator[dict[str, RunningServer]]:
     """Ironic 21.4.0 as `old` and 39.0.0 as `new`, each with a database of its own."""
-    started: dict[str, Server] = {}
+    started: dict[str, RunningServer] = {}
 
     def launch(name: str) -> None:
         release = {"old": OLD, "new": NEW}[name]
@@ -115,18 +116,22 @@ def _standing(stand: Stand, config: pytest.Config) -> Iterator[Stand]:
 
 @pytest.fixture(scope="session")
 def guaranteed_stand(
-    servers: dict[str, Server], folder: Path, pytestconfig: pytest.Config
+    servers: dict[str, RunningServer], folder: Path, pytestconfig: pytest.Config
 ) -> Iterator[Stand]:
     yield from _standing(Stand("guaranteed", folder, servers, {"policy": "guaranteed"}, OF_OLD), pytestconfig)
 
 
 @pytest.fixture(scope="session")
-def reachable_stand(servers: dict[str, Server], folder: Path, pytestconfig: pytest.Config) -> Iterator[Stand]:
+def reachable_stand(
+    servers: dict[str, RunningServer], folder: Path, pytestconfig: pytest.Config
+) -> Iterator[Stand]:
     yield from _standing(Stand("reachable", folder, servers, {"policy": "reachable"}, OF_NEW), pytestconfig)
 
 
 @pytest.fixture(scope="module")
-def capped_stand(servers: dict[str, Server], folder: Path, pytestconfig: pytest.Config) -> Iterator[Stand]:
+def capped_stand(
+    servers: dict[str, RunningServer], folder: Path, pytestconfig: pytest.Config
+) -> Iterator[Stand]:
     policy = {"policy": "guaranteed", "ceiling": '"1.6"'}
     yield from _standing(Stand("capped", folder, servers, policy, ("1.1", "1.6")), pytestconfig)
 
@@ -138,7 +143,9 @@ def family_stand(family: Family, folder: Path, pytestconfig: pytest.Config) -> I
 
 
 @pytest.fixture(scope="module")
-def bare_stand(servers: dict[str, Server], folder: Path, pytestconfig: pytest.Config) -> Iterator[Stand]:
+def bare_stand(
+    servers: dict[str, RunningServer], folder: Path, pytestconfig: pytest.Config
+) -> Iterator[Stand]:
     """The gateway speaks with the old server itself, so that ending the server is all that happens."""
     stand = Stand("bare", folder, servers, {"policy": "guaranteed"}, OF_OLD, bare=frozenset({"old"}))
     yield from _standing(stand, pytestconfig)

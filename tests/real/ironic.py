@@ -1,6 +1,6 @@
 """Real Ironic servers on loopback: no authentication, SQLite, hardware that is only pretended.
 
-What it does: writes the configuration, makes the schema, starts the processes. `Server` is one release
+What it does: writes the configuration, makes the schema, starts the processes. A whole server is one release
 with a database of its own, API and conductor in one process. `Family` is several APIs of one release on
 one database with one conductor, each pinned to the API of another release: what is created through one
 member is there through every other.
@@ -18,7 +18,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.real import launching
 from tests.real.environments import Environment
+from tests.real.launching import Number, RunningServer
 from tests.real.processes import LOOPBACK, Process, StartFailed, answers, free_port, stop_all
 
 # The first version of every Ironic release.
@@ -30,59 +32,25 @@ Options = dict[str, dict[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
-    """An Ironic release, its environment's name and the highest version that it serves.
+class Release(launching.Release):
+    """A release of Ironic. `pin` is the release to whose API and objects an operator holds it: [DEFAULT]
+    pin_release_version."""
 
-    `pin` is the release to whose API and objects an operator holds it: [DEFAULT] pin_release_version."""
-
-    number: str
-    maximum: tuple[int, int]
     pin: str | None = None
 
-    @property
-    def environment(self) -> str:
-        return f"ironic-{self.number}"
 
-    def serves(self, version: str) -> bool:
-        """True when this text is a version that a server of this release answers."""
-        major, dot, minor = version.partition(".")
-        if not (dot and major.isdecimal() and minor.isdecimal()):
-            return False
-        return MINIMUM <= (int(major), int(minor)) <= self.maximum
-
-    @property
-    def top(self) -> str:
-        return "{}.{}".format(*self.maximum)
+def ironic(number: str, maximum: Number, pin: str | None = None) -> Release:
+    """The release with this number, which serves up to `maximum`."""
+    return Release("ironic", number, MINIMUM, maximum, pin)
 
 
-OLD = Release("21.4.0", (1, 82))
-NEW = Release("39.0.0", (1, 115))
+OLD = ironic("21.4.0", (1, 82))
+NEW = ironic("39.0.0", (1, 115))
 # The new code, held by an operator to the API of 21.4 in the middle of an upgrade.
-NEW_PINNED = Release("39.0.0", (1, 82), pin="21.4")
+NEW_PINNED = ironic("39.0.0", (1, 82), pin="21.4")
 
 
-class Server:
-    """One process of Ironic on a port of its own."""
-
-    def __init__(self, release: Release, process: Process, port: int) -> None:
-        self.release = release
-        self.process = process
-        self.port = port
-
-    @property
-    def url(self) -> str:
-        return f"http://{LOOPBACK}:{self.port}"
-
-    def start(self) -> None:
-        """Start (again) and return once it answers."""
-        self.process.start()
-        self.process.wait_until(lambda: answers(self.port), "answering HTTP")
-
-    def stop(self) -> None:
-        self.process.stop()
-
-
-def whole_server(release: Release, environment: Environment, folder: Path) -> Server:
+def whole_server(release: Release, environment: Environment, folder: Path) -> RunningServer:
     """API and conductor of one release in one process, database and all in `folder`; not yet started."""
     folder.mkdir(parents=True)
     port = free_port()
@@ -91,7 +59,7 @@ def whole_server(release: Release, environment: Environment, folder: Path) -> Se
     options["DEFAULT"]["rpc_transport"] = "none"
     settings = _write(folder / "ironic.conf", options)
     create_schema(environment, settings, folder / "ironic.sqlite")
-    return Server(release, ironic_process("ironic", environment, settings), port)
+    return RunningServer(release, ironic_process("ironic", environment, settings), port)
 
 
 class Family:
@@ -127,10 +95,10 @@ class Family:
 
 def api_server(
     release: Release, environment: Environment, folder: Path, database: Path, *, port: int, calls: int
-) -> Server:
+) -> RunningServer:
     """An API of this release on a database that exists; it finds its conductor there. Not yet started."""
     settings = member(folder, database, release, calls=calls, port=port)
-    return Server(release, ironic_process("ironic-api", environment, settings), port)
+    return RunningServer(release, ironic_process("ironic-api", environment, settings), port)
 
 
 def wait_for_conductor(process: Process) -> None:

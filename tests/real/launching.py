@@ -1,4 +1,4 @@
-"""What the launchers of nova, placement and senlin have in common.
+"""What the launchers of all servers have in common.
 
 What it does: `Release` and `RunningServer`; configuration files; databases that a release's own tool makes
 once and that are kept beside its environment (`databases`).
@@ -70,9 +70,12 @@ class RunningServer:
         return f"http://{LOOPBACK}:{self.port}"
 
     def start(self) -> None:
-        """Start and return once it answers."""
+        """Start (again) and return once it answers."""
         self.process.start()
         self.process.wait_until(lambda: answers(self.port), "answering HTTP")
+
+    def stop(self) -> None:
+        self.process.stop()
 
 
 Launcher = Callable[[Release, Environment, Path], RunningServer]

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tests.real.hop import Exchange
-from tests.real.ironic import Release
+from tests.real.launching import Release
 from tests.real.loops import CALL_HEADER, Call
 from tests.real.stand import lie, misdirected
 

@@ -18,18 +18,19 @@ from tests.real.environments import Environment
 from tests.real.ironic import (
     NEW,
     Release,
-    Server,
     api_server,
     create_schema,
+    ironic,
     ironic_process,
     member,
     wait_for_conductor,
 )
+from tests.real.launching import RunningServer
 from tests.real.processes import Process, free_port, stop_all
 
 # The specification's FromVer, ToVer-pinned and ToVer.
-FROM = Release("12.1.6", (1, 56))
-TO_PINNED = Release(NEW.number, FROM.maximum, pin="12.1")
+FROM = ironic("12.1.6", (1, 56))
+TO_PINNED = ironic(NEW.number, FROM.maximum, pin="12.1")
 TO = NEW
 
 MEMBERS = ("one", "two", "three", "four")
@@ -74,7 +75,7 @@ class RollingFleet:
     def stop(self) -> None:
         stop_all(self._started)
 
-    def _api(self, name: str, release: Release, port: int) -> Server:
+    def _api(self, name: str, release: Release, port: int) -> RunningServer:
         home = self._folder / f"{name}-{_label(release)}"
         environment = self._environments[release.environment]
         server = api_server(release, environment, home, self._database, port=port, calls=self._calls)
@@ -90,7 +91,7 @@ class RollingFleet:
             create_schema(environment, settings, self._database)
         return ironic_process("ironic-conductor", environment, settings)
 
-    def _start(self, server: Server) -> None:
+    def _start(self, server: RunningServer) -> None:
         self._started.append(server.process)
         server.start()
 

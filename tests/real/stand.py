@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.real.gateway_process import Gateway
 from tests.real.hop import LOOPBACK, OWN_HEADER, Exchange, Hop
-from tests.real.ironic import Release, Server
+from tests.real.launching import Release, RunningServer
 from tests.real.processes import wait_for
 
 EXACT = re.compile(r"[0-9]+\.[0-9]+")
@@ -54,7 +54,7 @@ class Stand:
         self,
         name: str,
         folder: Path,
-        servers: Mapping[str, Server],
+        servers: Mapping[str, RunningServer],
         policy: Mapping[str, str],
         offer: tuple[str, str],
         *,

@@ -7,14 +7,14 @@ import dataclasses
 import pytest
 
 from tests.real.hop import MAXIMUM_HEADER, MINIMUM_HEADER, OWN_HEADER, Exchange
-from tests.real.ironic import Release
+from tests.real.ironic import Release, ironic
 from tests.real.ledger import ONCE, Arrival, Excuse, Ledger, Window, judge
 from tests.real.loops import CALL_HEADER, Call
 from tests.real.wire import Head
 
 pytestmark = pytest.mark.real
 
-OLD, NEW = Release("1", (1, 56)), Release("2", (1, 115))
+OLD, NEW = ironic("1", (1, 56)), ironic("2", (1, 115))
 OFFERS = [("1.1", "1.56"), ("1.1", "1.115")]
 EXCUSE = Excuse(OLD, ONCE, "cannot read")
 DONE = Call("a.1", "show", "n", value={})

@@ -15,7 +15,8 @@ import pytest
 
 from tests.real.clients import LIBRARY_DEFAULT, NEWEST_KNOWN, Clients
 from tests.real.hop import LOOPBACK, OWN_HEADER, STANDARD_HEADER, Hop
-from tests.real.ironic import NEW, OLD, Server
+from tests.real.ironic import NEW, OLD
+from tests.real.launching import RunningServer
 from tests.real.stand import Backend, Stand, violations
 from tests.real.wire import MessageReader
 
@@ -25,7 +26,7 @@ BOTH = pytest.mark.parametrize("name", ["old", "new"])
 
 
 @pytest.fixture
-def hop(servers: dict[str, Server], name: str) -> Iterator[Hop]:
+def hop(servers: dict[str, RunningServer], name: str) -> Iterator[Hop]:
     """A recorder of this test's own before one server."""
     with Hop(f"direct-{name}", servers[name].port) as relay:
         yield relay
@@ -57,7 +58,7 @@ def ask(
     ],
 )
 def test_a_server_serves_what_its_release_serves(
-    hop: Hop, servers: dict[str, Server], name: str, asked: str | None, served: str
+    hop: Hop, servers: dict[str, RunningServer], name: str, asked: str | None, served: str
 ) -> None:
     top = servers[name].release.top
     status, headers, body = ask(hop.port, *([] if asked is None else [(OWN_HEADER, asked)]))
@@ -71,7 +72,7 @@ def test_a_server_serves_what_its_release_serves(
 @BOTH
 @pytest.mark.parametrize("asked", [pytest.param("1.999", id="I4"), pytest.param("1.0", id="I5")])
 def test_a_server_refuses_what_its_release_does_not_serve(
-    hop: Hop, servers: dict[str, Server], name: str, asked: str
+    hop: Hop, servers: dict[str, RunningServer], name: str, asked: str
 ) -> None:
     top = servers[name].release.top
     status, _, body = ask(hop.port, (OWN_HEADER, asked))
@@ -108,7 +109,9 @@ def test_the_clients_reach_a_server_through_the_recorder(hop: Hop, clients: Clie
     assert hop.exchanges(before)[0].asked == NEWEST_KNOWN
 
 
-def test_the_recorder_relays_a_kept_connection_and_refuses_when_stopped(servers: dict[str, Server]) -> None:
+def test_the_recorder_relays_a_kept_connection_and_refuses_when_stopped(
+    servers: dict[str, RunningServer],
+) -> None:
     with Hop("kept", servers["old"].port) as hop:
         connection = http.client.HTTPConnection(LOOPBACK, hop.port, timeout=30)
         for method, path in (("GET", "/v1"), ("HEAD", "/"), ("GET", "/v1/nodes?limit=1")):
@@ -128,7 +131,7 @@ def test_the_recorder_relays_a_kept_connection_and_refuses_when_stopped(servers:
 
 
 def test_the_recorder_refuses_as_a_server_that_ends_and_lets_go_on_what_is_open(
-    servers: dict[str, Server],
+    servers: dict[str, RunningServer],
 ) -> None:
     with Hop("ending", servers["old"].port) as hop:
         connection = http.client.HTTPConnection(LOOPBACK, hop.port, timeout=30)
@@ -172,7 +175,7 @@ def test_the_recorder_finds_every_head_however_the_bytes_arrive() -> None:
     ],
 )
 def test_a_request_at_the_wrong_server_is_found(
-    servers: dict[str, Server], headers: list[tuple[str, str]], complaint: str | None
+    servers: dict[str, RunningServer], headers: list[tuple[str, str]], complaint: str | None
 ) -> None:
     """The check that runs after every other test can fail: here it does."""
     with Hop("judged", servers["old"].port) as hop:
