@@ -16,6 +16,8 @@ from gateway.core.message import Header, all_values, fold
 from gateway.dialects._header_places import Spelling, Words, agreed
 
 _BLANKS: Final = " \t"
+_LOOSE: Final = _BLANKS + "\"'"
+_SEPARATORS: Final = re.compile("[,;]")
 _WEIGHT: Final = re.compile(r"0\.?([0-9]{0,3})|1(?:\.0{0,3})?", re.ASCII)
 
 
@@ -79,12 +81,19 @@ class MediaTypePlace:
         for name in self.names:
             lines = all_values(headers, fold(name))
             elements = read_media_types(lines, listed=name == "Accept")
-            if elements is None:
+            if elements is None or self._hides(lines, elements):
                 return Ask(AskKind.GARBLED, text=", ".join(lines))
             for element in elements:
                 if self._has(element.name):
                     asks += [self.words.read(text, self.spelling) for text in element.valued(self.parameter)]
         return agreed(asks)
+
+    def _hides(self, lines: tuple[str, ...], elements: list[MediaType]) -> bool:
+        """Whether another reader finds the parameter where this one does not: many know no quotation marks,
+        some (Django, Werkzeug) take `name*` and `name*0` for `name` (RFC 8187, RFC 2231)."""
+        pieces = (piece.partition("=")[0] for line in lines for piece in _SEPARATORS.split(line))
+        found = sum(piece.partition("*")[0].strip(_LOOSE).lower() == self.parameter for piece in pieces)
+        return found > sum(name == self.parameter for each in elements for name, _ in each.parameters)
 
     def _has(self, name: str) -> bool:
         return not self.types or name in self.types

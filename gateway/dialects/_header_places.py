@@ -24,6 +24,7 @@ LONGEST_TEXT: Final = 64
 
 _SEPARATORS: Final = re.compile("([&;])")
 _SLASHES: Final = re.compile("//+")
+_UNDERSCORED: Final = str.maketrans(". ", "__")
 
 
 @final
@@ -132,8 +133,8 @@ class QueryPlace:
     sent: bool
 
     def covers(self, path: str) -> bool:
-        """Whether the version can be written into a target with this path: into any."""
-        return True
+        """Whether the version can be written into a target with this path: into any but `*`."""
+        return path != "*"
 
     def read(self, path: str, query: str) -> Ask:
         """Every parameter of the name must say the same. One that stands at a `;`, which some servers take
@@ -144,18 +145,25 @@ class QueryPlace:
         asks = []
         for at in range(0, len(parts), 2):
             name, _, value = parts[at].partition("=")
-            if self._is(name):
-                odd = ";" in parts[max(at - 1, 0) : at + 2]
-                asks.append(
-                    Ask(AskKind.GARBLED, text=value) if odd else self.words.read(value, self.spelling)
-                )
+            if self._is(name) and ";" not in parts[max(at - 1, 0) : at + 2]:
+                asks.append(self.words.read(value, self.spelling))
+            elif self._may_be(name):
+                asks.append(Ask(AskKind.GARBLED, text=value))
         return agreed(asks)
 
     def _is(self, name: str) -> bool:
         return unquote_plus(name).strip().lower() == self.name.lower()
 
+    def _may_be(self, name: str) -> bool:
+        """Whether some server takes it for ours: PHP, Rack and qs read `name[]` as `name`, PHP ends a name at
+        its NUL and has `_` for a blank or a dot in it, JavaScript drops a `?` before the first one."""
+        plain = unquote_plus(name).lstrip("?").partition("\0")[0].partition("[")[0].strip()
+        return _loose(plain) == _loose(self.name)
+
     def write(self, path: str, query: str, text: str | None) -> tuple[str, str]:
         """The same target with the parameter once, where it first stood or at the end; None: without it."""
+        if not self.covers(path):
+            return path, query
         kept: list[str] = []
         said = None if text is None else f"{self.name}={self.spelling.write(text)}"
         for part in query.split("&") if query else ():
@@ -165,6 +173,10 @@ class QueryPlace:
                 kept.append(said)
                 said = None
         return path, "&".join([*kept, *([] if said is None else [said])])
+
+
+def _loose(name: str) -> str:
+    return name.casefold().translate(_UNDERSCORED)
 
 
 class Cut(NamedTuple):

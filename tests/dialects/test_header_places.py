@@ -133,7 +133,10 @@ ANY_TYPE = MediaTypePlace("version", (), NUMBER, PLAIN, sent=True)
         (f"{VENDOR}; version=", garbled("")),
         (f'{VENDOR}; version="3', garbled(f'{VENDOR}; version="3')),
         ('text/html; title="', garbled('text/html; title="')),
-        (f'{VENDOR}; title="a, b; version=9\\""', ASK_SILENT),
+        (f'{VENDOR}; title="a, b; c=9\\""', ASK_SILENT),
+        (f'{VENDOR}; title="a, b; version=9"', garbled(f'{VENDOR}; title="a, b; version=9"')),
+        (f"{VENDOR}; q=1; version*=UTF-8''9", garbled(f"{VENDOR}; q=1; version*=UTF-8''9")),
+        (f"{VENDOR}; version*0=9", garbled(f"{VENDOR}; version*0=9")),
         ("text/plain; version=0.0.4", ASK_SILENT),
         (", ,", ASK_SILENT),
     ],
@@ -260,6 +263,11 @@ QUERY = QueryPlace("api-version", NUMBER, PLAIN, sent=True)
         ("api-version=3;a=1", garbled("3")),
         ("a=1;b=2&api-version=3", exact(3, "3")),
         ("xapi-version=3", ASK_SILENT),
+        ("filter[api-version]=3", ASK_SILENT),
+        ("api-version[]=3", garbled("3")),
+        ("api-version%5B0%5D=3", garbled("3")),
+        ("api-version%00x=3", garbled("3")),
+        ("?api-version=3", garbled("3")),
     ],
 )
 def test_a_query_parameter(query: str, ask: Ask) -> None:
@@ -280,6 +288,18 @@ def test_it_is_written_once_and_all_else_stays(query: str, written: str, without
     assert QUERY.covers("/anywhere")
     assert QUERY.write("/a", query, "7") == ("/a", written)
     assert QUERY.write("/a", query, None) == ("/a", without)
+
+
+def test_php_has_an_underscore_for_a_dot_and_a_blank() -> None:
+    place = QueryPlace("api_version", NUMBER, PLAIN, sent=True)
+
+    assert place.read("/a", "api.version=3") == place.read("/a", "api+version=3") == garbled("3")
+    assert place.read("/a", "api-version=3") == ASK_SILENT
+
+
+def test_the_target_of_options_for_the_whole_server_has_no_query() -> None:
+    assert not QUERY.covers("*")
+    assert QUERY.write("*", "", "7") == ("*", "")
 
 
 @given(st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="#"), max_size=40))
