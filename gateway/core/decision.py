@@ -30,8 +30,8 @@ python-ironicclient 6.3.0, which fails on the header, see decision 0014)."""
 METERED_RETRY_AFTER = 1
 """Seconds: whole ones is all that the header can say, and by then a metered place answers again."""
 
-REMEMBERED_ASK = 256
-"""Bytes of header values up to which an ask is worth remembering; longer ones are no honest version."""
+REMEMBERED_ASK = 512
+"""Bytes of the header lines up to which an ask is worth remembering; longer ones are no honest version."""
 
 REMEMBERED_ASKS = 4096
 """Entries; a fleet sees a few dozen different asks. A full table is emptied, which costs one resolution an
@@ -209,7 +209,8 @@ def _absent(resolution: Resolution, operations: Operations, method: str, path: s
 
 def _remember(recall: Recall, key: RecallKey, resolution: Resolution, head: Request) -> None:
     """Bounded in number and size: clients choose the keys (hardening V11)."""
-    if resolution.place.answered or sum(len(value) for _, value in head.fields) > REMEMBERED_ASK:
+    size = sum(len(name) + len(value) for name, value in head.fields)
+    if resolution.place.answered or size > REMEMBERED_ASK:
         return
     if len(recall) >= REMEMBERED_ASKS:
         recall.clear()

@@ -8,7 +8,8 @@ Nothing here is a policy: what may be offered is `core.offer`.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -96,20 +97,34 @@ class VersionSet:
         return self.of((*self.ranges, *other.ranges))
 
     def __and__(self, other: Self) -> Self:
-        found = []
-        for mine in self.ranges:
-            for theirs in other.ranges:
-                if mine.low.major == theirs.low.major:
-                    low, high = max(mine.low, theirs.low), min(mine.high, theirs.high)
-                    if low <= high:
-                        found.append(VersionRange(low, high))
-        return self.of(found)
+        found, mine, theirs = [], 0, 0
+        while mine < len(self.ranges) and theirs < len(other.ranges):
+            one, another = self.ranges[mine], other.ranges[theirs]
+            low, high = max(one.low, another.low), min(one.high, another.high)
+            if low <= high:  # ranges of two majors do not overlap: majors are ordered like versions
+                found.append(VersionRange(low, high))
+            if one.high < another.high:
+                mine += 1
+            else:
+                theirs += 1
+        return type(self)(tuple(found))
 
     def __sub__(self, other: Self) -> Self:
-        left = list(self.ranges)
-        for cut in other.ranges:
-            left = [piece for each in left for piece in _without(each, cut)]
-        return self.of(left)
+        left, waiting = [], deque(other.ranges)
+        for whole in self.ranges:
+            low = whole.low
+            while waiting and waiting[0].low <= whole.high:
+                cut = waiting[0]
+                if low < cut.low:
+                    left.append(VersionRange(low, cut.low.step(-1)))
+                if cut.high >= whole.low:
+                    low = max(low, cut.high.step(1))
+                if cut.high > whole.high:
+                    break  # it may cut the next one, too
+                waiting.popleft()
+            if low <= whole.high:
+                left.append(VersionRange(low, whole.high))
+        return type(self)(tuple(left))
 
     def __le__(self, other: Self) -> bool:
         """Subset. Sound because each set has one spelling."""
@@ -165,17 +180,6 @@ class VersionSet:
         )
 
 
-def _without(whole: VersionRange, cut: VersionRange) -> Iterator[VersionRange]:
-    """What `cut` leaves of `whole`: nothing, one piece or two."""
-    if whole.low.major != cut.low.major or cut.high < whole.low or whole.high < cut.low:
-        yield whole
-        return
-    if whole.low < cut.low:
-        yield VersionRange(whole.low, cut.low.step(-1))
-    if cut.high < whole.high:
-        yield VersionRange(cut.high.step(1), whole.high)
-
-
 NOTHING = VersionSet()
 
 
@@ -185,9 +189,10 @@ def segments(sets: Iterable[VersionSet]) -> list[VersionRange]:
     everything = VersionSet.of(each for versions in sets for each in versions.ranges)
     starts = {each.low for versions in sets for each in versions.ranges}
     starts |= {each.high.step(1) for versions in sets for each in versions.ranges}
+    ordered = sorted(starts)
     found = []
     for whole in everything.ranges:
-        cuts = sorted(cut for cut in starts if cut in whole)
+        cuts = ordered[bisect_left(ordered, whole.low) : bisect_right(ordered, whole.high)]
         found += [
             VersionRange(low, following.step(-1))
             for low, following in zip(cuts, [*cuts[1:], whole.high.step(1)], strict=True)

@@ -9,7 +9,7 @@ nothing was sent never come here. Sends nothing itself.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol, final
 
@@ -23,9 +23,6 @@ FEWEST: Final = 3
 class Retried(Protocol):
     """A request that waits to be sent again."""
 
-    service: str
-    ended: bool
-
     def on_turn(self, failure: Failure) -> None:
         """It may be sent again, and is counted until `RetryBudget.give_back`."""
 
@@ -34,7 +31,6 @@ class Retried(Protocol):
 
 
 class _Waiting(NamedTuple):
-    request: Retried
     failure: Failure
     until: float
 
@@ -46,7 +42,8 @@ class RetryBudget:
     def __init__(self, in_flight: Mapping[str, int]) -> None:
         self._in_flight = in_flight
         self._under_way: defaultdict[str, int] = defaultdict(int)
-        self._waiting: defaultdict[str, deque[_Waiting]] = defaultdict(deque)
+        self._waiting: defaultdict[str, dict[Retried, _Waiting]] = defaultdict(dict)
+        """By service, in the order in which they came."""
 
     def take(self, service: str) -> bool:
         """Whether one more may be sent again now; it is counted if so."""
@@ -61,17 +58,22 @@ class RetryBudget:
         if self._waiting[service]:
             asyncio.get_running_loop().call_soon(self._let_in, service)
 
-    def wait(self, request: Retried, failure: Failure, until: float) -> None:
+    def wait(self, service: str, request: Retried, failure: Failure, until: float) -> None:
         """Let it in when it is its turn, or give it up after `until`, seconds as `expire` is told them."""
-        self._waiting[request.service].append(_Waiting(request, failure, until))
+        self._waiting[service][request] = _Waiting(failure, until)
+
+    def leave(self, service: str, request: Retried) -> None:
+        """Its client has gone; what is held of it must not wait on."""
+        self._waiting[service].pop(request, None)
 
     def expire(self, now: float) -> None:
-        """Give up those whose time is up."""
-        for queue in self._waiting.values():
-            while queue and (queue[0].until <= now or queue[0].request.ended):
-                request, failure, _ = queue.popleft()
-                if not request.ended:
-                    request.on_turn_missed(failure)
+        """Give up those whose time is up; and let in whom the share of more requests in flight has room
+        for."""
+        for service in tuple(self._waiting):
+            queue = self._waiting[service]
+            while queue and queue[first := next(iter(queue))].until <= now:
+                first.on_turn_missed(queue.pop(first).failure)
+            self._let_in(service)
 
     def idle(self) -> bool:
         """Nobody is under way again, and nobody waits."""
@@ -79,11 +81,6 @@ class RetryBudget:
 
     def _let_in(self, service: str) -> None:
         queue = self._waiting[service]
-        while queue:
-            if queue[0].request.ended:
-                queue.popleft()
-            elif self.take(service):
-                request, failure, _ = queue.popleft()
-                request.on_turn(failure)
-            else:
-                return
+        while queue and self.take(service):
+            first = next(iter(queue))
+            first.on_turn(queue.pop(first).failure)

@@ -30,6 +30,9 @@ TICK: Final = 0.25
 about as much as parsing a head, and no limit here is so fine that a quarter of a second matters."""
 
 REMEMBERED_MARKINGS: Final = 4096
+REMEMBERED_MARKING: Final = 1024
+"""Bytes of the lines of a reply that are worth remembering: a backend may send 64 KiB of another `Vary` each
+time."""
 
 
 @final
@@ -107,7 +110,9 @@ class Context:
         return held[1]
 
     def remember(self, key: MarkingKey, marking: Marking) -> None:
-        """Bounded: backends choose the keys."""
+        """Bounded in number and size: backends choose the keys."""
+        if sum(map(len, key[3])) > REMEMBERED_MARKING:
+            return
         if len(self.markings) >= REMEMBERED_MARKINGS:
             self.markings.clear()
         self.markings[key] = marking

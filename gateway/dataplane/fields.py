@@ -137,7 +137,7 @@ class RequestFields(Fields):
         for name, value in self._cut(block, 0, table):
             kind = table[name]
             if kind == names.APART:
-                apart += (name, value)
+                apart += (name, value.rstrip(BLANKS))  # a key: blanks would make it long and say nothing
             elif kind == names.HOST:
                 self.hosts.append(value.strip(BLANKS))
             elif kind == names.FORWARDED:

@@ -174,6 +174,8 @@ class Exchange(Recovery):
         """The target without the route's prefix, with the backend's base path, and where the dialect keeps
         its version in it, with the settled one. Everything else stays to the byte."""
         request, resolution = self.request, self._resolution
+        if request.target == b"*":  # the server as a whole: it has no path
+            return request.target
         query = f"?{request.query}" if b"?" in request.target else ""
         if not resolution.rewrites_target or resolution.version is None:
             kept = self._path if resolution.prefix else request.path

@@ -70,6 +70,8 @@ class Recovery(Outcome):
     """The client's connection goes on after this."""
     _retrying = False
     """Counted in the retry budget."""
+    _waiting = False
+    """It waits for its turn in the retry budget."""
     _waited_out = False
     """A backend has let it wait for a reply until the time was up."""
     _refused_once = False
@@ -158,9 +160,14 @@ class Recovery(Outcome):
         backend."""
         self._drop_connection()
         self._leave_member()
+        if self._retrying:
+            self._leave_budget()
         first, self._refused_once = not self._refused_once, True
-        refused = self._resolution.version
+        service, refused = self.service, self._resolution.version
         decision = self._decide()
+        if self.service != service:  # a reload has given the path to another one
+            self.context.in_flight[service] -= 1
+            self.context.in_flight[self.service] += 1
         if self._resolution.version != refused:
             self._tried = ()  # `latest` settles on less now: whoever refused may serve that
         if not isinstance(decision, Forward):
@@ -207,17 +214,20 @@ class Recovery(Outcome):
             return self._again(failure)
         if self._next() is None:
             return False
-        context.budget.wait(self, failure, context.now + context.timeouts.backend_head)
+        context.budget.wait(self.service, self, failure, context.now + context.timeouts.backend_head)
+        self._waiting = True
         return True
 
     def on_turn(self, failure: Failure) -> None:
         """It waited for the retry budget, and is counted in it from now on."""
+        self._waiting = False
         self._retrying = True
         if not self._again(failure):
             self._tell(failure)
 
     def on_turn_missed(self, failure: Failure) -> None:
         """It waited as long as it would have for a reply."""
+        self._waiting = False
         self.context.metrics.retry_given_up(self.service)
         self._tell(failure)
 
@@ -297,6 +307,8 @@ class Recovery(Outcome):
             context.in_flight[self.service] -= 1
         if self._retrying:
             self._leave_budget()
+        elif self._waiting:
+            context.budget.leave(self.service, self)
         self.seconds = monotonic() - self._started
         context.record(self)
         self.downstream.finished(self, keep=self._keep)

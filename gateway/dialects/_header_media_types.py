@@ -17,7 +17,6 @@ from gateway.dialects._header_places import Spelling, Words, agreed
 
 _BLANKS: Final = " \t"
 _LOOSE: Final = _BLANKS + "\"'"
-_SEPARATORS: Final = re.compile("[,;]")
 _WEIGHT: Final = re.compile(r"0\.?([0-9]{0,3})|1(?:\.0{0,3})?", re.ASCII)
 
 
@@ -91,9 +90,9 @@ class MediaTypePlace:
     def _hides(self, lines: tuple[str, ...], elements: list[MediaType]) -> bool:
         """Whether another reader finds the parameter where this one does not: many know no quotation marks,
         some (Django, Werkzeug) take `name*` and `name*0` for `name` (RFC 8187, RFC 2231)."""
-        pieces = (piece.partition("=")[0] for line in lines for piece in _SEPARATORS.split(line))
-        found = sum(piece.partition("*")[0].strip(_LOOSE).lower() == self.parameter for piece in pieces)
-        return found > sum(name == self.parameter for each in elements for name, _ in each.parameters)
+        names = [piece.partition("=")[0] for line in lines for piece in line.replace(",", ";").split(";")]
+        found = sum(name.partition("*")[0].strip(_LOOSE).lower() == self.parameter for name in names)
+        return found > sum(len(each.valued(self.parameter)) for each in elements)
 
     def _has(self, name: str) -> bool:
         return not self.types or name in self.types

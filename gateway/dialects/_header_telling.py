@@ -22,6 +22,11 @@ MOST_LISTED: Final = 1000
 """Versions that are written into one list; a range of whole numbers could have a million."""
 
 
+MOST_READ: Final = 1000
+"""Versions in a list that is believed. The longest lived APIs have not had half as many, and every refusal of
+a version may list them all."""
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Telling:
@@ -49,8 +54,11 @@ class Telling:
         return VersionSet.between(low, high)
 
     def among(self, values: Iterable[object]) -> VersionSet:
-        """Those of the values that are versions: a list may also tell what is older than versions."""
-        found = (self.read(value) for value in values)
+        """Those of the values that are versions: a list may also tell what is older than versions. One that
+        is endless tells nothing."""
+        found = {self.read(value) for value in values} - {None}
+        if len(found) > MOST_READ:
+            return VersionSet()
         return VersionSet.only(*(version for version in found if version is not None))
 
 

@@ -36,6 +36,7 @@ from gateway.core.version import Version
 from gateway.dialects._header_options import HeaderOptions
 from gateway.dialects._header_places import LONGEST_TEXT, PathPlace, agreed
 from gateway.dialects._header_reading import Parts, read_parts
+from gateway.dialects._header_telling import MOST_READ
 from gateway.dialects._json_path import dump, load
 
 RESOURCE = Place("resource")
@@ -254,5 +255,7 @@ class Header(Dialect):
             return ProbeFault("document", f"the answer is not of the type {learn.content_type}")
         versions = parts.learned.read(load(answer.body))
         if not versions:
-            return ProbeFault("range", "the document does not tell versions where the configuration says")
+            return ProbeFault(
+                "range", f"the document does not tell 1 to {MOST_READ} versions where the configuration says"
+            )
         return Advert(versions)

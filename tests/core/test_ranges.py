@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.ranges import VersionRange, VersionSet
+from gateway.core.ranges import VersionRange, VersionSet, held_by_at_least
 from gateway.core.version import CalendarDate, MajorMinor, Named, Version, WholeNumber
 from gateway.errors import VersionTextError
 
@@ -84,6 +84,16 @@ def test_ceilings_ends_and_newest_part_of_every_subset() -> None:
             assert newest.highest == written.highest
             assert len(newest.ranges) == 1
             assert newest.lowest.step(-1) not in written
+
+
+def test_sets_of_many_parts_cost_a_walk_along_them_and_not_along_all_pairs() -> None:
+    """A backend may list thousands of dates: quadratic, this would stop every request for minutes."""
+    odd = VersionSet(tuple(VersionRange(Version(1, at), Version(1, at)) for at in range(1, 60_000, 2)))
+    third = VersionSet(tuple(VersionRange(Version(1, at), Version(1, at)) for at in range(0, 60_000, 3)))
+    both = {Version(1, at) for at in range(3, 60_000, 6)}
+
+    assert set(odd & third) == both == set(held_by_at_least([odd, third], 2))
+    assert set(odd - third) == set(odd) - both
 
 
 # --- the same with ranges of any size ------------------------------------------------------------------

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 
+import pytest
+
+from gateway.core.decision import REMEMBERED_ASK
 from gateway.core.fleet import Overheard
-from gateway.core.service import RetryPlan
+from gateway.core.service import Match, RetryPlan
 from tests.dataplane.stand import (
     OLD,
     Hop,
@@ -16,6 +21,7 @@ from tests.dataplane.stand import (
     heard,
     newest,
     serve,
+    service_of,
     versions,
 )
 from tests.dataplane.wire import (
@@ -93,6 +99,32 @@ async def test_a_version_refusal_is_learned_and_the_request_served_elsewhere(hou
         assert (await gateway.ask(request("GET", "/v1/nodes", asks("1.80")))).status == 200
     assert len(house.backends[0].requests) == 1
     assert executed.count(5) == len(gateway.outcomes) - 30, "each was executed once"
+
+
+@pytest.mark.parametrize("elsewhere", ["baremetal-2", None])
+async def test_a_reload_between_a_request_and_its_refusal_leaves_no_count_behind(
+    house: House, elsewhere: str | None
+) -> None:
+    """The path may be another service's by then, or nobody's."""
+    reloaded = asyncio.Event()
+
+    async def stale(hop: Hop) -> None:
+        await hop.request()
+        await reloaded.wait()
+        await hop.say(refusal())
+
+    old, other = await house.backend(stale), await house.backend(serve, name="other")
+    gateway = await house.gateway(old)
+    client = await gateway.client()
+    await client.send(request())
+    await old.came()
+    service = replace(service_of(other), name=elsewhere or "hidden")
+    match = Match() if elsewhere else Match(host="elsewhere.example")
+    gateway.cell.configure([replace(service, match=match)])
+    reloaded.set()
+
+    assert (await client.reply()).status == (200 if elsewhere else 404)
+    assert not any(gateway.worker.in_flight().values())
 
 
 async def test_a_version_refusal_while_it_stays_on_offer_moves_the_request_once(house: House) -> None:
@@ -256,3 +288,25 @@ async def test_a_body_too_large_to_hold_is_503_where_another_still_serves_the_ve
     assert (answer.status, answer.one("retry-after")) == (503, "2")
     assert executed.count(70000) == len(gateway.outcomes) - 1
     assert (await gateway.ask(large)).status == 200, "learned: the next one goes where it is served"
+
+
+# --- what is remembered ------------------------------------------------------------------------------------
+
+
+async def test_a_backend_cannot_fill_the_memory_with_replies_that_are_always_another(house: House) -> None:
+    long = reply(200, f"{SERVED}: 1.1", "Vary: " + "x" * 40_000, body=b"ok")
+    gateway, _ = await house.behind(always(long))
+
+    assert (await gateway.ask(request())).status == 200
+    assert not gateway.worker.context.markings
+
+
+async def test_a_client_cannot_fill_the_memory_with_blanks_and_empty_lines(house: House) -> None:
+    gateway, _ = await house.behind(serve)
+
+    assert (await gateway.ask(request("GET", "/v1/nodes", f"{SERVED}: 1.31" + " " * 4000))).status == 200
+    assert (await gateway.ask(request("GET", "/v1/nodes", *[f"{SERVED}:"] * 80, asks("1.31")))).status == 200
+
+    held = [sum(map(len, apart)) for _, _, apart in gateway.worker.context.recall]  # type: ignore[arg-type]
+    assert len(held) == 1
+    assert held[0] < REMEMBERED_ASK

@@ -329,6 +329,14 @@ async def test_a_backend_may_live_below_a_path(house: House) -> None:
     assert scripted.only.target == "/base/v1/nodes?x=1"
 
 
+async def test_the_server_as_a_whole_has_no_path_to_put_a_base_before(house: House) -> None:
+    scripted = await house.backend(serve)
+    gateway = await house.gateway(replace(scripted.backend, path="/base"))
+
+    assert (await gateway.ask(request("OPTIONS", "*"))).status == 200
+    assert scripted.only.target == "*"
+
+
 # --- 100-continue ------------------------------------------------------------------------------------------
 
 

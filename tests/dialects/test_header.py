@@ -491,3 +491,16 @@ def test_the_question() -> None:
 
     assert dialect.probe((), None) == ProbeRequest("/version", (("Accept", "application/json"),))
     assert dialect.probe((), "/else") == ProbeRequest("/else", (("Accept", "application/json"),))
+
+
+def test_an_endless_list_of_versions_is_not_believed() -> None:
+    """Every refusal would list it, and every change of it cost all requests their time."""
+    listed = replace(INTEGER, learn=LearnOptions(list="$[*]"), reply=ReplyOptions(list="X-Versions"))
+
+    for count, learned in ((1000, "0-999"), (1001, "range")):
+        versions = list(range(count))
+        line = ("x-versions", ",".join(map(str, versions)))
+        served = header(listed).read_reply(RESOURCE, 200, as_mapping([line]))
+
+        assert probed(listed, [*versions, *versions]) == learned
+        assert (served.advert is not None) is (learned != "range")

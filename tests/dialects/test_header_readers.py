@@ -1,7 +1,7 @@
-"""What leaves the gateway says one version to every reader: a fuzzer with readers as lenient as common servers.
+"""What leaves the gateway says one version to every reader: a fuzzer with readers as lenient as servers are.
 
-A request goes out with what was settled on, or not at all. So whatever a client wrote, each reader below, be it
-of WSGI, PHP, Rack, Django, Node or Java, must find that version in it and no other.
+A request goes out with what was settled on, or not at all. So whatever a client wrote, each reader below, be
+it of WSGI, PHP, Rack, Django, Node or Java, must find that version in it and no other.
 """
 
 from __future__ import annotations
