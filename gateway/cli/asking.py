@@ -35,6 +35,8 @@ class Admin:
 
     url: str
     token: str | None = None
+    token_from: str = TOKEN_VARIABLE
+    """Where the token was found, for the sentence about a wrong one."""
 
     def ask(
         self,
@@ -44,7 +46,7 @@ class Admin:
         *,
         body: bytes | None = None,
     ) -> tuple[int, bytes]:
-        """Status and body; `body`: JSON. Raises `AdminError` when there is no answer."""
+        """Status and body; `body`: JSON. Raises `AdminError` when there is none, or no right token."""
         parts = urlsplit(self.url)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
@@ -56,12 +58,20 @@ class Admin:
         try:
             connection.request(method, f"{target}?{urlencode(pairs)}" if pairs else target, body, headers)
             reply = connection.getresponse()
-            return reply.status, reply.read(LARGEST)
+            status, said = reply.status, reply.read(LARGEST)
         except (OSError, HTTPException) as problem:
             reason = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
             raise AdminError(f"no gateway answers at {self.url}: {plain(reason)}") from None
         finally:
             connection.close()
+        if status == 401:
+            raise AdminError(f"{self.url} {self._wanted_token()}")
+        return status, said
+
+    def _wanted_token(self) -> str:
+        if self.token:
+            return f"wants another token than the one in {self.token_from}"
+        return f"wants a token: give it in -c FILE or in {TOKEN_VARIABLE}"
 
     def document(self, method: str, path: str, query: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
         """The JSON object of a 200. Raises `AdminError` for any other answer, in the gateway's words."""
@@ -76,8 +86,6 @@ def document_of(url: str, path: str, status: int, body: bytes) -> dict[str, Any]
         document = None
     if status == 200 and isinstance(document, dict):
         return document
-    if status == 401:
-        raise AdminError(f"{url} wants a token: give it in -c FILE or in {TOKEN_VARIABLE}")
     raise AdminError(f"{url}{path} answered {status}: {_said(document, body)}")
 
 
@@ -121,8 +129,10 @@ def find(options: argparse.Namespace) -> Admin:
         return Admin(options.admin or DEFAULT_URL, token)
     admin = read_settings(options.config).admin
     host = _reachable(admin.host)
-    written = admin.token.reveal() if admin.token else None
-    return Admin(f"http://{f'[{host}]' if ':' in host else host}:{admin.port}", token or written)
+    url = f"http://{f'[{host}]' if ':' in host else host}:{admin.port}"
+    if token is None and admin.token is not None:
+        return Admin(url, admin.token.reveal(), str(options.config))
+    return Admin(url, token)
 
 
 def _reachable(host: str) -> str:

@@ -9,6 +9,7 @@ import os
 import re
 import signal
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -138,6 +139,16 @@ async def test_somebody_else_there_is_one_sentence(argv: list[str], body: str, c
     assert ended.err.count("\n") == 1
 
 
+VERBS = [
+    ["status"],
+    ["explain", "GET", "/v1"],
+    ["healthcheck"],
+    ["reload"],
+    ["unpin", "baremetal"],
+    ["drain", "baremetal/api-1"],
+]
+
+
 async def test_the_listener_and_its_token_are_found_in_the_file_or_the_environment(
     write: Write, session: aiohttp.ClientSession, call_main: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,16 +159,22 @@ async def test_the_listener_and_its_token_are_found_in_the_file_or_the_environme
         await ready(session, where)
 
         by_file = await call_main("status", "-c", str(file))
-        without = await call_main("status", "--admin", where)
+        without = [await call_main(*verb, "--admin", where) for verb in VERBS]
+        monkeypatch.setenv("SKEWGATE_ADMIN_TOKEN", "close-sesame")
+        wrong = [await call_main(*verb, "-c", str(file)) for verb in VERBS]
+        monkeypatch.delenv("SKEWGATE_ADMIN_TOKEN")
+        changed = write(admin_port=urlsplit(where).port, token="other-sesame")
+        by_changed_file = await call_main("status", "-c", str(changed))
         monkeypatch.setenv("SKEWGATE_ADMIN_TOKEN", "open-sesame")
         by_environment = await call_main("status", "--admin", where)
 
     assert by_file.code == 0
     assert "1.1-1.58" in by_file.out
-    assert without.code == 1
-    assert without.err == (
-        f"skewgate: {where} wants a token: give it in -c FILE or in SKEWGATE_ADMIN_TOKEN\n"
-    )
+    wants = f"skewgate: {where} wants a token: give it in -c FILE or in SKEWGATE_ADMIN_TOKEN\n"
+    assert without == [Ended(1, "", wants)] * len(VERBS)
+    another = f"skewgate: {where} wants another token than the one in SKEWGATE_ADMIN_TOKEN\n"
+    assert wrong == [Ended(1, "", another)] * len(VERBS)
+    assert by_changed_file.err == f"skewgate: {where} wants another token than the one in {changed}\n"
     assert by_environment.code == 0
 
 
