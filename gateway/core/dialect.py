@@ -90,7 +90,6 @@ class Ask:
 
 
 ASK_SILENT = Ask(AskKind.SILENT)
-ASK_LATEST = Ask(AskKind.LATEST, text="latest")
 
 
 class SilenceKind(Enum):

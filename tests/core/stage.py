@@ -9,7 +9,6 @@ from typing import Any
 
 from gateway.core.backend import Backend
 from gateway.core.dialect import (
-    ASK_LATEST,
     ASK_SILENT,
     NO_HEADERS,
     Advert,
@@ -37,6 +36,8 @@ from gateway.core.snapshot import Snapshot
 from gateway.core.version import MajorMinor, Scheme, Version
 
 XY = MajorMinor()
+
+ASK_LATEST = Ask(AskKind.LATEST, text="latest")
 
 MINIMUM = Silence(SilenceKind.MINIMUM)
 

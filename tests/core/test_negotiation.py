@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.dialect import (
-    ASK_LATEST,
     ASK_SILENT,
     Ask,
     AskKind,
@@ -21,7 +20,7 @@ from gateway.core.dialect import (
 from gateway.core.negotiation import settle
 from gateway.core.ranges import VersionSet
 from gateway.core.version import Version
-from tests.core.stage import XY, v
+from tests.core.stage import ASK_LATEST, XY, v
 
 OFFER = Bounds(VersionSet.between(v("1.5"), v("1.31")))
 MINIMUM, MAXIMUM, REFUSED = (
