@@ -22,10 +22,11 @@ NAMED: Final = 4
 def told(view: ServiceView) -> tuple[object, ...]:
     """What a line is about: when it is the same, there is nothing new to say."""
     offer = view.offer
-    return (
-        *(offer.versions, offer.phase, offer.transparent, offer.ceiling, offer.pinned),
-        *(offer.held_rule, offer.held_by, offer.pending),
-    )
+    about = offer.versions, offer.phase, offer.transparent, offer.ceiling, offer.pinned, offer.held_rule
+    if offer.held_rule is HeldRule.CEILING:
+        # Said then: what stands above it. Who differs is not, and in an upgrade that is every backend.
+        return (*about, view.memory.versions)
+    return (*about, offer.held_by, offer.pending)
 
 
 def offered(view: ServiceView) -> str:
@@ -98,11 +99,16 @@ def _capped(view: ServiceView) -> str:
 
 
 def _settling(view: ServiceView, now: float) -> str:
-    scheme, settle = view.service.dialect.scheme, view.service.settle
-    waits = [
-        f"{each.versions.format(scheme)} will be offered in {max(0.0, each.since + settle - now):.3g} s"
-        for each in view.memory.growing
-    ]
+    scheme, settle, ceiling = view.service.dialect.scheme, view.service.settle, view.offer.ceiling
+    limit = "the pin" if view.offer.pinned else "offer.ceiling"
+    waits = []
+    for each in view.memory.growing:
+        when = f"offered in {max(0.0, each.since + settle - now):.3g} s"
+        shown = each.versions if ceiling is None else each.versions.up_to(ceiling)
+        if shown:
+            waits.append(f"{shown.format(scheme)} will be {when}")
+        if above := each.versions - shown:
+            waits.append(f"{above.format(scheme)} could be {when} but for {limit}")
     return f"{', '.join(waits)}, unless the fleet changes"
 
 

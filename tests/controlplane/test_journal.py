@@ -123,6 +123,56 @@ def test_a_pin_and_its_end(pair: Log) -> None:
     ]
 
 
+def test_what_the_fleet_does_beneath_a_pin_is_told_when_unpinning_would_show_it(pair: Log) -> None:
+    """Once for each change of what the line says, not for each backend that comes to differ."""
+    pair.cell.obey("baremetal", Pin(Version(1, 31)))
+    pair.serves(api_1=90)
+    pair.serves(api_2=90)
+    pair.said()
+    pair.passes(5.0)
+    assert pair.said() == [
+        (
+            "INFO baremetal: offer 1.1-1.31, phase capped; the pin holds it; "
+            "`skewgate unpin baremetal` offers 1.1-1.90"
+        )
+    ]
+    pair.cell.obey("baremetal", Drain("api-1"))
+    pair.cell.obey("baremetal", Drain("api-1", drained=False))
+    assert pair.said() == []
+
+
+def test_an_upgrade_beneath_a_pin_promises_nothing_above_it(pair: Log) -> None:
+    """Pinned to what is offered, as the guide to rolling upgrades advises."""
+    pair.cell.obey("baremetal", Pin(V58))
+    pair.serves(api_1=90)
+    pair.said()
+    pair.serves(api_2=90)
+    pair.passes(5.0)
+    assert pair.said() == [
+        (
+            "INFO baremetal: offer 1.1-1.58, phase settling; "
+            "1.59-1.90 could be offered in 5 s but for the pin, unless the fleet changes"
+        ),
+        (
+            "INFO baremetal: offer 1.1-1.58, phase capped; the pin holds it; "
+            "`skewgate unpin baremetal` offers 1.1-1.90"
+        ),
+    ]
+
+
+def test_a_ceiling_in_the_middle_of_what_settles_parts_it(caplog: pytest.LogCaptureFixture) -> None:
+    log = Log(caplog, "api-1", ceiling=Version(1, 70))
+    log.serves(api_1=58)
+    log.said()
+    log.serves(api_1=90)
+    assert log.said() == [
+        (
+            "INFO baremetal: offer 1.1-1.58, phase settling; 1.59-1.70 will be offered in 5 s, "
+            "1.71-1.90 could be offered in 5 s but for offer.ceiling, unless the fleet changes"
+        )
+    ]
+
+
 def test_a_pin_that_holds_nothing_back_is_told_as_well(pair: Log) -> None:
     pair.cell.obey("baremetal", Pin(V90))
     assert pair.said() == ["INFO baremetal: pinned to 1.90, offer 1.1-1.58, phase uniform"]
