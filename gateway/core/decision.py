@@ -172,7 +172,7 @@ def decide(
         resolution = resolve(view, place, head, path, spent)
         _remember(recall, key, resolution, head)
     if resolution.operations is not None:
-        plain = view.service.dialect.path_without_version(path)
+        plain = view.service.dialect.plain_path(path)
         absent = _absent(resolution, resolution.operations, head.method, plain)
         if absent is not None:
             return _own(absent)

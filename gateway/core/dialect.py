@@ -308,8 +308,9 @@ class Dialect(ABC):
         version."""
         return ()
 
-    def path_without_version(self, path: str) -> str:
-        """The path by which operations are found: without the version, where it stands in the path."""
+    def plain_path(self, path: str) -> str:
+        """The one spelling of the path by which operations are found: without the version, where it stands in
+        the path, and as its servers read those that they take for the same."""
         return path
 
     def write_target(self, place: Place, target: str, version: Version) -> str:

@@ -95,7 +95,7 @@ def _routed(
         outcome=resolution.verdict.value if resolution.verdict is not None else None,
         version=None if _outside(resolution) else resolution.version_text or None,
         operation=_operation(
-            resolution, head.method, view.service.dialect.path_without_version(route.local(head.path))
+            resolution, head.method, view.service.dialect.plain_path(route.local(head.path))
         ),
         status=reply.status if reply is not None else None,
         candidates=_candidates(resolution, load),

@@ -4,8 +4,8 @@ An entry says methods, a path and versions; entries of the same method and path 
 which exists in the union of their versions. What no entry speaks of is not restricted. Nothing is refused
 here: that is `core.decision`, in the dialect's words.
 
-Paths are compared decoded and without empty segments, as the servers behind most dialects read them: a
-spelling must not lead past what the plain path is held to.
+Paths are compared decoded, without empty segments and without path parameters (`;a=b`), as the servers behind
+most dialects read them: a spelling must not lead past what the plain path is held to.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NEXT = "next"
 """The word for what is still being developed (RFC 041): it is in no version yet."""
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
-_LITERAL = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=@-][A-Za-z0-9._~!$&'()*+,;=:@-]*", re.ASCII)
+_LITERAL = re.compile(r"[A-Za-z0-9._~!$&'()*+,=@-][A-Za-z0-9._~!$&'()*+,=:@-]*", re.ASCII)
 
 
 # --- versions with open ends -------------------------------------------------------------------------------
@@ -192,14 +192,20 @@ def _segment(part: str) -> str | None:
     if part.startswith(":"):
         raise PathTemplateError("a segment that stands for any text is written {name}")
     if not _LITERAL.fullmatch(part):
-        raise PathTemplateError("a segment is plain characters, or {name} for any text: no %, no query")
+        raise PathTemplateError(
+            "a segment is plain characters, or {name} for any text: no %, no `;`, no query"
+        )
     return part
 
 
 def segments_of(path: str) -> tuple[str, ...]:
-    """A request's path as its servers look it up: escapes decoded, then split, empty segments left out."""
+    """A request's path as its servers look it up: escapes decoded, then split, path parameters and empty
+    segments left out."""
     plain = unquote(path) if "%" in path else path
-    return tuple(filter(None, plain.split("/")))
+    segments = plain.split("/")
+    if ";" in plain:
+        segments = [segment.partition(";")[0] for segment in segments]
+    return tuple(filter(None, segments))
 
 
 # --- the table ---------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from enum import Enum
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeAlias
+from urllib.parse import unquote
 
 from gateway.core.dialect import ASK_SILENT, Advert, Ask, AskKind, Bounds, Links
 from gateway.core.message import all_values, fold
@@ -99,6 +100,13 @@ def read_text(text: str | None, parse: Callable[[str], Version | None], latest: 
 
 
 # --- 2. reply headers --------------------------------------------------------------------------------------
+
+
+def without_json(path: str) -> str:
+    """The path, decoded, as servers read one that ends in `.json`: Ironic takes it off (`json_ext`), and the
+    routers of Cinder and Manila take it for the form of the reply."""
+    plain = unquote(path) if "%" in path else path
+    return plain.rstrip("/").removesuffix(".json").rstrip("/")
 
 
 def one_text(values: tuple[str, ...]) -> str:

@@ -97,7 +97,7 @@ class Header(Dialect):
         if ask.kind is not AskKind.GARBLED and not self._can_carry(path):
             return UNVERSIONED
         carried = self._carried(ask)
-        if self._documents and (plain := self.path_without_version(path)) in self._documents:
+        if self._documents and (plain := self.plain_path(path)) in self._documents:
             return self._document(plain)._replace(negotiated=True, carried=carried)
         return RESOURCE if carried is None else Place("resource", carried=carried)
 
@@ -155,7 +155,7 @@ class Header(Dialect):
             line for each in self._parts.fields for line in each.write(headers, text if each.sent else None)
         )
 
-    def path_without_version(self, path: str) -> str:
+    def plain_path(self, path: str) -> str:
         """The path without the version's segment."""
         return path if self._path is None else self._path.rest(path)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from urllib.parse import unquote
 
 from gateway.core.dialect import (
     NO_HEADERS,
@@ -53,6 +52,7 @@ from gateway.dialects._openstack import (
     read_text,
     release_table,
     tell_range,
+    without_json,
 )
 
 SERVICE_TYPE = "baremetal"
@@ -148,8 +148,13 @@ class Ironic(Dialect):
 
     def place(self, method: str, path: str, query: str) -> Place:
         """`/`, `/v1`, or a resource: any other first segment is one that Ironic looks up below `/v1`."""
-        plain = unquote(path) if "%" in path else path
-        return _PLACES.get(plain.rstrip("/").removesuffix(".json").rstrip("/"), RESOURCE)
+        return _PLACES.get(without_json(path), RESOURCE)
+
+    def plain_path(self, path: str) -> str:
+        """Without `.json`, and below `/v1`, where Ironic looks up whatever begins otherwise."""
+        plain = without_json(path).replace("%", "%25")
+        first = plain.lstrip("/").partition("/")[0]
+        return plain or "/" if first in {"", "v1"} else f"/v1{plain}"
 
     def read_ask(self, place: Place, headers: Mapping[str, str]) -> Ask:
         """The standard header if it names `baremetal`, else Ironic's own."""

@@ -54,6 +54,7 @@ from gateway.dialects._openstack import (
     read_standard,
     read_text,
     tell_range,
+    without_json,
 )
 from gateway.dialects._openstack_services import Habits, OpenStackOptions, chosen
 
@@ -114,6 +115,10 @@ class OpenStack(Dialect):
         if not plain.strip("/"):
             return NEGOTIATED_ROOT if self.habits.root_negotiated else ROOT
         return VERSION if _VERSION_PATH.fullmatch(plain) else RESOURCE
+
+    def plain_path(self, path: str) -> str:
+        """Without `.json`."""
+        return without_json(path).replace("%", "%25") or "/"
 
     def read_ask(self, place: Place, headers: Mapping[str, str]) -> Ask:
         """The standard header if it names the service, else the first of its own that says something."""

@@ -16,7 +16,7 @@ from gateway.settings.reading import Reads, reject, words
 from gateway.settings.scalars import VersionText, read_count
 from gateway.settings.section import Section, key, required
 
-_PATH_TEMPLATE: Final = r"/|(?:/(?:\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z0-9._~!$&'()*+,;=:@-]+))+"
+_PATH_TEMPLATE: Final = r"/|(?:/(?:\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z0-9._~!$&'()*+,=:@-]+))+"
 REFUSAL_STATUSES: Final = (400, 404)
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gateway.core.operations import NEXT, Entry, Extent, Operations, Status
+from gateway.core.dialect import Dialect
+from gateway.core.operations import NEXT, Entry, Extent, Operations, PathTemplate, Status
 from gateway.core.version import Scheme
 from gateway.errors import VersionTextError
 from gateway.settings.operation_model import Operation
@@ -17,13 +18,14 @@ from gateway.settings.yaml_tree import Node, child
 
 
 def read_operations(
-    written: Sequence[Operation], scheme: Scheme, node: Node | None, findings: Findings
+    written: Sequence[Operation], dialect: Dialect, node: Node | None, findings: Findings
 ) -> Operations:
     """The operations of one service; `node` is the list in the file. Complaints go to the findings."""
+    scheme = dialect.scheme
     made: list[Entry] = []
     for index, each in enumerate(written):
         item = child(node, index)
-        entry = _entry(each, scheme, item, findings)
+        entry = _entry(each, dialect, item, findings)
         if entry is not None:
             for place, message, hint in _contradictions(entry, made, scheme):
                 findings.add(child(item, place) or child(item, "path"), "contradiction", message, hint)
@@ -31,8 +33,8 @@ def read_operations(
     return Operations.of(made)
 
 
-def _entry(written: Operation, scheme: Scheme, item: Node | None, findings: Findings) -> Entry | None:
-    status = Status(written.status)
+def _entry(written: Operation, dialect: Dialect, item: Node | None, findings: Findings) -> Entry | None:
+    scheme, status = dialect.scheme, Status(written.status)
     if written.versions == NEXT:
         extent = Extent()
         if status is Status.DEPRECATED:
@@ -49,7 +51,10 @@ def _entry(written: Operation, scheme: Scheme, item: Node | None, findings: Find
             hint = f"write >={scheme.example}, <={scheme.example}, a range, one version or {NEXT}"
             findings.refused(child(item, "versions"), error, hint)
             return None
-    return Entry(written.methods, written.path, extent, status, written.refusal)
+    # As the paths of requests will be; shown as it was written.
+    plain = PathTemplate.read(dialect.plain_path(written.path.text)).segments
+    path = PathTemplate(written.path.text, plain)
+    return Entry(written.methods, path, extent, status, written.refusal)
 
 
 def _contradictions(entry: Entry, before: Sequence[Entry], scheme: Scheme) -> Iterator[tuple[str, str, str]]:

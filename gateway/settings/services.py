@@ -89,7 +89,7 @@ class _ServiceReader:
             silence=silence,
             releases={name: releases[name] for name in self.written.releases if name in releases},
             operations=read_operations(
-                self.written.operations, dialect.scheme, child(self.node, "operations"), self.findings
+                self.written.operations, dialect, child(self.node, "operations"), self.findings
             ),
             probe=ProbePlan(probe.interval, probe.timeout, probe.path, tuple(probe.headers.items())),
             retry=RetryPlan(

@@ -23,7 +23,7 @@ def test_a_dialect_without_options_bodies_and_targets_of_its_own() -> None:
 
     assert isinstance(toy, Toy)
     assert toy.write_target(RESOURCE, "/x?q=1", v("1.1")) == "/x?q=1"
-    assert toy.path_without_version("/v1/x") == "/v1/x"
+    assert toy.plain_path("/v1/x") == "/v1/x"
     assert toy.without_version(as_mapping([("x-version", "1.1")])) == ()
     assert (toy.can_be_asked, toy.silence_option) == (True, ())
     assert toy.read_refusal(406, as_mapping([]), b"{}") is None

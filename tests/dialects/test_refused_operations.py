@@ -21,11 +21,16 @@ from gateway.dialects import discover
 JSON = ("Content-Type", "application/json")
 
 
+def spoken(name: str, **options: Any) -> Dialect:
+    kind = discover()[name]
+    dialect: Dialect = kind.configured(kind.Options(**options))
+    return dialect
+
+
 def refused(
     name: str, version: Version, status: int | None = None, ask: Ask | None = None, **options: Any
 ) -> Reply:
-    kind = discover()[name]
-    dialect: Dialect = kind.configured(kind.Options(**options))
+    dialect = spoken(name, **options)
     text = dialect.scheme.format(version)
     bounds = Bounds(VersionSet.between(version.step(-1), version.step(9)))
     absence = Absence(version, ask or Ask(AskKind.EXACT, version, text), bounds, status)
@@ -128,3 +133,28 @@ def test_chef_with_the_object(ask: Ask, number: int) -> None:
     assert (reply.status, reply.headers) == (404, (("X-Ops-Server-API-Version", told), JSON))
     assert reply.body == b'{"error":["This operation does not exist in the requested API version."]}'
     assert refused("chef", Version(1), 400).status == 400
+
+
+@pytest.mark.parametrize(
+    "path, plain",
+    [
+        ("/v1/nodes/x/vifs", "/v1/nodes/x/vifs"),
+        ("/v1/nodes/x/vifs.json", "/v1/nodes/x/vifs"),
+        ("/v1/nodes/x/vifs%2Ejson/", "/v1/nodes/x/vifs"),
+        ("/nodes/x/vifs", "/v1/nodes/x/vifs"),
+        ("//nodes/x/", "/v1//nodes/x"),
+        ("/%76%31/nodes", "/v1/nodes"),
+        ("/v1/nodes/100%25", "/v1/nodes/100%25"),
+        ("/", "/"),
+        ("/v1/", "/v1"),
+    ],
+)
+def test_I16_whatever_ironic_takes_for_the_same_path_is_held_to_the_same(path: str, plain: str) -> None:
+    assert spoken("ironic").plain_path(path) == plain
+
+
+def test_the_routers_of_cinder_and_manila_take_json_for_the_form_of_the_reply() -> None:
+    assert (
+        spoken("openstack", service_type="volume").plain_path("/v3/p/volumes/x/action.json")
+        == "/v3/p/volumes/x/action"
+    )

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.core.operations import Entry, Extent, Operations, PathTemplate, Status
 from gateway.core.version import CalendarDate, MajorMinor, Scheme
+from gateway.settings import load
 from gateway.settings.problem import Problem
 from tests.settings import texts
 from tests.settings.texts import load_text
@@ -58,6 +59,24 @@ def test_what_is_written_is_what_is_held() -> None:
     assert [(each.method, len(each.entries)) for each in held.listed] == [("GET", 2), ("POST", 1), ("GET", 1)]
 
 
+def test_a_path_is_held_as_requests_will_be_looked_up_and_shown_as_it_was_written() -> None:
+    """Ironic takes a path without `/v1` for one below it, and one with `.json` for one without."""
+    items = (
+        "      - {methods: [GET], path: '/nodes/{node}/vifs', versions: '>=1.5'}\n"
+        "      - {methods: [GET], path: '/v1/nodes/{node}/vifs.json', versions: '1.1'}\n"
+    )
+    held = (
+        load(BASE.replace("plain", "ironic") + items, filename="f", environ={})
+        .require()
+        .services[0]
+        .operations
+    )
+
+    (one,) = held.listed
+    assert one.format(XY) == "GET /nodes/{node}/vifs exists only in 1.1, 1.5 and later"
+    assert held.find("GET", "/v1/nodes/7/vifs") is one
+
+
 def test_without_any_nothing_is_restricted() -> None:
     assert not operations("", BASE.replace("    operations:\n", ""))
     assert not operations("", BASE.replace("operations:", "operations: []"))
@@ -75,8 +94,11 @@ def test_versions_are_those_of_the_dialect() -> None:
 
 @pytest.mark.parametrize(
     "path, wrong",
-    [(path, True) for path in ("v1", "/v1/", "/a//b", "/a/../b", "/a%20", "/a?b", "/:id", "/{}", "/{a}/{a}")]
-    + [(path, False) for path in ("/", "/v1", "/{a}/b/{c}", "/a;b")],
+    [
+        (path, True)
+        for path in ("v1", "/v1/", "/a//b", "/a/../b", "/a%20", "/a?b", "/:id", "/{}", "/{a}/{a}", "/a;b")
+    ]
+    + [(path, False) for path in ("/", "/v1", "/{a}/b/{c}", "/a,b")],
 )
 def test_paths(path: str, wrong: bool) -> None:
     item = f"      - methods: [GET]\n        versions: '1.5'\n        path: '{path}'\n"
