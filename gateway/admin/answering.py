@@ -31,6 +31,8 @@ async def rendered(request: web.Request, handler: Handler) -> web.StreamResponse
             name: value for name, value in refusal.headers.items() if name in {"Allow", "WWW-Authenticate"}
         }
         response = json_answer({"error": text}, status=refusal.status, headers=kept)
+    except (ConnectionError, web.RequestPayloadError):  # its sender left, or framed it wrongly
+        response = json_answer({"error": "the body did not arrive whole"}, status=400)
     except Exception:  # noqa: BLE001 - logged; the listener outlives a bug of one answer
         _log.exception("a request of the admin listener failed by a bug of the gateway")
         response = json_answer({"error": "this failed by a bug of the gateway, see its log"}, status=500)

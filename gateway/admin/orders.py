@@ -22,6 +22,8 @@ from gateway.core.service import Service
 from gateway.core.snapshot import ServiceView
 from gateway.core.version import Version
 
+LONGEST_QUOTE: Final = 80
+"""Characters of a text of the body in an error."""
 SHAPE: Final = '{"version": "1.90"} or {"release": "2024.1"}'
 
 
@@ -119,11 +121,12 @@ def _ceiling(service: Service, named: tuple[str, str]) -> Version:
         version = service.dialect.scheme.parse(text)
         if version is None:
             example = service.dialect.scheme.example
-            raise web.HTTPBadRequest(text=f"{text!a} is not a version of the form {example}")
+            raise web.HTTPBadRequest(text=f"{text[:LONGEST_QUOTE]!a} is not a version of the form {example}")
         return version
     releases = {**service.dialect.releases, **service.releases}
     if text not in releases:
         raise web.HTTPNotFound(
-            text=f"neither the dialect {service.dialect.name} nor `releases` of {service.name} knows {text!a}"
+            text=f"neither the dialect {service.dialect.name} nor `releases` of {service.name} knows "
+            f"{text[:LONGEST_QUOTE]!a}"
         )
     return releases[text]

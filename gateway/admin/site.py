@@ -32,7 +32,13 @@ class AdminSite:
 
     async def start(self) -> None:
         """Raises `StartupError` when the address cannot be had."""
-        runner = web.AppRunner(self._app, access_log=None, handle_signals=False, shutdown_timeout=PATIENCE)
+        runner = web.AppRunner(
+            self._app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=PATIENCE,
+            auto_decompress=False,  # an order is short: what is encoded is none
+        )
         await runner.setup()
         try:
             await web.TCPSite(runner, self._host, self._port).start()

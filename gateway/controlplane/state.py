@@ -26,6 +26,9 @@ RETRY: Final = 10.0
 PATIENCE: Final = 5.0
 """Seconds for which an order waits for the disk before it is answered."""
 
+MOST_NAMED: Final = 20
+"""Of what a file holds in vain, in one line of the log: it may be another gateway's."""
+
 _log = logging.getLogger("skewgate.state")
 
 
@@ -46,13 +49,16 @@ def recalled(file: StateFile, services: Sequence[Service]) -> Mapping[str, Kept]
             return {}
         found = recall(text, services)
     except (FileTroubleError, StateTextError) as problem:
+        aside = file.put_aside()
         _log.warning(
-            "%s cannot be used, offers, pins and drains of the last run are lost: %s; it is moved to %s",
-            *(file.path, problem, file.put_aside()),
+            "%s cannot be used, offers, pins and drains of the last run are lost: %s; %s",
+            *(file.path, problem, f"it is moved to {aside}" if aside else "it stays where it is"),
         )
         return {}
     if found.lost:
-        _log.warning("not taken over from %s: %s", file.path, "; ".join(found.lost))
+        named, more = found.lost[:MOST_NAMED], len(found.lost) - MOST_NAMED
+        told = "; ".join(named) + (f"; and {more} more" if more > 0 else "")
+        _log.warning("not taken over from %s: %s", file.path, told)
     return found.kept
 
 

@@ -65,10 +65,15 @@ class StateFile:
         except UnicodeDecodeError:
             raise FileTroubleError("it is no text") from None
 
-    def put_aside(self) -> Path:
-        """What is there now is to become `NAME.damaged` before anything is written; returns that name."""
+    def put_aside(self) -> Path | None:
+        """What is there now is to become `NAME.damaged` before anything is written; returns that name. None:
+        it is no ordinary file, and stays."""
         self._aside = True
-        return self._beside(".damaged")
+        try:
+            movable = stat.S_ISREG(self.path.lstat().st_mode)
+        except OSError:
+            movable = False
+        return self._beside(".damaged") if movable else None
 
     def replace(self, text: str) -> None:
         """Durable when this returns. Raises `FileTroubleError`; the old text or the new one is there then,

@@ -94,7 +94,9 @@ def _entries(text: str) -> Mapping[str, dict[str, Any]]:
     if not isinstance(document, dict) or type(document.get("skewgate_state")) is not int:
         raise StateTextError("it is no state of skewgate")
     if document["skewgate_state"] != FORM:
-        raise StateTextError(f"its form is {document['skewgate_state']}, this release reads {FORM}")
+        raise StateTextError(
+            f"its form is {_harmless(str(document['skewgate_state']))}, this release reads {FORM}"
+        )
     entries = document.get("services")
     if not isinstance(entries, dict):
         raise StateTextError("it names no services")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -244,3 +246,37 @@ async def test_orders_are_guarded(
             reply = await stand.ask(method, path, headers=sent, data='{"version": "1.58"}')
             assert reply.status == status
         assert stand.cell.current is before
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "identity"])
+async def test_what_is_encoded_or_not_even_that_is_no_order(
+    coding: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with admin(uniform()) as stand:
+        for body in (gzip.compress(b'{"version": "1.58"}'), b"nonsense"):
+            answer = await stand.ask("PUT", CEILING, data=body, headers={"Content-Encoding": coding})
+            assert (answer.status, "must be" in (await answer.json())["error"]) == (400, True)
+    assert not caplog.records
+
+
+async def test_who_leaves_in_the_middle_of_an_order_is_no_bug_of_ours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cell = uniform()
+    async with admin(cell) as stand:
+        _, writer = await asyncio.open_connection("127.0.0.1", stand.port)
+        head = f"PUT {CEILING} HTTP/1.1\r\nHost: 127.0.0.1:{stand.port}\r\nContent-Length: 99\r\n\r\n"
+        writer.write(head.encode() + b'{"version": "1.58"}')
+        await writer.drain()
+        await stand.json("/status")  # by then it has been read
+        writer.close()
+        await writer.wait_closed()
+        assert (await stand.json("/status"))["services"]["baremetal"]["pin"] is None
+    assert not caplog.records
+
+
+async def test_an_error_quotes_no_more_than_a_line() -> None:
+    async with admin(uniform()) as stand:
+        for key in ("version", "release"):
+            answer = await put(stand, {key: "a" * 60_000})
+            assert len(await answer.text()) < 300

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 from collections.abc import AsyncIterator
@@ -240,6 +241,28 @@ def test_what_fits_no_longer_is_one_warning(path: Path, caplog: pytest.LogCaptur
     assert [record.getMessage() for record in caplog.records] == [
         f"not taken over from {path}: baremetal/api-2: was drained and is not configured any more"
     ]
+
+
+def test_a_folder_in_the_place_of_the_file_is_not_said_to_be_moved(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.mkdir()
+
+    assert recalled(StateFile(path), [API]) == {}
+    [record] = caplog.records
+    assert record.getMessage().endswith("it is no ordinary file; it stays where it is")
+
+
+def test_what_another_gateways_file_holds_is_one_line_that_can_be_read(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    entry = json.loads(state_text(cell_of(API).current))["services"]["baremetal"]
+    services = {f"other-{number}": entry for number in range(5000)}
+    path.write_text(json.dumps({"skewgate_state": 1, "services": services}))
+
+    assert recalled(StateFile(path), [API]) == {}
+    [record] = caplog.records
+    assert record.getMessage().endswith("other-19: is not configured any more; and 4980 more")
 
 
 async def test_a_reload_keeps_what_was_ordered_in_the_file(path: Path) -> None:
