@@ -121,7 +121,6 @@ class Prober:
             (service.name, backend.name): (service, backend)
             for service in self._services
             for backend in service.backends
-            if backend.declared is None
         }
         for key, target in list(self._targets.items()):
             if key not in wanted or not _stays(target, *wanted[key]):
@@ -174,9 +173,13 @@ class Prober:
             await self._sleep(pause(target.failures, target.service.probe.interval, self._chance))
 
     async def _probe(self, key: Key, target: _Target) -> None:
-        """One probe and the fact that it brings, dated by when its first request was sent."""
+        """One probe and the fact that it brings, dated by when its first request was sent. A declared backend
+        is not asked: what is declared is said once more, which ends the doubts that requests have raised."""
         assert self._asker is not None
         sent, sent_wall = self._clock(), self._wall()
+        if target.backend.declared is not None:
+            self._cell.observe(*key, Answered(Advert(target.backend.declared), sent))
+            return
         try:
             found = await self._asker.ask(target.service, target.backend)
         # Our own bug must not end the probes of a backend: what is known of it would be trusted for ever.
@@ -198,11 +201,8 @@ class Prober:
 
 def _stays(target: _Target, service: Service, backend: Backend) -> bool:
     """Whether the same address is asked in the same rhythm: then its task goes on."""
-    return (target.backend.url, target.backend.tls, target.service.probe) == (
-        backend.url,
-        backend.tls,
-        service.probe,
-    )
+    before = target.backend.url, target.backend.tls, target.backend.declared is None, target.service.probe
+    return before == (backend.url, backend.tls, backend.declared is None, service.probe)
 
 
 def _loop_time() -> float:

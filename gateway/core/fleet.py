@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TypeAlias, assert_never, final
+from typing import Final, TypeAlias, assert_never, final
 
 from gateway.core.backend import STANDING_AFTER_FAILURES, Backend, Member
 from gateway.core.dialect import Advert
@@ -19,11 +19,16 @@ from gateway.core.ranges import NOTHING, VersionSet
 from gateway.core.service import Service
 from gateway.core.version import Version
 
+MOST_CONTRADICTED: Final = 256
+"""Gaps that contradictions leave in what a member serves: who contradicts more is believed in nothing.
+Clients choose the versions, and every one would make all further ones dearer."""
+
 
 @final
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A probe brought an advert. `at`: when its first request was sent, seconds of any monotonic clock."""
+    """A probe brought an advert. `at`: when its first request was sent, seconds of any monotonic clock. Of a
+    declared backend: it is believed again."""
 
     advert: Advert
     at: float
@@ -196,12 +201,10 @@ def _learn(member: Member, fact: Fact) -> Member:
     """What one fact makes of one member. Of what is declared nothing is learned but that a reply contradicted
     it."""
     if isinstance(fact, Contradicted):
-        if fact.version in member.contradicted or fact.at < member.heard_at:
-            return member
-        contradicted = member.contradicted | VersionSet.only(fact.version)
-        return replace(member, contradicted=contradicted, doubted_at=fact.at)
+        return _contradicted(member, fact)
     if member.backend.declared is not None:
-        return member
+        ends = isinstance(fact, Answered) and member.contradicted and fact.at >= member.doubted_at
+        return _believed(member) if ends else member
     match fact:
         case Failed(error):
             failures = min(member.failures + 1, len(STANDING_AFTER_FAILURES) - 1)
@@ -223,6 +226,16 @@ def _learn(member: Member, fact: Fact) -> Member:
             return replace(member, refusing=True, doubted_at=at)
         case _:
             assert_never(fact)
+
+
+def _contradicted(member: Member, fact: Contradicted) -> Member:
+    """It gets no request at that version; and at none, where there are too many of them."""
+    if fact.version in member.contradicted or fact.at < member.heard_at:
+        return member
+    contradicted = member.contradicted | VersionSet.only(fact.version)
+    if len(contradicted.ranges) > MOST_CONTRADICTED and member.advert is not None:
+        contradicted = member.advert.versions
+    return replace(member, contradicted=contradicted, doubted_at=fact.at)
 
 
 def _believed(member: Member) -> Member:

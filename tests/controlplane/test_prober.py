@@ -14,7 +14,7 @@ from gateway.controlplane.journal import Journal
 from gateway.controlplane.prober import LONGEST_PAUSE, Prober, pause
 from gateway.core.backend import Backend, BackendTls, Standing
 from gateway.core.dialect import Advert, ProbeRequest
-from gateway.core.fleet import Overheard
+from gateway.core.fleet import Contradicted, Overheard
 from gateway.core.ranges import VersionSet
 from gateway.core.service import Service
 from gateway.core.snapshot import Snapshot
@@ -289,6 +289,22 @@ async def test_one_probe_at_a_time() -> None:
             await backend.came(5)
 
     assert most == 1
+
+
+async def test_a_declared_backend_is_not_asked_and_believed_again_in_its_rhythm() -> None:
+    declared = Backend("declared", "127.0.0.1", 1, declared=versions(31))
+    one, steps, counted = service(declared), Steps(), Counted()
+    cell = cell_of(one)
+    async with Prober(cell, counted, [one], sleep=steps) as prober:
+        await steps.probe_ended()
+        cell.observe("baremetal", "declared", Contradicted(Version(1, 31), asyncio.get_running_loop().time()))
+        assert Version(1, 31) not in member(cell, "declared").usable
+
+        steps.next()
+        await steps.probe_ended()
+
+        assert member(cell, "declared").usable == versions(31)
+        assert (counted.ends, prober.last_probe_at) == ([], {})
 
 
 async def test_every_backend_is_asked_on_its_own_address_and_a_declared_one_never() -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from gateway.core.backend import STANDING_AFTER_FAILURES, BackendTls, Member, Standing
-from gateway.core.dialect import Dialect
-from gateway.core.fleet import Answered, Drain, Failed, Fleet, Overheard, Pin
-from gateway.core.ranges import VersionSet
-from gateway.core.version import CalendarDate, MajorMinor, Named, Scheme, WholeNumber
+from gateway.core.dialect import Advert, Dialect
+from gateway.core.fleet import MOST_CONTRADICTED, Answered, Contradicted, Drain, Failed, Fleet, Overheard, Pin
+from gateway.core.ranges import NOTHING, VersionSet
+from gateway.core.version import CalendarDate, MajorMinor, Named, Scheme, Version, WholeNumber
 from tests.core.stage import OtherToy, Toy, backend, drain, observed, pool, service, silent, upto, v
 
 
@@ -65,6 +65,32 @@ def test_one_that_never_answered_is_unknown_and_not_in_service(failures: int) ->
 def test_the_table_begins_fresh_and_ends_lost() -> None:
     assert (STANDING_AFTER_FAILURES[0], STANDING_AFTER_FAILURES[-1]) == (Standing.FRESH, Standing.LOST)
     assert Standing.UNKNOWN not in STANDING_AFTER_FAILURES
+
+
+def test_a_declared_backend_that_contradicted_is_believed_again_when_its_word_is_said_anew() -> None:
+    """Nobody probes it: without that a version would be gone until the gateway is started again."""
+    declared = VersionSet.only(v("1.3"))
+    fleet = Fleet.of([service(backends=(backend("a", declared=declared),))])
+
+    doubted = fleet.observe("toy", "a", Contradicted(v("1.3"), 5.0))
+    assert one(doubted).usable == NOTHING
+    assert doubted.observe("toy", "a", Answered(Advert(declared), 4.9)) is doubted
+    believed = doubted.observe("toy", "a", Answered(Advert(declared), 5.1))
+    assert one(believed).usable == declared
+    assert believed.observe("toy", "a", Answered(Advert(declared), 6.0)) is believed
+
+
+def test_who_contradicts_too_many_versions_is_believed_in_none() -> None:
+    versions = [Version(1, 2 * number) for number in range(MOST_CONTRADICTED + 1)]
+    all_of_it = VersionSet.between(Version(1, 0), Version(1, 9999))
+    fleet = Fleet.of([service("a")]).observe("toy", "a", Answered(Advert(all_of_it), 1.0))
+
+    for version in versions[:-1]:
+        fleet = fleet.observe("toy", "a", Contradicted(version, 2.0))
+    assert one(fleet).usable == all_of_it - VersionSet.only(*versions[:-1])
+    fleet = fleet.observe("toy", "a", Contradicted(versions[-1], 2.0))
+    assert one(fleet).usable == NOTHING
+    assert one(fleet.observe("toy", "a", Answered(Advert(all_of_it), 3.0))).usable == all_of_it
 
 
 def test_a_declared_backend_is_always_fresh_and_learns_nothing() -> None:

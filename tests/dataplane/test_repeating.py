@@ -145,6 +145,33 @@ async def test_a_client_that_leaves_while_its_request_waits_for_its_turn_leaves_
     assert {each.error for each in gateway.outcomes} == {"client_gone"}
 
 
+async def test_who_waits_for_its_turn_does_not_hold_up_the_end_of_the_gateway(house: House) -> None:
+    """Nor does it go on to a backend after that."""
+    dies = asyncio.Event()
+
+    async def script(hop: Hop) -> None:
+        await hop.request()
+        if not dies.is_set():
+            await dies.wait()
+        else:
+            await hop.ended()
+
+    backends = [await house.backend(script) for _ in range(2)]
+    gateway = await house.gateway(*backends)
+    clients = await under_way(gateway, 10, *backends)
+    dies.set()
+    await until(lambda: gateway.metric("skewgate_retries_total", reason="no_reply") == 3)
+    connections = sum(each.connections for each in backends)
+
+    await asyncio.wait_for(gateway.worker.drain(0.1), 5)
+
+    for client in clients:
+        await client.ended()
+    assert gateway.nothing_left()
+    assert sum(each.connections for each in backends) == connections
+    assert len(gateway.outcomes) == 10
+
+
 @pytest.mark.parametrize("method, status, attempts", [("GET", 200, 2), ("POST", 504, 1)])
 async def test_a_backend_that_hangs_costs_time_and_what_may_have_been_executed(
     house: House, method: str, status: int, attempts: int
