@@ -75,7 +75,8 @@ def write(tmp_path: Path, fleet: Fleet) -> Write:
 
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as session:
+    """Keeps no connection: a gateway that ends would wait for its next request (`worker.IDLE_GRACE`)."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
         yield session
 
 

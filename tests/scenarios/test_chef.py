@@ -327,7 +327,7 @@ async def test_CHEF_8_the_range_is_logged_at_start_and_at_every_change(
 ) -> None:
     caplog.set_level(logging.INFO)
     server = Erchef(1)
-    async with in_front_of(server) as stand:
+    async with in_front_of(server, offer="{settle: 0s}") as stand:
         assert "0-1" in caplog.text
         caplog.clear()
         server.highest = 2

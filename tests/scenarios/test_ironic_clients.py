@@ -145,7 +145,7 @@ async def test_9_1_the_range_of_v1_is_the_range_that_is_enforced() -> None:
 async def test_a_client_outlives_the_upgrade_of_every_server_under_it() -> None:
     """It settled while all were old; one after the other is replaced, and it is served all the while."""
     first, second = Ironic(58), Ironic(58)
-    async with in_front_of(first, second) as stand:
+    async with in_front_of(first, second, offer="{settle: 0s}") as stand:
         client = IronicClient(stand, "latest")
         await client.get(NODES)
         for server in (first, second):
