@@ -15,6 +15,9 @@ from gateway.core.dialect import Ask, AskKind
 from gateway.core.message import Header, all_values, fold
 from gateway.dialects._header_places import Spelling, Words, agreed
 
+LONGEST_LIST: Final = 2048
+"""Characters of `Accept` or `Content-Type` that are read; browsers send 150. Reading takes longer than
+sending does, and the whole head may have 32 KiB."""
 _BLANKS: Final = " \t"
 _LOOSE: Final = _BLANKS + "\"'"
 _WEIGHT: Final = re.compile(r"0\.?([0-9]{0,3})|1(?:\.0{0,3})?", re.ASCII)
@@ -155,7 +158,9 @@ def _plain(name: str) -> tuple[str, str]:
 
 def read_media_types(lines: tuple[str, ...], *, listed: bool) -> list[MediaType] | None:
     """The elements of a list of media types, or the one media type where there is no list; None where a
-    quotation mark stays open, or where there are two of what can be one."""
+    quotation mark stays open, where there are two of what can be one, or more than anybody means."""
+    if sum(map(len, lines)) > LONGEST_LIST:
+        return None
     items = _split(", ".join(lines), ",") if listed else list(lines)
     elements = []
     for item in items or ():
@@ -173,6 +178,8 @@ def read_media_types(lines: tuple[str, ...], *, listed: bool) -> list[MediaType]
 
 def _split(text: str, separator: str) -> list[str] | None:
     """`text` cut at the separators outside quotation marks; None when one stays open."""
+    if '"' not in text:
+        return text.split(separator)
     parts, start, quoted, at = [], 0, False, 0
     while at < len(text):
         character = text[at]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple, final
 from urllib.parse import unquote, unquote_plus
@@ -21,6 +22,9 @@ from gateway.core.version import Scheme
 
 LONGEST_TEXT: Final = 64
 """Characters of a target's text that are kept: no version is longer, and clients choose them."""
+
+MOST_PARAMETERS: Final = 1000
+"""Of a query that is read, as in Django and PHP: looking at each takes longer than sending it does."""
 
 _SEPARATORS: Final = re.compile("([&;])")
 _SLASHES: Final = re.compile("//+")
@@ -142,23 +146,20 @@ class QueryPlace:
         if not query:
             return ASK_SILENT
         parts = _SEPARATORS.split(query)
+        if len(parts) > 2 * MOST_PARAMETERS:
+            return Ask(AskKind.GARBLED, text=query[:LONGEST_TEXT])
         asks = []
         for at in range(0, len(parts), 2):
             name, _, value = parts[at].partition("=")
-            if self._is(name) and ";" not in parts[max(at - 1, 0) : at + 2]:
+            likeness = self._likeness(name)
+            if likeness is Likeness.SAME and ";" not in parts[max(at - 1, 0) : at + 2]:
                 asks.append(self.words.read(value, self.spelling))
-            elif self._may_be(name):
+            elif likeness is not Likeness.NONE:
                 asks.append(Ask(AskKind.GARBLED, text=value))
         return agreed(asks)
 
-    def _is(self, name: str) -> bool:
-        return unquote_plus(name).strip().lower() == self.name.lower()
-
-    def _may_be(self, name: str) -> bool:
-        """Whether some server takes it for ours: PHP, Rack and qs read `name[]` as `name`, PHP ends a name at
-        its NUL and has `_` for a blank or a dot in it, JavaScript drops a `?` before the first one."""
-        plain = unquote_plus(name).lstrip("?").partition("\0")[0].partition("[")[0].strip()
-        return _loose(plain) == _loose(self.name)
+    def _likeness(self, name: str) -> Likeness:
+        return (_known_likeness if len(name) <= LONGEST_TEXT else _likeness)(self.name, name)
 
     def write(self, path: str, query: str, text: str | None) -> tuple[str, str]:
         """The same target with the parameter once, where it first stood or at the end; None: without it."""
@@ -167,12 +168,35 @@ class QueryPlace:
         kept: list[str] = []
         said = None if text is None else f"{self.name}={self.spelling.write(text)}"
         for part in query.split("&") if query else ():
-            if not self._is(part.partition("=")[0]):
+            if self._likeness(part.partition("=")[0]) is not Likeness.SAME:
                 kept.append(part)
             elif said is not None:
                 kept.append(said)
                 said = None
         return path, "&".join([*kept, *([] if said is None else [said])])
+
+
+class Likeness(Enum):
+    """Whether a parameter's name is ours."""
+
+    NONE = "none"
+    SAME = "same"
+    DISGUISED = "disguised"
+    """Some server takes it for ours."""
+
+
+def _likeness(ours: str, name: str) -> Likeness:
+    """PHP, Rack and qs read `name[]` as `name`; PHP ends a name at its NUL and has `_` for a blank or a dot
+    in it; JavaScript drops a `?` before the first one."""
+    plain = unquote_plus(name).strip()
+    if plain.lower() == ours.lower():
+        return Likeness.SAME
+    plain = plain.lstrip("?").partition("\0")[0].partition("[")[0].strip()
+    return Likeness.DISGUISED if _loose(plain) == _loose(ours) else Likeness.NONE
+
+
+_known_likeness = lru_cache(maxsize=1024)(_likeness)
+"""A fleet's clients write the same few names."""
 
 
 def _loose(name: str) -> str:

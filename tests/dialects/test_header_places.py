@@ -241,6 +241,14 @@ def test_whatever_a_client_accepts_the_backend_reads_the_settled_version(
         assert VENDORS.read(as_mapping(VENDORS.write(written, None))) == ASK_SILENT
 
 
+def test_an_endless_list_of_types_is_not_read() -> None:
+    """It would take a hundred times longer than any other request."""
+    longest = ", ".join(["text/plain"] * 200)[:2000]
+    assert VENDORS.read(as_mapping([("accept", longest)])) == ASK_SILENT
+    assert VENDORS.read(as_mapping([("accept", longest), ("accept", longest)])).kind is AskKind.GARBLED
+    assert VENDORS.read(as_mapping([("content-type", "x" * 5000)])).kind is AskKind.GARBLED
+
+
 # --- queries -----------------------------------------------------------------------------------------------
 
 QUERY = QueryPlace("api-version", NUMBER, PLAIN, sent=True)
@@ -288,6 +296,11 @@ def test_it_is_written_once_and_all_else_stays(query: str, written: str, without
     assert QUERY.covers("/anywhere")
     assert QUERY.write("/a", query, "7") == ("/a", written)
     assert QUERY.write("/a", query, None) == ("/a", without)
+
+
+def test_a_query_of_endless_parameters_is_not_read() -> None:
+    assert QUERY.read("/a", "id=1&" * 999 + "api-version=3") == exact(3, "3")
+    assert QUERY.read("/a", "id=1&" * 1000 + "api-version=3").kind is AskKind.GARBLED
 
 
 def test_php_has_an_underscore_for_a_dot_and_a_blank() -> None:
