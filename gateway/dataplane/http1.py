@@ -247,6 +247,8 @@ StatusLine: TypeAlias = tuple[int, bytes, int]
 _status_lines: dict[bytes, StatusLine] = {}
 """Lines read before: a handful in a backend's life. Bounded, because a hostile one may vary its reasons."""
 _REMEMBERED_LINES: Final = 512
+_REMEMBERED_LINE: Final = 64
+"""Bytes; the longest registered reason makes 44, a hostile one 64 KiB."""
 
 
 def _read_status_line(said: bytes) -> StatusLine:
@@ -255,7 +257,7 @@ def _read_status_line(said: bytes) -> StatusLine:
     if match is None:
         raise FramingError("status_line")
     line = (int(match[2]), b"HTTP/1.1 %b %b" % (match[2], match[3] or b""), int(match[1]))
-    if len(_status_lines) < _REMEMBERED_LINES:
+    if len(_status_lines) < _REMEMBERED_LINES and len(said) <= _REMEMBERED_LINE:
         _status_lines[said] = line
     return line
 

@@ -11,6 +11,7 @@ import pytest
 from gateway.core.decision import REMEMBERED_ASK
 from gateway.core.fleet import Overheard
 from gateway.core.service import Match, RetryPlan
+from gateway.dataplane import http1
 from tests.dataplane.stand import (
     OLD,
     Hop,
@@ -299,6 +300,14 @@ async def test_a_backend_cannot_fill_the_memory_with_replies_that_are_always_ano
 
     assert (await gateway.ask(request())).status == 200
     assert not gateway.worker.context.markings
+
+
+async def test_a_backend_cannot_fill_the_memory_with_reasons(house: House) -> None:
+    reason = "r" * 30_000
+    gateway, _ = await house.behind(always(reply(200, f"{SERVED}: 1.1", reason=reason, body=b"ok")))
+
+    assert (await gateway.ask(request())).start.endswith(reason)
+    assert all(reason.encode() not in line for line in http1._status_lines)
 
 
 async def test_a_client_cannot_fill_the_memory_with_blanks_and_empty_lines(house: House) -> None:
