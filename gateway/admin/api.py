@@ -17,6 +17,7 @@ from gateway.admin.context import AdminContext
 from gateway.admin.guard import Guard, guarded
 from gateway.core.explanation import explain
 from gateway.core.message import Header
+from gateway.dataplane.http1 import refused_line
 
 LARGEST_REQUEST: Final = 64 * 1024
 """Bytes of a body: a ceiling needs a hundred."""
@@ -98,6 +99,8 @@ class _Endpoints:
             raise web.HTTPBadRequest(text="`method` must be a method, such as GET")
         if len(target) > LONGEST_TARGET or not _TARGET.fullmatch(target):
             raise web.HTTPBadRequest(text="`path` must begin with / and hold printable ASCII without blanks")
+        if refusal := refused_line(method, target):
+            raise web.HTTPBadRequest(text=refusal)
         headers = [_header(line) for line in query.getall("header", [])]
         if len(headers) > MOST_HEADERS:
             raise web.HTTPBadRequest(text=f"at most {MOST_HEADERS} headers can be explained")

@@ -22,6 +22,8 @@ from gateway.controlplane.prober import Prober
 from gateway.core.explanation import explain
 from gateway.core.message import Header
 from gateway.core.snapshot import Snapshot
+from gateway.dataplane.http1 import refused_line
+from gateway.errors import AdminError
 from gateway.settings import Settings
 from gateway.telemetry.metrics import Metrics
 
@@ -65,7 +67,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def offline(settings: Settings, method: str, path: str, headers: Sequence[Header]) -> dict[str, Any]:
-    """Probe every backend once, then explain by what they said."""
+    """Probe every backend once, then explain by what they said. Raises `AdminError` for what no gateway
+    explains."""
+    if refusal := refused_line(method, path):
+        raise AdminError(refusal)
     cell = Knowledge(Snapshot.configured(settings.services, now=monotonic()))
     heard_out = asyncio.Event()
 

@@ -304,6 +304,22 @@ def _what_is_wrong(head: bytes) -> str:
     return "header_name"
 
 
+def refused_line(method: str, target: str) -> str | None:
+    """Why no request with this line gets as far as a decision, in one sentence; None: it does. For
+    explanations."""
+    head = f"{method} {target} HTTP/1.1\r\n\r\n".encode()
+    line = _REQUEST_LINE.match(head)
+    try:
+        if line is None or line[1] not in _METHODS:
+            raise _refused(head)
+        _check_path(target.partition("?")[0].encode())
+    except FramingError as refusal:
+        return (
+            f"the gateway answers {refusal.status} to this request line, before any service: {refusal.reason}"
+        )
+    return None
+
+
 def _check_path(path: bytes) -> None:
     """A path with escapes or dots: refuse what another reader would read as another path (hardening
     P1-P6)."""

@@ -293,6 +293,12 @@ async def test_explain_offline_and_online_say_the_same(running: Running, call_ma
     del one["generation"], other["generation"]
     assert one == other
 
+    refused = ("GET", "/v1/../nodes")
+    online = await call_main("explain", "--admin", running.admin, *refused)
+    offline = await call_main("explain", "--offline", "-c", str(running.file), *refused)
+    assert (online.code, offline.code) == (1, 1)
+    assert online.err.endswith(offline.err.removeprefix("skewgate: "))
+
 
 async def test_explain_names_the_operation_that_a_version_has_not(
     write: Write, fleet: Fleet, call_main: Call
