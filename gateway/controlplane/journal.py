@@ -146,21 +146,24 @@ def _note_member(before: Member | None, member: Member, scheme: Scheme) -> None:
 
 def _note_doubts(before: Member | None, member: Member, scheme: Scheme) -> None:
     """Requests have met something that no probe has told."""
+    until = "until a probe answers" if member.backend.declared is None else "for a while"
     if member.refusing and not (before is not None and before.refusing):
         _backends.warning(
-            "%s: refused a connection, tried last until a probe answers; check %s",
+            "%s: refused a connection, tried last %s; check %s",
             member.key,
+            until,
             member.backend.url,
         )
     told = before.contradicted if before is not None else NOTHING
     news = member.contradicted - told
     if news:
         _backends.error(
-            "%s: was asked for %s and said that it served another version, gets no such request until a "
-            "probe answers; check whether two servers are behind %s, and what on the way "
+            "%s: was asked for %s and said that it served another version, gets no such request %s; "
+            "check whether two servers are behind %s, and what on the way "
             "rewrites version headers",
             member.key,
             news.format(scheme),
+            until,
             member.backend.url,
         )
 

@@ -173,11 +173,17 @@ class Prober:
             await self._sleep(pause(target.failures, target.service.probe.interval, self._chance))
 
     async def _probe(self, key: Key, target: _Target) -> None:
-        """One probe and the fact that it brings, dated by when its first request was sent. A declared backend
-        is not asked: what is declared is said once more, which ends the doubts that requests have raised."""
+        """One probe and the fact that it brings, dated by when its first request was sent.
+
+        A declared backend is not asked: what is declared is said once more, which ends the doubts that
+        requests have raised, ever later while they come back.
+        """
         assert self._asker is not None
         sent, sent_wall = self._clock(), self._wall()
         if target.backend.declared is not None:
+            pool = self._cell.current.fleet.pools.get(key[0])
+            member = pool.member(key[1]) if pool is not None else None
+            target.failures = target.failures + 1 if member is not None and member.doubted else 0
             self._cell.observe(*key, Answered(Advert(target.backend.declared), sent))
             return
         try:

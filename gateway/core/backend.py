@@ -117,6 +117,11 @@ class Member:
         return STANDING_AFTER_FAILURES[self.failures]
 
     @property
+    def doubted(self) -> bool:
+        """Requests have met something since the last good probe that speaks against it."""
+        return self.refusing or bool(self.contradicted)
+
+    @property
     def usable(self) -> VersionSet:
         """The versions at which it may get requests."""
         versions = self.advert.versions if self.advert is not None else NOTHING

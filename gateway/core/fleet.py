@@ -198,14 +198,17 @@ def _enlist(service: Service, backend: Backend, before: Pool) -> Member:
 
 
 def _learn(member: Member, fact: Fact) -> Member:
-    """What one fact makes of one member. Of what is declared nothing is learned but that a reply contradicted
-    it."""
-    if isinstance(fact, Contradicted):
-        return _contradicted(member, fact)
-    if member.backend.declared is not None:
-        ends = isinstance(fact, Answered) and member.contradicted and fact.at >= member.doubted_at
-        return _believed(member) if ends else member
+    """What one fact makes of one member. Of a declared one only doubts are learned, and when they end."""
     match fact:
+        case Contradicted():
+            return _contradicted(member, fact)
+        case Unreached(at):
+            if member.refusing or at < member.heard_at:
+                return member
+            return replace(member, refusing=True, doubted_at=at)
+        case _ if member.backend.declared is not None:
+            ends = isinstance(fact, Answered) and member.doubted and fact.at >= member.doubted_at
+            return _believed(member) if ends else member
         case Failed(error):
             failures = min(member.failures + 1, len(STANDING_AFTER_FAILURES) - 1)
             if (failures, error) == (member.failures, member.error):
@@ -220,10 +223,6 @@ def _learn(member: Member, fact: Fact) -> Member:
             if at < member.heard_at:
                 return member
             return replace(member, advert=advert, heard_at=at)
-        case Unreached(at):
-            if member.refusing or at < member.heard_at:
-                return member
-            return replace(member, refusing=True, doubted_at=at)
         case _:
             assert_never(fact)
 

@@ -14,7 +14,7 @@ from gateway.controlplane.journal import Journal
 from gateway.controlplane.prober import LONGEST_PAUSE, Prober, pause
 from gateway.core.backend import Backend, BackendTls, Standing
 from gateway.core.dialect import Advert, ProbeRequest
-from gateway.core.fleet import Contradicted, Overheard
+from gateway.core.fleet import Contradicted, Overheard, Unreached
 from gateway.core.ranges import VersionSet
 from gateway.core.service import Service
 from gateway.core.snapshot import Snapshot
@@ -305,6 +305,25 @@ async def test_a_declared_backend_is_not_asked_and_believed_again_in_its_rhythm(
 
         assert member(cell, "declared").usable == versions(31)
         assert (counted.ends, prober.last_probe_at) == ([], {})
+
+
+async def test_a_declared_backend_that_is_doubted_again_and_again_is_believed_ever_later() -> None:
+    declared = Backend("declared", "127.0.0.1", 1, declared=versions(31))
+    one, steps = service(declared), Steps()
+    cell = cell_of(one)
+    async with Prober(cell, Counted(), [one], sleep=steps):
+        await steps.probe_ended()
+        for _ in range(4):
+            cell.observe("baremetal", "declared", Unreached(asyncio.get_running_loop().time()))
+            steps.next()
+            await steps.probe_ended()
+            assert not member(cell, "declared").refusing
+        steps.next()
+        await steps.probe_ended()
+
+    first, *doubted, last = steps.pauses
+    assert doubted[-1] > 3 * first
+    assert last < 2 * first
 
 
 async def test_every_backend_is_asked_on_its_own_address_and_a_declared_one_never() -> None:

@@ -8,7 +8,17 @@ import pytest
 
 from gateway.core.backend import STANDING_AFTER_FAILURES, BackendTls, Member, Standing
 from gateway.core.dialect import Advert, Dialect
-from gateway.core.fleet import MOST_CONTRADICTED, Answered, Contradicted, Drain, Failed, Fleet, Overheard, Pin
+from gateway.core.fleet import (
+    MOST_CONTRADICTED,
+    Answered,
+    Contradicted,
+    Drain,
+    Failed,
+    Fleet,
+    Overheard,
+    Pin,
+    Unreached,
+)
 from gateway.core.ranges import NOTHING, VersionSet
 from gateway.core.version import CalendarDate, MajorMinor, Named, Scheme, Version, WholeNumber
 from tests.core.stage import OtherToy, Toy, backend, drain, observed, pool, service, silent, upto, v
@@ -78,6 +88,16 @@ def test_a_declared_backend_that_contradicted_is_believed_again_when_its_word_is
     believed = doubted.observe("toy", "a", Answered(Advert(declared), 5.1))
     assert one(believed).usable == declared
     assert believed.observe("toy", "a", Answered(Advert(declared), 6.0)) is believed
+
+
+def test_a_declared_backend_that_refused_a_connection_is_tried_last_until_its_word_is_said_anew() -> None:
+    declared = VersionSet.only(v("1.3"))
+    fleet = Fleet.of([service(backends=(backend("a", declared=declared),))])
+
+    refusing = fleet.observe("toy", "a", Unreached(5.0))
+    assert (one(refusing).refusing, one(refusing).usable, one(refusing).doubted) == (True, declared, True)
+    assert refusing.observe("toy", "a", Answered(Advert(declared), 4.9)) is refusing
+    assert not one(refusing.observe("toy", "a", Answered(Advert(declared), 5.1))).refusing
 
 
 def test_who_contradicts_too_many_versions_is_believed_in_none() -> None:
