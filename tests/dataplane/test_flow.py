@@ -60,11 +60,12 @@ async def test_a_download_that_nobody_reads_is_not_read_from_the_backend(house: 
 
 
 async def test_an_upload_that_the_backend_does_not_read_is_not_read_from_the_client(house: House) -> None:
-    meter, leave = Meter(), asyncio.Event()
+    meter, asked, leave = Meter(), asyncio.Event(), asyncio.Event()
 
     async def script(hop: Hop) -> None:
         await hop.head()
         hop.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        asked.set()
         await leave.wait()
 
     gateway, backend = await house.behind(script)
@@ -72,6 +73,7 @@ async def test_an_upload_that_the_backend_does_not_read_is_not_read_from_the_cli
     await client.send(request("PUT", "/v1/x", f"Content-Length: {HUGE}"))
     pouring = asyncio.get_running_loop().create_task(meter.pour(client.writer))
     async with asyncio.timeout(10):
+        await asked.wait()  # the client may have been made to stop before: while a connection was made
         await meter.stopped.wait()
 
     assert meter.moved < BUFFERED
