@@ -11,7 +11,17 @@ from types import FrameType
 
 from bench.lineup import Peer, lineup, loop_name, missing_packages
 from bench.processes import BenchError, detect_cores
-from bench.report import Conditions, Entry, aligned, judged, markdown, notes, put_between_markers, versions
+from bench.report import (
+    Conditions,
+    Entry,
+    aligned,
+    judged,
+    markdown,
+    notes,
+    paired,
+    put_between_markers,
+    versions,
+)
 from bench.rounds import Plan, run_rounds
 
 README = Path(__file__).parent.parent / "README.md"
@@ -28,19 +38,32 @@ def options(arguments: list[str] | None) -> argparse.Namespace:
     add("--warm-up", type=_positive, default=1, help="seconds before it (default 1)")
     add("--rounds", type=_positive, default=3, help="the median of which counts (default 3)")
     add("--connections", type=_positive, default=32, help="kept open by wrk (default 32)")
-    add("--only", metavar="NAMES", help="these, by comma: gateway,nginx,haproxy,envoy,aiohttp,relay")
+    add("--only", metavar="NAMES", help="these, by comma: gateway,earlier,nginx,haproxy,envoy,aiohttp,relay")
+    add(
+        "--heads",
+        choices=("repeated", "unique"),
+        default="repeated",
+        help="unique: ids and token of its own in each",
+    )
+    add("--earlier", metavar="DIR", type=Path, help="another checkout: its gateway takes part as `earlier`")
     add("--loop", choices=("uvloop", "asyncio"), help="event loop of the Python programs")
     add("--gateway-command", metavar="COMMAND", help="instead of this checkout's; {config} is its file")
     add("--markdown", metavar="FILE", type=Path, help="write the table as Markdown")
     add("--readme", action="store_true", help="write it into README.md, between its markers")
     add("--smoke", action="store_true", help="one second each: correctness and errors only")
     chosen = parser.parse_args(arguments)
-    if chosen.readme and (chosen.smoke or chosen.only or chosen.gateway_command):
-        parser.error("--readme is for a whole measurement: without --smoke, --only and --gateway-command")
+    if chosen.readme and (chosen.smoke or chosen.only or chosen.gateway_command or chosen.earlier):
+        parser.error(
+            "--readme is for a whole measurement: without --smoke, --only, --gateway-command and --earlier"
+        )
     if chosen.smoke:
         chosen.seconds = chosen.warm_up = chosen.rounds = 1
+    if chosen.earlier is not None:
+        chosen.earlier = chosen.earlier.resolve()
+        if not (chosen.earlier / "gateway" / "__main__.py").is_file():
+            parser.error(f"no checkout of this project: {chosen.earlier}")
     chosen.loop = loop_name(chosen.loop)
-    known = {peer.name: peer for peer in lineup(chosen.loop, chosen.gateway_command)}
+    known = {peer.name: peer for peer in lineup(chosen.loop, chosen.gateway_command, chosen.earlier)}
     names = chosen.only.split(",") if chosen.only else list(known)
     if strangers := [name for name in names if name not in known]:
         parser.error(f"no such peer: {', '.join(strangers)} (there are {', '.join(known)})")
@@ -81,7 +104,7 @@ def show(entries: list[Entry], conditions: Conditions, smoke: bool) -> None:
     if smoke:
         print("Smoke run of one second each: that it works is tested, the figures mean nothing.")
     else:
-        for sentence in judged(entries) + notes(entries, conditions):
+        for sentence in paired(entries) + judged(entries) + notes(entries, conditions):
             print(sentence)
         print(f"{versions(entries)}.")
     for entry in entries:
@@ -113,8 +136,10 @@ def main(arguments: list[str] | None = None) -> int:
     for number in STOP_SIGNALS:
         signal.signal(number, _stop)
     cores = detect_cores()
-    plan = Plan(chosen.rounds, chosen.seconds, chosen.warm_up, chosen.connections, chosen.loop, cores)
-    conditions = Conditions(plan.rounds, plan.seconds, plan.connections, cores.note)
+    plan = Plan(
+        chosen.rounds, chosen.seconds, chosen.warm_up, chosen.connections, chosen.heads, chosen.loop, cores
+    )
+    conditions = Conditions(plan.rounds, plan.seconds, plan.connections, plan.heads, cores.note)
     passed, wrote = 0, True
     try:
         require_packages(chosen.peers)

@@ -18,7 +18,7 @@ VERSION = "X-OpenStack-Ironic-API-Version"
 
 
 @dataclass(frozen=True)
-class Reply:
+class Response:
     status: int
     served_by: str | None
     headers: dict[str, str]
@@ -35,12 +35,12 @@ class Client:
         self.connection.connect()
         self.connection.auto_open = 0
 
-    def get(self, path: str, version: str) -> Reply:
+    def get(self, path: str, version: str) -> Response:
         try:
             self.connection.request("GET", path, headers={"Accept": "application/json", VERSION: version})
-            reply = self.connection.getresponse()
-            headers = {name.lower(): value for name, value in reply.getheaders()}
-            return Reply(reply.status, headers.get("x-served-by"), headers, reply.read())
+            response = self.connection.getresponse()
+            headers = {name.lower(): value for name, value in response.getheaders()}
+            return Response(response.status, headers.get("x-served-by"), headers, response.read())
         except (OSError, http.client.HTTPException) as error:
             raise BenchError(
                 f"{self.name}: GET {path} at {version}: {type(error).__name__}: {error}"
@@ -64,10 +64,10 @@ def wait_until_ready(child: Child, port: int, seconds: float) -> None:
         child.check_alive()
         try:
             with _client(child.name, port) as client:
-                reply = client.get("/v1/nodes", "1.90")
-            if reply.status == 200:
+                response = client.get("/v1/nodes", "1.90")
+            if response.status == 200:
                 return
-            last = f"{reply.status} {reply.body[:200]!r}"
+            last = f"{response.status} {response.body[:200]!r}"
         except (BenchError, OSError) as error:
             last = str(error)
         time.sleep(0.05)
@@ -98,10 +98,10 @@ def check_routing(name: str, port: int) -> None:
         ):
             served_by = set()
             for _ in range(24):
-                reply = client.get("/v1/nodes", version)
-                _require(name, f"status at {version}", 200, reply.status)
-                _require(name, f"version served at {version}", version, reply.headers.get(VERSION.lower()))
-                served_by.add(reply.served_by)
+                response = client.get("/v1/nodes", version)
+                _require(name, f"status at {version}", 200, response.status)
+                _require(name, f"version served at {version}", version, response.headers.get(VERSION.lower()))
+                served_by.add(response.served_by)
             _require(name, f"backends that served {version}", allowed, served_by)
 
 
@@ -124,18 +124,18 @@ def check_relay(name: str, port: int) -> None:
     """The relay knows no versions: everything reaches the new backend."""
     with _client(name, port) as client:
         for version in ("1.31", "1.90"):
-            reply = client.get("/v1/nodes", version)
-            _require(name, f"reply at {version}", (200, "new"), (reply.status, reply.served_by))
+            response = client.get("/v1/nodes", version)
+            _require(name, f"reply at {version}", (200, "new"), (response.status, response.served_by))
 
 
 def check_refusal(name: str, port: int) -> None:
     """Only the gateway refuses by itself, and tells one range for the whole fleet."""
     with _client(name, port) as client:
-        reply = client.get("/v1/nodes", "1.999")
-    _require(name, "status at 1.999", 406, reply.status)
-    _require(name, "backend of a refusal", None, reply.served_by)
+        response = client.get("/v1/nodes", "1.999")
+    _require(name, "status at 1.999", 406, response.status)
+    _require(name, "backend of a refusal", None, response.served_by)
     found = tuple(
-        reply.headers.get(f"x-openstack-ironic-api-{end}-version") for end in ("minimum", "maximum")
+        response.headers.get(f"x-openstack-ironic-api-{end}-version") for end in ("minimum", "maximum")
     )
     _require(name, "range in a refusal", ("1.1", "1.90"), found)
 
@@ -143,8 +143,8 @@ def check_refusal(name: str, port: int) -> None:
 def read_metrics(name: str, admin_port: int) -> str:
     """The gateway's own metrics; that they count is part of what is measured."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{admin_port}/metrics", timeout=5) as reply:
-            text: str = reply.read().decode()
+        with urllib.request.urlopen(f"http://127.0.0.1:{admin_port}/metrics", timeout=5) as response:
+            text: str = response.read().decode()
     except OSError as error:
         raise BenchError(f"{name}: no metrics: {error}") from error
     return text

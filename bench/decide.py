@@ -1,6 +1,6 @@
-"""What stops 3 to 6 of a request cost: `gateway.core.decision.decide`, in nanoseconds a call, by kind of ask.
+"""What stops 3 to 6 of a request cost: `decision.decide`, in nanoseconds a call, by kind of request.
 
-Shows what a proxied request hides: that a remembered ask is cheap, and that cost does not grow with
+Shows what a proxied request hides: that a cached decision is cheap, and that cost does not grow with
 the number of backends. Run it with `python -m bench.decide`; it judges nothing.
 """
 
@@ -10,16 +10,16 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from gateway.core.backend import Backend
-from gateway.core.decision import Recall, decide
-from gateway.core.message import RequestHead, fold
-from gateway.core.ranges import VersionSet
-from gateway.core.service import Policy, Service
-from gateway.core.snapshot import Snapshot
+from gateway.core.decision.decision import DecisionCache, decide
+from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.service import Policy, Service
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.http.message import RequestHead, fold
+from gateway.core.versions.ranges import VersionSet
 from gateway.dialects import discover
 
 HEADER = fold("X-OpenStack-Ironic-API-Version")
-ASKS = {
+REQUESTED = {
     "1.31, all backends": "1.31",
     "1.90, half of them": "1.90",
     "latest": "latest",
@@ -44,49 +44,49 @@ def request(version: str | None) -> RequestHead:
     return RequestHead("GET", "/v1/nodes/9f3c2b7e-5d51-4b0a-8c38-6f0e6a7f1d42", "", fields)
 
 
-def nanoseconds(call: Callable[[int], object], tickets: Sequence[int], repeats: int) -> float:
-    """The fastest of several passes over the same tickets: the one that was disturbed least."""
+def nanoseconds(call: Callable[[int], object], draws: Sequence[int], repeats: int) -> float:
+    """The fastest of several passes over the same draws: the one that was disturbed least."""
     passes = []
     for _ in range(repeats):
         begun = time.perf_counter_ns()
-        for ticket in tickets:
-            call(ticket)
-        passes.append((time.perf_counter_ns() - begun) / len(tickets))
+        for random_bits in draws:
+            call(random_bits)
+        passes.append((time.perf_counter_ns() - begun) / len(draws))
     return min(passes)
 
 
-def measure(size: int, version: str | None, tickets: Sequence[int], repeats: int) -> tuple[float, float]:
-    """One ask in a fleet of that size: remembered, and as if seen for the first time."""
+def measure(size: int, version: str | None, draws: Sequence[int], repeats: int) -> tuple[float, float]:
+    """One request in a fleet of that size: from the cache, and as if seen for the first time."""
     snapshot, head = fleet(size), request(version)
-    load = {member.key: number % 5 for number, member in enumerate(snapshot.views["baremetal"].pool.members)}
-    recall: Recall = {}
+    in_flight_by_member = {
+        member.key: number % 5 for number, member in enumerate(snapshot.views["baremetal"].pool.members)
+    }
+    decision_cache: DecisionCache = {}
 
-    def remembered(ticket: int) -> object:
-        return decide(snapshot, head, "127.0.0.1:6385", load, ticket, recall)
+    def cached(random_bits: int) -> object:
+        return decide(snapshot, head, "127.0.0.1:6385", in_flight_by_member, random_bits, decision_cache)
 
-    def anew(ticket: int) -> object:
-        return decide(snapshot, head, "127.0.0.1:6385", load, ticket, {})
+    def anew(random_bits: int) -> object:
+        return decide(snapshot, head, "127.0.0.1:6385", in_flight_by_member, random_bits, {})
 
-    remembered(0)
-    return nanoseconds(remembered, tickets, repeats), nanoseconds(
-        anew, tickets[: len(tickets) // 10], repeats
-    )
+    cached(0)
+    return nanoseconds(cached, draws, repeats), nanoseconds(anew, draws[: len(draws) // 10], repeats)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.decide", description=__doc__)
     parser.add_argument("--calls", type=int, default=50_000, help="in each of five passes (default 50000)")
     calls = max(100, parser.parse_args().calls)
-    tickets = _tickets(calls)
-    print(f"{'ask':<20}{'backends':>10}{'remembered ns':>16}{'first time ns':>16}")
-    for name, version in ASKS.items():
+    draws = _draws(calls)
+    print(f"{'requested':<20}{'backends':>10}{'cached ns':>16}{'first time ns':>16}")
+    for name, version in REQUESTED.items():
         for size in (2, 10, 100):
-            remembered, anew = measure(size, version, tickets, repeats=5)
-            print(f"{name:<20}{size:>10}{remembered:>16,.0f}{anew:>16,.0f}")
+            cached, anew = measure(size, version, draws, repeats=5)
+            print(f"{name:<20}{size:>10}{cached:>16,.0f}{anew:>16,.0f}")
     return 0
 
 
-def _tickets(count: int) -> list[int]:
+def _draws(count: int) -> list[int]:
     """Chance that is the same in every run."""
     chance = random.Random(7)
     return [chance.getrandbits(64) for _ in range(count)]

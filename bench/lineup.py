@@ -26,8 +26,8 @@ PACKAGES = {"nginx": "nginx", "haproxy": "haproxy", "wrk": "wrk", "taskset": "ut
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a peer is started: its ports, those of the backends, and a directory for its files."""
+class Slot:
+    """What a peer is started with: its ports, those of the backends, and a directory for its files."""
 
     directory: Path
     port: int
@@ -60,7 +60,7 @@ class Peer:
     """One proxy in the bench; `package` is what must be installed for it."""
 
     name: str
-    command: Callable[[Place], list[str]]
+    command: Callable[[Slot], list[str]]
     version: Callable[[], str]
     checks: tuple[Check, ...] = (check_routing, check_forwarding)
     package: str | None = None
@@ -74,11 +74,11 @@ def nginx_command(configuration: Path, directory: Path) -> list[str]:
     return [program, "-e", "stderr", "-p", str(directory), "-c", str(configuration)]
 
 
-def backends_command(place: Place) -> list[str]:
-    place.fill(HERE / "backends" / "backend.conf")
+def backends_command(slot: Slot) -> list[str]:
+    slot.fill(HERE / "backends" / "backend.conf")
     # Another name than the peer's file: both are called nginx.conf.
-    filled = place.fill(HERE / "backends" / "nginx.conf")
-    return nginx_command(filled.rename(place.directory / "backends.conf"), place.directory)
+    filled = slot.fill(HERE / "backends" / "nginx.conf")
+    return nginx_command(filled.rename(slot.directory / "backends.conf"), slot.directory)
 
 
 def missing_packages(peers: list[Peer]) -> list[str]:
@@ -100,8 +100,8 @@ def program_version(name: str, *arguments: str) -> str:
     return found.group() if found else "unknown"
 
 
-def _envoy_command(place: Place) -> list[str]:
-    configuration = place.fill(CONFIGURATIONS / "envoy.yaml")
+def _envoy_command(slot: Slot) -> list[str]:
+    configuration = slot.fill(CONFIGURATIONS / "envoy.yaml")
     options = ["--concurrency", "1", "--disable-hot-restart", "--log-level", "error"]
     return [envoy_binary(), "-c", str(configuration), *options]
 
@@ -113,9 +113,9 @@ def loop_name(wanted: str | None) -> str:
     return "uvloop" if find_spec("uvloop") else "asyncio"
 
 
-def _gateway_command(override: str | None) -> Callable[[Place], list[str]]:
-    def command(place: Place) -> list[str]:
-        configuration = str(place.fill(CONFIGURATIONS / "skewgate.yaml"))
+def _gateway_command(override: str | None) -> Callable[[Slot], list[str]]:
+    def command(slot: Slot) -> list[str]:
+        configuration = str(slot.fill(CONFIGURATIONS / "skewgate.yaml"))
         if override:
             return [part.replace("{config}", configuration) for part in shlex.split(override)]
         return [sys.executable, "-P", "-m", "gateway", "run", "-c", configuration]
@@ -130,40 +130,52 @@ def _distribution(name: str) -> str:
         return "from the checkout"
 
 
-def _python_peer(module: str, *ports: str) -> Callable[[Place], list[str]]:
-    def command(place: Place) -> list[str]:
-        numbers = [str(getattr(place, port)) for port in ("port", *ports)]
+def _python_peer(module: str, *ports: str) -> Callable[[Slot], list[str]]:
+    def command(slot: Slot) -> list[str]:
+        numbers = [str(getattr(slot, port)) for port in ("port", *ports)]
         return [sys.executable, "-P", "-m", f"bench.peers.{module}", *numbers]
 
     return command
 
 
-def lineup(loop: str, gateway_command: str | None) -> list[Peer]:
+def earlier_gateway(checkout: Path, loop: str) -> Peer:
+    """The gateway of another checkout, in this environment and with this configuration."""
+    return Peer(
+        "earlier",
+        _gateway_command(None),
+        lambda: str(checkout),
+        checks=(check_routing, check_forwarding, check_refusal),
+        environment={"SKEWGATE_LOOP": loop, "PYTHONPATH": str(checkout)},
+    )
+
+
+def lineup(loop: str, gateway_command: str | None, earlier: Path | None = None) -> list[Peer]:
     """All peers, the gateway first; every Python one runs on the same event loop."""
     environment = {"SKEWGATE_LOOP": loop}
-    loop_said = f"uvloop {_distribution('uvloop')}" if loop == "uvloop" else loop
+    loop_version = f"uvloop {_distribution('uvloop')}" if loop == "uvloop" else loop
     return [
         Peer(
             "gateway",
             _gateway_command(gateway_command),
-            lambda: f"{_distribution('skewgate')}, {loop_said}",
+            lambda: f"{_distribution('skewgate')}, {loop_version}",
             checks=(check_routing, check_forwarding, check_refusal),
             environment=environment,
         ),
+        *([earlier_gateway(earlier, loop)] if earlier else []),
         Peer(
             "nginx",
-            lambda place: nginx_command(place.fill(CONFIGURATIONS / "nginx.conf"), place.directory),
+            lambda slot: nginx_command(slot.fill(CONFIGURATIONS / "nginx.conf"), slot.directory),
             lambda: program_version("nginx", "-v"),
             package="nginx",
             target=2.0,
         ),
         Peer(
             "haproxy",
-            lambda place: [
+            lambda slot: [
                 find_program("haproxy") or "haproxy",
                 "-db",
                 "-f",
-                str(place.fill(CONFIGURATIONS / "haproxy.cfg")),
+                str(slot.fill(CONFIGURATIONS / "haproxy.cfg")),
             ],
             lambda: program_version("haproxy", "-v"),
             package="haproxy",
@@ -172,14 +184,14 @@ def lineup(loop: str, gateway_command: str | None) -> list[Peer]:
         Peer(
             "aiohttp",
             _python_peer("aiohttp_proxy", "old", "new"),
-            lambda: f"{_distribution('aiohttp')}, {loop_said}",
+            lambda: f"{_distribution('aiohttp')}, {loop_version}",
             environment=environment,
             target=0.35,
         ),
         Peer(
             "relay",
             _python_peer("tcp_relay", "new"),
-            lambda: f"asyncio protocols, {loop_said}",
+            lambda: f"asyncio protocols, {loop_version}",
             checks=(check_relay,),
             environment=environment,
         ),

@@ -1,5 +1,7 @@
--- The load: what a fleet of python-ironicclient processes asks, three versions over six paths.
--- All requests are formatted once, so that wrk spends its core on sending; the result leaves as one JSON line.
+-- The load: what a fleet of python-ironicclient processes sends, three versions over six paths.
+-- `repeated`: all requests are formatted once, so that wrk spends its core on sending.
+-- `unique`: every request has a request id, a trace id and a token of its own, as real clients send them.
+-- The result leaves as one JSON line.
 local versions = { "1.31", "1.58", "1.90" }
 local node = "9f3c2b7e-5d51-4b0a-8c38-6f0e6a7f1d42"
 local paths = {
@@ -14,9 +16,12 @@ local paths = {
 local token = "gAAAAABm" .. string.rep("Zk3xQw9_", 22)
 
 local requests = {}
-local at = 0
+local unique = false
+local at, number, run = 0, 0, 0
 
 function init(args)
+    unique = args[1] == "unique"
+    run = os.time() % 0x7fffffff
     for _, path in ipairs(paths) do
         for _, version in ipairs(versions) do
             requests[#requests + 1] = wrk.format("GET", path, {
@@ -24,8 +29,10 @@ function init(args)
                 ["User-Agent"] = "python-ironicclient keystoneauth1/5.8.0 python-requests/2.32.3 CPython/3.11.2",
                 ["Accept"] = "application/json",
                 ["Accept-Encoding"] = "gzip, deflate",
-                ["X-Auth-Token"] = token,
+                ["X-Auth-Token"] = unique and token .. "@ID@" or token,
                 ["X-OpenStack-Ironic-API-Version"] = version,
+                ["X-Openstack-Request-Id"] = unique and "req-@ID@" or nil,
+                ["Traceparent"] = unique and "00-@ID@@ID@-@ID@-01" or nil,
             })
         end
     end
@@ -33,7 +40,11 @@ end
 
 function request()
     at = at % #requests + 1
-    return requests[at]
+    if not unique then
+        return requests[at]
+    end
+    number = number + 1
+    return (requests[at]:gsub("@ID@", string.format("%08x%08x", run, number)))
 end
 
 function done(summary, latency, _)

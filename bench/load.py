@@ -1,4 +1,4 @@
-"""One run of wrk, and what it says. The request mix stands in load.lua."""
+"""One run of wrk, and what it prints. The request mix stands in load.lua."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).with_name("load.lua")
 
 @dataclass(frozen=True)
 class Load:
-    """What wrk counted: replies, the seconds it took, latencies in milliseconds, replies of 400 and above."""
+    """What wrk counted: responses, seconds, latencies in milliseconds, responses of 400 and above."""
 
     requests: int
     seconds: float
@@ -22,15 +22,17 @@ class Load:
     socket_errors: int
 
 
-def drive(port: int, connections: int, seconds: int, core: int) -> Load:
-    """Loads a port with a fixed number of connections, each asking again as soon as it is answered.
+def drive(port: int, connections: int, seconds: int, core: int, heads: str) -> Load:
+    """Loads a port with a fixed number of connections; each sends its next request after a response.
+
+    `heads`: `repeated`, or `unique`: each has a request id, a trace id and a token of its own.
 
     Raises:
         BenchError: wrk failed, hung, or nothing was answered.
     """
     wrk = find_program("wrk") or "wrk"
     options = ["-t", "1", "-c", str(connections), "-d", f"{seconds}s", "--timeout", "5s", "--latency"]
-    command = pinned(core, [wrk, *options, "-s", str(SCRIPT), f"http://127.0.0.1:{port}"])
+    command = pinned(core, [wrk, *options, "-s", str(SCRIPT), f"http://127.0.0.1:{port}", "--", heads])
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 30, check=False)
     except subprocess.TimeoutExpired:

@@ -73,6 +73,7 @@ class Conditions:
     rounds: int
     seconds: int
     connections: int
+    heads: str
     cores_note: str
 
 
@@ -82,6 +83,21 @@ def ratio(entries: list[Entry], to: Entry) -> float | None:
     if gateway is None or not gateway.runs or not to.runs:
         return None
     return gateway.middle("cpu") / to.middle("cpu")
+
+
+def paired(entries: list[Entry]) -> list[str]:
+    """The gateway's CPU per request to an earlier checkout's, round by round.
+
+    Two runs of one round meet the machine in the same state, so the median of these ratios is more precise
+    than the ratio of medians.
+    """
+    found = {entry.peer.name: entry.runs for entry in entries}
+    pairs = list(zip(found.get("gateway", []), found.get("earlier", []), strict=False))
+    if not pairs:
+        return []
+    ratios = sorted(now.cpu / before.cpu for now, before in pairs)
+    span = f"{ratios[0]:.3f} to {ratios[-1]:.3f}, {len(ratios)} rounds"
+    return [f"CPU per request to the earlier checkout's, paired: median {median(ratios):.3f} ({span})."]
 
 
 def rows(entries: list[Entry]) -> list[tuple[str, ...]]:
@@ -130,38 +146,38 @@ def judged(entries: list[Entry]) -> list[str]:
         if share is None:
             sentences.append(f"CPU per request {aim}: not measured.")
         else:
-            verdict = "reached" if share <= entry.peer.target else "missed"
-            sentences.append(f"CPU per request {aim}: {verdict}, it is {share:.2f}.")
+            result = "reached" if share <= entry.peer.target else "missed"
+            sentences.append(f"CPU per request {aim}: {result}, it is {share:.2f}.")
     return sentences
 
 
 def notes(entries: list[Entry], conditions: Conditions) -> list[str]:
     """What a reader must know to trust the figures, or not to."""
-    said = [f"{machine()}; {conditions.cores_note}."]
+    found = [f"{machine()}; {conditions.cores_note}; {conditions.heads} heads."]
     foreign = max((run.foreign for entry in entries for run in entry.runs), default=0.0)
     if foreign > 0.05:
-        said.append(
+        found.append(
             f"Other work on the cores in use took up to {foreign:.0%} of one core during a run:"
             " the figures are indicative only."
         )
     uneven = [entry.peer.name for entry in entries if entry.runs and entry.spread("rate") > 1.25]
     if uneven:
-        said.append(
+        found.append(
             f"Rates differed by more than a quarter between rounds: {', '.join(uneven)}"
             " (CPU per request suffers less from that)."
         )
     idle = [entry.peer.name for entry in entries if entry.runs and entry.middle("busy") < 0.9]
     if idle:
-        said.append(
+        found.append(
             f"Not saturated, because load, backends or other work were the limit: {', '.join(idle)}"
             " (their rates are lower bounds, and a proxy with slack spends a little more CPU on a request)."
         )
-    return said
+    return found
 
 
 def versions(entries: list[Entry]) -> str:
-    said = ", ".join(f"{entry.peer.name} {entry.version}" for entry in entries)
-    return f"{said}; {platform.python_implementation()} {platform.python_version()}"
+    names = ", ".join(f"{entry.peer.name} {entry.version}" for entry in entries)
+    return f"{names}; {platform.python_implementation()} {platform.python_version()}"
 
 
 def machine() -> str:

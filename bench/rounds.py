@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.check import check_loop, read_metrics, requests_counted, wait_until_ready
-from bench.lineup import Peer, Place, backends_command
+from bench.lineup import Peer, Slot, backends_command
 from bench.load import drive
 from bench.processes import (
     BenchError,
@@ -30,27 +30,28 @@ READY_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Plan:
-    """How long, how often, with how many connections, on which event loop and cores."""
+    """How long, how often, with how many connections and which heads, on which event loop and cores."""
 
     rounds: int
     seconds: int
     warm_up: int
     connections: int
+    heads: str
     loop: str
     cores: Cores
 
 
 @dataclass(frozen=True)
-class Stage:
-    """What all peers stand before: the backends, and a directory for files."""
+class Testbed:
+    """What all peers are put in front of: the backends, and a directory for files."""
 
     directory: Path
     backends: Child
     old: int
     new: int
 
-    def place(self) -> Place:
-        return Place(self.directory, free_port(), free_port(), self.old, self.new)
+    def slot(self) -> Slot:
+        return Slot(self.directory, free_port(), free_port(), self.old, self.new)
 
 
 @dataclass(frozen=True)
@@ -63,17 +64,17 @@ class Clocks:
 
 
 @contextlib.contextmanager
-def staged(cores: Cores) -> Iterator[Stage]:
+def prepared(cores: Cores) -> Iterator[Testbed]:
     """The backends running; they and the directory are gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="skewgate-bench-") as name:
         directory = Path(name)
         directory.chmod(0o755)  # nginx's worker is another user when its master is root
         old, new = free_port(), free_port()
-        command = backends_command(Place(directory, 0, 0, old, new))
+        command = backends_command(Slot(directory, 0, 0, old, new))
         with running("backends", command, cores.backends, directory / "backends.log", {}) as backends:
             for port in (old, new):
                 wait_for_port(backends, port, READY_SECONDS)
-            yield Stage(directory, backends, old, new)
+            yield Testbed(directory, backends, old, new)
 
 
 def run_rounds(peers: list[Peer], plan: Plan) -> list[Entry]:
@@ -83,22 +84,22 @@ def run_rounds(peers: list[Peer], plan: Plan) -> list[Entry]:
         BenchError: the backends did not run. What a peer does wrong stands in its entry instead.
     """
     entries = [Entry(peer, "", [], []) for peer in peers]
-    with staged(plan.cores) as stage:
+    with prepared(plan.cores) as testbed:
         for number in range(plan.rounds):
             turn = number % len(entries)
             for entry in entries[turn:] + entries[:turn]:
-                stage.backends.check_alive()
+                testbed.backends.check_alive()
                 if not entry.problems:
-                    said = _run_one(entry, stage, plan)
-                    print(f"round {number + 1}: {entry.peer.name}: {said}", file=sys.stderr, flush=True)
+                    progress = _run_one(entry, testbed, plan)
+                    print(f"round {number + 1}: {entry.peer.name}: {progress}", file=sys.stderr, flush=True)
     return entries
 
 
-def _run_one(entry: Entry, stage: Stage, plan: Plan) -> str:
+def _run_one(entry: Entry, testbed: Testbed, plan: Plan) -> str:
     """One run of one peer into its entry; answers with a line of progress."""
     try:
         entry.version = entry.version or entry.peer.version()
-        run = measure(entry.peer, stage, plan)
+        run = measure(entry.peer, testbed, plan)
     except BenchError as error:
         entry.problems.append(str(error))
         return f"failed: {error}"
@@ -106,28 +107,28 @@ def _run_one(entry: Entry, stage: Stage, plan: Plan) -> str:
     return f"{run.rate:,.0f} requests/s, {run.cpu:.1f} µs, {run.errors} errors"
 
 
-def measure(peer: Peer, stage: Stage, plan: Plan) -> Run:
+def measure(peer: Peer, testbed: Testbed, plan: Plan) -> Run:
     """Starts a peer, checks it, warms it up, measures it, ends it.
 
     Raises:
         BenchError: it did not start, answered wrongly, or could not be loaded.
     """
-    place = stage.place()
-    log = stage.directory / f"{peer.name}.log"
+    slot = testbed.slot()
+    log = testbed.directory / f"{peer.name}.log"
     core = plan.cores.load
-    with running(peer.name, peer.command(place), plan.cores.proxy, log, peer.environment) as child:
-        wait_for_port(child, place.port, READY_SECONDS)
-        wait_until_ready(child, place.port, READY_SECONDS)
+    with running(peer.name, peer.command(slot), plan.cores.proxy, log, peer.environment) as child:
+        wait_for_port(child, slot.port, READY_SECONDS)
+        wait_until_ready(child, slot.port, READY_SECONDS)
         for check in peer.checks:
-            check(peer.name, place.port)
-        drive(place.port, plan.connections, plan.warm_up, core)
-        counted = _counted(peer, place, plan)
-        before = _read_clocks(child, stage, plan.cores)
-        load = drive(place.port, plan.connections, plan.seconds, core)
-        after = _read_clocks(child, stage, plan.cores)
+            check(peer.name, slot.port)
+        drive(slot.port, plan.connections, plan.warm_up, core, plan.heads)
+        counted = _counted(peer, slot, plan)
+        before = _read_clocks(child, testbed, plan.cores)
+        load = drive(slot.port, plan.connections, plan.seconds, core, plan.heads)
+        after = _read_clocks(child, testbed, plan.cores)
         memory = child.usage().memory
         child.check_alive()
-        if counted is not None and (_counted(peer, place, plan) or 0) - counted < load.requests:
+        if counted is not None and (_counted(peer, slot, plan) or 0) - counted < load.requests:
             raise BenchError(f"{peer.name}: its metrics counted fewer requests than wrk was answered")
     cpu = after.proxy - before.proxy
     foreign = (after.cores - before.cores) - (after.ours - before.ours)
@@ -143,15 +144,15 @@ def measure(peer: Peer, stage: Stage, plan: Plan) -> Run:
     )
 
 
-def _read_clocks(proxy: Child, stage: Stage, cores: Cores) -> Clocks:
+def _read_clocks(proxy: Child, testbed: Testbed, cores: Cores) -> Clocks:
     used = proxy.usage().cpu
-    return Clocks(used, used + stage.backends.usage().cpu + ended_children_cpu(), cores_busy(cores.used))
+    return Clocks(used, used + testbed.backends.usage().cpu + ended_children_cpu(), cores_busy(cores.used))
 
 
-def _counted(peer: Peer, place: Place, plan: Plan) -> int | None:
+def _counted(peer: Peer, slot: Slot, plan: Plan) -> int | None:
     """How many requests the gateway's own metrics have counted; None for peers that are not asked."""
     if peer.name != "gateway":
         return None
-    metrics = read_metrics(peer.name, place.admin)
+    metrics = read_metrics(peer.name, slot.admin)
     check_loop(peer.name, metrics, plan.loop)
     return requests_counted(metrics)

@@ -1,21 +1,30 @@
 """skewgate: a reverse proxy in front of fleets that serve different API versions, as in a rolling upgrade.
 
-It learns which versions each backend serves, tells clients one truth about the fleet, settles on a version
-with each request in the client's own dialect, writes that version into the request in the spelling that the
-chosen backend understands, and sends it only to a backend that serves it. Ranked: truth > availability >
-clarity > speed.
+It learns which versions each backend serves and tells clients one truth about the fleet. It negotiates a
+version with each request in the client's own dialect, writes that version into the request as the chosen
+backend spells it, and sends the request only to a backend that serves it. In order of importance: truth,
+availability, clarity, speed.
 
-The map of the house. Imports point one way, from the bottom of this list to its top:
+The packages and their order. Imports point one way, from the bottom of this list to its top:
 
-    errors          every exception raised on purpose
-    core/           THINKS: values in, values out; no I/O, no clock, no chance
-    dialects/       TRANSLATES: one file, one dialect, pure
-    settings/       the configuration file: every problem at once, with its position
-    telemetry/      metrics and access log: what happened, told to people
-    dataplane/      MOVES BYTES: connections, the hot path
-    controlplane/   LEARNS: probes, the one mutable cell, reloading
-    admin/          the admin listener: /status, /metrics, /explain …
-    cli/            the command `skewgate`; puts all of it together (`cli.gateway`)
+    errors          every exception that is raised on purpose
+    terminal        tables, colour and error lines for people
+    process         the event loop and the signals of a process
+    core/           THINKS: values in, values out; no I/O, no clock, no randomness
+      versions/       what a version is: schemes, ranges, sets
+      http/           message heads and links as values
+      dialect         the contract that every dialect implements
+      fleet/          what is known and offered: services, backends, offers, the snapshot
+      decision/       what happens to a request: routing, negotiation, selection, response, explanation
+    dialects/       TRANSLATES: one folder per family, pure: openstack/  chef/  custom/
+    settings/       the configuration file, every problem at once with its position: yaml/  model/  checks/
+    telemetry/      TELLS: request record, metrics, access log
+    dataplane/      MOVES BYTES: client and backend connections, the hot path; http1/ is the protocol
+    controlplane/   LEARNS: probes, the snapshot holder, reload; state/ survives restarts
+    admin/          SHOWS, takes commands: /status, /metrics, /explain …
+    assembly        the composition root: one running gateway from all these parts
+    demo/           the gateway in front of a fleet of its own, in a rolling upgrade
+    cli/            the command `skewgate`: one file per verb
 
 Nothing is imported here: `import gateway` must cost nothing and start nothing.
 """

@@ -1,4 +1,4 @@
-"""`python -m gateway`: the command `skewgate`, for where no script is installed. Decides nothing."""
+"""`python -m gateway` is the command `skewgate`, where no script is installed. Decides nothing."""
 
 import sys
 

@@ -1,12 +1,12 @@
 """Every exception that skewgate raises on purpose.
 
-Expected refusals are values (`core.decision.Refuse`), never exceptions; these are for broken peers, wrong
-files and our own bugs. This module imports nothing of ours.
+Expected refusals are values (`core.decision.decision.Refuse`), never exceptions. Exceptions are for broken
+peers, wrong files and our own bugs. This module imports nothing of ours.
 """
 
 
 class SkewgateError(Exception):
-    """Base of all; the text is one sentence that an operator can act on."""
+    """The base of all. The text is one sentence that an operator can act on."""
 
 
 class VersionTextError(SkewgateError):
@@ -18,16 +18,16 @@ class PathTemplateError(SkewgateError):
 
 
 class OptionsError(SkewgateError, ValueError):
-    """Options that make no dialect. `problems` holds every one found: where it is in the options (keys, and
-    numbers of list items), what is wrong, and a hint, which may be empty."""
+    """Options from which no dialect can be made. `problems` holds every problem: where it is in the options
+    (keys, and numbers of list items), what is wrong, and a hint, which may be empty."""
 
     def __init__(self, problems: tuple[tuple[tuple[str | int, ...], str, str], ...]) -> None:
-        super().__init__("; ".join(f"{'.'.join(map(str, at))}: {said}" for at, said, _ in problems))
+        super().__init__("; ".join(f"{'.'.join(map(str, at))}: {text}" for at, text, _ in problems))
         self.problems = problems
 
 
 class SettingsError(SkewgateError):
-    """The configuration cannot be used. `problems` holds every problem found, in file order."""
+    """The configuration cannot be used. `problems` holds every problem, in file order."""
 
     def __init__(self, message: str, problems: tuple[object, ...] = ()) -> None:
         super().__init__(message)
@@ -61,14 +61,14 @@ CLIENT_ERROR_REASONS = (
     "too_many_headers",
     "transfer_encoding",
 )
-"""The closed set of labels `reason` of skewgate_client_errors_total."""
+"""The closed set of values of the label `reason` of skewgate_client_errors_total."""
 
 
 class FramingError(SkewgateError):
-    """A peer broke HTTP/1.1 framing, or sent what we refuse to guess about.
+    """A peer broke HTTP/1.1 framing, or sent something ambiguous that we refuse to guess about.
 
-    `status` is what the peer is told when the peer is a client (400, 413, 414, 431, 501, 505 …);
-    `reason` is the closed-set label of `skewgate_client_errors_total`.
+    `status` is the response's if the peer is a client (400, 413, 414, 431, 501, 505 …). `reason` is one of
+    `CLIENT_ERROR_REASONS`.
     """
 
     def __init__(self, reason: str, status: int = 400) -> None:
@@ -82,4 +82,4 @@ class StartupError(SkewgateError):
 
 
 class AdminError(SkewgateError):
-    """A running gateway's admin listener could not be asked, or refused what was asked."""
+    """The admin listener of a running gateway could not be reached, or refused the request."""

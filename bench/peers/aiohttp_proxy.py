@@ -48,11 +48,11 @@ class Proxy:
         body = await request.read() if request.can_read_body else None
         async with self.session.request(
             request.method, url, headers=headers, data=body, allow_redirects=False
-        ) as reply:
-            answer = reply.headers.copy()
+        ) as response:
+            answer = response.headers.copy()
             for name in HOP_BY_HOP:
                 answer.popall(name, None)
-            return web.Response(status=reply.status, headers=answer, body=await reply.read())
+            return web.Response(status=response.status, headers=answer, body=await response.read())
 
 
 def main(port: int, old: int, new: int) -> None:

@@ -1,8 +1,7 @@
-"""SHOWS the gateway to people and machines that run it: health, status, reasons, orders.
+"""SHOWS the gateway to the people and machines that run it, and takes their commands.
 
-On its own listener, never on the one that clients reach. It reads the current snapshot and decides nothing;
-what changes anything is a POST, PUT or DELETE that somebody with the token sent from no foreign page
-(`guard`).
+It has its own listener; clients cannot reach it on theirs. It reads the current snapshot and decides nothing.
+Only POST, PUT and DELETE change anything, and `guard` checks token, Host and Origin before that.
 """
 
 from __future__ import annotations

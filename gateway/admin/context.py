@@ -1,4 +1,4 @@
-"""What the admin listener looks at and may change, as one value; put together in `cli.gateway`.
+"""What the admin listener reads and may change, as one value. `gateway.assembly` makes it.
 
 Knows no request and no endpoint.
 """
@@ -10,41 +10,41 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from gateway.admin import views
-from gateway.controlplane.reload import ConfigInForce, Reloaded
-from gateway.core.fleet import Order
-from gateway.core.snapshot import SnapshotSource
-from gateway.settings.secret import Secret
+from gateway.controlplane.reload import ConfigInForce, ReloadResult
+from gateway.core.fleet.fleet import OperatorCommand
+from gateway.core.fleet.snapshot import SnapshotSource
+from gateway.settings.model.secret import Secret
 from gateway.telemetry.metrics import Metrics
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminContext:
-    """All that the admin listener looks at and may change. Callables are asked on every request."""
+    """Everything that the admin listener reads and may change. Callables are called on every request."""
 
     snapshots: SnapshotSource
     metrics: Metrics
     config: Callable[[], ConfigInForce]
-    reload: Callable[[], Awaitable[Reloaded]]
-    obey: Callable[[str, Order], None]
-    """Put an order about a service in force: `Cell.obey`."""
-    kept: Callable[[], Awaitable[bool]]
-    """Wait until what is in force has been written to the state file; False: it has not, or there is none."""
+    reload: Callable[[], Awaitable[ReloadResult]]
+    apply: Callable[[str, OperatorCommand], None]
+    """Apply an operator's command about a service: `SnapshotHolder.apply`."""
+    state_saved: Callable[[], Awaitable[bool]]
+    """Wait until the present state is in the state file. False: it cannot be written, or there is no file."""
     last_probe_at: Callable[[], Mapping[tuple[str, str], float]]
     """Wall-clock seconds by (service, backend): `Prober.last_probe_at`."""
-    load: Callable[[], Mapping[str, int]]
-    """Requests in flight by member key: `Worker.load`."""
+    in_flight_by_member: Callable[[], Mapping[str, int]]
+    """Requests in flight by member key: `Worker.in_flight_by_member`."""
     draining: Callable[[], bool]
     token: Secret | None = None
     hosts: tuple[str, ...] = ()
-    """Names besides loopback and the bound address that a Host may hold: the configured listen host."""
+    """Names that `Host` may hold besides loopback and the bound address: the configured listen host."""
 
     def status(self) -> dict[str, Any]:
-        """The document of `/status`, of this moment."""
+        """The document of `/status` at this moment."""
         config = self.config()
         return views.status(
             self.snapshots.current,
             {"hash": config.hash, "loaded_at": config.loaded_at},
             self.last_probe_at(),
-            self.load(),
+            self.in_flight_by_member(),
         )

@@ -1,8 +1,8 @@
-"""Who may ask the admin listener at all: Host, Origin and token are checked before any handler runs
-(hardening O6).
+"""Who may use the admin listener: Host, Origin and token are checked before any handler runs (threats O6).
 
-Host stops a foreign page that made its own name point here (DNS rebinding), Origin one that merely sends
-requests here, the token everybody else. No answer ever allows another origin to read it.
+The check of Host stops a foreign page whose own name resolves to this address (DNS rebinding). The check of
+Origin stops a foreign page that sends requests here. The token stops everybody else. No response allows
+another origin to read it.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from typing import Final, TypeAlias, final
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from gateway.settings.secret import Secret
+from gateway.settings.model.secret import Secret
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 OPEN: Final = frozenset({"/livez"})
-"""Paths that need no token: whoever restarts a dead process must not need a secret."""
+"""Paths that need no token: what restarts a dead process must not need a secret."""
 
 
 @final
 class Guard:
-    """Says why a request is refused. `hosts`: further names under which this listener may be addressed."""
+    """Decides which requests are refused. `hosts`: further names by which this listener may be addressed."""
 
     def __init__(self, hosts: Collection[str], token: Secret | None) -> None:
         self._hosts = frozenset({*LOOPBACK, *(host.lower() for host in hosts)})
         self._token = token
 
-    def refuse(self, request: web.Request) -> web.HTTPException | None:
-        """None: it may pass."""
+    def refusal(self, request: web.Request) -> web.HTTPException | None:
+        """The refusal of `request`; None: it may pass."""
         hosts = request.headers.getall("Host", [])
         if len(hosts) != 1 or hosts[0].lower() not in self._authorities(request):
-            return web.HTTPForbidden(text="this is not the Host of the admin listener")
+            return web.HTTPForbidden(text="the Host header does not name the admin listener")
         origins = request.headers.getall("Origin", [])
         if any(origin.lower() != f"{request.scheme}://{hosts[0].lower()}" for origin in origins):
             return web.HTTPForbidden(text="requests from pages of another origin are refused")
-        if self._token is None or request.path in OPEN or self._carries_token(request, self._token):
+        if self._token is None or request.path in OPEN or _has_token(request, self._token):
             return None
         return web.HTTPUnauthorized(
             text="send the admin token as `Authorization: Bearer TOKEN`",
@@ -46,8 +46,8 @@ class Guard:
         )
 
     def _authorities(self, request: web.Request) -> set[str]:
-        """Every Host that names the address on which this request came in; without port only where 80 is
-        meant."""
+        """Every Host that names the address on which this request came in; without a port only for port
+        80."""
         address = request.transport.get_extra_info("sockname") if request.transport is not None else None
         if not isinstance(address, tuple):
             return set()
@@ -55,19 +55,20 @@ class Guard:
         names = {f"[{host}]" if ":" in host else host for host in {*self._hosts, own}}
         return {f"{name}:{port}" for name in names} | (names if port == 80 else set())
 
-    def _carries_token(self, request: web.Request, token: Secret) -> bool:
-        """Compared in constant time. Several Authorization lines are none."""
-        lines = request.headers.getall("Authorization", [])
-        scheme, _, given = lines[0].partition(" ") if len(lines) == 1 else ("", "", "")
-        return scheme.lower() == "bearer" and token.matches(given.strip())
+
+def _has_token(request: web.Request, token: Secret) -> bool:
+    """Compares in constant time. Several Authorization fields count as none."""
+    fields = request.headers.getall("Authorization", [])
+    scheme, _, credentials = fields[0].partition(" ") if len(fields) == 1 else ("", "", "")
+    return scheme.lower() == "bearer" and token.matches(credentials.strip())
 
 
-def guarded(guard: Guard) -> Middleware:
-    """The middleware that asks `guard` first."""
+def guard_requests(guard: Guard) -> Middleware:
+    """The middleware that raises the refusals of `guard`."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        refusal = guard.refuse(request)
+        refusal = guard.refusal(request)
         if refusal is not None:
             raise refusal
         return await handler(request)

@@ -1,4 +1,4 @@
-"""The admin listener's socket: started once, stopped once. What it serves is `api`."""
+"""The admin listener's socket: started once, stopped once. What it serves is in `api` and `commands`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from aiohttp import web
 
 from gateway.errors import StartupError
 
-PATIENCE: Final = 1.0
-"""Seconds that answers under way may take when the listener stops; they are made from memory."""
+SHUTDOWN_TIMEOUT: Final = 1.0
+"""Seconds that responses under way may take when the listener stops; they are made from memory."""
 
 
 @final
@@ -25,19 +25,19 @@ class AdminSite:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it really listens; only between `start` and `stop`."""
+        """The bound address; only between `start` and `stop`."""
         assert self._runner is not None
-        found = self._runner.addresses[0]
-        return str(found[0]), int(found[1])
+        address = self._runner.addresses[0]
+        return str(address[0]), int(address[1])
 
     async def start(self) -> None:
-        """Raises `StartupError` when the address cannot be had."""
+        """Raises `StartupError` if the address cannot be bound."""
         runner = web.AppRunner(
             self._app,
             access_log=None,
             handle_signals=False,
-            shutdown_timeout=PATIENCE,
-            auto_decompress=False,  # an order is short: what is encoded is none
+            shutdown_timeout=SHUTDOWN_TIMEOUT,
+            auto_decompress=False,  # commands are short: an encoded body is refused as malformed
         )
         await runner.setup()
         try:
@@ -53,7 +53,7 @@ class AdminSite:
         self._runner = runner
 
     async def stop(self) -> None:
-        """Close it; answers under way get `PATIENCE` seconds."""
+        """Close it; responses under way have `SHUTDOWN_TIMEOUT` seconds."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -1,6 +1,6 @@
 """What the admin listener shows, as plain JSON values and texts made from one snapshot.
 
-The shape of `/status` is a public contract (design section 5). Pure: no request, no clock.
+The shape of `/status` is a public contract: scripts of other people read it. Pure: no request, no clock.
 """
 
 from __future__ import annotations
@@ -8,30 +8,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gateway.core.backend import Member
-from gateway.core.explanation import ends
-from gateway.core.ranges import NOTHING, VersionSet
-from gateway.core.snapshot import ServiceView, Snapshot
-from gateway.core.version import Scheme
+from gateway.core.decision.explanation import ends
+from gateway.core.fleet.backend import Member
+from gateway.core.fleet.snapshot import ServiceView, Snapshot
+from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
+from gateway.core.versions.version import Scheme
 
 
 def status(
     snapshot: Snapshot,
     config: Mapping[str, Any],
     last_probe_at: Mapping[tuple[str, str], float],
-    load: Mapping[str, int],
+    in_flight_by_member: Mapping[str, int],
 ) -> dict[str, Any]:
-    """`GET /status`. `last_probe_at`: wall-clock seconds by (service, backend); `load`: in flight by member
-    key."""
+    """The document of `GET /status`. `last_probe_at`: wall-clock seconds by (service, backend).
+    `in_flight_by_member`: requests in flight by member key."""
     return {
         "generation": snapshot.generation,
         "config": dict(config),
-        "services": {name: _service(view, last_probe_at, load) for name, view in snapshot.views.items()},
+        "services": {
+            name: _service(view, last_probe_at, in_flight_by_member) for name, view in snapshot.views.items()
+        },
     }
 
 
 def _service(
-    view: ServiceView, last_probe_at: Mapping[tuple[str, str], float], load: Mapping[str, int]
+    view: ServiceView, last_probe_at: Mapping[tuple[str, str], float], in_flight_by_member: Mapping[str, int]
 ) -> dict[str, Any]:
     offer, scheme = view.offer, view.service.dialect.scheme
     return {
@@ -49,7 +51,7 @@ def _service(
         "reachable": _range(offer.reachable, scheme),
         "backends": {
             member.backend.name: _backend(
-                member, scheme, last_probe_at.get((member.service, member.backend.name)), load
+                member, scheme, last_probe_at.get((member.service, member.backend.name)), in_flight_by_member
             )
             for member in view.pool.members
         },
@@ -57,17 +59,17 @@ def _service(
 
 
 def _backend(
-    member: Member, scheme: Scheme, last_probe_at: float | None, load: Mapping[str, int]
+    member: Member, scheme: Scheme, last_probe_at: float | None, in_flight_by_member: Mapping[str, int]
 ) -> dict[str, Any]:
     return {
         "url": member.backend.url,
-        "standing": member.standing.value,
+        "freshness": member.freshness.value,
         "drained": member.drained,
-        "silent": member.silent,
-        **_range(member.advert.versions if member.advert is not None else NOTHING, scheme),
+        "legacy": member.legacy,
+        **_range(member.advertisement.versions if member.advertisement is not None else NO_VERSIONS, scheme),
         "last_probe_at": last_probe_at,
         "error": member.error,
-        "in_flight": load.get(member.key, 0),
+        "in_flight": in_flight_by_member.get(member.key, 0),
     }
 
 
@@ -77,38 +79,38 @@ def _range(versions: VersionSet, scheme: Scheme) -> dict[str, str | None]:
 
 
 class Condition(NamedTuple):
-    """One thing that must hold before the gateway is ready."""
+    """One condition of readiness."""
 
     name: str
     holds: bool
-    why: str
-    """What is missing, for people."""
+    reason: str
+    """Why it does not hold, for people."""
 
 
 def conditions(snapshot: Snapshot, *, draining: bool) -> tuple[Condition, ...]:
-    """All that must hold for `/readyz`. One service that can be served is enough: the others answer for
-    themselves."""
+    """All conditions of `/readyz`. One service that can be served is enough: requests for the others get
+    their own errors."""
     serving = any(_serves(view) for view in snapshot.views.values())
     return (
         Condition("configuration", bool(snapshot.views), "no service is configured"),
         Condition("lifecycle", not draining, "the gateway is shutting down"),
-        Condition("offer", serving, _why_nothing(snapshot)),
+        Condition("offer", serving, _why_nothing_is_served(snapshot)),
     )
 
 
-def _why_nothing(snapshot: Snapshot) -> str:
-    """Why no service can be served, when none can."""
+def _why_nothing_is_served(snapshot: Snapshot) -> str:
+    """Why no service can be served."""
     unknown = ", ".join(name for name, view in snapshot.views.items() if not _known(view))
     empty = ", ".join(name for name, view in snapshot.views.items() if _known(view) and not _serves(view))
     reasons = [
-        *([f"nothing is known of the backends of {unknown}"] if unknown else ()),
+        *([f"no backend of {unknown} has reported its versions yet"] if unknown else ()),
         *([f"no version can be offered for {empty}"] if empty else ()),
     ]
     return ", ".join(reasons) or "no service is configured"
 
 
 def _known(view: ServiceView) -> bool:
-    return any(member.advert is not None for member in view.pool.members)
+    return any(member.advertisement is not None for member in view.pool.members)
 
 
 def _serves(view: ServiceView) -> bool:

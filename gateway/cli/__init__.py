@@ -1,9 +1,9 @@
-"""The command `skewgate`: one file, one verb. The only floor that may import all others.
+"""The command `skewgate`: one module for each verb. The only layer that may import all others.
 
-A verb is a module with `HELP`, `arguments(parser)` and `run(options) -> exit code`; it prints to standard
-output and raises `SkewgateError` for what went wrong. Turning that into one sentence and an exit code
-happens here and nowhere else: 0 fine, 1 failed at run time, 2 bad usage or configuration. `gateway.py` puts
-a running gateway together.
+A verb is a module with `HELP`, `arguments(parser)` and `run(options) -> exit code`. It prints to standard
+output and raises `SkewgateError` for what went wrong. Only this module turns an error into one sentence and
+an exit code: 0 fine, 1 failed at run time, 2 bad usage or configuration. A verb must not put a gateway
+together: `gateway.assembly` does that.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from gateway.cli import (
     unpin,
     version,
 )
-from gateway.cli.printing import complain
 from gateway.errors import SettingsError, SkewgateError
+from gateway.terminal import print_error
 
 FAILED: Final = 1
 BAD_USAGE: Final = 2
 
 
 class Verb(Protocol):
-    """What a verb's module holds."""
+    """The members of a verb's module."""
 
     HELP: str
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare its arguments."""
+        """Declare the verb's arguments."""
 
     def run(self, options: argparse.Namespace) -> int:
-        """Do it; the exit code."""
+        """Run the verb and return the exit code."""
 
 
 VERBS: Final[Mapping[str, Verb]] = {
@@ -67,24 +67,24 @@ VERBS: Final[Mapping[str, Verb]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb with `argv` (default: the process's own); the exit code. Raises only on our own bugs."""
+    """Run one verb with `argv` (default: the process's own). Returns the exit code; raises only for bugs."""
     try:
         options = _parser().parse_args(argv)
         code = VERBS[options.verb].run(options)
         sys.stdout.flush()
-    except SystemExit as left:  # argparse has said why
-        return left.code if isinstance(left.code, int) else FAILED
+    except SystemExit as end:  # argparse has printed the reason
+        return end.code if isinstance(end.code, int) else FAILED
     except SettingsError as problem:
         if problem.problems:
-            print(problem, file=sys.stderr)  # each with its own position
+            print(problem, file=sys.stderr)  # each problem with its position
         else:
-            complain(problem)
+            print_error(problem)
         return BAD_USAGE
     except SkewgateError as problem:
-        complain(problem)
+        print_error(problem)
         return FAILED
     except BrokenPipeError:
-        # Whoever read our output has enough. Python would complain again while it closes the stream.
+        # The reader of the output has closed it. Python would raise again while it closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except KeyboardInterrupt:

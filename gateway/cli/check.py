@@ -1,7 +1,6 @@
 """`skewgate check FILE`: every problem of a configuration, with position, source line, caret and hint.
 
-Prints what `settings` found and judges nothing itself. Findings are this verb's output and go to standard
-output.
+It prints the problems that `settings` found, on standard output, and looks for none itself.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """0 for a file that can be used, with or without warnings; else 2."""
+    """Print the problems. 0 for a file that can be used, with or without warnings; otherwise 2."""
     loaded = read_file(options.file, environ=os.environ)
     if loaded.problems:
         print(loaded.render())
     if loaded.errors:
         return 2
     warnings = len(loaded.problems)
-    noted = f", {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
-    print(f"{options.file}: fine{noted}")
+    count = f", {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
+    print(f"{options.file}: fine{count}")
     return 0

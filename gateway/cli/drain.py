@@ -1,7 +1,7 @@
-"""`skewgate drain SERVICE/BACKEND`: no new requests for it, so that it can be stopped; `--wait` until it is
-idle.
+"""`skewgate drain SERVICE/BACKEND`: a backend gets no new requests, so that it can be stopped.
 
-It is still probed. Requests in flight there are finished by the gateway, never cut by this.
+With `--wait` the verb returns when the backend is idle. The backend is still probed. Draining never cuts a
+request in flight: the gateway finishes it.
 """
 
 from __future__ import annotations
@@ -10,61 +10,71 @@ import argparse
 import time
 from typing import Final
 
-from gateway.cli import asking, ordering
-from gateway.cli.ordering import State, Target
+from gateway.cli import admin_client, operator_commands
+from gateway.cli.operator_commands import State, Target
 from gateway.errors import AdminError
 
-HELP = "take a backend out of service; it finishes what it has"
+HELP = "take a backend out of service; its requests in flight are finished"
 
-EVERY: Final = 0.2
-"""Seconds between two looks while waiting: a person does not notice, and /status is made from memory."""
+INTERVAL: Final = 0.2
+"""Seconds between two requests for /status while waiting. A person does not notice the delay, and the gateway
+makes /status from memory."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The backend, where to ask, and whether to wait."""
-    ordering.arguments(parser)
-    parser.add_argument("target", metavar="SERVICE/BACKEND", type=ordering.target)
+    """The backend, the admin listener, and whether to wait."""
+    operator_commands.arguments(parser)
+    parser.add_argument("target", metavar="SERVICE/BACKEND", type=operator_commands.target)
     parser.add_argument(
-        "--wait", action="store_true", help="return when the last request in flight there is done"
+        "--wait", action="store_true", help="return when the last request in flight is finished"
     )
     parser.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=_seconds,
-        help="with --wait: give up after so long, with exit code 1; the backend stays drained",
+        help="with --wait: give up after this time with exit code 1; the backend stays drained",
     )
     parser.set_defaults(usage_error=parser.error)
 
 
 def run(options: argparse.Namespace) -> int:
-    """In force when it returns 0, and with `--wait` nothing is in flight there any more. Raises
+    """Drain the backend. After 0 it is in force, and with `--wait` no request is in flight there. Raises
     `AdminError`."""
     if options.timeout is not None and not options.wait:
         options.usage_error("--timeout needs --wait")
-    admin = asking.find(options)
-    state: State = ordering.give(admin, "POST", ordering.backend_path(options.target, "drain"))
+    admin = admin_client.find(options)
+    path = operator_commands.backend_path(options.target, "drain")
+    state: State = operator_commands.send(admin, "POST", path)
     if options.wait:
-        state = _idle(admin, options.target, state, options.timeout)
-    ordering.tell(options, admin, state, lambda: ordering.backend_line(state, options.target))
+        state = _wait_until_idle(admin, options.target, state, options.timeout)
+    operator_commands.print_state(
+        options, admin, state, lambda: operator_commands.backend_line(state, options.target)
+    )
     return 0
 
 
-def _idle(admin: asking.Admin, target: Target, state: State, timeout: float | None) -> State:
-    """The first state in which nothing is in flight. Raises `AdminError` when that will not come."""
+def _wait_until_idle(
+    admin: admin_client.AdminClient, target: Target, state: State, timeout: float | None
+) -> State:
+    """The first state in which no request is in flight. Raises `AdminError` at the timeout, and when the
+    backend is not drained any more."""
     end = None if timeout is None else time.monotonic() + timeout
     while number := _in_flight(target, state):
         if end is not None and time.monotonic() >= end:
-            raise AdminError(f"{target} is drained, but still has {ordering.requests(number)} in flight")
-        time.sleep(EVERY)
+            raise AdminError(
+                f"{target} is drained, but still has {operator_commands.requests(number)} in flight"
+            )
+        time.sleep(INTERVAL)
         state = admin.document("GET", "/status")
     return state
 
 
 def _in_flight(target: Target, state: State) -> int:
-    """Raises `AdminError` when the backend is not drained any more: then waiting for its end is in vain."""
+    """Requests in flight. Raises `AdminError` when the backend is not drained any more: it may never be
+    idle."""
     try:
-        told = state["services"][target.service]["backends"][target.backend]
-        drained, number = bool(told["drained"]), int(told["in_flight"])
+        backend = state["services"][target.service]["backends"][target.backend]
+        drained, number = bool(backend["drained"]), int(backend["in_flight"])
     except (LookupError, TypeError, ValueError):
         raise AdminError(f"{target} is not configured any more") from None
     if not drained:

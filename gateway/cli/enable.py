@@ -1,23 +1,25 @@
-"""`skewgate enable SERVICE/BACKEND`: the end of `drain`. Which requests it gets is the gateway's to say."""
+"""`skewgate enable SERVICE/BACKEND`: ends a drain. The gateway decides which requests the backend gets."""
 
 from __future__ import annotations
 
 import argparse
 
-from gateway.cli import asking, ordering
+from gateway.cli import admin_client, operator_commands
 
 HELP = "put a drained backend back into service"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The backend, and where to ask."""
-    ordering.arguments(parser)
-    parser.add_argument("target", metavar="SERVICE/BACKEND", type=ordering.target)
+    """The backend and the admin listener."""
+    operator_commands.arguments(parser)
+    parser.add_argument("target", metavar="SERVICE/BACKEND", type=operator_commands.target)
 
 
 def run(options: argparse.Namespace) -> int:
-    """In force when it returns 0, also when it was in service. Raises `AdminError` when it is refused."""
-    admin = asking.find(options)
-    state = ordering.give(admin, "POST", ordering.backend_path(options.target, "enable"))
-    ordering.tell(options, admin, state, lambda: ordering.backend_line(state, options.target))
+    """Enable the backend; 0 also when it was in service. Raises `AdminError` when the gateway refuses."""
+    admin = admin_client.find(options)
+    state = operator_commands.send(admin, "POST", operator_commands.backend_path(options.target, "enable"))
+    operator_commands.print_state(
+        options, admin, state, lambda: operator_commands.backend_line(state, options.target)
+    )
     return 0

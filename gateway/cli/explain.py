@@ -1,7 +1,7 @@
-"""`skewgate explain METHOD PATH`: what would happen to this request and why.
+"""`skewgate explain METHOD PATH`: what would happen to a request, and why.
 
-Asks a running gateway, or with `--offline` probes the file's backends once and decides by itself. Sends the
-request to nobody; all reasons are `core.explanation`'s.
+It gets the explanation from a running gateway. With `--offline` it probes the backends of the file once and
+makes the explanation itself. The request is never sent. `core.decision.explanation` writes all reasons.
 """
 
 from __future__ import annotations
@@ -14,35 +14,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final
 
-from gateway.cli import asking, loop
+from gateway import process
+from gateway.cli import admin_client
 from gateway.cli.files import read_settings
-from gateway.cli.printing import Cell, Paint, Style, plain, span, table
-from gateway.controlplane.cell import Cell as Knowledge
 from gateway.controlplane.prober import Prober
-from gateway.core.explanation import explain
-from gateway.core.message import Header
-from gateway.core.snapshot import Snapshot
-from gateway.dataplane.http1 import refused_line
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.decision.explanation import explain
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.http.message import Header
+from gateway.dataplane.http1.heads import request_line_refusal
 from gateway.errors import AdminError
 from gateway.settings import Settings
 from gateway.telemetry.metrics import Metrics
+from gateway.terminal import Paint, Style, TableCell, plain, span, table
 
-HELP = "tell what would happen to a request and why"
+HELP = "show what would happen to a request and why"
 
-CANDIDATE_COLUMNS: Final = ("BACKEND", "TRIED", "STANDING", "SERVES", "IN FLIGHT", "URL", "WHY THEN")
-LEFT_OUT_COLUMNS: Final = ("BACKEND", "STANDING", "SERVES", "WHY NOT")
+CANDIDATE_COLUMNS: Final = ("BACKEND", "TRIED", "FRESHNESS", "SERVES", "IN FLIGHT", "URL", "WHY")
+LEFT_OUT_COLUMNS: Final = ("BACKEND", "FRESHNESS", "SERVES", "WHY NOT")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The request, and whom to ask."""
-    asking.arguments(parser)
+    """The request, and the gateway or the file that explains it."""
+    admin_client.arguments(parser)
     parser.add_argument(
-        "--offline", action="store_true", help="probe the backends of -c FILE once and decide here"
+        "--offline", action="store_true", help="probe the backends of -c FILE once, without a gateway"
     )
     parser.add_argument("-H", "--header", action="append", default=[], type=_header, metavar="'Name: value'")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
     parser.add_argument("method", metavar="METHOD", type=str.upper)
-    parser.add_argument("path", metavar="PATH", type=_path, help="with the query, if there is one")
+    parser.add_argument("path", metavar="PATH", type=_path, help="the path, with a query if there is one")
     parser.set_defaults(usage_error=parser.error)
 
 
@@ -51,110 +52,115 @@ def run(options: argparse.Namespace) -> int:
     if options.offline and options.config is None:
         options.usage_error("--offline needs -c FILE")
     if options.offline:
-        told = loop.run(offline(read_settings(options.config), options.method, options.path, options.header))
-        where = str(options.config)
+        explanation = process.run_in_loop(
+            explain_offline(read_settings(options.config), options.method, options.path, options.header)
+        )
+        source = str(options.config)
     else:
-        admin = asking.find(options)
-        where = admin.url
+        admin = admin_client.find(options)
+        source = admin.url
         query = [("method", options.method), ("path", options.path)]
         query += [("header", f"{name}: {value}") for name, value in options.header]
-        told = admin.document("GET", "/explain", query)
+        explanation = admin.document("GET", "/explain", query)
     if options.output == "json":
-        print(json.dumps(told))
+        print(json.dumps(explanation))
     else:
-        print(asking.readable(where, lambda: page(told, Paint(sys.stdout))))
+        print(admin_client.formatted(source, lambda: page(explanation, Paint(sys.stdout))))
     return 0
 
 
-async def offline(settings: Settings, method: str, path: str, headers: Sequence[Header]) -> dict[str, Any]:
-    """Probe every backend once, then explain by what they said. Raises `AdminError` for what no gateway
-    explains."""
-    if refusal := refused_line(method, path):
+async def explain_offline(
+    settings: Settings, method: str, path: str, headers: Sequence[Header]
+) -> dict[str, Any]:
+    """Probe every backend once, then explain the request. Raises `AdminError` for a request line that the
+    gateway refuses."""
+    if refusal := request_line_refusal(method, path):
         raise AdminError(refusal)
-    cell = Knowledge(Snapshot.configured(settings.services, now=monotonic()))
-    heard_out = asyncio.Event()
+    holder = SnapshotHolder(Snapshot.configured(settings.services, now=monotonic()))
+    all_probed = asyncio.Event()
 
-    def look(before: Snapshot, after: Snapshot) -> None:
-        if _heard_out(after):
-            heard_out.set()
+    def check(before: Snapshot, after: Snapshot) -> None:
+        if _all_probed(after):
+            all_probed.set()
 
-    cell.subscribe(look)
-    async with Prober(cell, Metrics(), settings.services, clock=monotonic):
-        if not _heard_out(cell.current):
-            await heard_out.wait()  # every probe has a deadline of its own
-    return explain(cell.current, method, path, headers).to_json()
+    holder.subscribe(check)
+    async with Prober(holder, Metrics(), settings.services, clock=monotonic):
+        if not _all_probed(holder.current):
+            await all_probed.wait()  # each probe has its own deadline
+    return explain(holder.current, method, path, headers).to_json()
 
 
-def _heard_out(snapshot: Snapshot) -> bool:
+def _all_probed(snapshot: Snapshot) -> bool:
     return all(member.probed for pool in snapshot.fleet.pools.values() for member in pool.members)
 
 
-def page(told: Mapping[str, Any], paint: Paint) -> str:
+def page(explanation: Mapping[str, Any], paint: Paint) -> str:
     """An explanation for people."""
-    return "\n".join(_lines(told, paint))
+    return "\n".join(_lines(explanation, paint))
 
 
-def _lines(told: Mapping[str, Any], paint: Paint) -> Iterator[str]:
-    style = Style.GREEN if told["decision"] in ("forward", "answer") else Style.YELLOW
-    status = f" {told['status']}" if told.get("status") else ""
-    yield f"{plain(told['method'])} {plain(told['path'])}: {paint(told['decision'] + status, style)}"
-    yield f"  because   {plain(told['because'])}"
-    for label, text in _facts(told):
+def _lines(explanation: Mapping[str, Any], paint: Paint) -> Iterator[str]:
+    decision = explanation["decision"]
+    style = Style.GREEN if decision in ("forward", "answer") else Style.YELLOW
+    status = f" {explanation['status']}" if explanation.get("status") else ""
+    yield f"{plain(explanation['method'])} {plain(explanation['path'])}: {paint(decision + status, style)}"
+    yield f"  because   {plain(explanation['because'])}"
+    for label, text in _facts(explanation):
         yield f"  {label:<9} {plain(text)}"
-    if told.get("candidates"):
+    if candidates := explanation.get("candidates"):
         yield ""
-        yield table(CANDIDATE_COLUMNS, [_candidate(each) for each in told["candidates"]], paint)
-    if told.get("left_out"):
+        yield table(CANDIDATE_COLUMNS, [_candidate(candidate) for candidate in candidates], paint)
+    if left_out := explanation.get("left_out"):
         yield ""
-        yield table(LEFT_OUT_COLUMNS, [_left_out(each) for each in told["left_out"]], paint)
+        yield table(LEFT_OUT_COLUMNS, [_left_out(exclusion) for exclusion in left_out], paint)
 
 
-def _facts(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is known, in the order in which a request passes through it."""
-    if told.get("service"):
-        yield "service", f"{told['service']} ({told['dialect']})"
-    if told.get("place"):
-        yield "place", f"{told['place']['name']}, to the API it is {told['local_path']}"
-    if told.get("ask"):
-        ask = told["ask"]
-        yield "ask", ask["kind"] + (f", {ask['text']!r}" if ask["text"] else "")
-    if told.get("offer"):
-        offer = told["offer"]
+def _facts(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The facts, in the order in which the gateway finds them for a request."""
+    if explanation.get("service"):
+        yield "service", f"{explanation['service']} ({explanation['dialect']})"
+    if explanation.get("endpoint"):
+        yield "endpoint", f"{explanation['endpoint']['name']}, path in the API {explanation['local_path']}"
+    if explanation.get("requested"):
+        requested = explanation["requested"]
+        yield "requested", requested["kind"] + (f", {requested['text']!r}" if requested["text"] else "")
+    if explanation.get("offer"):
+        offer = explanation["offer"]
         ends = span(offer["min"], offer["max"])
         ceiling = f", ceiling {offer['ceiling']}" if offer["ceiling"] else ""
         yield "offer", f"{ends} ({offer['policy']}{ceiling}), phase {offer['phase']}"
-    if told.get("version"):
-        yield "version", told["version"]
-    if told.get("operation"):
-        operation = told["operation"]
+    if explanation.get("version"):
+        yield "version", explanation["version"]
+    if explanation.get("operation"):
+        operation = explanation["operation"]
         exists = "exists" if operation["exists"] else "does not exist"
         text = f"{operation['method']} {operation['path']} {exists} at this version: {operation['versions']}"
         yield "operation", text
-    for line in told.get("sends") or ():
+    for line in explanation.get("sends") or ():
         yield "sends", line
-    reply = told.get("reply")
-    if reply:
-        for name, value in reply["headers"]:
-            yield "says", f"{name}: {value}"
-        yield "says", reply["body"]
+    response = explanation.get("response")
+    if response:
+        for name, value in response["headers"]:
+            yield "response", f"{name}: {value}"
+        yield "response", response["body"]
 
 
-def _candidate(each: Mapping[str, Any]) -> list[Cell]:
-    silent = " (silent)" if each["silent"] else ""
-    tried = "first" if each["tier"] == 1 else f"after tier {each['tier'] - 1}"
+def _candidate(candidate: Mapping[str, Any]) -> list[TableCell]:
+    legacy = " (legacy)" if candidate["legacy"] else ""
+    tried = "first" if candidate["tier"] == 1 else f"after tier {candidate['tier'] - 1}"
     return [
-        each["backend"],
+        candidate["backend"],
         tried,
-        each["standing"],
-        f"{each['serves']}{silent}",
-        str(each["in_flight"]),
-        each["url"],
-        each["why"],
+        candidate["freshness"],
+        f"{candidate['serves']}{legacy}",
+        str(candidate["in_flight"]),
+        candidate["url"],
+        candidate["why"],
     ]
 
 
-def _left_out(each: Mapping[str, Any]) -> list[Cell]:
-    return [each["backend"], each["standing"], each["serves"], each["why"]]
+def _left_out(exclusion: Mapping[str, Any]) -> list[TableCell]:
+    return [exclusion["backend"], exclusion["freshness"], exclusion["serves"], exclusion["why"]]
 
 
 def _header(text: str) -> Header:

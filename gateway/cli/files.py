@@ -1,4 +1,4 @@
-"""From a file's name to settings, for every verb that takes `-c FILE`. Reads the process's environment."""
+"""Settings from a file name, for every verb with `-c FILE`. Reads the environment of the process."""
 
 from __future__ import annotations
 
@@ -9,5 +9,6 @@ from gateway.settings import Settings, read_file
 
 
 def read_settings(path: Path) -> Settings:
-    """The settings of a file. Raises `SettingsError` with every problem; warnings do not stand in the way."""
+    """The settings of a file. Raises `SettingsError` with every problem when there is an error. Warnings are
+    ignored."""
     return read_file(path, environ=os.environ).require()

@@ -1,32 +1,34 @@
-"""`skewgate pin SERVICE VERSION`: nothing above this version is offered, until `unpin`.
+"""`skewgate pin SERVICE VERSION`: no version above this one is offered until `unpin`.
 
-Stands instead of the configuration's ceiling. What is offered beneath it stays the gateway's to say.
+A pin replaces the ceiling of the configuration. The gateway decides what is offered below it.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from gateway.cli import asking, ordering
+from gateway.cli import admin_client, operator_commands
 
-HELP = "hold a service's offer at a version or a release"
+HELP = "limit a service's offer to a version or a release"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The service, the ceiling, and where to ask."""
-    ordering.arguments(parser)
+    """The service, the ceiling, and the admin listener."""
+    operator_commands.arguments(parser)
     parser.add_argument("service", metavar="SERVICE")
     ceiling = parser.add_mutually_exclusive_group(required=True)
     ceiling.add_argument("version", metavar="VERSION", nargs="?")
     ceiling.add_argument(
-        "--release", metavar="NAME", help="of the dialect's table or of `releases` in the configuration"
+        "--release", metavar="NAME", help="a release of the dialect's table or of `releases` in the file"
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """In force when it returns 0. Raises `AdminError` when it is refused."""
-    admin = asking.find(options)
+    """Set the pin. Raises `AdminError` when the gateway refuses."""
+    admin = admin_client.find(options)
     ceiling = {"release": options.release} if options.version is None else {"version": options.version}
-    state = ordering.give(admin, "PUT", ordering.ceiling_path(options.service), ceiling)
-    ordering.tell(options, admin, state, lambda: ordering.offer_line(state, options.service))
+    state = operator_commands.send(admin, "PUT", operator_commands.ceiling_path(options.service), ceiling)
+    operator_commands.print_state(
+        options, admin, state, lambda: operator_commands.offer_line(state, options.service)
+    )
     return 0

@@ -1,7 +1,7 @@
-"""`skewgate reload`: a running gateway reads its file anew.
+"""`skewgate reload`: a running gateway reads its file again.
 
-Applied, or the reasons are printed as `check` prints them and the old configuration stays. The file is the
-gateway's own, not ours.
+Either the new configuration is applied, or the problems are printed as `check` prints them and the old
+configuration stays. The gateway reads its own file; this verb reads none.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.cli import asking
-from gateway.cli.printing import complain, plain
+from gateway.cli import admin_client
 from gateway.errors import AdminError
+from gateway.terminal import plain, print_error
 
-HELP = "make a running gateway read its configuration anew"
+HELP = "make a running gateway read its configuration again"
 
 REFUSED: Final = 400
-"""The status with which the admin listener tells what is wrong with the file."""
+"""The status of a response with the problems of the file."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to ask."""
-    asking.arguments(parser)
+    """The admin listener."""
+    admin_client.arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask once. Raises `AdminError` when it was refused or nobody answers."""
-    admin = asking.find(options)
-    status, body = admin.ask("POST", "/-/reload")
+    """Reload. Raises `AdminError` when the file is refused or no gateway responds."""
+    admin = admin_client.find(options)
+    status, body = admin.request("POST", "/-/reload")
     if status == REFUSED and (problems := _texts(body, "problems")):
-        print("\n".join(_harmless(problem) for problem in problems), file=sys.stderr)
+        print("\n".join(_safe_text(problem) for problem in problems), file=sys.stderr)
         raise AdminError("reload refused, the old configuration stays in force")
-    state = asking.document_of(admin.url, "/-/reload", status, body)
+    state = admin_client.document_of(admin.url, "/-/reload", status, body)
     generation = state.get("generation")
     print("reloaded" if generation is None else f"reloaded: generation {generation} is in force", flush=True)
     if restart := _texts(body, "restart_needed"):
-        complain(f"warning: not in force before a restart: {plain(', '.join(restart))}")
+        print_error(f"warning: not in force before a restart: {plain(', '.join(restart))}")
     return 0
 
 
@@ -48,9 +48,9 @@ def _texts(body: bytes, key: str) -> Sequence[str]:
         found = json.loads(body)[key]
     except (ValueError, LookupError, TypeError):
         return ()
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else ()
+    return [text for text in found if isinstance(text, str)] if isinstance(found, list) else ()
 
 
-def _harmless(problem: str) -> str:
-    """Its lines, without anything that a terminal would obey; tabs stay, or carets would stand elsewhere."""
+def _safe_text(problem: str) -> str:
+    """Its lines without control characters. Tabs stay, because they keep the carets in their columns."""
     return "\n".join("\t".join(map(plain, line.split("\t"))) for line in problem.split("\n"))

@@ -1,7 +1,7 @@
-"""`skewgate run -c FILE`: the gateway in the foreground, until SIGTERM or SIGINT.
+"""`skewgate run -c FILE`: runs the gateway in the foreground until SIGTERM or SIGINT.
 
-SIGHUP reads the file anew and opens the access log anew, as log rotation wants it. Says on standard error
-where it listens; what it serves and how is the file's.
+SIGHUP reads the file again and reopens the access log, as log rotation needs it. The log on standard error
+says where the gateway listens. All other behaviour comes from the file; this module adds none.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from gateway import __version__
-from gateway.cli import loop, signals
-from gateway.cli.gateway import Gateway
+from gateway import __version__, process
+from gateway.assembly import Gateway
 from gateway.settings import read_file
 
 HELP = "run the gateway in the foreground"
@@ -32,19 +31,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve; 0 after a drain. Raises `SettingsError` or `StartupError` when it cannot begin."""
+    """Run the gateway; 0 after a drain. Raises `SettingsError` or `StartupError` when it cannot start."""
     logging.basicConfig(format=LOG_FORMAT, level=logging.INFO, stream=sys.stderr)
     loaded = read_file(options.config, environ=os.environ)
     configured = loaded.require()
     for line in loaded.render().splitlines():
         log.warning("%s", line)
-    loop.run(_serve(Gateway(configured, source=options.config)))
+    process.run_in_loop(_serve(Gateway(configured, source=options.config)))
     return 0
 
 
 async def _serve(gateway: Gateway) -> None:
     stop = asyncio.Event()
-    with signals.handled(stop.set, gateway.hang_up):
+    with process.handle_signals(stop.set, gateway.on_sighup):
         async with gateway:
             for host, port in gateway.addresses:
                 log.info(
@@ -55,5 +54,5 @@ async def _serve(gateway: Gateway) -> None:
                 )
             log.info("the admin listener is %s", gateway.admin_url)
             await stop.wait()
-            log.info("asked to stop: finishing the requests under way")
+            log.info("stopping: the requests in flight are finished first")
     log.info("stopped")

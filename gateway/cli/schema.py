@@ -1,4 +1,4 @@
-"""`skewgate schema`: the JSON Schema of the configuration, for editors. Made by the models that read it."""
+"""`skewgate schema`: prints the JSON Schema of the configuration, for editors. The settings make it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ HELP = "print the JSON Schema of the configuration"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """None."""
+    """This verb has no arguments."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print it."""
+    """Print the schema."""
     print(schema_text(), end="")
     return 0

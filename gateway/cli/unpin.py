@@ -1,23 +1,25 @@
-"""`skewgate unpin SERVICE`: the end of `pin`. The configuration's ceiling holds again, if there is one."""
+"""`skewgate unpin SERVICE`: ends a pin. If the configuration has a ceiling, it is in force again."""
 
 from __future__ import annotations
 
 import argparse
 
-from gateway.cli import asking, ordering
+from gateway.cli import admin_client, operator_commands
 
-HELP = "take a service's pin away: offer again what the fleet serves"
+HELP = "remove a service's pin: offer again what the fleet serves"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The service, and where to ask."""
-    ordering.arguments(parser)
+    """The service and the admin listener."""
+    operator_commands.arguments(parser)
     parser.add_argument("service", metavar="SERVICE")
 
 
 def run(options: argparse.Namespace) -> int:
-    """In force when it returns 0, also when there was no pin. Raises `AdminError` when it is refused."""
-    admin = asking.find(options)
-    state = ordering.give(admin, "DELETE", ordering.ceiling_path(options.service))
-    ordering.tell(options, admin, state, lambda: ordering.offer_line(state, options.service))
+    """Remove the pin; 0 also when there was none. Raises `AdminError` when the gateway refuses."""
+    admin = admin_client.find(options)
+    state = operator_commands.send(admin, "DELETE", operator_commands.ceiling_path(options.service))
+    operator_commands.print_state(
+        options, admin, state, lambda: operator_commands.offer_line(state, options.service)
+    )
     return 0

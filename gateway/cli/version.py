@@ -1,4 +1,4 @@
-"""`skewgate version`: the versions of what is running, for bug reports. Asks no gateway."""
+"""`skewgate version`: prints the versions of the program and its libraries. Needs no running gateway."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from typing import Final
 
-from gateway import __version__
-from gateway.cli import loop
+from gateway import __version__, process
 
-HELP = "print the versions of what is running"
+HELP = "print the versions of the program and its libraries"
 
 PARTS: Final = ("aiohttp", "httptools", "multidict", "prometheus_client", "pydantic", "PyYAML", "uvloop")
 
@@ -24,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print them."""
+    """Print the versions."""
     found = versions()
     if options.output == "json":
         print(json.dumps(found))
@@ -35,11 +34,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def versions() -> Mapping[str, str | None]:
-    """Name to version, our own first; None: not installed. Raises `SettingsError` as `loop.chosen` does."""
+    """Version by name, the gateway's first; None: not installed. Raises `SettingsError` as
+    `process.chosen_loop` does."""
     own = {
         "skewgate": __version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
-        "loop": loop.chosen(),
+        "loop": process.chosen_loop(),
     }
     return {**own, **{name.lower(): _installed(name) for name in PARTS}}
 

@@ -1,9 +1,9 @@
-"""Asks every backend, on its own address, which versions it serves; one task a backend.
+"""Asks every backend, at its own address, which versions it serves. One task per backend.
 
-    task -> probing.Asker (HTTP) -> the dialect reads the answers -> fact -> cell.observe
+    task -> ProbeClient (HTTP) -> the dialect reads the responses -> fact -> SnapshotHolder.observe
 
-What a failed probe means is `core.fleet`'s: here it is only dated, counted and followed by a longer pause. No
-client and no request ever waits for a probe. Time and chance are passed in.
+What a failed probe means is up to `core.fleet`. Here it is dated, counted, and followed by a longer pause. No
+client and no request ever waits for a probe. Time and randomness are passed in.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias, final
 
-from gateway.controlplane.cell import Cell
-from gateway.controlplane.probing import Asker
-from gateway.core.backend import Backend
-from gateway.core.dialect import Advert, ProbeFault
-from gateway.core.fleet import Answered, Failed
-from gateway.core.service import Service
+from gateway.controlplane.probe_client import ProbeClient
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.dialect import Advertisement, ProbeFault
+from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.fleet import ProbeFailed, ProbeSucceeded
+from gateway.core.fleet.service import Service
 
 JITTER: Final = 0.2
-"""Part of a pause by which it is lengthened or shortened, so that many gateways do not ask in step (hardening
-O4)."""
+"""Share of a pause by which it is lengthened or shortened, so that many gateways do not probe in step
+(threats O4)."""
 
 LONGEST_INTERVALS: Final = 8
 LONGEST_PAUSE: Final = 30.0
-"""Back-off: at most 8 intervals and at most 30 s (design section 2), so that recovery is seen in that
+"""Back-off: at most 8 intervals and at most 30 s (semantics, Knowing), so that a recovery is seen within that
 time."""
 
 Key: TypeAlias = tuple[str, str]
@@ -45,22 +45,22 @@ class ProbeMetrics(Protocol):
     def probed(self, service: str, backend: str, seconds: float, failure: str | None) -> None: ...
 
 
-def pause(failures: int, interval: float, chance: random.Random) -> float:
+def pause(failures: int, interval: float, rng: random.Random) -> float:
     """Seconds until the next probe after `failures` failed ones in a row: the interval, doubled with every
-    failure after the first (which is to be confirmed or refuted soon), and jitter. Never shorter than the
-    jittered interval.
+    failure after the first, and jitter. The first failure is soon confirmed or refuted so. Never shorter than
+    the jittered interval.
     """
     longest = max(interval, min(LONGEST_INTERVALS * interval, LONGEST_PAUSE))
     plain = min(interval * 2.0 ** min(max(failures - 1, 0), LONGEST_INTERVALS), longest)
-    jittered = plain * chance.uniform(1 - JITTER, 1 + JITTER)
+    jittered = plain * rng.uniform(1 - JITTER, 1 + JITTER)
     return jittered if plain == interval else max(interval, min(jittered, longest))
 
 
 @final
 @dataclass(eq=False, slots=True)
 class _Target:
-    """One backend that is probed, and its task. A reload may give it a new service (dialect, headers) in
-    place."""
+    """One backend that is probed, and its task. A reload may replace its service (dialect, headers) while the
+    task goes on."""
 
     service: Service
     backend: Backend
@@ -72,32 +72,32 @@ class _Target:
 class Prober:
     """Probes the undeclared backends of `services`; `start`, `retarget` and `close`, or `async with`.
 
-    `clock` must be the one by which the data plane dates what it overhears: the loop's, seconds. `wall` is
-    for people.
+    `clock` must be the one by which the data plane dates passive observations: the loop's, in seconds. `wall`
+    is what people are shown.
     """
 
     def __init__(
         self,
-        cell: Cell,
+        snapshot_holder: SnapshotHolder,
         metrics: ProbeMetrics,
         services: Iterable[Service],
         *,
         clock: Callable[[], float] | None = None,
         wall: Callable[[], float] = time.time,
-        chance: random.Random | None = None,
+        rng: random.Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._cell = cell
+        self._snapshot_holder = snapshot_holder
         self._metrics = metrics
         self._services = tuple(services)
         self._clock = clock or _loop_time
         self._wall = wall
-        self._chance = chance or random.Random()  # noqa: S311 - spreads load, guards nothing
+        self._rng = rng or random.Random()  # noqa: S311 - spreads load, protects no secret
         self._sleep = sleep
         self._targets: dict[Key, _Target] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_probe_at: dict[Key, float] = {}
-        self._asker: Asker | None = None
+        self._probe_client: ProbeClient | None = None
 
     @property
     def last_probe_at(self) -> Mapping[Key, float]:
@@ -106,39 +106,38 @@ class Prober:
 
     async def start(self) -> None:
         """Begin to probe; the first probes are sent at once."""
-        if self._asker is None:
-            self._asker = Asker()
+        if self._probe_client is None:
+            self._probe_client = ProbeClient()
             self.retarget(self._services)
 
     def retarget(self, services: Iterable[Service]) -> None:
-        """Probe what is configured now. Backends that stay keep their rhythm; gone and moved ones are asked
-        no more."""
+        """Probe what is configured now. Backends that stay keep the time of their next probe. Those that were
+        removed, or have another address, are no longer probed there."""
         self._services = tuple(services)
-        if self._asker is None:
+        if self._probe_client is None:
             return
-        self._asker.forget_certificates()
-        wanted = {
+        configured = {
             (service.name, backend.name): (service, backend)
             for service in self._services
             for backend in service.backends
         }
         for key, target in list(self._targets.items()):
-            if key not in wanted or not _stays(target, *wanted[key]):
+            if key not in configured or not _is_unchanged(target, *configured[key]):
                 self._drop(key)
-        for key, (service, backend) in wanted.items():
+        for key, (service, backend) in configured.items():
             if key in self._targets:
                 self._targets[key].service, self._targets[key].backend = service, backend
             else:
                 self._begin(key, _Target(service, backend))
 
     async def close(self) -> None:
-        """End all probes, also those under way, and the connections."""
+        """Stop all probes, also those under way, and close the connections."""
         for key in list(self._targets):
             self._drop(key)
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._asker is not None:
-            await self._asker.close()
-            self._asker = None
+        if self._probe_client is not None:
+            await self._probe_client.close()
+            self._probe_client = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -153,9 +152,10 @@ class Prober:
 
     def _begin(self, key: Key, target: _Target) -> None:
         self._targets[key] = target
-        name = f"probe {key[0]}/{key[1]}"
         # Owned by `_tasks` until it is done: `close` waits for it.
-        task = asyncio.create_task(self._watch(key, target), name=name)  # noqa: TID251 - owned, see above
+        task = asyncio.get_running_loop().create_task(
+            self._probe_repeatedly(key, target), name=f"probe {key[0]}/{key[1]}"
+        )
         target.task = task
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -166,49 +166,49 @@ class Prober:
         if target.task is not None:
             target.task.cancel()
 
-    async def _watch(self, key: Key, target: _Target) -> None:
-        """One backend, as long as it is configured. One probe at a time: the next begins after a pause."""
+    async def _probe_repeatedly(self, key: Key, target: _Target) -> None:
+        """Probe one backend while it is configured. One probe at a time, each after a pause."""
         while True:
             await self._probe(key, target)
-            await self._sleep(pause(target.failures, target.service.probe.interval, self._chance))
+            await self._sleep(pause(target.failures, target.service.probe.interval, self._rng))
 
     async def _probe(self, key: Key, target: _Target) -> None:
-        """One probe and the fact that it brings, dated by when its first request was sent.
+        """One probe and its fact, dated by when its first request was sent.
 
-        A declared backend is not asked: what is declared is said once more, which ends the doubts that
-        requests have raised, ever later while they come back.
+        A declared backend is not asked. What is declared is observed once more instead, which clears it if
+        requests have made it suspect. While it becomes suspect again and again, the pauses grow.
         """
-        assert self._asker is not None
+        assert self._probe_client is not None
         sent, sent_wall = self._clock(), self._wall()
         if target.backend.declared is not None:
-            pool = self._cell.current.fleet.pools.get(key[0])
+            pool = self._snapshot_holder.current.fleet.pools.get(key[0])
             member = pool.member(key[1]) if pool is not None else None
-            target.failures = target.failures + 1 if member is not None and member.doubted else 0
-            self._cell.observe(*key, Answered(Advert(target.backend.declared), sent))
+            target.failures = target.failures + 1 if member is not None and member.suspect else 0
+            self._snapshot_holder.observe(*key, ProbeSucceeded(Advertisement(target.backend.declared), sent))
             return
         try:
-            found = await self._asker.ask(target.service, target.backend)
-        # Our own bug must not end the probes of a backend: what is known of it would be trusted for ever.
+            found = await self._probe_client.probe(target.service, target.backend)
+        # A bug of ours must not end the probes of a backend: what is known of it would be relied on for ever.
         except Exception:  # noqa: BLE001 - logged and counted
-            _log.exception("%s/%s: the probe failed by a bug of the gateway", *key)
-            found = ProbeFault("internal", "the probe failed by a bug of the gateway, see its log")
+            _log.exception("%s/%s: the probe failed because of a bug in the gateway", *key)
+            found = ProbeFault("internal", "the probe failed because of a bug in the gateway, see its log")
         self._last_probe_at[key] = sent_wall
         seconds = self._clock() - sent
         match found:
-            case Advert():
+            case Advertisement():
                 target.failures = 0
                 self._metrics.probed(*key, seconds, None)
-                self._cell.observe(*key, Answered(found, sent))
+                self._snapshot_holder.observe(*key, ProbeSucceeded(found, sent))
             case ProbeFault(reason, detail):
                 target.failures += 1
                 self._metrics.probed(*key, seconds, reason)
-                self._cell.observe(*key, Failed(detail, sent))
+                self._snapshot_holder.observe(*key, ProbeFailed(detail, sent))
 
 
-def _stays(target: _Target, service: Service, backend: Backend) -> bool:
-    """Whether the same address is asked in the same rhythm: then its task goes on."""
-    before = target.backend.url, target.backend.tls, target.backend.declared is None, target.service.probe
-    return before == (backend.url, backend.tls, backend.declared is None, service.probe)
+def _is_unchanged(target: _Target, service: Service, backend: Backend) -> bool:
+    """Whether the same address is probed at the same interval: then its task goes on."""
+    before = target.backend.url, target.backend.declared is None, target.service.probe
+    return before == (backend.url, backend.declared is None, service.probe)
 
 
 def _loop_time() -> float:

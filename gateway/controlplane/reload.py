@@ -1,9 +1,9 @@
-"""Reads the configuration anew and puts it in force: all of it, or nothing.
+"""Reads the configuration again and puts it in force: all of it, or nothing.
 
-    read -> Settings -> cell.configure -> prober.retarget
+    read -> Settings -> SnapshotHolder.reconfigure -> Prober.retarget
 
-A file with a problem changes nothing; what is known of backends that stay is kept. What was fixed when the
-process started (listeners, limits) is compared and reported, never half applied.
+A file with an error changes nothing. What is known of backends that stay is kept. What is fixed when the
+process starts (listeners, limits) is compared and reported, never applied in part.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol, final
 
-from gateway.controlplane.cell import Cell
-from gateway.core.service import Service
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.fleet.service import Service
 from gateway.settings import Loaded, Settings
 
 NEEDS_RESTART: Final = (
@@ -37,10 +37,10 @@ _log = logging.getLogger("skewgate.reload")
 class ReloadMetrics(Protocol):
     """The part of `telemetry.metrics.Metrics` that is used here."""
 
-    def reloaded(self, ok: bool, at: float) -> None: ...  # noqa: FBT001 - the agreed interface
+    def reloaded(self, *, ok: bool, at: float) -> None: ...
 
 
-class Retargets(Protocol):
+class ProbeTargets(Protocol):
     """The part of `prober.Prober` that is used here."""
 
     def retarget(self, services: Iterable[Service]) -> None: ...
@@ -49,7 +49,7 @@ class Retargets(Protocol):
 @final
 @dataclass(frozen=True, slots=True)
 class ConfigInForce:
-    """Which configuration is in force, for `/status`."""
+    """The configuration in force, for `/status`."""
 
     hash: str
     loaded_at: float
@@ -58,12 +58,12 @@ class ConfigInForce:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Reloaded:
-    """What a reload came to."""
+class ReloadResult:
+    """The outcome of a reload."""
 
     problems: tuple[str, ...] = ()
-    """The errors of the file, each as `skewgate check` shows it; with any, the old configuration is still in
-    force."""
+    """The errors of the file, each as `skewgate check` shows it. If there are any, the old configuration
+    stays in force."""
     restart: tuple[str, ...] = ()
     """Keys whose new values need a restart."""
 
@@ -74,26 +74,26 @@ class Reloaded:
 
 @final
 class Reloader:
-    """`read` gives what comes of the file as it is now, and blocks; `settings` are those that the process was
-    started with. For SIGHUP and `POST /-/reload`."""
+    """Reloads for SIGHUP and `POST /-/reload`. `read` reads and checks the file as it is now, and blocks.
+    `settings` are those with which the process was started."""
 
     def __init__(
         self,
         read: Callable[[], Loaded],
         settings: Settings,
         *,
-        cell: Cell,
-        prober: Retargets,
+        snapshot_holder: SnapshotHolder,
+        prober: ProbeTargets,
         metrics: ReloadMetrics,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._read = read
         self._started = settings
-        self._cell = cell
+        self._snapshot_holder = snapshot_holder
         self._prober = prober
         self._metrics = metrics
         self._wall = wall
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._config = ConfigInForce(settings.hash, wall())
 
     @property
@@ -101,29 +101,33 @@ class Reloader:
         """The configuration in force."""
         return self._config
 
-    async def reload(self) -> Reloaded:
-        """In force when this returns, unless there are problems. The file is read in a thread: requests go
-        on."""
-        async with self._one_at_a_time:
+    async def reload(self) -> ReloadResult:
+        """The new configuration is in force when this returns, unless there are errors. The file is read in a
+        thread, so requests go on."""
+        async with self._lock:
             loaded = await asyncio.to_thread(self._read)
             return self._refuse(loaded) if loaded.settings is None else self._apply(loaded.settings)
 
-    def _refuse(self, loaded: Loaded) -> Reloaded:
-        """Warnings do not stand in the way, so only errors are told."""
+    def _refuse(self, loaded: Loaded) -> ReloadResult:
+        """Reports errors only: warnings do not prevent a reload."""
         for problem in loaded.errors:
-            said = problem.sentence(loaded.filename)
-            _log.error("reload refused, the old configuration stays in force: %s", said)
-        self._metrics.reloaded(False, self._wall())  # noqa: FBT003 - the agreed interface
-        return Reloaded(tuple(each.render(loaded.filename, loaded.lines) for each in loaded.errors))
+            sentence = problem.sentence(loaded.filename)
+            _log.error("reload refused, the old configuration stays in force: %s", sentence)
+        self._metrics.reloaded(ok=False, at=self._wall())
+        return ReloadResult(tuple(problem.render(loaded.filename, loaded.lines) for problem in loaded.errors))
 
-    def _apply(self, settings: Settings) -> Reloaded:
-        """No await in here: nobody may see the new snapshot with the old probes."""
-        self._cell.configure(settings.services)
+    def _apply(self, settings: Settings) -> ReloadResult:
+        """Without `await`: nothing may run between the new snapshot and the new probes."""
+        self._snapshot_holder.reconfigure(settings.services)
         self._prober.retarget(settings.services)
         self._config = ConfigInForce(settings.hash, self._wall())
-        self._metrics.reloaded(True, self._config.loaded_at)  # noqa: FBT003 - the agreed interface
+        self._metrics.reloaded(ok=True, at=self._config.loaded_at)
         restart = tuple(key for key in NEEDS_RESTART if getattr(settings, key) != getattr(self._started, key))
-        _log.info("reloaded: configuration %s, generation %d", settings.hash, self._cell.current.generation)
+        _log.info(
+            "reloaded: configuration %s, generation %d",
+            settings.hash,
+            self._snapshot_holder.current.generation,
+        )
         if restart:
-            _log.warning("restart to put the new value of %s in force", ", ".join(restart))
-        return Reloaded(restart=restart)
+            _log.warning("restart the gateway to apply the new value of %s", ", ".join(restart))
+        return ReloadResult(restart=restart)

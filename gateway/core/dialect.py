@@ -1,17 +1,15 @@
 """The contract between the gateway and one dialect, and the values that cross it.
 
 A dialect translates: texts of one API family in, values of core out, and back. It is pure: the same arguments
-give the same answer, it keeps nothing, reads no clock and never raises on anything that came from the
+give the same result, it keeps no state, reads no clock and never raises on anything that came from the
 network. It owns every header that its backends read, because a header that one side reads and the other does
-not is how versions get desynchronised (style A9). It decides nothing: which version is settled on is
-`core.negotiation`.
+not is how versions get desynchronised (decision 0008). It decides nothing: `core.decision.negotiation`
+negotiates the version.
 
-Dialects import all of it from here, also what stands in `core.advert`: one door.
-
-The order of the members below is the order in which a request and its reply pass through them.
+The values come in the order in which a request and its response meet them. `Dialect` follows: first what
+every dialect has, then, as attributes that are None or empty by default, the parts that few have. Nothing
+here tests for the type of a dialect.
 """
-
-# ruff: noqa: PLC0414 -- names that are handed on are imported under their own
 
 from __future__ import annotations
 
@@ -20,79 +18,73 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple, Self, final
+from typing import ClassVar, NamedTuple, Protocol, Self, TypeAlias, final
 
-from gateway.core.advert import Advert as Advert
-from gateway.core.advert import ProbeAnswer as ProbeAnswer
-from gateway.core.advert import ProbeFault as ProbeFault
-from gateway.core.advert import ProbeRequest as ProbeRequest
-from gateway.core.advert import ProbeStep as ProbeStep
-from gateway.core.advert import Refused as Refused
-from gateway.core.advert import Served as Served
-from gateway.core.links import rewrite
-from gateway.core.message import Header, Reply, RequestHead
-from gateway.core.operations import NO_OPERATIONS, Operations
-from gateway.core.ranges import VersionSet
-from gateway.core.version import Scheme, Version
+from gateway.core.decision.operations import Operations
+from gateway.core.http.links import rewrite
+from gateway.core.http.message import Header, RequestHead, Response
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Scheme, Version
 
 # --- what a request says -----------------------------------------------------------------------------------
 
 
-class Place(NamedTuple):
-    """What a target is to the dialect. Found for every request by `Dialect.place`: a plain tuple, so that it
-    hashes fast; a dialect normally returns one of a few constants.
+class Endpoint(NamedTuple):
+    """What a request target is to the dialect, by method, path and query alone: header values never matter.
 
-    Answers questions that the target alone decides; header values never do.
+    `Dialect.endpoint` finds it for every request, and it is a part of the key of the decision cache. So it is
+    a plain tuple, which hashes fast; a dialect normally returns one of a few constants.
     """
 
     name: str
     """For explain: `resource`, `root`, `v1`."""
     negotiated: bool = True
-    """False: a version means nothing here; owned request headers are dropped, none is written (Ironic
+    """False: a version means nothing here. Owned request headers are dropped, and none is written (Ironic
     `/`)."""
     document: bool = False
-    """True: a discovery document, rewritten to the offer on its way back."""
+    """True: a discovery document. Its response is rewritten to the offer."""
     answered: bool = False
-    """True: the gateway answers by `Dialect.answer`, no backend is asked (Chef `/server_api_version`)."""
+    """True: the gateway answers with the dialect's `local_responder`; no backend gets the request (Chef
+    `/server_api_version`)."""
     versioned_only: bool = False
-    """True: silent members never get it (Nova `/v2.1`; any document). False: a silent one may, when what its
-    silence stands for holds the settled version."""
-    carried: str | None = None
-    """What the target itself says about the version (path, query), None where it says nothing. A part of the
-    key by which outcomes are remembered, so a dialect bounds its length."""
-    metered: bool = False
-    """True, with `answered`: an answer that costs more than a refusal. Beyond a bounded rate for each service
-    it is 429; `read_ask` is asked here, too, for what that says."""
+    """True: legacy members never get it (Nova `/v2.1`; any document). False: a legacy member may get it, if
+    the versions that it stands for hold the negotiated one."""
+    version_in_target: str | None = None
+    """What the target itself says about the version (path, query); None where it says nothing. The dialect
+    bounds its length, because clients choose it and it is cached."""
+    rate_limited: bool = False
+    """True, with `answered`: the response costs more than a refusal. Beyond a bounded rate for each service
+    it is 429. `read_requested` is called here, too, for what the 429 says."""
 
 
-class AskKind(StrEnum):
-    """The label `ask` of skewgate_negotiations_total."""
+class RequestedKind(StrEnum):
+    """The label `requested` of skewgate_negotiations_total."""
 
     EXACT = "exact"
     LATEST = "latest"
-    SILENT = "silent"
-    GARBLED = "garbled"
+    NONE = "none"
+    MALFORMED = "malformed"
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Ask:
+class RequestedVersion:
     """What a request says about its version."""
 
-    kind: AskKind
+    kind: RequestedKind
     version: Version | None = None
     """Only with `EXACT`."""
     text: str = ""
-    """As the client spelled it, for refusals that quote it. Bounded by the head's line limit."""
-    sealed: bool = False
-    """True: the request is signed over its version (Chef 1.3): it is only routed. Owned headers are neither
-    written nor removed, they go on as they came."""
+    """As the client spelled it, for refusals that quote it. Bounded by the limit for a header line."""
+    signed: bool = False
+    """True: the client signed the header that holds its version (Chef protocol 1.3). The request is routed by
+    its version and not rewritten: owned headers pass as they came."""
 
 
-ASK_SILENT = Ask(AskKind.SILENT)
+NO_VERSION_REQUESTED = RequestedVersion(RequestedKind.NONE)
 
 
-class SilenceKind(Enum):
+class DefaultKind(Enum):
     """What a request without a version means."""
 
     MINIMUM = "minimum"
@@ -103,21 +95,22 @@ class SilenceKind(Enum):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Silence:
-    """The rule for requests that name no version; `constant` only with `CONSTANT`."""
+class DefaultVersion:
+    """The rule for requests that name no version. `constant` only with `CONSTANT`."""
 
-    kind: SilenceKind
+    kind: DefaultKind
     constant: Version | None = None
 
 
-class Match(Enum):
-    """How an exact ask meets the offer."""
+class VersionMatch(Enum):
+    """Which version on offer an exactly requested version leads to."""
 
     EXACT = "exact"
     NEAREST_EARLIER = "nearest_earlier"
-    """The newest offered version that is not newer than the ask (dates and names)."""
+    """The newest version on offer that is not newer than the requested one (dates and names)."""
     NEAREST_LATER = "nearest_later"
-    """The oldest offered version that is not older than the ask: what is no longer served falls forward."""
+    """The oldest version on offer that is not older than the requested one: for APIs where a version that is
+    no longer served leads to the next one."""
 
 
 # --- what the gateway may say ------------------------------------------------------------------------------
@@ -125,8 +118,8 @@ class Match(Enum):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """The offer as a dialect tells it: never empty."""
+class OfferedVersions:
+    """The versions on offer: never empty."""
 
     versions: VersionSet
 
@@ -139,8 +132,8 @@ class Bounds:
         return self.versions.highest
 
 
-class Reason(StrEnum):
-    """Why a request is refused before any backend is touched; the label `outcome`, too."""
+class RefusalReason(StrEnum):
+    """Why a request is refused before any backend gets it; also a value of the label `result`."""
 
     BELOW_MIN = "below_min"
     ABOVE_MAX = "above_max"
@@ -150,53 +143,127 @@ class Reason(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An ask that the offer cannot meet."""
+    """A requested version that leads to no version on offer."""
 
-    reason: Reason
-    ask: Ask
+    reason: RefusalReason
+    requested: RequestedVersion
     version: Version | None
-    """The version that was wanted (the ask's, or the constant that silence stands for); None when
-    malformed."""
-    bounds: Bounds
+    """The requested version, or the constant of the default version; None when malformed."""
+    offered: OfferedVersions
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Anything else the gateway must say by itself after routing: 502, 503, 504, 413, an unknown
+class GatewayError:
+    """Any other error that the gateway itself answers with after routing: 502, 503, 504, 413, a missing
     operation."""
 
     status: int
     title: str
     """The reason phrase: `Service Unavailable`."""
     detail: str
-    """One fixed sentence; never echoes what the client sent (hardening O12)."""
+    """One fixed sentence; it never echoes what the client sent (threats O12)."""
     retry_after: int | None = None
     """Seconds for `Retry-After`."""
-    bounds: Bounds | None = None
-    """The offer, once there is one: some clients must find it even on errors (Chef)."""
-    ask: Ask | None = None
+    offered: OfferedVersions | None = None
+    """The offer, if there is one: some clients must find it on errors, too (Chef)."""
+    requested: RequestedVersion | None = None
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Absence:
-    """A request for an operation that does not exist in the version that was settled on."""
+class MissingOperation:
+    """A request for an operation that does not exist in the negotiated version."""
 
     version: Version
-    ask: Ask
-    bounds: Bounds
-    """The offer, as it stands on other replies."""
+    requested: RequestedVersion
+    offered: OfferedVersions
     status: int | None = None
-    """The operator's word instead of what the dialect's servers say: 400 or 404."""
+    """The status that the operator configured, 400 or 404. None: the dialect's own."""
 
     @property
-    def failure(self) -> Failure:
-        """The same for dialects whose servers have no words of their own for it: 404 or what is told."""
+    def error(self) -> GatewayError:
+        """The same as an error with the configured status or 404: for dialects whose servers have no response
+        of their own for it."""
         status = self.status or 404
         title = "Bad Request" if status == 400 else "Not Found"
         detail = "This operation does not exist in the requested API version."
-        return Failure(status, title, detail, bounds=self.bounds, ask=self.ask)
+        return GatewayError(status, title, detail, offered=self.offered, requested=self.requested)
+
+
+# --- what a backend says -----------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Advertisement:
+    """What a backend claims to serve. `versions` of a legacy backend are those that it stands for; they may
+    be empty."""
+
+    versions: VersionSet
+    legacy: bool = False
+    default: Version | None = None
+
+
+class VersionRefusal(Enum):
+    """Whether a response refuses the request because of its version."""
+
+    NO = "no"
+    YES = "yes"
+    """Nothing was executed: the gateway's advertisement of this backend is out of date."""
+    READ_BODY = "read_body"
+    """Only the body shows it: hold it (up to 64 KiB) and call `read_refusal`."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a response head says about versions. All defaults: nothing."""
+
+    version: Version | None = None
+    """The version that was executed, according to the backend; None also when its text is not a version
+    (threats V8)."""
+    advertisement: Advertisement | None = None
+    """The backend's own range, if the response carries one: a passive observation."""
+    version_refusal: VersionRefusal = VersionRefusal.NO
+    has_range: bool = False
+    """True: this response has range headers, so those of the offer must replace them."""
+    text: str = ""
+    """The owned header's own text, for dialects whose `write_response` repeats it or a part of it."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """One GET on a backend's own address. `path` is relative to the backend's URL."""
+
+    path: str
+    headers: tuple[Header, ...] = ()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ProbeResponse:
+    """The response to one: at most 1 MiB of body, already decoded."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ProbeFault:
+    """The responses hold nothing that can be believed."""
+
+    reason: str
+    """A metric label of a closed set: `status`, `document`, `range`, `unauthorized` …"""
+    detail: str
+    """One sentence for the operator."""
+
+
+ProbeStep: TypeAlias = Advertisement | ProbeRequest | ProbeFault
+"""What a dialect makes of the responses so far: a result, one more request, or a failed probe."""
 
 
 # --- documents ---------------------------------------------------------------------------------------------
@@ -205,19 +272,57 @@ class Absence:
 @final
 @dataclass(frozen=True, slots=True)
 class Links:
-    """How links of a document are turned into what the client can reach."""
+    """How links of a document become links that the client can reach."""
 
     backend: str
-    """`http://10.0.0.5:6385`, the backend's own scheme and authority, plus its base path."""
+    """`http://10.0.0.5:6385`: the backend's own scheme, authority and base path."""
     host: str
-    """The client's Host, which the backend saw too: it builds its links from it."""
+    """The client's Host. The backend got it, too, and builds its links from it."""
     public: str
-    """`https://api.example:443/baremetal`: scheme, authority and prefix under which the client reached us."""
+    """`https://api.example:443/baremetal`: scheme, authority and prefix under which the client reached the
+    gateway."""
 
     def rewrite(self, link: str) -> str:
         """`link` as the client can follow it; links to third parties stay as they are."""
         return rewrite(link, backend=self.backend, host=self.host, public=self.public)
 
+
+# --- parts that few dialects have --------------------------------------------------------------------------
+
+
+class TargetWriter(Protocol):
+    """For APIs that have the version in the request target: in its path or its query."""
+
+    def write_target(self, endpoint: Endpoint, target: str, version: Version) -> str:
+        """The target with the negotiated version in it. Runs on every negotiated request."""
+
+
+class LocalResponder(Protocol):
+    """For APIs with endpoints that the gateway answers itself (`Endpoint.answered`)."""
+
+    def answer(
+        self, endpoint: Endpoint, head: RequestHead, offered: OfferedVersions | None, operations: Operations
+    ) -> Response:
+        """The response at an `answered` endpoint. `offered` is None before anything is offered; `operations`
+        are those of the service. The caller adds `Vary`, and `Retry-After` to a 503."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ConfigurationRules:
+    """What a dialect demands of its service's configuration beyond its own options. Settings check it;
+    requests never read it."""
+
+    can_be_probed: bool = True
+    """False: nothing tells what its servers serve, so every backend must declare its versions."""
+    path_is_signed: bool = False
+    """True: clients sign the path, so a configuration under which backends get another one is refused."""
+    option_paths: tuple[tuple[tuple[str | int, ...], str], ...] = ()
+    """Paths in its options, each with its position there. They begin behind the route's prefix, as `endpoint`
+    gets paths."""
+
+
+# --- the contract ------------------------------------------------------------------------------------------
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
@@ -229,10 +334,12 @@ class NoOptions:
 
 
 class Dialect(ABC):
-    """One API family's way of speaking about versions. One instance a service, made from its options.
+    """How one API family negotiates versions. One instance for each service, made from its options.
 
     `Options` is a frozen dataclass; each field's `metadata` may hold `description` and `examples`, from which
     the configuration's schema is made. Every default must work.
+
+    The methods follow the order in which a request and its response pass through them.
     """
 
     name: ClassVar[str]
@@ -240,143 +347,131 @@ class Dialect(ABC):
 
     scheme: Scheme
     reads: frozenset[str]
-    """Every request header that any method here reads, folded (`message.fold`); the data plane remembers an
-    ask's outcome by their values."""
+    """Every request header that any method here reads, folded (`message.fold`). The data plane caches
+    decisions by their values."""
     owned_request: frozenset[str]
-    """Request headers (folded) removed before the settled version is written anew. Contains those of `reads`
-    that carry versions."""
-    owned_reply: frozenset[str]
-    """Reply headers (folded) that are taken off and written anew by `write_reply`."""
+    """Request headers (folded) that are removed before `write_request` writes the negotiated version.
+    Contains those of `reads` that carry versions."""
+    owned_response: frozenset[str]
+    """Response headers (folded) that are removed before `write_response` writes them anew."""
     vary: tuple[str, ...]
-    """Names that `Vary` lists on every reply, canonical."""
-    vary_apart: bool = False
-    """True: each name has a `Vary` line of its own (Nova)."""
-    silence: Silence
-    match: Match = Match.EXACT
-    silent_serves: VersionSet = VersionSet()
-    """What a backend without versions is taken to serve in a mixed fleet; empty: it takes no part in the
-    offer."""
+    """Names that `Vary` lists on every response, canonical."""
+    vary_separately: bool = False
+    """Whether each of these names gets a `Vary` line of its own, as some servers write it (Nova). False: one
+    line lists them."""
+    default_version: DefaultVersion
+    """Where the service does not configure one."""
+    version_match: VersionMatch = VersionMatch.EXACT
+    legacy_versions: VersionSet = VersionSet()
+    """What a backend without versions stands for in a mixed fleet; empty: it takes no part in the offer."""
     releases: Mapping[str, Version] = {}
     """Highest version by release name, for ceilings."""
-    can_be_asked: bool = True
-    """False: nothing tells what its servers serve, so every backend must declare its versions."""
-    silence_option: tuple[str, ...] = ()
-    """Where in its options stands what silence means, if there."""
-    rewrites_target: bool = False
-    """True: `write_target` must be asked for every request, because the version stands in the target."""
-    own_paths: tuple[tuple[tuple[str | int, ...], str], ...] = ()
-    """Paths in its options, each with where it stands there. As `place` sees paths: without the route's
-    prefix."""
-    path_is_signed: bool = False
-    """True: clients sign the path, so a configuration under which backends would see another one is
-    refused."""
+
+    target_writer: TargetWriter | None = None
+    """None: the version is not in the target, which passes unchanged."""
+    local_responder: LocalResponder | None = None
+    """None: backends answer every endpoint; then none may be `answered`."""
+    configuration_rules: ConfigurationRules = ConfigurationRules()
 
     @classmethod
     def configured(cls, options: object) -> Self:
         """The dialect of one service; `options` is an instance of `Options`. Raises `VersionTextError` or
-        `ValueError`, best an `OptionsError`, which tells where."""
+        `ValueError`, preferably an `OptionsError`, which has the position."""
         return cls()
 
     # -- 1. the request
 
     @abstractmethod
-    def place(self, method: str, path: str, query: str) -> Place:
+    def endpoint(self, method: str, path: str, query: str) -> Endpoint:
         """What this target is. Runs on every request: keep it to a few comparisons."""
 
     @abstractmethod
-    def read_ask(self, place: Place, headers: Mapping[str, str]) -> Ask:
-        """The ask in a negotiated place. `headers` is a multidict that holds (at least) the headers of
-        `reads`."""
+    def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
+        """The requested version at a negotiated endpoint. `headers` is a multidict that holds (at least) the
+        headers of `reads`."""
 
     @abstractmethod
     def write_request(
         self,
-        place: Place,
+        endpoint: Endpoint,
         version: Version,
-        ask: Ask,
+        requested: RequestedVersion,
         *,
-        silent: bool,
+        legacy: bool,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> tuple[Header, ...]:
-        """The owned header lines to send, `silent` being the chosen backend's; each name once, canonical.
+        """The owned header lines for the backend, each name once and canonical. `legacy`: the chosen backend
+        is one without versions.
 
-        `headers` as for `read_ask`: where a version is only a part of a header's value (a media type of
-        `Accept`), the rest of it is found there."""
+        `headers` as for `read_requested`: where the version is only a part of a header's value (a media type
+        of `Accept`), the rest of the value is there."""
 
     def without_version(self, headers: Mapping[str, str]) -> tuple[Header, ...]:
-        """The owned header lines that go to a place where nothing is negotiated: what they say besides a
-        version."""
+        """The owned header lines for an endpoint where nothing is negotiated: what they say besides a
+        version. None, unless versions are only a part of a header's value."""
         return ()
 
-    def plain_path(self, path: str) -> str:
-        """The one spelling of the path by which operations are found: without the version, where it stands in
-        the path, and as its servers read those that they take for the same."""
+    def operation_path(self, path: str) -> str:
+        """The one spelling of `path` by which operations are looked up: without a version segment, and with
+        those spellings made equal that its servers take for the same. Runs on every negotiated request of a
+        service with operations."""
         return path
 
-    def write_target(self, place: Place, target: str, version: Version) -> str:
-        """The target with the settled version in it. Only asked when `rewrites_target`."""
-        return target
-
-    # -- 2. replies made by the gateway
+    # -- 2. local responses
 
     @abstractmethod
-    def refuse(self, refusal: Refusal, place: Place, headers: Mapping[str, str]) -> Reply:
-        """The dialect's own answer to an ask outside the offer, byte for byte what its servers say."""
+    def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
+        """The response to a version that is not on offer, byte for byte that of its servers. The caller adds
+        `Vary`."""
 
     @abstractmethod
-    def fail(self, failure: Failure) -> Reply:
-        """An error in the dialect's shape. `Retry-After` and `Vary` are added by the caller."""
+    def error_response(self, error: GatewayError) -> Response:
+        """An error in the dialect's shape. The caller adds `Retry-After` and `Vary`."""
 
-    def refuse_operation(self, absence: Absence, place: Place) -> Reply:
-        """The answer to an operation outside its versions, as its servers give it: 404 unless they say
-        another status. `absence.status` goes before either. `Vary` is added by the caller."""
-        return self.fail(absence.failure)
+    def refuse_operation(self, missing: MissingOperation, endpoint: Endpoint) -> Response:
+        """The response to an operation outside its versions, as its servers give it: 404, unless they use
+        another status. `missing.status` goes before either. The caller adds `Vary`."""
+        return self.error_response(missing.error)
 
-    def answer(
-        self, place: Place, head: RequestHead, bounds: Bounds | None, operations: Operations = NO_OPERATIONS
-    ) -> Reply:
-        """The reply at an `answered` place. `bounds` is None before anything is offered; `operations` are
-        those of the service. `Vary`, and `Retry-After` on a 503, are added by the caller."""
-        raise NotImplementedError(f"{self.name} has no place that the gateway answers")
-
-    # -- 3. the backend's reply
+    # -- 3. the backend's response
 
     @abstractmethod
-    def read_reply(self, place: Place, status: int, headers: Mapping[str, str]) -> Served:
-        """What a reply's head says. `headers` is a multidict that holds the headers of `owned_reply`."""
+    def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
+        """What a response head says. `headers` is a multidict that holds the headers of `owned_response`."""
 
-    def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advert | None:
-        """Only after `Refused.READ_BODY`: the range that the refusal names, or None when it is about other
-        things."""
+    def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advertisement | None:
+        """Only after `VersionRefusal.READ_BODY`: the range that the body names, or None when it refuses for
+        another reason."""
         return None
 
     @abstractmethod
-    def write_reply(
+    def write_response(
         self,
-        place: Place,
+        endpoint: Endpoint,
         status: int,
         served: Served,
-        settled: Version | None,
-        bounds: Bounds,
+        negotiated: Version | None,
+        offered: OfferedVersions,
         *,
-        silent: bool,
+        legacy: bool,
     ) -> tuple[Header, ...]:
-        """The owned reply header lines for the client, `bounds` instead of the backend's own range. `settled`
-        is None where nothing was negotiated. For a `silent` backend: what a new one would have sent. Without
-        `Vary`."""
+        """The owned header lines for the client, without `Vary`: `offered` replaces the backend's own range.
+        `negotiated` is None where nothing was negotiated. For a legacy backend: what a new one would have
+        sent."""
 
-    def rewrite_document(self, place: Place, body: bytes, bounds: Bounds, links: Links) -> bytes | None:
-        """A discovery document with the offer's range and reachable links; None: not such a document, pass it
-        on."""
+    def rewrite_document(
+        self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+    ) -> bytes | None:
+        """A discovery document with the offer's range and reachable links. None: this body is not such a
+        document and passes as it came."""
         return None
 
     # -- 4. probes
 
     @abstractmethod
-    def probe(self, answers: tuple[ProbeAnswer, ...], path: str | None) -> ProbeStep:
-        """The next step of a probe. With no answers yet: the first request (`path` overrides the dialect's
-        own).
+    def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
+        """The next step of a probe. Without responses: the first request (`path` replaces the dialect's own).
 
-        Called again with every answer so far until it returns an `Advert` or a `ProbeFault`; at most 4
-        questions.
+        Called again with all responses so far until it returns an `Advertisement` or a `ProbeFault`; at most
+        4 requests.
         """

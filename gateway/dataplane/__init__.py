@@ -1,6 +1,6 @@
 """MOVES BYTES: client connections, backend connections, and the exchange between them.
 
-What happens to a request is decided in `core.decision`, in one pure call; here it is only done. The data
-plane reads one snapshot a request and never writes the fleet: facts that it overhears are handed out through
-`observe`.
+`core.decision` decides what happens to a request, in one pure call; here it is done. A request is decided by
+the snapshot that it took at its start, and takes a newer one only when it has to be re-routed. The data plane
+never writes the fleet: its passive observations are handed out through `Context.observe`.
 """

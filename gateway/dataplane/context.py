@@ -1,6 +1,6 @@
-"""What all connections of one worker share: where to look things up, what to count in, whom to tell.
+"""What all connections of one worker share: the configuration, the snapshot, counts, caches and callbacks.
 
-Holds no request and moves no byte. One object a worker, made by `worker`, passed to every connection.
+`worker` makes one object and passes it to every connection. It holds no request and decides nothing.
 """
 
 from __future__ import annotations
@@ -11,33 +11,35 @@ from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final, TypeAlias, final
 
-from gateway.core.decision import RecallKey, Resolution
-from gateway.core.fleet import Fact
-from gateway.core.replying import Marking
-from gateway.core.snapshot import ServiceView, SnapshotSource
-from gateway.dataplane.budget import RetryBudget
-from gateway.dataplane.metering import Meter
-from gateway.dataplane.names import NameTable
-from gateway.settings.model import Limits, Timeouts
+from gateway.core.decision.decision import DecisionKey, Resolution
+from gateway.core.decision.response import ResponseRewrite
+from gateway.core.fleet.fleet import Fact
+from gateway.core.fleet.snapshot import ServiceView, SnapshotSource
+from gateway.dataplane.http1.names import NameTable
+from gateway.dataplane.rate_limiter import RateLimiter
+from gateway.dataplane.retry_budget import RetryBudget
+from gateway.settings.model.document import Limits, Timeouts
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.outcome import Outcome
+from gateway.telemetry.request_record import RequestRecord
 
 Network: TypeAlias = IPv4Network | IPv6Network
-MarkingKey: TypeAlias = tuple[Resolution, str, int, tuple[bytes, ...]]
+ResponseCacheKey: TypeAlias = tuple[Resolution, str, int, tuple[bytes, ...]]
 
+NEVER: Final = float("inf")
+"""The deadline of a connection that has none."""
 TICK: Final = 0.25
-"""Seconds between two looks at the deadlines. One coarse clock instead of a timer per request: a timer costs
-about as much as parsing a head, and no limit here is so fine that a quarter of a second matters."""
+"""Seconds between two checks of all deadlines. There is one coarse clock and no timer per request: a timer
+costs about as much as parsing a head, and for every deadline here a quarter of a second is fine enough."""
 
-REMEMBERED_MARKINGS: Final = 4096
-REMEMBERED_MARKING: Final = 1024
-"""Bytes of the lines of a reply that are worth remembering: a backend may send 64 KiB of another `Vary` each
+MAX_CACHED_RESPONSES: Final = 4096
+MAX_CACHED_RESPONSE_SIZE: Final = 1024
+"""Bytes of the selected fields of one cached response: a backend may send another `Vary` of 64 KiB each
 time."""
 
 
 @final
 class Context:
-    """Shared by all connections of a worker; touched by its loop only."""
+    """Shared by all connections of a worker; used in its event loop only."""
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class Context:
         snapshots: SnapshotSource,
         observe: Callable[[str, str, Fact], None],
         metrics: Metrics,
-        record: Callable[[Outcome], None],
+        record: Callable[[RequestRecord], None],
     ) -> None:
         self.limits = limits
         self.timeouts = timeouts
@@ -60,26 +62,26 @@ class Context:
         self.now = 0.0
         """Monotonic seconds, as of the last tick: for deadlines only."""
         self.draining = False
-        self.load: defaultdict[str, int] = defaultdict(int)
+        self.in_flight_by_member: defaultdict[str, int] = defaultdict(int)
         """Requests in flight by member key."""
-        self.in_flight: defaultdict[str, int] = defaultdict(int)
+        self.in_flight_by_service: defaultdict[str, int] = defaultdict(int)
         """Requests in flight by service."""
-        self.budget = RetryBudget(self.in_flight)
-        self.recall: dict[RecallKey, Resolution] = {}
-        self.meter = Meter()
+        self.retry_budget = RetryBudget(self.in_flight_by_service)
+        self.decision_cache: dict[DecisionKey, Resolution] = {}
+        self.rate_limiter = RateLimiter()
         self._loop = asyncio.get_running_loop()
         self._outbox: list[tuple[asyncio.Transport, bytes]] = []
-        self.markings: dict[MarkingKey, Marking] = {}
-        """What was made of equal replies before; filled by `remember`."""
+        self.response_cache: dict[ResponseCacheKey, ResponseRewrite] = {}
+        """The rewrite of a response head, by what it depends on; filled by `cache_response`."""
         self._request_names = NameTable.for_requests(frozenset())
-        self._reply_names: dict[str, tuple[ServiceView, NameTable]] = {}
+        self._response_names: dict[str, tuple[ServiceView, NameTable]] = {}
 
     def send(self, transport: asyncio.Transport, data: bytes) -> None:
-        """Write `data` when everything that has arrived in this turn of the loop has been looked at.
+        """Write `data` at the end of this turn of the event loop, after everything that has arrived was read.
 
-        A write wakes the process at the other end, and waking one that sleeps costs more than all our own
-        work on a request; written in a row they find it awake (measured: a third of the CPU per request under
-        load).
+        A write wakes the process at the other end, and waking a sleeping process costs more than all of the
+        gateway's own work on a request. Several writes in a row find it awake. Measured under load: a third
+        less CPU per request.
         """
         outbox = self._outbox
         if not outbox:
@@ -87,32 +89,32 @@ class Context:
         outbox.append((transport, data))
 
     def flush(self) -> None:
-        """Write what waits; also asked before a connection is closed, so that nothing said is lost."""
+        """Write all data that waits. Called before a connection is closed too, so that none is lost."""
         outbox, self._outbox = self._outbox, []
         for transport, data in outbox:
-            if not transport.is_closing():  # it may have been lost since; uvloop raises then, asyncio counts
+            if not transport.is_closing():  # lost since: uvloop would raise, asyncio warn
                 transport.write(data)
 
     def request_names(self) -> NameTable:
-        """The table for request heads: what the current snapshot's dialects read or own is set apart."""
-        table, apart = self._request_names, self.snapshots.current.owned
-        if table.apart is not apart and table.apart != apart:
-            table = self._request_names = NameTable.for_requests(apart)
+        """The table for request heads: it selects what the dialects of the current snapshot read or own."""
+        table, selected = self._request_names, self.snapshots.current.selected_names
+        if table.selected is not selected and table.selected != selected:
+            table = self._request_names = NameTable.for_requests(selected)
         return table
 
-    def reply_names(self, view: ServiceView) -> NameTable:
-        """The table for reply heads of one service."""
+    def response_names(self, view: ServiceView) -> NameTable:
+        """The table for the response heads of one service."""
         name = view.service.name
-        held = self._reply_names.get(name)
-        if held is None or held[0].service is not view.service:
-            apart = view.service.dialect.owned_reply | {"vary"}
-            held = self._reply_names[name] = (view, NameTable.for_replies(apart))
-        return held[1]
+        cached = self._response_names.get(name)
+        if cached is None or cached[0].service is not view.service:
+            selected = view.service.dialect.owned_response | {"vary"}
+            cached = self._response_names[name] = (view, NameTable.for_responses(selected))
+        return cached[1]
 
-    def remember(self, key: MarkingKey, marking: Marking) -> None:
-        """Bounded in number and size: backends choose the keys."""
-        if sum(map(len, key[3])) > REMEMBERED_MARKING:
+    def cache_response(self, key: ResponseCacheKey, rewrite: ResponseRewrite) -> None:
+        """Keep `rewrite` for equal response heads. Bounded in number and size: backends choose the keys."""
+        if sum(map(len, key[3])) > MAX_CACHED_RESPONSE_SIZE:
             return
-        if len(self.markings) >= REMEMBERED_MARKINGS:
-            self.markings.clear()
-        self.markings[key] = marking
+        if len(self.response_cache) >= MAX_CACHED_RESPONSES:
+            self.response_cache.clear()
+        self.response_cache[key] = rewrite

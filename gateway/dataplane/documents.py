@@ -1,8 +1,8 @@
-"""Replies that are read whole before the client gets anything: discovery documents, and refusals that only a
-body can tell. And `Location`, the one link in a head.
+"""Responses that are buffered whole before the client gets anything: discovery documents, and refusals that
+only the body shows. Also `Location`, the one link in a head.
 
-What a document means is the dialect's; here are the conditions under which one is held at all (design section
-2, Replying), and the bounds.
+The dialect knows what a document means. Here are the conditions for buffering one (semantics, Responding) and
+the size limits.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, final
 
-from gateway.core.dialect import Advert, Links, Refused
-from gateway.core.message import as_mapping
-from gateway.dataplane.fields import NO_BODY
-from gateway.dataplane.names import fields_named
+from gateway.core.dialect import Advertisement, Links, VersionRefusal
+from gateway.core.http.message import as_mapping
+from gateway.dataplane.http1.fields import NO_BODY
+from gateway.dataplane.http1.names import fields_named
 
 if TYPE_CHECKING:
-    from gateway.core.backend import Backend, Member
-    from gateway.core.decision import Resolution
-    from gateway.core.replying import Marking
-    from gateway.dataplane.http1 import ReplyReader, RequestReader
+    from gateway.core.decision.decision import Resolution
+    from gateway.core.decision.response import ResponseRewrite
+    from gateway.core.fleet.backend import Backend, Member
+    from gateway.dataplane.http1.heads import RequestReader, ResponseReader
 
 MAX_DOCUMENT: Final = 1024 * 1024
+"""Bytes of a document: far above every real one. A larger one passes through."""
 MAX_REFUSAL: Final = 64 * 1024
+"""Bytes of a body that may refuse a version: real ones have some hundred. A larger one passes through."""
 DOCUMENT_STATUSES: Final = frozenset({200, 300})
 
 _CONDITIONAL: Final = fields_named(
@@ -43,31 +45,33 @@ _ENCODED: Final = re.compile(rb"\r\ncontent-encoding:[ \t]*(?!identity[ \t]*\r)"
 _JSON: Final = re.compile(rb"\r\ncontent-type:[^\r;]*json", re.IGNORECASE)
 
 
-def prepare(tail: bytes) -> bytes:
-    """The fields of a request for a document in a form that can be rewritten: whole and not encoded."""
-    return _CONDITIONAL.sub(b"", tail) + b"Accept-Encoding: identity\r\n"
+def request_whole_document(fields: bytes) -> bytes:
+    """Change the field lines of a request so that the response can be rewritten: whole and not encoded."""
+    return _CONDITIONAL.sub(b"", fields) + b"Accept-Encoding: identity\r\n"
 
 
-def holds(resolution: Resolution, reply: ReplyReader, marking: Marking) -> bool:
-    """Whether this reply must be read whole."""
-    if marking.served.refused is Refused.READ_BODY:
-        return reply.framing != NO_BODY and not _ENCODED.search(reply.kept)
+def must_buffer(resolution: Resolution, response: ResponseReader, rewrite: ResponseRewrite) -> bool:
+    """Whether this response must be buffered whole."""
+    if rewrite.served.version_refusal is VersionRefusal.READ_BODY:
+        return response.framing != NO_BODY and not _ENCODED.search(response.passthrough)
     return (
-        resolution.place.document
+        resolution.endpoint.document
         and not resolution.view.offer.transparent
-        and reply.status in DOCUMENT_STATUSES
-        and not _ENCODED.search(reply.kept)
-        and _JSON.search(reply.kept) is not None
+        and response.status in DOCUMENT_STATUSES
+        and not _ENCODED.search(response.passthrough)
+        and _JSON.search(response.passthrough) is not None
     )
 
 
 @final
-class HeldReply:
-    """A reply whose body is being collected."""
+class BufferedResponse:
+    """A response while its content is collected."""
 
-    def __init__(self, resolution: Resolution, member: Member, reply: ReplyReader, marking: Marking) -> None:
-        self.reply = reply
-        self.marking = marking
+    def __init__(
+        self, resolution: Resolution, member: Member, response: ResponseReader, rewrite: ResponseRewrite
+    ) -> None:
+        self.response = response
+        self.rewrite = rewrite
         self._resolution = resolution
         self._member = member
         self._pieces: list[bytes] = []
@@ -79,49 +83,57 @@ class HeldReply:
 
     @property
     def body(self) -> bytes:
-        """What has come so far."""
+        """The content that has come so far."""
         return b"".join(self._pieces)
 
     @property
     def too_large(self) -> bool:
-        """True: it is no document or refusal of ours; pass it on as it is."""
+        """Too large to be a document or a refusal: forward it as it is."""
         return self._size > (
-            MAX_REFUSAL if self.marking.served.refused is Refused.READ_BODY else MAX_DOCUMENT
+            MAX_REFUSAL if self.rewrite.served.version_refusal is VersionRefusal.READ_BODY else MAX_DOCUMENT
         )
 
-    def refusal(self) -> Advert | None:
-        """The range that the body names when it refuses the request's version."""
-        if self.marking.served.refused is not Refused.READ_BODY:
+    def read_refusal(self) -> Advertisement | None:
+        """The range in the body if it refuses the version of the request; None if it does not."""
+        if self.rewrite.served.version_refusal is not VersionRefusal.READ_BODY:
             return None
         dialect = self._resolution.view.service.dialect
-        return dialect.read_refusal(self.reply.status, as_mapping(self.reply.pairs), self.body)
+        return dialect.read_refusal(
+            self.response.status, as_mapping(self.response.selected_fields), self.body
+        )
 
-    def rewritten(self, request: RequestReader, public: str) -> bytes | None:
-        """The document with the offer's range and links that the client can follow; None: not such a
-        document.
+    def rewritten_body(self, request: RequestReader, public_base: str) -> bytes | None:
+        """The document with the range of the offer and with links that the client can follow; None if it is
+        not such a document.
 
-        Its validators spoke of the backend's bytes, so they go.
+        Fields that validate the bytes of the backend (`ETag` and others) are removed.
         """
         resolution = self._resolution
-        if not resolution.rewrites_document or resolution.bounds is None or self.too_large:
+        if not resolution.rewrites_document or resolution.offered is None or self.too_large:
             return None
         if request.method == "HEAD":
-            self.reply.drop(_VALIDATORS)
-            self.reply.length = -1  # of a document that is rewritten it is not known
+            self.response.remove_fields(_VALIDATORS)
+            self.response.length = -1  # the length of the rewritten document is unknown
             return None
-        links = Links(self._member.backend.url, request.host, public)
+        links = Links(self._member.backend.url, request.host, public_base)
         dialect = resolution.view.service.dialect
-        body = dialect.rewrite_document(resolution.place, self.body, resolution.bounds, links)
+        body = dialect.rewrite_document(resolution.endpoint, self.body, resolution.offered, links)
         if body is not None:
-            self.reply.drop(_VALIDATORS)
+            self.response.remove_fields(_VALIDATORS)
         return body
 
 
-def location_lines(reply: ReplyReader, backend: Backend, request: RequestReader, public: str) -> bytes:
-    """`Location` and its kin, rewritten where they name the backend's authority or, at the client's own or
-    with none, a path that lacks the prefix which was taken off; those to third parties stay."""
-    links = Links(backend.url, request.host, public)
+def location_lines(
+    response: ResponseReader, backend: Backend, request: RequestReader, public_base: str
+) -> bytes:
+    """The lines `Location` and `Content-Location`, as the client can follow them.
+
+    A value is rewritten if it names the authority of the backend. It is also rewritten if it names the
+    authority of the client's request or none, and its path lacks the prefix that was removed. Links to third
+    parties stay.
+    """
+    links = Links(backend.url, request.host, public_base)
     return b"".join(
         b"%b: %b\r\n" % (name, links.rewrite(value.decode("latin-1")).encode("latin-1"))
-        for name, value in reply.location
+        for name, value in response.location
     )

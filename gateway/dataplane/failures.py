@@ -1,8 +1,8 @@
-"""The one table: failure -> status, blame, whether another backend may be asked.
+"""The table of failures: the status to respond, the side at fault, and whether another backend may be tried.
 
-Everything that can go wrong between a request's complete head and its reply's last byte is a row. Retry
-safety follows from how far the request got, never from the failure's cause (RFC 9110 9.2.2, hardening
-Retries).
+Everything that can go wrong between the complete head of a request and the last byte of its response is a
+row. Whether a request is safe to send again follows from how far it got, never from the cause (RFC 9110
+9.2.2, threats R1-R7). Only the table: nothing is done here.
 """
 
 from __future__ import annotations
@@ -10,27 +10,28 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from gateway.core.decision.decision import NO_BACKEND_AVAILABLE
 
-class Blame(StrEnum):
-    """Whose fault it is."""
+
+class Side(StrEnum):
+    """The side at fault."""
 
     CLIENT = "client"
     BACKEND = "backend"
 
 
 class Retry(StrEnum):
-    """When the request may go to another backend."""
+    """When the request may be sent to another backend."""
 
     ALWAYS = "always"
-    """Nothing was sent, or nothing was executed."""
+    """Always: nothing was sent, or nothing was executed."""
     IF_IDEMPOTENT = "if_idempotent"
-    """It may have been executed: only methods for which twice is as good as once, and only with the body
-    held."""
+    """Only with an idempotent method, because it may have been executed."""
     NEVER = "never"
 
 
 class Failure(StrEnum):
-    """What went wrong; the access log's `error`, and the label `reason` of skewgate_retries_total."""
+    """What went wrong: the `error` in the access log, and the label `reason` of skewgate_retries_total."""
 
     CONNECT = "connect"
     CONNECT_TIMEOUT = "connect_timeout"
@@ -46,81 +47,86 @@ class Failure(StrEnum):
     CLIENT_BROKE = "client_broke"
 
 
-class Row(NamedTuple):
-    """What follows from a failure."""
+class FailureRule(NamedTuple):
+    """What follows from one failure."""
 
     status: int
-    """What the client is told, when nothing was told yet; 0: the connection is aborted."""
+    """The status of the response, if none has begun; 0: the connection is aborted."""
     title: str
-    sentence: str
-    blame: Blame
+    """The reason phrase."""
+    detail: str
+    """One fixed sentence for the client."""
+    side: Side
     retry: Retry
 
 
-FAILURES: Final[dict[Failure, Row]] = {
-    Failure.CONNECT: Row(
+FAILURES: Final[dict[Failure, FailureRule]] = {
+    Failure.CONNECT: FailureRule(
         503,
         "Service Unavailable",
         "No connection could be made to a backend that serves the requested API version.",
-        Blame.BACKEND,
+        Side.BACKEND,
         Retry.ALWAYS,
     ),
-    Failure.CONNECT_TIMEOUT: Row(
+    Failure.CONNECT_TIMEOUT: FailureRule(
         503,
         "Service Unavailable",
         "No connection could be made in time to a backend that serves the requested API version.",
-        Blame.BACKEND,
+        Side.BACKEND,
         Retry.ALWAYS,
     ),
-    Failure.NO_REPLY: Row(
+    Failure.NO_REPLY: FailureRule(
         502,
         "Bad Gateway",
         "The backend closed the connection without a reply.",
-        Blame.BACKEND,
+        Side.BACKEND,
         Retry.IF_IDEMPOTENT,
     ),
-    Failure.REPLY_TIMEOUT: Row(
-        504, "Gateway Timeout", "The backend did not reply in time.", Blame.BACKEND, Retry.IF_IDEMPOTENT
+    Failure.REPLY_TIMEOUT: FailureRule(
+        504, "Gateway Timeout", "The backend did not reply in time.", Side.BACKEND, Retry.IF_IDEMPOTENT
     ),
-    Failure.BAD_REPLY: Row(
-        502, "Bad Gateway", "The backend's reply was not valid HTTP.", Blame.BACKEND, Retry.NEVER
+    Failure.BAD_REPLY: FailureRule(
+        502, "Bad Gateway", "The backend's reply was not valid HTTP.", Side.BACKEND, Retry.NEVER
     ),
-    Failure.REPLY_CUT: Row(
-        502, "Bad Gateway", "The backend's reply was cut off.", Blame.BACKEND, Retry.NEVER
+    Failure.REPLY_CUT: FailureRule(
+        502, "Bad Gateway", "The backend's reply was cut off.", Side.BACKEND, Retry.NEVER
     ),
-    Failure.REPLY_STALLED: Row(
-        504, "Gateway Timeout", "The backend stopped in the middle of its reply.", Blame.BACKEND, Retry.NEVER
+    Failure.REPLY_STALLED: FailureRule(
+        504, "Gateway Timeout", "The backend stopped in the middle of its reply.", Side.BACKEND, Retry.NEVER
     ),
-    Failure.VERSION_REFUSED: Row(
+    Failure.VERSION_REFUSED: FailureRule(
         503,
         "Service Unavailable",
-        "No backend that serves the requested API version is available at the moment.",
-        Blame.BACKEND,
+        NO_BACKEND_AVAILABLE,
+        Side.BACKEND,
         Retry.ALWAYS,
     ),
-    Failure.BODY_TOO_LARGE: Row(
+    Failure.BODY_TOO_LARGE: FailureRule(
         413,
         "Payload Too Large",
         "The request body is larger than this gateway accepts.",
-        Blame.CLIENT,
+        Side.CLIENT,
         Retry.NEVER,
     ),
-    Failure.CLIENT_GONE: Row(0, "", "", Blame.CLIENT, Retry.NEVER),
-    Failure.CLIENT_STALLED: Row(
-        408, "Request Timeout", "The request body did not arrive in time.", Blame.CLIENT, Retry.NEVER
+    Failure.CLIENT_GONE: FailureRule(0, "", "", Side.CLIENT, Retry.NEVER),
+    Failure.CLIENT_STALLED: FailureRule(
+        408, "Request Timeout", "The request body did not arrive in time.", Side.CLIENT, Retry.NEVER
     ),
-    Failure.CLIENT_BROKE: Row(
-        400, "Bad Request", "The request body was not framed as HTTP requires.", Blame.CLIENT, Retry.NEVER
+    Failure.CLIENT_BROKE: FailureRule(
+        400, "Bad Request", "The request body was not framed as HTTP requires.", Side.CLIENT, Retry.NEVER
     ),
 }
 
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}
-"""RFC 9110 9.2.2."""
+"""Methods that may be executed twice (RFC 9110 9.2.2)."""
 
 
 def may_retry(failure: Failure, method: str, *, body_held: bool) -> bool:
-    """Whether the same request may be sent to another backend after this."""
+    """Whether the same request may be sent to another backend after `failure`.
+
+    `body_held`: the whole body that has come can be sent again. Without that it never is.
+    """
     retry = FAILURES[failure].retry
     if not body_held or retry is Retry.NEVER:
         return False

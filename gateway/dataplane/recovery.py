@@ -1,8 +1,8 @@
 """What happens to an exchange when something goes wrong, and how every exchange ends.
 
-The slow half of `proxy`: another backend, the reply that `failures` names, or an abort; and the one place
-where counts are given back and the Outcome is told. Decides no version: it asks `decide` again or takes the
-next candidate.
+The slow half of `exchange`: another backend, the response that `failures` names, or an abort. It is also the
+one place where counts are given back and the RequestRecord is handed out. It decides no version: it calls
+`decide` again, or `reselect` for another candidate.
 """
 
 from __future__ import annotations
@@ -12,69 +12,72 @@ from random import getrandbits
 from time import monotonic
 from typing import TYPE_CHECKING, assert_never
 
-from gateway.core.decision import (
+from gateway.core.decision.decision import (
     RETRY_AFTER,
     Answer,
     Decision,
     Forward,
+    NegotiationResult,
     Refuse,
     Resolution,
     Unrouted,
-    Verdict,
-    failed,
+    error_response,
+    reselect,
 )
-from gateway.core.dialect import Failure as Told
-from gateway.core.selection import TICKET_BITS
-from gateway.core.succession import next_member
-from gateway.dataplane import own_reply
-from gateway.dataplane.failures import FAILURES, Blame, Failure, may_retry
-from gateway.telemetry.outcome import NO_BACKEND, Outcome
+from gateway.core.decision.selection import RANDOM_BITS
+from gateway.core.dialect import GatewayError
+from gateway.dataplane import local_response
+from gateway.dataplane.failures import FAILURES, Failure, Side, may_retry
+from gateway.telemetry.request_record import NO_BACKEND, RequestRecord
 
 if TYPE_CHECKING:
-    from gateway.core.backend import Member
-    from gateway.core.message import Reply
+    from gateway.core.fleet.backend import Member
+    from gateway.core.http.message import Response
+    from gateway.dataplane.backend_connection import BackendConnection
+    from gateway.dataplane.client_connection import ClientConnection
     from gateway.dataplane.context import Context
-    from gateway.dataplane.downstream import ClientConnection
-    from gateway.dataplane.http1 import RequestReader
-    from gateway.dataplane.upload import Upload
-    from gateway.dataplane.upstream import BackendConnection
+    from gateway.dataplane.http1.heads import RequestReader
+    from gateway.dataplane.request_body import RequestBody
 
 
-class Recovery(Outcome):
-    """The state of one exchange, and what is done with it when the straight way is barred."""
+class Recovery(RequestRecord):
+    """The state of one exchange, and what is done when it cannot go on as decided."""
 
     downstream: ClientConnection
     request: RequestReader
     context: Context
-    uploaded = True
-    """Its request's body has been read to the end."""
+    body_received = True
+    """The request body has been read to its end, or there is none."""
     wants_connection = False
-    """A connection is being made for it."""
+    """A connection to a backend is being made for this exchange."""
     ended = False
 
     _resolution: Resolution
     _member: Member | None = None
-    """Whom it is sent to, counted in `Context.load` while it is."""
+    """Where the request is sent; counted in `Context.in_flight_by_member` meanwhile."""
     _connection: BackendConnection | None = None
-    _upload: Upload | None = None
+    _request_body: RequestBody | None = None
     _tried: tuple[str, ...] = ()
+    """Keys of the members that are not tried again."""
     _reused = False
-    """It was sent on a connection that had been used before."""
-    _anew = False
-    """It is sent on new connections only."""
+    """The request was sent on a connection that had served another exchange before."""
+    _new_connection_only = False
+    """The request is sent on new connections only."""
     _started = 0.0
-    _counted = False
-    _replying = False
-    """The client has the reply's head: the only honest failure left is an abort."""
-    _keep = True
-    """The client's connection goes on after this."""
+    _counted_in_flight = False
+    """Counted in `Context.in_flight_by_service`."""
+    _response_started = False
+    """The client has the response head: from now on a failure can only abort the connection."""
+    _keep_alive = True
+    """The client connection stays open after this exchange."""
     _retrying = False
     """Counted in the retry budget."""
-    _waiting = False
-    """It waits for its turn in the retry budget."""
-    _waited_out = False
-    """A backend has let it wait for a reply until the time was up."""
-    _refused_once = False
+    _waiting_for_retry = False
+    """Queued in the retry budget."""
+    _timed_out_once = False
+    """A backend did not respond in time."""
+    _version_refused_once = False
+    """A backend refused the version."""
 
     @abstractmethod
     def _decide(self) -> Decision:
@@ -86,215 +89,227 @@ class Recovery(Outcome):
 
     @abstractmethod
     def on_request_body(self, data: bytes) -> bytes:
-        """Take body bytes from the client; returns what stands behind the body. Raises `FramingError`."""
+        """Take body bytes from the client; returns the bytes behind the body. Raises `FramingError`."""
 
     def skip_body(self, data: bytes) -> bytes:
-        """Read over body bytes after the reply was given; returns what stands behind. Raises
+        """Read over body bytes after the response; returns the bytes behind the body. Raises
         `FramingError`."""
-        assert self._upload is not None
-        rest = self._upload.skip(data)
-        self.uploaded = self._upload.done
+        assert self._request_body is not None
+        rest = self._request_body.skip(data)
+        self.body_received = self._request_body.done
         return rest
 
     # -- what the two connections report
 
     def on_failure(self, failure: Failure) -> None:
-        """A connection could not be made, or broke, or was too slow."""
+        """A backend connection could not be made, or broke, or was too slow."""
         self.wants_connection = False
         self._connection = None
         if not self.ended:
             self._fail(failure)
 
     def on_client_gone(self) -> None:
-        """Nobody is left to answer. What was sent may be executed; nothing is sent again."""
-        self.error = Failure.CLIENT_GONE
-        self._keep = False
+        """The client has closed its connection. What was sent may be executed; nothing is sent again."""
+        self.reason = Failure.CLIENT_GONE
+        self._keep_alive = False
         self._end()
 
     def on_client_stalled(self) -> None:
-        """It does not send its body, or does not take its reply."""
+        """The client does not send its body, or does not read its response."""
         self._fail(Failure.CLIENT_STALLED)
 
     def on_client_broke(self) -> None:
-        """Its body is not framed as HTTP requires."""
+        """The body that the client sends is not framed as HTTP requires."""
         self._fail(Failure.CLIENT_BROKE)
 
-    def pause_reply(self) -> None:
-        """The client takes no more: nothing further is read from the backend, whose silence is then not its
-        own."""
+    def pause_response(self) -> None:
+        """The client takes no more: stop reading from the backend, and stop its deadline."""
         if self._connection is not None:
             self._connection.pause_reading()
 
-    def resume_reply(self) -> None:
-        """It takes again."""
+    def resume_response(self) -> None:
+        """The client takes more again."""
         if self._connection is not None:
             self._connection.resume_reading()
 
-    # -- ways round
+    # -- other backends
 
     def _fail(self, failure: Failure) -> None:
-        """Another backend, or the reply that the table names, or, once the reply has begun, an abort."""
-        if self._replying:
-            self.error = failure
-            self._keep = False
+        """Try another backend, or respond as the table says; once the response has begun, abort."""
+        if self._response_started:
+            self.reason = failure
+            self._keep_alive = False
             self.downstream.abort()
             self._end()
             return
         self._drop_connection()
-        # A kept connection that ended says nothing about who listens there now: a backend that closes those
-        # that are idle, or has been started again, is as good as any. But so may all other kept ones have.
-        kept_ended = failure is Failure.NO_REPLY and self._reused
-        self._anew = self._anew or kept_ended
-        self._leave_member(tried=not kept_ended)
-        if may_retry(failure, self.method, body_held=self._held_whole):
+        # A reused connection that was closed says nothing about the backend: it closes idle connections, or
+        # was restarted. It may be tried again. But its other idle connections may be closed as well.
+        reused_closed = failure is Failure.NO_REPLY and self._reused
+        self._new_connection_only = self._new_connection_only or reused_closed
+        self._release_member(tried=not reused_closed)
+        if may_retry(failure, self.method, body_held=self._body_replayable):
             if failure in (Failure.CONNECT, Failure.CONNECT_TIMEOUT):
-                moved = self._resolution.view.service.retry.on_connect and self._again(failure)
+                retried = self._resolution.view.service.retry.on_connect and self._retry(failure)
             else:
-                moved = self._may_repeat(failure) and self._repeat(failure)
-            if moved:
+                retried = self._may_resend(failure) and self._resend(failure)
+            if retried:
                 return
-        self._tell(failure)
+        self._respond_failure(failure)
 
     def _on_version_refused(self) -> None:
-        """The map was stale and has learned; nothing was executed. Decide anew, once, without this
-        backend."""
-        self._drop_connection()
-        self._leave_member()
-        if self._retrying:
-            self._leave_budget()
-        first, self._refused_once = not self._refused_once, True
-        service, refused = self.service, self._resolution.version
-        decision = self._decide()
-        if self.service != service:  # a reload has given the path to another one
-            self.context.in_flight[service] -= 1
-            self.context.in_flight[self.service] += 1
-        if self._resolution.version != refused:
-            self._tried = ()  # `latest` settles on less now: whoever refused may serve that
-        if not isinstance(decision, Forward):
-            self._say_decided(decision)
-        elif not (
-            first
-            and self._held_whole
-            and self._resolution.view.service.retry.on_version
-            and self._again(Failure.VERSION_REFUSED)
-        ):
-            self._tell(Failure.VERSION_REFUSED)
+        """The backend refused the version, so what was known of it was stale. Nothing was executed.
 
-    def _again(self, failure: Failure) -> bool:
-        """Send it to somebody who was not tried yet; False when there is nobody."""
-        member = self._next()
+        Decide again by the present snapshot, and try another backend once.
+        """
+        self._drop_connection()
+        self._release_member()
+        if self._retrying:
+            self._release_retry()
+        first_refusal, self._version_refused_once = not self._version_refused_once, True
+        service, refused_version = self.service, self._resolution.version
+        decision = self._decide()
+        if self.service != service:  # a reload has given the path to another service
+            self.context.in_flight_by_service[service] -= 1
+            self.context.in_flight_by_service[self.service] += 1
+        if self._resolution.version != refused_version:
+            self._tried = ()  # `latest` negotiates a lower version now: the refusing member may serve that
+        if not isinstance(decision, Forward):
+            self._respond_decision(decision)
+        elif not (
+            first_refusal
+            and self._body_replayable
+            and self._resolution.view.service.retry.on_version
+            and self._retry(Failure.VERSION_REFUSED)
+        ):
+            self._respond_failure(Failure.VERSION_REFUSED)
+
+    def _retry(self, failure: Failure) -> bool:
+        """Send the request to a member that was not tried yet; False if there is none."""
+        member = self._reselect()
         if member is None:
             return False
         self.context.metrics.retry(self.service, failure)
         self._dispatch(member)
         return True
 
-    def _next(self) -> Member | None:
-        """Who can serve what was settled on, by what is known by now."""
+    def _reselect(self) -> Member | None:
+        """Another member that serves the negotiated version, by the present snapshot."""
         context = self.context
-        return next_member(
-            self._resolution, context.snapshots.current, context.load, getrandbits(TICKET_BITS), self._tried
+        return reselect(
+            self._resolution,
+            context.snapshots.current,
+            context.in_flight_by_member,
+            getrandbits(RANDOM_BITS),
+            self._tried,
         )
 
-    def _may_repeat(self, failure: Failure) -> bool:
-        """Whether what was sent may be sent once more. A second time that nobody replied is the last: no
-        client waits three times that long."""
+    def _may_resend(self, failure: Failure) -> bool:
+        """Whether the retry plan lets a sent request be sent once more.
+
+        After a second timeout it is not: no client waits three times that long.
+        """
         plan = self._resolution.view.service.retry
         if failure is Failure.REPLY_TIMEOUT:
-            if self._waited_out:
+            if self._timed_out_once:
                 return False
-            self._waited_out = True
+            self._timed_out_once = True
         return plan.on_no_reply and self.attempts < plan.attempts
 
-    def _repeat(self, failure: Failure) -> bool:
-        """Send again what was sent, now or when it is its turn; False when there is nobody to send it to."""
+    def _resend(self, failure: Failure) -> bool:
+        """Send a sent request again, now or when the retry budget allows it; False if no member is left."""
         context = self.context
-        if self._retrying or context.budget.take(self.service):
+        if self._retrying or context.retry_budget.acquire(self.service):
             self._retrying = True
-            return self._again(failure)
-        if self._next() is None:
+            return self._retry(failure)
+        if self._reselect() is None:
             return False
-        context.budget.wait(self.service, self, failure, context.now + context.timeouts.backend_head)
-        self._waiting = True
+        context.retry_budget.enqueue(self.service, self, failure, context.now + context.timeouts.backend_head)
+        self._waiting_for_retry = True
         return True
 
-    def on_turn(self, failure: Failure) -> None:
-        """It waited for the retry budget, and is counted in it from now on."""
-        self._waiting = False
+    def on_retry_allowed(self, failure: Failure) -> None:
+        """The retry budget lets the request go, and counts it from now on."""
+        self._waiting_for_retry = False
         self._retrying = True
-        if not self._again(failure):
-            self._tell(failure)
+        if not self._retry(failure):
+            self._respond_failure(failure)
 
-    def on_turn_missed(self, failure: Failure) -> None:
-        """It waited as long as it would have for a reply."""
-        self._waiting = False
+    def on_retry_expired(self, failure: Failure) -> None:
+        """The request was queued for as long as a response may take."""
+        self._waiting_for_retry = False
         self.context.metrics.retry_given_up(self.service)
-        self._tell(failure)
+        self._respond_failure(failure)
 
-    def _leave_budget(self) -> None:
-        """It is replied to, or over: another one may take its turn."""
+    def _release_retry(self) -> None:
+        """The response has begun, or the exchange is over: another request may be retried."""
         self._retrying = False
-        self.context.budget.give_back(self.service)
+        self.context.retry_budget.release(self.service)
 
     @property
-    def _held_whole(self) -> bool:
-        return self._upload is None or self._upload.held
+    def _body_replayable(self) -> bool:
+        return self._request_body is None or self._request_body.replayable
 
-    def _leave_member(self, *, tried: bool = True) -> None:
-        """The member has no more of this request in flight. `tried`: it is not asked again."""
+    def _release_member(self, *, tried: bool = True) -> None:
+        """The request is no longer in flight at its member. `tried`: it is not tried there again."""
         member, self._member = self._member, None
         if member is not None:
             if tried:
                 self._tried = (*self._tried, member.key)
-            self.context.load[member.key] -= 1
+            self.context.in_flight_by_member[member.key] -= 1
 
     def _drop_connection(self) -> None:
-        """Its state is unknown: never reused."""
+        """Abandon the connection: its state is unknown, so it is never reused."""
         connection, self._connection = self._connection, None
         self.wants_connection = False
         if connection is not None:
             connection.abandon()
 
-    # -- own replies, and the end
+    # -- local responses, and the end
 
-    def _say_decided(self, decision: Refuse | Answer | Unrouted) -> None:
-        """Refusals, own answers, no service: no backend is touched."""
+    def _respond_decision(self, decision: Refuse | Answer | Unrouted) -> None:
+        """Respond without a backend: a refusal, a document of the gateway, or no service."""
         match decision:
             case Unrouted():
-                self._say(own_reply.plain(404))
-            case Answer(_, reply):
-                self._say(reply)
-            case Refuse(_, reply, verdict):
-                self.verdict = verdict if self.ask is not None else None
-                self._say(reply)
+                self._respond(local_response.plain_error(404))
+            case Answer(_, response):
+                self._respond(response)
+            case Refuse(_, response, result):
+                self.result = result if self.requested is not None else None
+                self._respond(response)
             case _:
                 assert_never(decision)
 
-    def _tell(self, failure: Failure) -> None:
-        """The reply that the table names, in the dialect's shape."""
-        row = FAILURES[failure]
+    def _respond_failure(self, failure: Failure) -> None:
+        """Respond as the table says, in the shape of the dialect."""
+        rule = FAILURES[failure]
         resolution = self._resolution
-        self.error = failure
-        if self.verdict is not None:
-            self.verdict = Verdict.UNAVAILABLE
-        retry_after = RETRY_AFTER if row.status == 503 else None
-        told = Told(row.status, row.title, row.sentence, retry_after, resolution.bounds, resolution.ask)
-        self._say(failed(resolution.view, told), broken=row.blame is Blame.CLIENT)
+        self.reason = failure
+        if self.result is not None:
+            self.result = NegotiationResult.UNAVAILABLE
+        retry_after = RETRY_AFTER if rule.status == 503 else None
+        error = GatewayError(
+            rule.status, rule.title, rule.detail, retry_after, resolution.offered, resolution.requested
+        )
+        self._respond(error_response(resolution.view, error), force_close=rule.side is Side.CLIENT)
 
-    def _say(self, reply: Reply, *, broken: bool = False) -> None:
-        """A whole reply of our own. `broken`: what the client sends further cannot be told apart."""
-        self.status = reply.status
+    def _respond(self, response: Response, *, force_close: bool = False) -> None:
+        """Write a whole local response.
+
+        `force_close`: the rest of the request body cannot be read over, so the client connection ends.
+        """
+        self.status = response.status
         self.backend = NO_BACKEND
-        self.bytes_out = len(reply.body)
-        close = broken or self.downstream.must_close()
-        if self._upload is not None and not self.uploaded:
-            close = close or self.request.expects_continue or not self._upload.skippable()
-        self._keep = not close
-        self.downstream.say(reply, to_head=self.method == "HEAD", close=close)
+        self.bytes_out = len(response.body)
+        close = force_close or self.downstream.must_close()
+        if self._request_body is not None and not self.body_received:
+            close = close or self.request.expects_continue or not self._request_body.skippable()
+        self._keep_alive = not close
+        self.downstream.respond(response, head_method=self.method == "HEAD", close=close)
         self._end()
 
     def _end(self) -> None:
-        """Give back what was counted and tell the one Outcome."""
+        """Give back what was counted and hand out the RequestRecord. Later calls do nothing."""
         if self.ended:
             return
         self.ended = True
@@ -302,13 +317,13 @@ class Recovery(Outcome):
         if self._connection is not None or self.wants_connection:
             self._drop_connection()
         if self._member is not None:
-            context.load[self._member.key] -= 1
-        if self._counted:
-            context.in_flight[self.service] -= 1
+            context.in_flight_by_member[self._member.key] -= 1
+        if self._counted_in_flight:
+            context.in_flight_by_service[self.service] -= 1
         if self._retrying:
-            self._leave_budget()
-        elif self._waiting:
-            context.budget.leave(self.service, self)
+            self._release_retry()
+        elif self._waiting_for_retry:
+            context.retry_budget.cancel(self.service, self)
         self.seconds = monotonic() - self._started
         context.record(self)
-        self.downstream.finished(self, keep=self._keep)
+        self.downstream.exchange_ended(self, keep=self._keep_alive)

@@ -1,6 +1,7 @@
-"""One data-plane process: its listeners, its connections, its clock, and how it ends.
+"""One worker of the data plane: its listeners, its connections, its coarse clock, and its end.
 
-Accepts; everything about a request is `downstream` and `proxy`. Owns the backend pools of its loop.
+It accepts clients and owns the backend pools of its event loop. It knows no request: those are
+`client_connection` and `exchange`.
 """
 
 from __future__ import annotations
@@ -12,36 +13,39 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Final, final
 
-from gateway.core.backend import Member
-from gateway.core.fleet import Fact
-from gateway.core.snapshot import SnapshotSource
+from gateway.core.fleet.backend import Member
+from gateway.core.fleet.fleet import Fact
+from gateway.core.fleet.snapshot import SnapshotSource
+from gateway.dataplane.backend_pool import BackendPool
+from gateway.dataplane.client_connection import ClientConnection
 from gateway.dataplane.context import TICK, Context, Network
-from gateway.dataplane.downstream import ClientConnection
-from gateway.dataplane.upstream import BackendPool
 from gateway.errors import StartupError
-from gateway.settings.model import Limits, Timeouts
+from gateway.settings.model.document import Limits, Timeouts
 from gateway.settings.values import Listen
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.outcome import Outcome
+from gateway.telemetry.request_record import RequestRecord
 
 log = logging.getLogger("skewgate.worker")
 
 BACKLOG: Final = 1024
 DESCRIPTOR_RESERVE: Final = 64
-FEWEST_CLIENTS: Final = 16
-MOST_CLIENTS: Final = 100_000
+"""File descriptors for the admin listener, probes and files."""
+MIN_CLIENTS: Final = 16
+MAX_CLIENTS: Final = 100_000
 IDLE_GRACE: Final = 2.0
-"""Seconds that an idle client connection is kept while draining, so that its next request, if one is under
-way, is answered with `Connection: close` instead of meeting a closed connection (hardening, finding 9)."""
+"""Seconds that an idle client connection stays open while the gateway drains. A request that is on its way
+then gets a response with `Connection: close` instead of a closed connection (threats E1)."""
 
 
 def admission_limit() -> int:
-    """Client connections that the process's descriptors allow: every one may need another to a backend, and a
-    reserve is kept for the admin listener, probes and files (hardening, DNS, descriptors …)."""
+    """The number of client connections that the file descriptors of the process allow.
+
+    Each of them may need a connection to a backend, and a reserve is kept (threats L1).
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
-        return MOST_CLIENTS
-    return max(FEWEST_CLIENTS, min(MOST_CLIENTS, (soft - DESCRIPTOR_RESERVE) // 2))
+        return MAX_CLIENTS
+    return max(MIN_CLIENTS, min(MAX_CLIENTS, (soft - DESCRIPTOR_RESERVE) // 2))
 
 
 @final
@@ -57,7 +61,7 @@ class Worker:
         snapshots: SnapshotSource,
         observe: Callable[[str, str, Fact], None],
         metrics: Metrics,
-        record: Callable[[Outcome], None],
+        record: Callable[[RequestRecord], None],
         name: str = "0",
     ) -> None:
         self.name = name
@@ -71,35 +75,35 @@ class Worker:
             record=record,
         )
         self.context.now = monotonic()
-        self._most_clients = limits.connections or admission_limit()
+        self._max_clients = limits.connections or admission_limit()
         self._servers: list[asyncio.Server] = []
         self._clients: set[ClientConnection] = set()
         self._pools: dict[str, BackendPool] = {}
         self._retired: list[BackendPool] = []
-        self._emptied = asyncio.Event()
-        self._ticking: asyncio.TimerHandle | None = None
+        self._no_clients = asyncio.Event()
+        self._next_tick: asyncio.TimerHandle | None = None
 
-    # -- life
+    # -- lifetime
 
     async def start(self, listen: Sequence[Listen]) -> None:
-        """Listen on every address. Raises `StartupError` when one cannot be had; then none is kept."""
+        """Listen on every address. Raises `StartupError` if one is not available; then none stays open."""
         loop = asyncio.get_running_loop()
-        for each in listen:
+        for address in listen:
             try:
                 server = await loop.create_server(
-                    lambda: ClientConnection(self), each.host, each.port, backlog=BACKLOG
+                    lambda: ClientConnection(self), address.host, address.port, backlog=BACKLOG
                 )
             except OSError as error:
                 await self.abort()
                 raise StartupError(
-                    f"cannot listen on {each.host}:{each.port}: {error.strerror or error}"
+                    f"cannot listen on {address.host}:{address.port}: {error.strerror or error}"
                 ) from error
             self._servers.append(server)
         self._tick(loop, loop.time() + TICK)
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
-        """What is really listened on."""
+        """The addresses that are listened on, with their real ports."""
         names = (sock.getsockname() for server in self._servers for sock in server.sockets)
         return tuple((str(name[0]), int(name[1])) for name in names)
 
@@ -108,7 +112,8 @@ class Worker:
         return self.context.draining
 
     async def drain(self, seconds: float) -> None:
-        """Accept no more, let every request finish within `seconds`, tell every client to go, then close."""
+        """Accept no more, let every request finish within `seconds`, end every connection with `Connection:
+        close`, then close everything."""
         self.context.draining = True
         for server in self._servers:
             server.close()
@@ -116,13 +121,13 @@ class Worker:
         end = monotonic() + seconds
         while self._clients and (now := monotonic()) < end:
             if now >= idle_until:
-                for client in [each for each in self._clients if each.idle]:
+                for client in [client for client in self._clients if client.idle]:
                     client.close()
-            self._emptied.clear()
+            self._no_clients.clear()
             pause = min(end, idle_until if now < idle_until else now + TICK) - now
             try:
                 async with asyncio.timeout(max(pause, 0.01)):
-                    await self._emptied.wait()
+                    await self._no_clients.wait()
             except TimeoutError:
                 continue
         if self._clients:
@@ -131,8 +136,8 @@ class Worker:
 
     async def abort(self) -> None:
         """Close everything at once."""
-        if self._ticking is not None:
-            self._ticking.cancel()
+        if self._next_tick is not None:
+            self._next_tick.cancel()
         for server in self._servers:
             server.close()
         for client in tuple(self._clients):
@@ -145,25 +150,25 @@ class Worker:
 
     # -- clients
 
-    def welcome(self, client: ClientConnection) -> None:
-        """A client has connected. Over the limit the one that has been idle longest makes room, or the new
-        one goes."""
+    def client_connected(self, client: ClientConnection) -> None:
+        """A client has connected. Over the limit, close the connection that has been idle longest; without
+        an idle one, close the new one."""
         self._clients.add(client)
-        if len(self._clients) > self._most_clients:
+        if len(self._clients) > self._max_clients:
             self.context.metrics.client_error("too_many_connections")
-            idle = [each for each in self._clients if each.idle and each is not client]
-            (min(idle, key=lambda each: each.deadline) if idle else client).close()
+            idle = [other for other in self._clients if other.idle and other is not client]
+            (min(idle, key=lambda other: other.deadline) if idle else client).close()
 
-    def farewell(self, client: ClientConnection) -> None:
-        """A client's connection is closed."""
+    def client_disconnected(self, client: ClientConnection) -> None:
+        """A client connection is closed."""
         self._clients.discard(client)
         if not self._clients:
-            self._emptied.set()
+            self._no_clients.set()
 
     # -- backends
 
     def pool(self, member: Member) -> BackendPool:
-        """The connections to this member; new ones after its address changed."""
+        """The pool for this member; a new one after the address of the member has changed."""
         pool = self._pools.get(member.key)
         if pool is None or (pool.backend is not member.backend and pool.backend != member.backend):
             if pool is not None:
@@ -173,54 +178,58 @@ class Worker:
 
     def _retire(self, pool: BackendPool) -> None:
         pool.close()
-        self._retired = [each for each in self._retired if each.connections]
+        self._retired = [retired for retired in self._retired if retired.connections]
         self._retired.append(pool)
 
     # -- the coarse clock
 
     def _tick(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
-        """Look at every deadline; and, since a tick that comes late was kept waiting, at the loop's lag."""
+        """Check every deadline. A tick that comes late also measures the lag of the event loop."""
         before, now = self.context.now, monotonic()
         self.context.now = now
-        self.context.meter.refill(now - before)
+        self.context.rate_limiter.refill(now - before)
         self.context.metrics.lag(self.name, max(0.0, loop.time() - due))
-        for client in [each for each in self._clients if each.deadline <= now]:
+        for client in [client for client in self._clients if client.deadline <= now]:
             client.on_deadline()
-        self.context.budget.expire(now)
-        self._forget_removed()
+        self.context.retry_budget.expire(now)
+        self._release_removed()
         for pool in (*self._pools.values(), *self._retired):
-            for connection in [each for each in pool.connections if each.deadline <= now]:
+            for connection in [conn for conn in pool.connections if conn.deadline <= now]:
                 connection.on_deadline()
-        self._ticking = loop.call_later(TICK, self._tick, loop, loop.time() + TICK)
+        self._next_tick = loop.call_later(TICK, self._tick, loop, loop.time() + TICK)
 
-    def _forget_removed(self) -> None:
-        """Close the pools of backends that are no longer configured, and what is idle of drained ones; counts
-        go when they are back at zero."""
+    def _release_removed(self) -> None:
+        """Close the pools of removed backends, and idle connections to drained ones. Drop the counts of
+        removed backends and services once they are zero."""
         snapshot, context = self.context.snapshots.current, self.context
         members = {member.key: member for pool in snapshot.fleet.pools.values() for member in pool.members}
         configured = members.keys()
         for key in self._pools.keys() - configured:
             self._retire(self._pools.pop(key))
         for key, pool in self._pools.items():
-            if members[key].drained:  # an operator is about to stop it: nothing of ours is to hold it up
+            if members[key].drained:  # an operator is about to stop it; open connections would delay that
                 pool.close_idle()
-        for key in [key for key, load in context.load.items() if not load and key not in configured]:
-            del context.load[key]
-        for name in [
-            name for name, count in context.in_flight.items() if not count and name not in snapshot.views
+        for key in [
+            key for key, count in context.in_flight_by_member.items() if not count and key not in configured
         ]:
-            del context.in_flight[name]
+            del context.in_flight_by_member[key]
+        for name in [
+            name
+            for name, count in context.in_flight_by_service.items()
+            if not count and name not in snapshot.views
+        ]:
+            del context.in_flight_by_service[name]
 
-    # -- for those who look from outside
+    # -- for metrics and the admin listener
 
     @property
-    def load(self) -> Mapping[str, int]:
+    def in_flight_by_member(self) -> Mapping[str, int]:
         """Requests in flight by member key."""
-        return self.context.load
+        return self.context.in_flight_by_member
 
-    def in_flight(self) -> Mapping[str, int]:
+    def in_flight_by_service(self) -> Mapping[str, int]:
         """Requests in flight by service."""
-        return self.context.in_flight
+        return self.context.in_flight_by_service
 
     def connections(self) -> Mapping[tuple[str, str], tuple[int, int]]:
         """Idle and active backend connections by service and backend."""

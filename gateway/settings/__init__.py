@@ -1,15 +1,16 @@
-"""YAML with positions -> frozen settings; every problem at once.
+"""The configuration: YAML text in, frozen settings or every problem of the file out.
 
-`load` and `read_file` are the only doors. This package decides what a configuration means and nothing else:
-it opens no socket, starts nothing, and reads the environment only from what it is given.
+`load` and `read_file` are the only entry points. Rooms: `yaml` (text and positions), `model` (the shape of a
+file), `checks` (rules between keys, and what needs the dialect). This package decides what a configuration
+means and nothing else. It opens no socket, starts nothing, and reads the environment only as it is given.
 """
 
 from gateway.settings.load import Loaded, load, read_file
-from gateway.settings.model import AccessLog, Limits, Timeouts
-from gateway.settings.problem import Problem, Severity
+from gateway.settings.model.document import AccessLog, Limits, Timeouts
+from gateway.settings.model.secret import MaskedText, Secret
 from gateway.settings.schema import schema_json, schema_text
-from gateway.settings.secret import MaskedText, Secret
 from gateway.settings.values import AdminSettings, Listen, Settings
+from gateway.settings.yaml.problem import Problem, Severity
 
 __all__ = [
     "AccessLog",

@@ -1,7 +1,7 @@
-"""A configuration's text -> settings, or every problem that it has, in file order.
+"""From the text of a configuration to settings, or to every problem of the text in file order.
 
-The only door: whatever reads a configuration (`run`, `check`, reload) comes through here, so that what was
-checked is what is run. Reads the environment from what it is given, and of the disk only the file itself.
+Everything that reads a configuration (`run`, `check`, reload) uses this module, so that what was checked is
+what runs. It reads the environment only as it is given, and from the disk only the file itself.
 """
 
 from __future__ import annotations
@@ -15,51 +15,51 @@ from typing import final
 from gateway.core.dialect import Dialect
 from gateway.dialects import discover
 from gateway.errors import SettingsError
-from gateway.settings.checks import (
+from gateway.settings.checks.document import (
     check_addresses,
     check_admin,
     check_declared,
+    check_default_version,
     check_limits,
     check_matches,
-    check_own_paths,
+    check_option_paths,
     check_signed_paths,
-    check_silence,
     check_trust,
 )
-from gateway.settings.model import Document
-from gateway.settings.problem import Problem, Severity, shown_lines, split_lines
-from gateway.settings.reading import shape_of
+from gateway.settings.checks.services import read_services
+from gateway.settings.model.document import Document
+from gateway.settings.model.fields import shape_of
 from gateway.settings.schema import document_model, schema_json
-from gateway.settings.services import read_services
-from gateway.settings.shape import Findings, read_document
 from gateway.settings.values import AdminSettings, Listen, Settings
-from gateway.settings.yaml_tree import MappingNode, Node, child, plain, read_tree
+from gateway.settings.yaml.document import Findings, read_document
+from gateway.settings.yaml.problem import Problem, Severity, shown_lines, split_lines
+from gateway.settings.yaml.tree import MappingNode, Node, child, plain, read_tree
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What came of a file. With an error there are no settings; warnings leave them."""
+    """The result of reading a file. With an error there are no settings; with warnings alone there are."""
 
     filename: str
     settings: Settings | None
     problems: tuple[Problem, ...]
     """In file order."""
     lines: tuple[str, ...] = field(default=(), repr=False)
-    """The file as it may be shown: without secrets."""
+    """The lines of the file as they may be shown: without secrets."""
 
     @property
     def errors(self) -> tuple[Problem, ...]:
         """The problems that keep the file from being used."""
-        return tuple(each for each in self.problems if each.severity is Severity.ERROR)
+        return tuple(problem for problem in self.problems if problem.severity is Severity.ERROR)
 
     def render(self) -> str:
-        """Every problem with its source line, caret and hint; empty without problems. No line end at the
-        end."""
-        return "\n".join(each.render(self.filename, self.lines) for each in self.problems)
+        """Every problem with its source line, caret and hint, without a final line end. Empty without
+        problems."""
+        return "\n".join(problem.render(self.filename, self.lines) for problem in self.problems)
 
     def require(self) -> Settings:
-        """The settings. Raises `SettingsError`, whose text is `render`'s."""
+        """The settings. Raises `SettingsError` with the text of `render`."""
         if self.settings is None:
             raise SettingsError(self.render(), self.problems)
         return self.settings
@@ -68,11 +68,11 @@ class Loaded:
 def read_file(
     path: str | Path, *, environ: Mapping[str, str], dialects: Mapping[str, type[Dialect]] | None = None
 ) -> Loaded:
-    """Load the file at `path`. One that cannot be read is a problem like any other. Blocks."""
+    """Load the file at `path`. A file that cannot be read is a problem like any other. Blocks."""
     try:
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "the name is no file's"
+        reason = getattr(error, "strerror", None) or "not a valid file name"
         return Loaded(str(path), None, (Problem(1, 1, "unreadable", f"the file cannot be read: {reason}"),))
     try:
         text = data.decode("utf-8-sig")
@@ -92,16 +92,17 @@ def load(
     environ: Mapping[str, str],
     dialects: Mapping[str, type[Dialect]] | None = None,
 ) -> Loaded:
-    """Read a configuration. Never raises: ends in settings, or in problems of which one is an error at least.
+    """Read a configuration. Never raises: the result has settings, or at least one error.
 
-    `filename` is for messages; `environ` answers `${NAME}`; `dialects` are those there are, if not all.
+    `filename` is for messages. `environ` has the values of `${NAME}`. `dialects` are the known dialects; by
+    default all of the package.
     """
     root, form_problems = read_tree(text, environ)
     findings = Findings(form_problems)
     settings = None
     secrets: list[tuple[int, int]] = []
     if isinstance(root, MappingNode):
-        secrets = list(_secret_places(root))
+        secrets = _secret_positions(root)
         settings = _read(root, text, findings, discover() if dialects is None else dialects)
     elif root is not None:
         shape = shape_of(plain(root))
@@ -109,10 +110,10 @@ def load(
             root,
             "wrong-type",
             f"the file must be a mapping, not {shape}",
-            "it begins with `listen:` or `services:`",
+            "begin it with `listen:` and `services:`",
         )
-    problems = tuple(sorted(set(findings.problems), key=lambda each: (each.line, each.column, each.code)))
-    if any(each.severity is Severity.ERROR for each in problems):
+    problems = tuple(sorted(set(findings.problems), key=lambda found: (found.line, found.column, found.code)))
+    if any(problem.severity is Severity.ERROR for problem in problems):
         settings = None
     return Loaded(filename, settings, problems, tuple(shown_lines(text, secrets)))
 
@@ -129,12 +130,12 @@ def _read(
     check_trust(root, findings)
     services = read_services(document, root, dialects, findings)
     check_matches(services, root, findings)
-    check_own_paths(services, root, findings)
+    check_option_paths(services, root, findings)
     check_signed_paths(services, root, findings)
-    check_silence(services, root, findings)
+    check_default_version(services, root, findings)
     check_declared(services, root, findings)
     return Settings(
-        listen=tuple(Listen(each.host, each.port) for each in listen),
+        listen=tuple(Listen(address.host, address.port) for address in listen),
         services=services,
         admin=_admin(document),
         workers=document.workers,
@@ -152,14 +153,14 @@ def _admin(document: Document) -> AdminSettings:
     return AdminSettings(host, port, document.admin.token)
 
 
-def _secret_places(root: MappingNode) -> list[tuple[int, int]]:
-    """Where a value begins that is never shown: the admin token, and the headers of probes."""
+def _secret_positions(root: MappingNode) -> list[tuple[int, int]]:
+    """Where the values begin that are never shown: the admin token and the headers of probes."""
     nodes: list[Node | None] = [child(root, "admin", "token")]
     services = child(root, "services")
     for entry in services.entries.values() if isinstance(services, MappingNode) else ():
         headers = child(entry.value, "probe", "headers")
         if isinstance(headers, MappingNode):
-            nodes += [each.value for each in headers.entries.values()]
+            nodes += [header.value for header in headers.entries.values()]
         else:
             nodes.append(headers)
-    return [(node.mark.line, node.mark.column) for node in nodes if node is not None]
+    return [(node.position.line, node.position.column) for node in nodes if node is not None]

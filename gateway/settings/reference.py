@@ -1,8 +1,8 @@
-"""docs/configuration.md, written from the schema, so that it cannot say anything else than what is in force.
+"""Writes docs/configuration.md from the schema, so that the page always agrees with the code.
 
     python -m gateway.settings.reference > docs/configuration.md
 
-Nothing is explained here that a key's own description could say.
+A key is explained in its own description, never here.
 """
 
 from __future__ import annotations
@@ -11,36 +11,36 @@ import json
 import sys
 from typing import Any, Final
 
-from gateway.settings.problem import CODES
 from gateway.settings.schema import Path, keys_of, schema_json
+from gateway.settings.yaml.problem import CODES
 
 _OPENING: Final = """\
 # Configuration
 
 <!-- Written by `python -m gateway.settings.reference`; a test compares. Change the models, not this page. -->
 
-One YAML file. `skewgate check FILE` prints everything that is wrong with it, each with its line, column, a
-caret and a hint; `skewgate schema` prints the JSON Schema, which also stands in
-[config/schema.json](../config/schema.json) for editors. [config/minimal.yaml](../config/minimal.yaml)
-is the smallest useful file, [config/skewgate.yaml](../config/skewgate.yaml) shows every key, and
-[config/examples/](../config/examples/) has worked ones for APIs of many kinds.
+The configuration is one YAML file. `skewgate check FILE` prints every problem of a file with its line, its
+column, a caret and a hint. `skewgate schema` prints the JSON Schema; editors can use the same schema from
+[config/schema.json](../config/schema.json). [config/minimal.yaml](../config/minimal.yaml) is the smallest
+useful file, [config/skewgate.yaml](../config/skewgate.yaml) shows every key, and
+[config/examples/](../config/examples/) has complete files for APIs of many kinds.
 
 How the file is read:
 
-- Values are the texts that were written: `1.90` is 1.90 and `off` is the word off. A version that other tools
-  would read as a number brings a warning.
-- `${NAME}` in a value is replaced by that environment variable, `${NAME:-default}` by the default when it is
-  unset or empty. Unset without a default is an error. Inside `[ ]` and `{ }` YAML wants such a value in
-  quotation marks. Messages show `${NAME}`, never what it stood for.
-- Durations are whole numbers with `ms`, `s` or `m`; sizes with `B`, `KiB`, `MiB` or `GiB`.
+- A value is the text that was written: `1.90` is 1.90 and `off` is the word off. A version that other tools
+  would read as a number causes a warning.
+- `${NAME}` in a value is replaced by the environment variable of that name. `${NAME:-default}` is replaced by
+  the default when the variable is unset or empty. An unset variable without a default is an error. Inside
+  `[ ]` and `{ }` such a value needs quotation marks. Messages show `${NAME}`, never its value.
+- Durations are whole numbers with `ms`, `s` or `m`. Sizes are whole numbers with `B`, `KiB`, `MiB` or `GiB`.
 - Unknown keys, duplicate keys and wrong types are errors; so are tags, anchors, aliases and second documents.
-- A key is left out to get its default; `null` is the word null.
+- To get the default, leave the key out. `null` is the word null.
 """
 
 _CODES_OPENING: Final = """\
 ## Problem codes
 
-Errors keep the file from being used (exit code 2), warnings do not.
+An error keeps the file from being used (exit code 2). A warning does not.
 
 | code | meaning |
 |---|---|
@@ -68,19 +68,19 @@ def reference_text() -> str:
     return "\n".join(parts)
 
 
-def spoken_path(path: Path) -> str:
+def dotted_path(path: Path) -> str:
     """`services.NAME.backends[].url`."""
     return ".".join("NAME" if part == "*" else part for part in path).replace(".[]", "[]")
 
 
 def _title(path: Path) -> str:
-    return f"`{spoken_path(path)}`" if path else "Top level"
+    return f"`{dotted_path(path)}`" if path else "Top level"
 
 
 def _row(path: Path, key: dict[str, Any], *, needed: bool) -> str:
     default = "required" if needed else _value(key["default"])
     meaning = _cell(key["description"])
-    if words := next((each["enum"] for each in (key, *key.get("anyOf", ())) if "enum" in each), None):
+    if words := next((part["enum"] for part in (key, *key.get("anyOf", ())) if "enum" in part), None):
         meaning += " One of: " + ", ".join(f"`{word}`" for word in words) + "."
     cells = (f"`{path[-1]}`", default, meaning, _cell(key["x-reason"]), _value(key["examples"][0]))
     return f"| {' | '.join(cells)} |\n"

@@ -1,6 +1,7 @@
-"""The JSON Schema of the configuration, and the whole file's model with the dialects that are there.
+"""The model of a whole file for a set of dialects, and its JSON Schema.
 
-Which keys a service has depends on the dialects: each brings its options under its own name. Reads no file.
+The keys of a service depend on the dialects: each dialect adds its options under its own name. This module
+reads no file.
 """
 
 from __future__ import annotations
@@ -16,12 +17,10 @@ from pydantic_core import core_schema
 
 from gateway.core.dialect import Dialect
 from gateway.dialects import discover
-from gateway.settings.model import Document, services_key
-from gateway.settings.options import options_model
-from gateway.settings.reading import Reads
-from gateway.settings.scalars import Name, read_text
-from gateway.settings.section import key
-from gateway.settings.service_model import Service, dialect_key
+from gateway.settings.model.document import Document, services_key
+from gateway.settings.model.fields import Name, TextReader, key, read_text
+from gateway.settings.model.options import options_model
+from gateway.settings.model.service import Service, dialect_key
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -39,16 +38,20 @@ def _document_model(dialects: tuple[tuple[str, type[Dialect]], ...]) -> type[Doc
             key(
                 {},
                 f"Options of the {name} dialect.",
-                reason="Its defaults are what its servers do.",
+                reason="The defaults are what the dialect's servers do.",
                 example={},
             ),
         )
         for name, dialect in dialects
     }
-    # The model takes any word, so that a service of an unknown dialect is still checked for everything else.
-    word = Annotated[str, Reads(read_text, {"type": "string", "enum": [name for name, _ in dialects]})]
+    # The model accepts any word, so that a service with an unknown dialect is still checked otherwise.
+    names = {"type": "string", "enum": [name for name, _ in dialects]}
     service: Any = create_model(
-        "Service", __base__=Service, __doc__=Service.__doc__, dialect=(word, dialect_key()), **options
+        "Service",
+        __base__=Service,
+        __doc__=Service.__doc__,
+        dialect=(Annotated[str, TextReader(read_text, names)], dialect_key()),
+        **options,
     )
     return create_model(
         "Configuration",
@@ -59,40 +62,40 @@ def _document_model(dialects: tuple[tuple[str, type[Dialect]], ...]) -> type[Doc
 
 
 class _AsWritten(GenerateJsonSchema):
-    """The schema of what an operator writes."""
+    """The schema of the file as an operator writes it."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
-        # A key is left out, never null: `key: null` is the word null.
+        # An optional key is left out, never null: `key: null` is the word null.
         return self.generate_inner(schema["schema"])
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
-        made = super().dict_schema(schema)
-        if "patternProperties" in made:
-            made["additionalProperties"] = False
-        return made
+        generated = super().dict_schema(schema)
+        if "patternProperties" in generated:
+            generated["additionalProperties"] = False
+        return generated
 
     def field_title_should_be_set(self, schema: object) -> bool:
-        return False  # a key's name says it already
+        return False  # the title would only repeat the key
 
 
 def schema_json(dialects: Mapping[str, type[Dialect]] | None = None) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12). Every key has `description`, `examples`, `x-reason`; and `default`
-    unless it must be there."""
+    """The JSON Schema (draft 2020-12). Every key has `description`, `examples` and `x-reason`. Optional keys
+    have `default`."""
     model = document_model(discover() if dialects is None else dialects)
     return {"$schema": DIALECT, **model.model_json_schema(schema_generator=_AsWritten)}
 
 
 def schema_text() -> str:
-    """What `skewgate schema` prints, and what config/schema.json holds."""
+    """The text that `skewgate schema` prints, and that config/schema.json holds."""
     return json.dumps(schema_json(), indent=2, ensure_ascii=False) + "\n"
 
 
 Path = tuple[str, ...]
-"""Where a key stands: names, `*` for any name, `[]` for any item of a list."""
+"""The place of a key: names, `*` for any name, `[]` for any item of a list."""
 
 
 def keys_of(schema: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any], bool]]:
-    """Every key: its path, its schema (with what it refers to merged in), and whether it must be there."""
+    """Every key: its path, its schema (with its references resolved), and whether it is required."""
     yield from _keys_below(schema, schema, ())
 
 
@@ -100,20 +103,20 @@ def _keys_below(
     whole: dict[str, Any], part: dict[str, Any], path: Path
 ) -> Iterator[tuple[Path, dict[str, Any], bool]]:
     part = resolved(whole, part)
-    for name, each in part.get("properties", {}).items():
-        yield (*path, name), resolved(whole, each), name in part.get("required", ())
-        yield from _keys_below(whole, each, (*path, name))
-    for each in part.get("patternProperties", {}).values():
-        yield from _keys_below(whole, each, (*path, "*"))
+    for name, below in part.get("properties", {}).items():
+        yield (*path, name), resolved(whole, below), name in part.get("required", ())
+        yield from _keys_below(whole, below, (*path, name))
+    for below in part.get("patternProperties", {}).values():
+        yield from _keys_below(whole, below, (*path, "*"))
     if "items" in part:
         yield from _keys_below(whole, part["items"], (*path, "[]"))
-    for each in (*part.get("oneOf", ()), *part.get("anyOf", ())):
-        yield from _keys_below(whole, each, path)
+    for alternative in (*part.get("oneOf", ()), *part.get("anyOf", ())):
+        yield from _keys_below(whole, alternative, path)
 
 
 def resolved(whole: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """A part of the schema with what its `$ref` names; its own words win."""
+    """A part of the schema, merged with the part that its `$ref` names. Its own entries take precedence."""
     if "$ref" not in part:
         return part
     name = part["$ref"].removeprefix("#/$defs/")
-    return {**whole["$defs"][name], **{word: value for word, value in part.items() if word != "$ref"}}
+    return {**whole["$defs"][name], **{entry: value for entry, value in part.items() if entry != "$ref"}}

@@ -1,6 +1,6 @@
-"""The settings as the rest of the gateway takes them: frozen values, read and checked.
+"""The settings as the rest of the gateway uses them: frozen values that have been read and checked.
 
-Made by `load`; code that needs settings without a file may make them itself. No rule is applied here.
+`load` makes them. Code that needs settings without a file may make them itself. This module checks nothing.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from typing import final
 
-from gateway.core.service import Service
-from gateway.settings.model import AccessLog, Limits, Timeouts
-from gateway.settings.secret import Secret
+from gateway.core.fleet.service import Service
+from gateway.settings.model.document import AccessLog, Limits, Timeouts
+from gateway.settings.model.secret import Secret
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """An address on which clients are served. `host` is a name or an address without brackets; port 0: any
-    free one."""
+    """An address on which clients are served. `host` is a name, or an IP address without brackets. Port 0 is
+    any free port."""
 
     host: str
     port: int
@@ -37,7 +37,7 @@ class AdminSettings:
 @final
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One configuration, whole and without an error in it."""
+    """A whole configuration without an error."""
 
     listen: tuple[Listen, ...]
     services: tuple[Service, ...] = field(repr=False)

@@ -1,10 +1,10 @@
-"""The access log: one line a request, as JSON or as text.
+"""The access log: one line per request, as JSON or as text.
 
     record -> a list of lines -> (every 128 lines or quarter of a second) -> a bounded queue -> a thread
 
-A request never waits for it and never fails by it (hardening, Disk full): what cannot be written is dropped
+A request never waits for it and never fails because of it (threats L2): what cannot be written is dropped
 and counted. The thread does nothing but write, so a full disk or a reader that has stopped reading blocks
-only the thread. What a client wrote is escaped outside printable ASCII and cut (hardening O8).
+only the thread. What a client wrote is escaped outside printable ASCII and cut (threats O8).
 """
 
 from __future__ import annotations
@@ -24,61 +24,62 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, final
 
 from gateway.errors import StartupError
-from gateway.telemetry.outcome import Outcome
+from gateway.telemetry.request_record import RequestRecord
 
 Format: TypeAlias = Literal["json", "text", "off"]
 
-LONGEST: Final = 1024
-"""Characters of one value after escaping (hardening O8)."""
+MAX_VALUE: Final = 1024
+"""Characters of one value after escaping (threats O8)."""
 
 BATCH: Final = 128
 """Lines that are written at once."""
 
-TICK: Final = 0.25
-"""Seconds that a line waits at most before it is written."""
+FLUSH_INTERVAL: Final = 0.25
+"""Seconds that a line waits at most before it is handed to the thread."""
 
-BACKLOG: Final = 4 * 1024 * 1024
+MAX_BACKLOG: Final = 4 * 1024 * 1024
 """Bytes that may wait for the thread; beyond it lines are dropped."""
 
-PATIENCE: Final = 2.0
+CLOSE_TIMEOUT: Final = 2.0
 """Seconds that `close` waits for the thread."""
 
 STDOUT: Final = "-"
 
-_CUT: Final = "..."
+_ELLIPSIS: Final = "..."
 _LINE_END: Final = ord("\n")
 
 _log = logging.getLogger("skewgate.access_log")
 
 
-def quoted(text: str, longest: int = LONGEST) -> str:
-    """`text` as a JSON string of printable ASCII, at most `longest` characters between the quotes; `...`
-    marks a cut."""
-    line = json.dumps(text).replace("\x7f", "\\u007f")
-    if len(line) <= longest + 2:
-        return line
-    kept = longest - len(_CUT)
-    line = json.dumps(text[:kept] + _CUT).replace("\x7f", "\\u007f")
-    if len(line) > longest + 2:  # one character can become twelve: a surrogate pair
-        line = json.dumps(text[: kept // 12] + _CUT).replace("\x7f", "\\u007f")
-    return line
+def quoted(text: str, limit: int = MAX_VALUE) -> str:
+    """`text` as a JSON string of printable ASCII, at most `limit` characters between the quotes; `...` shows
+    that it was cut."""
+    value = json.dumps(text).replace("\x7f", "\\u007f")
+    if len(value) <= limit + 2:
+        return value
+    length = limit - len(_ELLIPSIS)
+    value = json.dumps(text[:length] + _ELLIPSIS).replace("\x7f", "\\u007f")
+    if len(value) > limit + 2:  # one character can become twelve: a surrogate pair
+        value = json.dumps(text[: length // 12] + _ELLIPSIS).replace("\x7f", "\\u007f")
+    return value
 
 
-def printable(text: str, longest: int = LONGEST) -> str:
+def printable(text: str, limit: int = MAX_VALUE) -> str:
     """The same without the quotes: for texts from outside that go into log lines and messages."""
-    return quoted(text, longest)[1:-1]
+    return quoted(text, limit)[1:-1]
 
 
 @final
 class AccessLog:
-    """Writes to `path` (`-`: standard output). Raises `StartupError` when the file cannot be opened."""
+    """Writes to `path` (`-`: standard output). Raises `StartupError` if the file cannot be opened."""
 
     def __init__(self, form: Format = "json", path: str = STDOUT) -> None:
         self._format = form
         self._path = path
         self._lines: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._second = (0, "")
+        self._time_text = (0, "")
+        """A second since the epoch, and the text for it."""
         self._closed = False
         self._dropped = 0
         self._writer: _Writer | None = None
@@ -93,22 +94,22 @@ class AccessLog:
         """Lines that were lost so far."""
         return self._dropped + (self._writer.dropped if self._writer else 0)
 
-    def record(self, outcome: Outcome) -> None:
-        """Note one finished request. Never blocks, never raises."""
+    def record(self, request: RequestRecord) -> None:
+        """Take one finished request. Never blocks, never raises."""
         if self._writer is None or self._closed:
             return
         try:
-            form = self._as_json if self._format == "json" else self._as_text
-            self._lines.append(form(outcome))
+            format_line = self._as_json if self._format == "json" else self._as_text
+            self._lines.append(format_line(request))
             if len(self._lines) >= BATCH:
                 self.flush()
             elif self._timer is None:
-                self._timer = _later(self.flush)
-        except Exception:  # noqa: BLE001 - a request must not fail by its log line
+                self._timer = _call_later(self.flush)
+        except Exception:  # noqa: BLE001 - a request must not fail because of its log line
             self._dropped += 1
 
     def flush(self) -> None:
-        """Hand all lines to the thread, or drop them when it is too far behind."""
+        """Hand all lines to the thread, or drop them if it is too far behind."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -119,13 +120,13 @@ class AccessLog:
             self._lines.clear()
 
     def reopen(self) -> None:
-        """After rotation: what was recorded so far goes to the old file, all further lines to a new one."""
+        """For log rotation: lines recorded so far go to the old file, all further ones to a new one."""
         self.flush()
         if self._writer is not None:
             self._writer.reopen()
 
     def close(self) -> None:
-        """Write what is left; waits `PATIENCE` seconds at most."""
+        """Write what is left; waits `CLOSE_TIMEOUT` seconds at most."""
         if not self._closed:
             self.flush()
             self._closed = True
@@ -135,73 +136,76 @@ class AccessLog:
     # --- lines ----------------------------------------------------------------------------------------------
 
     def _now(self) -> str:
-        """Wall-clock time as `2026-11-20T13:43:28.123Z`; the part up to the seconds is made once a second."""
+        """Wall-clock time as `2026-11-20T13:43:28.123Z`. The part up to the seconds is formatted once per
+        second."""
         now = time.time()
         second = int(now)
-        if second != self._second[0]:
-            self._second = (second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)))
-        return f"{self._second[1]}.{int((now - second) * 1000):03d}Z"
+        if second != self._time_text[0]:
+            self._time_text = (second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)))
+        return f"{self._time_text[1]}.{int((now - second) * 1000):03d}Z"
 
-    def _as_json(self, o: Outcome) -> str:
+    def _as_json(self, r: RequestRecord) -> str:
+        backend_seconds = f"{r.backend_seconds:.6f}" if r.backend_seconds >= 0 else "null"
         return (
-            f'{{"time": "{self._now()}", "client": {quoted(o.client)}, "method": {quoted(o.method)}, '
-            f'"target": {quoted(o.target)}, "status": {o.status}, "service": {quoted(o.service)}, '
-            f'"backend": {quoted(o.backend)}, "ask": {_word(o.ask)}, "outcome": {_word(o.verdict)}, '
-            f'"version": {quoted(o.version)}, "attempts": {o.attempts}, "seconds": {o.seconds:.6f}, '
-            f'"backend_seconds": {f"{o.backend_seconds:.6f}" if o.backend_seconds >= 0 else "null"}, '
-            f'"bytes": {o.bytes_out}, "error": {quoted(o.error)}}}\n'
+            f'{{"time": "{self._now()}", "client": {quoted(r.client)}, "method": {quoted(r.method)}, '
+            f'"target": {quoted(r.target)}, "status": {r.status}, "service": {quoted(r.service)}, '
+            f'"backend": {quoted(r.backend)}, "requested": {_json(r.requested)}, '
+            f'"result": {_json(r.result)}, "served": {quoted(r.served)}, "attempts": {r.attempts}, '
+            f'"seconds": {r.seconds:.6f}, "backend_seconds": {backend_seconds}, '
+            f'"bytes": {r.bytes_out}, "reason": {quoted(r.reason)}}}\n'
         )
 
-    def _as_text(self, o: Outcome) -> str:
-        ask = o.ask.value if o.ask is not None else "-"
-        outcome = o.verdict.value if o.verdict is not None else "-"
+    def _as_text(self, r: RequestRecord) -> str:
+        requested = r.requested.value if r.requested is not None else "-"
+        result = r.result.value if r.result is not None else "-"
         return (
-            f"{self._now()} {printable(o.client) or '-'} {quoted(o.method + ' ' + o.target)} {o.status} "
-            f"{printable(o.service) or '-'}/{printable(o.backend)} {ask} {outcome} "
-            f"{printable(o.version) or '-'} attempts={o.attempts} seconds={o.seconds:.6f} "
-            f"bytes={o.bytes_out} error={printable(o.error) or '-'}\n"
+            f"{self._now()} {printable(r.client) or '-'} {quoted(r.method + ' ' + r.target)} {r.status} "
+            f"{printable(r.service) or '-'}/{printable(r.backend)} {requested} {result} "
+            f"{printable(r.served) or '-'} attempts={r.attempts} seconds={r.seconds:.6f} "
+            f"bytes={r.bytes_out} reason={printable(r.reason) or '-'}\n"
         )
 
 
-def _later(flush: Callable[[], None]) -> asyncio.TimerHandle | None:
-    """Call `flush` after a tick; without a running loop the number of lines alone counts."""
+def _call_later(flush: Callable[[], None]) -> asyncio.TimerHandle | None:
+    """Call `flush` after `FLUSH_INTERVAL`. Without a running loop only full batches are flushed."""
     try:
-        return asyncio.get_running_loop().call_later(TICK, flush)
+        return asyncio.get_running_loop().call_later(FLUSH_INTERVAL, flush)
     except RuntimeError:
         return None
 
 
-def _word(word: StrEnum | None) -> str:
-    return "null" if word is None else f'"{word.value}"'
+def _json(value: StrEnum | None) -> str:
+    return "null" if value is None else f'"{value.value}"'
 
 
 @final
 class _Writer:
-    """The thread that writes, and what waits for it. The methods below `close` run in the thread."""
+    """The thread that writes, and its queue. The methods below `close` run in the thread."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = _open(path)
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._queue: list[bytes | None] = []
-        """Whole lines; None: from here on into a new file."""
+        """Whole lines; None: what follows goes to a new file."""
         self._waiting = 0
+        """Bytes in the queue."""
         self._stopping = False
         self._torn = False
+        """True: the last line in the file was cut short."""
         self._thread: threading.Thread | None = None
         self.dropped = 0
 
     def put(self, data: bytes) -> bool:
-        """Take whole lines; False when too much is waiting already."""
-        with self._news:
-            if self._waiting + len(data) > BACKLOG:
+        """Take whole lines; False: too much is waiting already."""
+        with self._changed:
+            if self._waiting + len(data) > MAX_BACKLOG:
                 return False
             self._waiting += len(data)
             self._queue.append(data)
-            self._news.notify()
-        if (
-            self._thread is None
-        ):  # not before the first line: a process that forks first must not own a thread
+            self._changed.notify()
+        if self._thread is None:
+            # Not before the first line: a process that still forks must not own a thread.
             self._thread = threading.Thread(target=self._run, name="skewgate-access-log", daemon=True)
             self._thread.start()
         return True
@@ -210,74 +214,75 @@ class _Writer:
         if self._thread is None:
             self._change_file()
         else:
-            with self._news:
+            with self._changed:
                 self._queue.append(None)
-                self._news.notify()
+                self._changed.notify()
 
     def close(self) -> None:
-        with self._news:
+        with self._changed:
             self._stopping = True
-            self._news.notify()
+            self._changed.notify()
         if self._thread is not None:
-            self._thread.join(PATIENCE)
-            if (
-                self._thread.is_alive()
-            ):  # it keeps its descriptor: closing it under a write could hit another file
+            self._thread.join(CLOSE_TIMEOUT)
+            if self._thread.is_alive():
+                # It keeps its descriptor: closed during a write, the number could become another file's.
                 return
         if self._path != STDOUT:
             os.close(self._fd)
 
     def _run(self) -> None:
-        """All that waits is written at once: beside a busy event loop the thread gets few turns."""
+        """Writes all that waits at once: beside a busy event loop the thread seldom runs."""
         while True:
-            with self._news:
+            with self._changed:
                 while not (self._queue or self._stopping):
-                    self._news.wait()
+                    self._changed.wait()
                 if not self._queue:
                     return
                 queue, self._queue = self._queue, []
-            for changing, pieces in groupby(queue, lambda piece: piece is None):
-                data = b"".join(filter(None, pieces))
+            for is_change, items in groupby(queue, lambda item: item is None):
+                data = b"".join(filter(None, items))
                 self._write(data)
-                with self._news:
+                with self._changed:
                     self._waiting -= len(data)
-                if changing:
+                if is_change:
                     self._change_file()
 
     def _write(self, data: bytes) -> None:
-        """Write whole lines; after one that was cut short the next starts on a line of its own."""
+        """Write whole lines. After a line that was cut short, the next one starts on a line of its own."""
         left = memoryview(b"\n" + data if self._torn and data else data)
-        begun = self._torn
+        torn = self._torn
         while left:
             try:
                 written = os.write(self._fd, left)
             except OSError as error:
-                if error.errno == errno.EAGAIN:  # a pipe that somebody made non-blocking
-                    writable = select.select((), (self._fd,), (), PATIENCE / 2)[1]
+                if error.errno == errno.EAGAIN:  # a pipe that another process made non-blocking
+                    writable = select.select((), (self._fd,), (), CLOSE_TIMEOUT / 2)[1]
                     if writable or not self._stopping:
                         continue
-                self._torn = begun
+                self._torn = torn
                 self.dropped += bytes(left).count(b"\n") - (left[0] == _LINE_END)
                 return
-            begun = left[written - 1] != _LINE_END
+            torn = left[written - 1] != _LINE_END
             left = left[written:]
-        self._torn = begun
+        self._torn = torn
 
     def _change_file(self) -> None:
         if self._path == STDOUT:
             return
         try:
-            fresh = _open(self._path)
+            fd = _open(self._path)
         except OSError as error:
-            _log.warning("the access log stays as it is: %s cannot be opened: %s", self._path, error.strerror)
+            _log.warning(
+                "%s cannot be opened, the access log goes on in the old file: %s", self._path, error.strerror
+            )
             return
         os.close(self._fd)
-        self._fd = fresh
+        self._fd = fd
         self._torn = False
 
 
 def _open(path: str) -> int:
-    """A descriptor to append to. Line order is the kernel's business (`O_APPEND`), also with several
+    """A descriptor to append to. With `O_APPEND` the kernel orders the lines, also those of several
     processes."""
     if path == STDOUT:
         return 1

@@ -1,7 +1,7 @@
-"""What was served in the last hour, from what was counted since the start.
+"""How many requests were served in the last hour, by version, from the counts since the start.
 
-Once a minute the cumulative counts are copied into a bounded ring; a request costs nothing here. Asked by the
-log, when an offer falls; it decides nothing.
+Once a minute the cumulative counts are copied into a bounded ring; a request costs nothing here. The change
+log reads it when an offer falls. Decides nothing.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from time import monotonic
 from typing import Final, NamedTuple, TypeAlias, final
 
 EVERY: Final = 60.0
-"""Seconds between two samples: what is told is rounded to whole minutes."""
+"""Seconds between two samples: the span is exact to a minute."""
 
 SPAN: Final = 3600.0
 """Seconds that are looked back."""
 
-Counts: TypeAlias = Mapping[str, Mapping[str, int]]
+ServedCounts: TypeAlias = Mapping[str, Mapping[str, int]]
 """Requests served since the start, by service and version as written: `Metrics.served`."""
 
 
@@ -32,13 +32,13 @@ class LastHour(NamedTuple):
 
 
 @final
-class Recent:
-    """Samples `counts` from `start` to `close`, on the running loop. `clock`: seconds, monotonic."""
+class RecentRequests:
+    """Samples `counts` from `start` to `close`, on the running loop. `clock`: monotonic seconds."""
 
-    def __init__(self, counts: Callable[[], Counts], clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, counts: Callable[[], ServedCounts], clock: Callable[[], float] = monotonic) -> None:
         self._counts = counts
         self._clock = clock
-        self._samples: deque[tuple[float, Counts]] = deque(maxlen=round(SPAN / EVERY) + 1)
+        self._samples: deque[tuple[float, ServedCounts]] = deque(maxlen=round(SPAN / EVERY) + 1)
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -51,7 +51,7 @@ class Recent:
             self._timer = None
 
     def sample(self) -> None:
-        """Copy what is counted now. What has not changed since the last sample is held once."""
+        """Copy the present counts. Those of a service that are the same as in the last sample are shared."""
         last = self._samples[-1][1] if self._samples else {}
         copied = {}
         for service, served in self._counts().items():
@@ -62,11 +62,11 @@ class Recent:
     def last_hour(self, service: str) -> LastHour:
         """What `service` has served since the sample that is an hour old, or since the first one."""
         now = self._clock()
-        since, then = next(
-            (each for each in reversed(self._samples) if each[0] <= now - SPAN),
+        since, counts = next(
+            (sample for sample in reversed(self._samples) if sample[0] <= now - SPAN),
             self._samples[0] if self._samples else (now, {}),
         )
-        before = then.get(service, {})
+        before = counts.get(service, {})
         served = {
             version: count - before.get(version, 0)
             for version, count in self._counts().get(service, {}).items()

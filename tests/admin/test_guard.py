@@ -1,25 +1,26 @@
-"""O6: who may not ask the admin listener, and is told so before anything is looked at."""
+"""Who may not use the admin listener, and is refused before any handler runs (threats O6)."""
 
 from __future__ import annotations
 
 import pytest
 
-from gateway.controlplane.cell import Cell
-from tests.admin.stand import admin
-from tests.admin.test_api import filled
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from tests.admin.testbed import StartAdmin, mixed_fleet
 
 TOKEN = "a canary, wide and yellow"
 
 
 @pytest.fixture
-def cell() -> Cell:
-    return filled()
+def snapshot_holder() -> SnapshotHolder:
+    return mixed_fleet()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]", "gate.internal"])
-async def test_its_own_names_are_answered(cell: Cell, host: str) -> None:
-    async with admin(cell, hosts=("Gate.internal",)) as stand:
-        assert await stand.raw("GET /status HTTP/1.1", f"Host: {host}:{stand.port}") == 200
+async def test_its_own_names_are_answered(
+    admin: StartAdmin, snapshot_holder: SnapshotHolder, host: str
+) -> None:
+    testbed = await admin(snapshot_holder, hosts=("Gate.internal",))
+    assert await testbed.raw("GET /status HTTP/1.1", f"Host: {host}:{testbed.port}") == 200
 
 
 @pytest.mark.parametrize(
@@ -35,39 +36,43 @@ async def test_its_own_names_are_answered(cell: Cell, host: str) -> None:
         "gate.internal:{port}",
     ],
 )
-async def test_any_other_host_is_refused_on_every_path(cell: Cell, host: str) -> None:
-    async with admin(cell) as stand:
-        line = f"Host: {host.format(port=stand.port)}"
-        for path in ("/livez", "/status", "/metrics", "/nowhere"):
-            assert await stand.raw(f"GET {path} HTTP/1.1", line) == 403
-        assert await stand.raw("POST /-/reload HTTP/1.1", line, "Content-Length: 0") == 403
-        assert stand.reloads == 0
+async def test_any_other_host_is_refused_on_every_path(
+    admin: StartAdmin, snapshot_holder: SnapshotHolder, host: str
+) -> None:
+    testbed = await admin(snapshot_holder)
+    line = f"Host: {host.format(port=testbed.port)}"
+    for path in ("/livez", "/status", "/metrics", "/nowhere"):
+        assert await testbed.raw(f"GET {path} HTTP/1.1", line) == 403
+    assert await testbed.raw("POST /-/reload HTTP/1.1", line, "Content-Length: 0") == 403
+    assert testbed.reloads == 0
 
 
-async def test_none_or_two_hosts_are_refused(cell: Cell) -> None:
-    async with admin(cell) as stand:
-        own = f"Host: 127.0.0.1:{stand.port}"
-        assert await stand.raw("GET /status HTTP/1.1") in {400, 403}
-        assert await stand.raw("GET /status HTTP/1.1", own, own) in {400, 403}
+async def test_none_or_two_hosts_are_refused(admin: StartAdmin, snapshot_holder: SnapshotHolder) -> None:
+    testbed = await admin(snapshot_holder)
+    own = f"Host: 127.0.0.1:{testbed.port}"
+    assert await testbed.raw("GET /status HTTP/1.1") in {400, 403}
+    assert await testbed.raw("GET /status HTTP/1.1", own, own) in {400, 403}
 
 
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "", "https://127.0.0.1:{port}", "http://127.0.0.1:1"]
 )
-async def test_pages_of_other_origins_are_refused(cell: Cell, origin: str) -> None:
-    async with admin(cell) as stand:
-        headers = {"Origin": origin.format(port=stand.port)}
-        for method, path in (("GET", "/status"), ("POST", "/-/reload"), ("OPTIONS", "/status")):
-            reply = await stand.ask(method, path, headers=headers)
-            assert reply.status == 403
-            assert not [name for name in reply.headers if name.lower().startswith("access-control-")]
-        assert stand.reloads == 0
+async def test_pages_of_other_origins_are_refused(
+    admin: StartAdmin, snapshot_holder: SnapshotHolder, origin: str
+) -> None:
+    testbed = await admin(snapshot_holder)
+    headers = {"Origin": origin.format(port=testbed.port)}
+    for method, path in (("GET", "/status"), ("POST", "/-/reload"), ("OPTIONS", "/status")):
+        response = await testbed.send(method, path, headers=headers)
+        assert response.status == 403
+        assert not [name for name in response.headers if name.lower().startswith("access-control-")]
+    assert testbed.reloads == 0
 
 
-async def test_its_own_pages_may_ask(cell: Cell) -> None:
-    async with admin(cell) as stand:
-        headers = {"Origin": f"http://127.0.0.1:{stand.port}"}
-        assert (await stand.ask("POST", "/-/reload", headers=headers)).status == 200
+async def test_its_own_pages_may_ask(admin: StartAdmin, snapshot_holder: SnapshotHolder) -> None:
+    testbed = await admin(snapshot_holder)
+    headers = {"Origin": f"http://127.0.0.1:{testbed.port}"}
+    assert (await testbed.send("POST", "/-/reload", headers=headers)).status == 200
 
 
 @pytest.mark.parametrize(
@@ -84,33 +89,37 @@ async def test_its_own_pages_may_ask(cell: Cell) -> None:
         "Bearer \xff",
     ],
 )
-async def test_without_the_token_only_liveness_is_told(cell: Cell, authorization: str | None) -> None:
-    async with admin(cell, TOKEN) as stand:
-        own = [f"Host: 127.0.0.1:{stand.port}"]
-        own += [] if authorization is None else [f"Authorization: {authorization}"]
-        for path in ("/status", "/metrics", "/readyz", "/explain?path=/", "/nowhere", "/livez/", "//livez"):
-            assert await stand.raw(f"GET {path} HTTP/1.1", *own) == 401, path
-        assert await stand.raw("POST /-/reload HTTP/1.1", *own, "Content-Length: 0") == 401
-        assert await stand.raw("GET /livez HTTP/1.1", *own) == 200
-        assert stand.reloads == 0
+async def test_without_the_token_only_liveness_is_answered(
+    admin: StartAdmin, snapshot_holder: SnapshotHolder, authorization: str | None
+) -> None:
+    testbed = await admin(snapshot_holder, TOKEN)
+    own = [f"Host: 127.0.0.1:{testbed.port}"]
+    own += [] if authorization is None else [f"Authorization: {authorization}"]
+    for path in ("/status", "/metrics", "/readyz", "/explain?path=/", "/nowhere", "/livez/", "//livez"):
+        assert await testbed.raw(f"GET {path} HTTP/1.1", *own) == 401, path
+    assert await testbed.raw("POST /-/reload HTTP/1.1", *own, "Content-Length: 0") == 401
+    assert await testbed.raw("GET /livez HTTP/1.1", *own) == 200
+    assert testbed.reloads == 0
 
 
-async def test_with_the_token_everything_is_told_but_the_token(cell: Cell) -> None:
-    """O9: a canary in the token shows up nowhere."""
-    async with admin(cell, TOKEN) as stand:
-        headers = {"Authorization": f"bearer {TOKEN}"}
-        for path in ("/status", "/metrics", "/readyz?verbose", "/explain?path=/v1"):
-            reply = await stand.ask("GET", path, headers=headers)
-            assert reply.status == 200
-            assert "canary" not in await reply.text()
+async def test_with_the_token_everything_is_shown_but_the_token(
+    admin: StartAdmin, snapshot_holder: SnapshotHolder
+) -> None:
+    """A canary in the token shows up nowhere (threats O9)."""
+    testbed = await admin(snapshot_holder, TOKEN)
+    headers = {"Authorization": f"bearer {TOKEN}"}
+    for path in ("/status", "/metrics", "/readyz?verbose", "/explain?path=/v1"):
+        response = await testbed.send("GET", path, headers=headers)
+        assert response.status == 200
+        assert "canary" not in await response.text()
 
-        refused = await stand.ask("GET", "/status")
-        assert refused.headers["WWW-Authenticate"] == "Bearer"
-        assert "canary" not in await refused.text()
+    refused = await testbed.send("GET", "/status")
+    assert refused.headers["WWW-Authenticate"] == "Bearer"
+    assert "canary" not in await refused.text()
 
 
-async def test_two_authorizations_are_none(cell: Cell) -> None:
-    async with admin(cell, TOKEN) as stand:
-        own, right = f"Host: 127.0.0.1:{stand.port}", f"Authorization: Bearer {TOKEN}"
-        assert await stand.raw("GET /status HTTP/1.1", own, right) == 200
-        assert await stand.raw("GET /status HTTP/1.1", own, "Authorization: Bearer x", right) in {400, 401}
+async def test_two_authorizations_are_none(admin: StartAdmin, snapshot_holder: SnapshotHolder) -> None:
+    testbed = await admin(snapshot_holder, TOKEN)
+    own, right = f"Host: 127.0.0.1:{testbed.port}", f"Authorization: Bearer {TOKEN}"
+    assert await testbed.raw("GET /status HTTP/1.1", own, right) == 200
+    assert await testbed.raw("GET /status HTTP/1.1", own, "Authorization: Bearer x", right) in {400, 401}

@@ -13,7 +13,7 @@ from tests.architecture.source import Module, imported
 
 Rule = Callable[[Module], Iterator[str]]
 
-DIALECT_NAMES: Final = frozenset({"ironic", "nova", "senlin", "chef", "openstack", "header"})
+DIALECT_NAMES: Final = frozenset({"ironic", "nova", "senlin", "chef", "openstack", "custom"})
 
 IMPURE: Final = frozenset(
     [
@@ -26,13 +26,13 @@ IMPURE: Final = frozenset(
 
 IMPURE_CALLS: Final = frozenset({"open", "print", "input"})
 
-CLOCK_ROOMS: Final = ("admin", "controlplane", "telemetry", "cli")
+CLOCK_ROOMS: Final = ("admin", "assembly", "controlplane", "telemetry", "cli", "demo")
 """Where wall-clock time may be read, because people read it there. Durations use the loop's clock."""
 
-CELL: Final = "gateway.controlplane.cell"
+SNAPSHOT_HOLDER: Final = "gateway.controlplane.snapshot_holder"
 SNAPSHOT_NAMES: Final = frozenset({"current", "_current"})
 
-FILE_LIMIT: Final = 400
+FILE_LIMIT: Final = 600
 FUNCTION_LIMIT: Final = 60
 
 
@@ -98,7 +98,7 @@ def stays_small(module: Module) -> Iterator[str]:
 
 def leaves_the_snapshot_alone(module: Module) -> Iterator[str]:
     """One place swaps the snapshot, in one assignment; everybody else reads it once."""
-    if module.name == CELL:
+    if module.name == SNAPSHOT_HOLDER:
         return
     for node in ast.walk(module.tree):
         if (
@@ -106,7 +106,7 @@ def leaves_the_snapshot_alone(module: Module) -> Iterator[str]:
             and isinstance(node.ctx, ast.Store | ast.Del)
             and node.attr in SNAPSHOT_NAMES
         ):
-            yield f"{module.at(node)}: rebinds {ast.unparse(node)}, which only {CELL} does"
+            yield f"{module.at(node)}: rebinds {ast.unparse(node)}, which only {SNAPSHOT_HOLDER} does"
 
 
 def reads_no_wall_clock(module: Module) -> Iterator[str]:

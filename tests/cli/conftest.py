@@ -1,4 +1,4 @@
-"""An old and a new server on loopback, and a whole gateway in front of them, in the test's own loop."""
+"""An old and a new server on loopback, and a whole gateway in front of them, in the loop of the test."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import NamedTuple
 import aiohttp
 import pytest
 
+from gateway.assembly import Gateway
 from gateway.cli import main
-from gateway.cli.demo.fleet import NEW, OLD, Database, Server
-from gateway.cli.gateway import Gateway
+from gateway.demo.fleet import NEW, OLD, Database, Server
 from gateway.settings import read_file
 from tests.cli.processes import Ended, ready
 
@@ -50,7 +50,7 @@ async def fleet() -> AsyncIterator[Fleet]:
 
 @pytest.fixture
 def write(tmp_path: Path, fleet: Fleet) -> Write:
-    """A configuration file in front of the fleet; `more`: lines at the top, `offer`: an inline mapping."""
+    """Writes a configuration for the fleet. `more`: lines at the top; `offer`: an inline mapping."""
 
     def write(port: int = 0, admin_port: int = 0, more: str = "", offer: str = "{}", token: str = "") -> Path:
         lines = [
@@ -75,7 +75,7 @@ def write(tmp_path: Path, fleet: Fleet) -> Write:
 
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    """Keeps no connection: a gateway that ends would wait for its next request (`worker.IDLE_GRACE`)."""
+    """Keeps no connection: a gateway that ends would wait for the next request (`worker.IDLE_GRACE`)."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
         yield session
 
@@ -92,7 +92,7 @@ async def running(write: Write, session: aiohttp.ClientSession) -> AsyncIterator
 
 @pytest.fixture
 def call_main(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    """`main(argv)` in a thread, so that a gateway in the test's loop can answer it."""
+    """`main(argv)` in a thread, so that a gateway in the loop of the test can respond."""
     for name in ("SKEWGATE_ADMIN_TOKEN", "SKEWGATE_LOOP", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
 

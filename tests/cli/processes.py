@@ -1,4 +1,4 @@
-"""The command as a process of its own, and how to wait for what it does (never for time to pass)."""
+"""The command as a process, and waiting for its effects (never for time to pass)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import NamedTuple
 import aiohttp
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 20.0
-"""Seconds after which something that should happen has not happened."""
+TIMEOUT = 20.0
+"""Seconds after which an expected event counts as missing."""
 
 
 class Ended(NamedTuple):
-    """What a process left behind."""
+    """The result of a process."""
 
     code: int
     out: str
@@ -26,7 +26,7 @@ class Ended(NamedTuple):
 
 
 async def start(*argv: str, **environ: str) -> asyncio.subprocess.Process:
-    """`skewgate ARGV`, in an environment without anything of ours but `environ`."""
+    """`skewgate ARGV`, in an environment whose only SKEWGATE_ variables are those of `environ`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SKEWGATE_")}
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-W", "error", "-P", "-m", "gateway", *argv),
@@ -39,9 +39,9 @@ async def start(*argv: str, **environ: str) -> asyncio.subprocess.Process:
 
 
 async def finish(process: asyncio.subprocess.Process) -> Ended:
-    """Wait for its end."""
+    """Wait for the end of a process."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             out, err = await process.communicate()
     except TimeoutError:
         process.kill()
@@ -52,31 +52,31 @@ async def finish(process: asyncio.subprocess.Process) -> Ended:
 
 
 async def call(*argv: str, **environ: str) -> Ended:
-    """Run it to its end."""
+    """Run a process to its end."""
     return await finish(await start(*argv, **environ))
 
 
-async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Look again and again, until it holds."""
+async def until(condition: Callable[[], Awaitable[bool]], description: str) -> None:
+    """Check the condition again and again until it is true."""
     try:
-        async with asyncio.timeout(PATIENCE):
-            while not await holds():  # noqa: ASYNC110 - what another process does sets no event here
+        async with asyncio.timeout(TIMEOUT):
+            while not await condition():  # noqa: ASYNC110 - another process sets no event here
                 await asyncio.sleep(0.02)
     except TimeoutError:
-        raise AssertionError(f"never came: {what}") from None
+        raise AssertionError(f"never happened: {description}") from None
 
 
 async def ready(session: aiohttp.ClientSession, url: str) -> None:
-    """Until the gateway whose admin listener is at `url` says that it is ready."""
+    """Wait until the gateway with its admin listener at `url` is ready."""
 
-    async def answers() -> bool:
+    async def is_ready() -> bool:
         try:
-            async with session.get(f"{url}/readyz") as reply:
-                return reply.status == 200
+            async with session.get(f"{url}/readyz") as response:
+                return response.status == 200
         except aiohttp.ClientConnectionError:
             return False
 
-    await until(answers, f"ready at {url}")
+    await until(is_ready, f"ready at {url}")
 
 
 def free_port() -> int:

@@ -1,4 +1,4 @@
-"""`check`: what is wrong, where, and with which exit code."""
+"""`check`: the problems, their positions, and the exit code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_good_file_is_fine(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
     assert check(file, GOOD, capfd) == (0, f"{file}: fine\n", "")
 
 
-def test_every_problem_is_told_with_its_place_line_caret_and_hint(
+def test_every_problem_has_its_position_line_caret_and_hint(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "bad.yaml"

@@ -1,4 +1,4 @@
-"""What holds for every verb: usage, exit codes, and no traceback for what is not our bug."""
+"""Common to every verb: usage, exit codes, and no traceback except for bugs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from importlib.metadata import version as installed
 
 import pytest
 
-from gateway import __version__
-from gateway.cli import VERBS, loop, main
+from gateway import __version__, process
+from gateway.cli import VERBS, main
 from gateway.errors import SettingsError
 from gateway.settings import schema_text
 from tests.cli.processes import ROOT, call, finish, start
@@ -56,7 +56,7 @@ def test_bad_usage_is_exit_2_with_the_usage(argv: list[str], capfd: pytest.Captu
     assert err.startswith("usage: skewgate")
 
 
-def test_version_names_what_is_running(capfd: pytest.CaptureFixture[str]) -> None:
+def test_version_names_the_program_and_its_libraries(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == 0
     text = capfd.readouterr().out
     assert main(["version", "-o", "json"]) == 0
@@ -71,13 +71,13 @@ def test_version_names_what_is_running(capfd: pytest.CaptureFixture[str]) -> Non
     assert found["loop"] in ("asyncio", "uvloop")
 
 
-def test_schema_is_the_settings_own(capfd: pytest.CaptureFixture[str]) -> None:
+def test_schema_prints_the_schema_of_the_settings(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
 
     assert capfd.readouterr().out == schema_text()
 
 
-async def test_the_loop_is_the_one_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_chooses_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = await call("version", "-o", "json", SKEWGATE_LOOP="asyncio")
     assert json.loads(ended.out)["loop"] == "asyncio"
 
@@ -86,7 +86,7 @@ async def test_the_loop_is_the_one_that_the_environment_names(monkeypatch: pytes
     async def module() -> str:
         return type(asyncio.get_running_loop()).__module__
 
-    assert (await asyncio.to_thread(lambda: loop.run(module()))).startswith("asyncio.")
+    assert (await asyncio.to_thread(lambda: process.run_in_loop(module()))).startswith("asyncio.")
 
 
 def test_an_unknown_loop_is_one_sentence(
@@ -101,10 +101,10 @@ def test_an_unknown_loop_is_one_sentence(
         raise AssertionError("was run")
 
     with pytest.raises(SettingsError):
-        loop.run(never())
+        process.run_in_loop(never())
 
 
-async def test_a_reader_that_has_enough_causes_no_noise() -> None:
+async def test_a_closed_output_causes_no_traceback() -> None:
     process = await start("schema")
     assert process.stdout is not None
     transport = process._transport.get_pipe_transport(1)  # type: ignore[attr-defined] # asyncio offers no other way
@@ -116,12 +116,12 @@ async def test_a_reader_that_has_enough_causes_no_noise() -> None:
 
 
 async def test_ctrl_c_is_quiet() -> None:
-    """While it waits for an admin listener that takes requests and never answers."""
-    asked = asyncio.Event()
+    """The command waits for an admin listener that accepts requests and never responds."""
+    requested = asyncio.Event()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        asked.set()
+        requested.set()
         await reader.read()
         writer.close()
 
@@ -130,7 +130,7 @@ async def test_ctrl_c_is_quiet() -> None:
     async with server:
         process = await start("status", "--admin", f"http://{host}:{port}")
         async with asyncio.timeout(20):
-            await asked.wait()
+            await requested.wait()
         process.send_signal(signal.SIGINT)
         ended = await finish(process)
 

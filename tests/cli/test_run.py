@@ -1,4 +1,4 @@
-"""`run`: a process that serves until it is told to stop, and every way in which it cannot begin."""
+"""`run`: a process that serves until a signal stops it, and every way in which it cannot start."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import NamedTuple, TypeAlias
 import aiohttp
 import pytest
 
-from gateway.cli.demo.fleet import HIGHEST, SERVED
+from gateway.demo.fleet import HIGHEST, SERVED
 from tests.cli.conftest import Write
 from tests.cli.processes import call, finish, free_port, ready, start, until
 
 Answer: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-"""What a backend does once it has got a request's head."""
+"""What a backend does after it has received the head of a request."""
 
 
-class UnderWay(NamedTuple):
+class Draining(NamedTuple):
     process: asyncio.subprocess.Process
     request: asyncio.Future[aiohttp.ClientResponse]
 
@@ -37,9 +37,9 @@ async def test_it_serves_and_a_signal_ends_it_with_0(
     process = await start("run", "-c", str(write(port, admin_port)), SKEWGATE_LOOP=loop)
     await ready(session, f"http://127.0.0.1:{admin_port}")
 
-    async with session.get(f"http://127.0.0.1:{port}/v1/nodes", headers={SERVED: "1.31"}) as reply:
-        assert (reply.status, reply.headers[SERVED], reply.headers[HIGHEST]) == (200, "1.31", "1.58")
-        assert await reply.json() == {"nodes": []}
+    async with session.get(f"http://127.0.0.1:{port}/v1/nodes", headers={SERVED: "1.31"}) as response:
+        assert (response.status, response.headers[SERVED], response.headers[HIGHEST]) == (200, "1.31", "1.58")
+        assert await response.json() == {"nodes": []}
     process.send_signal(number)
     ended = await finish(process)
 
@@ -51,15 +51,13 @@ async def test_it_serves_and_a_signal_ends_it_with_0(
 
 
 @asynccontextmanager
-async def told_to_stop(
-    write: Write, session: aiohttp.ClientSession, answer: Answer
-) -> AsyncIterator[UnderWay]:
-    """A gateway that has got SIGTERM while its backend had a request, and is not ready any more."""
-    asked = asyncio.Event()
+async def draining(write: Write, session: aiohttp.ClientSession, answer: Answer) -> AsyncIterator[Draining]:
+    """A gateway that got SIGTERM while a request was in flight, and is not ready any more."""
+    requested = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        asked.set()
+        requested.set()
         await answer(reader, writer)
         writer.close()
 
@@ -70,30 +68,30 @@ async def told_to_stop(
         process = await start("run", "-c", str(file))
         await ready(session, f"http://127.0.0.1:{admin_port}")
         request = asyncio.ensure_future(session.get(f"http://127.0.0.1:{port}/v1/nodes"))
-        await asked.wait()
+        await requested.wait()
         process.send_signal(signal.SIGTERM)
 
         async def unready() -> bool:
-            async with session.get(f"http://127.0.0.1:{admin_port}/readyz") as reply:
-                return reply.status == 503
+            async with session.get(f"http://127.0.0.1:{admin_port}/readyz") as response:
+                return response.status == 503
 
         await until(unready, "not ready while draining")
-        yield UnderWay(process, request)
+        yield Draining(process, request)
 
 
-async def test_a_request_under_way_is_finished_first(write: Write, session: aiohttp.ClientSession) -> None:
-    """The backend answers only after the gateway was told to stop."""
-    told = asyncio.Event()
+async def test_a_request_in_flight_is_finished_first(write: Write, session: aiohttp.ClientSession) -> None:
+    """The backend responds only after the gateway got the signal."""
+    allowed = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await told.wait()
+        await allowed.wait()
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
         await writer.drain()
 
-    async with told_to_stop(write, session, answer) as (process, request):
-        told.set()
-        async with await request as reply:
-            assert (reply.status, await reply.text()) == (200, "late")
+    async with draining(write, session, answer) as (process, request):
+        allowed.set()
+        async with await request as response:
+            assert (response.status, await response.text()) == (200, "late")
         ended = await finish(process)
 
     assert ended.code == 0
@@ -103,14 +101,14 @@ async def test_a_second_signal_ends_it_at_once(write: Write, session: aiohttp.Cl
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    async with told_to_stop(write, session, hang) as (process, request):
+    async with draining(write, session, hang) as (process, request):
         process.send_signal(signal.SIGTERM)
         ended = await finish(process)
         with pytest.raises(aiohttp.ClientError):
             await request
 
     assert ended.code == 1
-    assert "asked twice to stop" in ended.err
+    assert "second stop signal" in ended.err
 
 
 def declared(file: Path, port: int) -> Path:
@@ -121,15 +119,15 @@ def declared(file: Path, port: int) -> Path:
     return file
 
 
-async def test_sighup_reads_the_file_anew(write: Write, session: aiohttp.ClientSession) -> None:
+async def test_sighup_reads_the_file_again(write: Write, session: aiohttp.ClientSession) -> None:
     admin = f"http://127.0.0.1:{(admin_port := free_port())}"
     port = free_port()
     process = await start("run", "-c", str(write(port, admin_port)))
     await ready(session, admin)
 
     async def highest() -> str:
-        async with session.get(f"{admin}/status") as reply:
-            status = await reply.json()
+        async with session.get(f"{admin}/status") as response:
+            status = await response.json()
             found: str = status["services"]["baremetal"]["offer"]["max"]
             return found
 
@@ -145,8 +143,8 @@ async def test_sighup_reads_the_file_anew(write: Write, session: aiohttp.ClientS
     process.send_signal(signal.SIGHUP)
 
     async def refused() -> bool:
-        async with session.get(f"{admin}/metrics") as reply:
-            return 'skewgate_config_reloads_total{result="failure"} 1.0' in await reply.text()
+        async with session.get(f"{admin}/metrics") as response:
+            return 'skewgate_config_reloads_total{result="failure"} 1.0' in await response.text()
 
     await until(refused, "a refused reload")
     assert await highest() == "1.40"
@@ -158,44 +156,44 @@ def listed(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
-def text(file: Path) -> str:
+def text_of(file: Path) -> str:
     return file.read_text() if file.exists() else ""
 
 
-async def test_sighup_opens_the_access_log_anew(
+async def test_sighup_reopens_the_access_log(
     write: Write, session: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
-    """As log rotation does it: the file is moved away, and the gateway told."""
+    """As log rotation does it: the file is moved, then the gateway gets SIGHUP."""
     log = tmp_path / "access.log"
     port, admin_port = free_port(), free_port()
     file = write(port, admin_port, more=f"access_log: {{path: {log}}}")
     process = await start("run", "-c", str(file))
     await ready(session, f"http://127.0.0.1:{admin_port}")
 
-    async def ask(path: str) -> None:
+    async def request(path: str) -> None:
         async with session.get(f"http://127.0.0.1:{port}{path}"):
             pass
 
     async def logged(path: str, where: Path) -> None:
-        async def stands() -> bool:
-            return f'"target": "{path}"' in text(where)
+        async def is_logged() -> bool:
+            return f'"target": "{path}"' in text_of(where)
 
-        await until(stands, f"{path} in {where.name}")
+        await until(is_logged, f"{path} in {where.name}")
 
-    await ask("/v1/before")
+    await request("/v1/before")
     await logged("/v1/before", log)
     log.rename(tmp_path / "access.log.1")
     process.send_signal(signal.SIGHUP)
 
-    async def there() -> bool:
+    async def exists() -> bool:
         return log in listed(tmp_path)
 
-    await until(there, "a new log")
-    await ask("/v1/after")
+    await until(exists, "a new log")
+    await request("/v1/after")
     await logged("/v1/after", log)
     process.send_signal(signal.SIGTERM)
     assert (await finish(process)).code == 0
-    assert "/v1/after" not in text(tmp_path / "access.log.1")
+    assert "/v1/after" not in text_of(tmp_path / "access.log.1")
 
 
 async def test_a_wrong_file_is_exit_2_with_the_position(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A backend on loopback that says whatever a test tells it to say, and the services that name it."""
+"""A backend on loopback that behaves as a test wants, and snapshot holders of services with it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.controlplane.cell import Cell
-from gateway.core.backend import Backend, Member
-from gateway.core.service import ProbePlan, Service
-from gateway.core.snapshot import Snapshot
-from gateway.dialects.ironic import Ironic
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.fleet.backend import Backend, Member
+from gateway.core.fleet.service import ProbePlan, Service
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.dialects.openstack.ironic import Ironic
 
 Behaviour = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 LOOPBACK: Final = "127.0.0.1"
-PATIENCE: Final = 10.0
+TIMEOUT: Final = 10.0
 """Seconds that a test waits for what must happen."""
 
 
 def ironic(lowest: str = "1.1", highest: str = "1.58") -> Behaviour:
-    """What a healthy Ironic says on /v1."""
+    """A healthy Ironic's response for /v1."""
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def respond(request: web.Request) -> web.StreamResponse:
         return web.json_response(
             {"id": "v1"},
             headers={
@@ -34,17 +34,17 @@ def ironic(lowest: str = "1.1", highest: str = "1.58") -> Behaviour:
             },
         )
 
-    return answer
+    return respond
 
 
 class FakeBackend:
-    """Serves `behaviour`; remembers every request; tests may wait for the next one."""
+    """Serves `behaviour` and keeps every request. Tests can wait for the next one."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
         self.requests: list[web.Request] = []
         self.port = 0
-        self._came = asyncio.Condition()
+        self._received = asyncio.Condition()
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -61,15 +61,15 @@ class FakeBackend:
             self._runner = None
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        async with self._came:
+        async with self._received:
             self.requests.append(request)
-            self._came.notify_all()
+            self._received.notify_all()
         return await self.behaviour(request)
 
-    async def came(self, number: int) -> None:
-        """Wait until `number` requests came in all."""
-        async with asyncio.timeout(PATIENCE), self._came:
-            await self._came.wait_for(lambda: len(self.requests) >= number)
+    async def received(self, number: int) -> None:
+        """Wait until `number` requests came in total."""
+        async with asyncio.timeout(TIMEOUT), self._received:
+            await self._received.wait_for(lambda: len(self.requests) >= number)
 
     def backend(self, name: str = "api-1") -> Backend:
         return Backend(name, LOOPBACK, self.port)
@@ -85,39 +85,41 @@ async def serving(behaviour: Behaviour) -> AsyncIterator[FakeBackend]:
         await backend.stop()
 
 
-def service(*backends: Backend, interval: float = 0.02, timeout: float = 2.0, **more: object) -> Service:
-    plan = ProbePlan(interval, timeout, headers=more.pop("headers", ()))  # type: ignore[arg-type]
-    return Service("baremetal", Ironic(), backends, probe=plan, **more)  # type: ignore[arg-type]
+def service(*backends: Backend, interval: float = 0.02, timeout: float = 2.0, **options: object) -> Service:
+    plan = ProbePlan(interval, timeout, headers=options.pop("headers", ()))  # type: ignore[arg-type]
+    return Service("baremetal", Ironic(), backends, probe=plan, **options)  # type: ignore[arg-type]
 
 
-def cell_of(*services: Service) -> Cell:
-    return Cell(Snapshot.configured(services, now=0.0))
+def holder_of(*services: Service) -> SnapshotHolder:
+    return SnapshotHolder(Snapshot.configured(services, now=0.0))
 
 
-def member(cell: Cell, backend: str = "api-1") -> Member:
-    found = cell.current.fleet.pools["baremetal"].member(backend)
-    assert found is not None
-    return found
+def member(snapshot_holder: SnapshotHolder, backend: str = "api-1") -> Member:
+    member = snapshot_holder.current.fleet.pools["baremetal"].member(backend)
+    assert member is not None
+    return member
 
 
-async def until(cell: Cell, holds: Callable[[Snapshot], bool]) -> None:
-    """Wait until the cell's snapshot is so; woken by the cell, not by a clock."""
+async def until(snapshot_holder: SnapshotHolder, holds: Callable[[Snapshot], bool]) -> None:
+    """Wait until `holds` is true of the current snapshot; woken by its changes, not by a clock."""
     changed = asyncio.Event()
-    unsubscribe = cell.subscribe(lambda before, after: changed.set())
+    unsubscribe = snapshot_holder.subscribe(lambda before, after: changed.set())
     try:
-        async with asyncio.timeout(PATIENCE):
-            while not holds(cell.current):
+        async with asyncio.timeout(TIMEOUT):
+            while not holds(snapshot_holder.current):
                 await changed.wait()
                 changed.clear()
     finally:
         unsubscribe()
 
 
-async def until_member(cell: Cell, holds: Callable[[Member], bool], backend: str = "api-1") -> None:
+async def until_member(
+    snapshot_holder: SnapshotHolder, holds: Callable[[Member], bool], backend: str = "api-1"
+) -> None:
     """The same for one backend."""
 
-    def so(snapshot: Snapshot) -> bool:
-        found = snapshot.fleet.pools["baremetal"].member(backend)
-        return found is not None and holds(found)
+    def member_holds(snapshot: Snapshot) -> bool:
+        member = snapshot.fleet.pools["baremetal"].member(backend)
+        return member is not None and holds(member)
 
-    await until(cell, so)
+    await until(snapshot_holder, member_holds)

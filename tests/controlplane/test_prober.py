@@ -1,4 +1,4 @@
-"""Probes against real sockets: what is believed, what is not, and that nothing known is ever erased."""
+"""Probes against real sockets: which ones succeed, which ones fail, and that nothing known is erased."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import random
 import pytest
 from aiohttp import web
 
-from gateway.controlplane.cell import Cell
-from gateway.controlplane.journal import Journal
+from gateway.controlplane.change_log import ChangeLog
 from gateway.controlplane.prober import LONGEST_PAUSE, Prober, pause
-from gateway.core.backend import Backend, BackendTls, Standing
-from gateway.core.dialect import Advert, ProbeRequest
-from gateway.core.fleet import Contradicted, Overheard, Unreached
-from gateway.core.ranges import VersionSet
-from gateway.core.service import Service
-from gateway.core.snapshot import Snapshot
-from gateway.core.version import Version
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.dialect import Advertisement, ProbeRequest
+from gateway.core.fleet.backend import Backend, Freshness
+from gateway.core.fleet.fleet import ConnectFailed, PassiveObservation, VersionMismatch
+from gateway.core.fleet.service import Service
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
 from gateway.telemetry.recent import LastHour
 from tests.controlplane.fakes import (
     Behaviour,
-    cell_of,
+    holder_of,
     ironic,
     member,
     service,
@@ -31,19 +31,19 @@ from tests.controlplane.fakes import (
 )
 
 
-class Counted:
-    """Stands where metrics stand: every probe's end, in order."""
+class ProbeResults:
+    """Stands in for the metrics: the result of every probe, in order."""
 
     def __init__(self) -> None:
-        self.ends: list[str | None] = []
+        self.reasons: list[str | None] = []
 
     def probed(self, service: str, backend: str, seconds: float, failure: str | None) -> None:
         assert (service, seconds >= 0) == ("baremetal", True)
-        self.ends.append(failure)
+        self.reasons.append(failure)
 
 
 class Steps:
-    """A sleep that lasts until the test lets the next probe go; remembers how long it should have been."""
+    """A sleep that lasts until the test starts the next probe; records how long it should have lasted."""
 
     def __init__(self) -> None:
         self.pauses: list[float] = []
@@ -66,19 +66,21 @@ def versions(highest: int) -> VersionSet:
     return VersionSet.between(Version(1, 1), Version(1, highest))
 
 
-async def test_an_answer_becomes_the_advert() -> None:
+async def test_a_response_becomes_the_advertisement() -> None:
     async with serving(ironic("1.1", "1.90")) as backend:
-        cell = cell_of(service(backend.backend()))
-        async with Prober(cell, Counted(), [service(backend.backend())], wall=lambda: 1790000000.5) as prober:
-            await until_member(cell, lambda one: one.advert is not None)
+        snapshot_holder = holder_of(service(backend.backend()))
+        async with Prober(
+            snapshot_holder, ProbeResults(), [service(backend.backend())], wall=lambda: 1790000000.5
+        ) as prober:
+            await until_member(snapshot_holder, lambda one: one.advertisement is not None)
 
-            assert member(cell).advert == Advert(versions(90))
-            assert member(cell).standing is Standing.FRESH
+            assert member(snapshot_holder).advertisement == Advertisement(versions(90))
+            assert member(snapshot_holder).freshness is Freshness.FRESH
             assert prober.last_probe_at == {("baremetal", "api-1"): 1790000000.5}
 
 
-async def test_a_question_carries_nothing_but_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """O4: no client's headers, no credentials of the environment, no compression, no cookies, no proxy."""
+async def test_a_probe_carries_nothing_but_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No header of a client, no credentials or proxy of the environment, no cookie, no gzip (threats O4)."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
 
@@ -89,8 +91,8 @@ async def test_a_question_carries_nothing_but_what_it_needs(monkeypatch: pytest.
 
     async with serving(with_cookie) as backend:
         one = service(backend.backend(), headers=(("X-Auth-Token", "t"), ("accept", "text/x")))
-        async with Prober(cell_of(one), Counted(), [one]):
-            await backend.came(3)
+        async with Prober(holder_of(one), ProbeResults(), [one]):
+            await backend.received(3)
 
     sent = backend.requests[2]
     assert (sent.method, sent.raw_path) == ("GET", "/v1")
@@ -104,11 +106,11 @@ async def test_a_question_carries_nothing_but_what_it_needs(monkeypatch: pytest.
     }
 
 
-def says(**reply: object) -> Behaviour:
-    async def answer(request: web.Request) -> web.StreamResponse:
-        return web.Response(**reply)  # type: ignore[arg-type]
+def responds(**response: object) -> Behaviour:
+    async def respond(request: web.Request) -> web.StreamResponse:
+        return web.Response(**response)  # type: ignore[arg-type]
 
-    return answer
+    return respond
 
 
 async def redirects(request: web.Request) -> web.StreamResponse:
@@ -157,18 +159,18 @@ async def no_http(request: web.Request) -> web.StreamResponse:
 
 
 NONSENSE = [
-    ("document", says(text="<html>It works!</html>", content_type="text/html")),
-    ("document", says(text='{"id": "v2"}', content_type="application/json")),
-    ("document", says(body=b"[" * 100_000)),
-    ("document", says(body=b"\xff\xfe")),
+    ("document", responds(text="<html>It works!</html>", content_type="text/html")),
+    ("document", responds(text='{"id": "v2"}', content_type="application/json")),
+    ("document", responds(body=b"[" * 100_000)),
+    ("document", responds(body=b"\xff\xfe")),
     ("range", ironic("1.90", "1.1")),
     ("range", ironic("1.1", "2.9")),
     ("range", ironic("1.1", "1.٩")),
-    ("status", says(status=503)),
-    ("status", says(status=401)),
+    ("status", responds(status=503)),
+    ("status", responds(status=401)),
     ("redirect", redirects),
     ("encoding", compressed),
-    ("too_large", says(body=b" " * (1024 * 1024 + 1))),
+    ("too_large", responds(body=b" " * (1024 * 1024 + 1))),
     ("too_large", endless),
     ("timeout", slow),
     ("protocol", cut),
@@ -178,101 +180,112 @@ NONSENSE = [
 
 @pytest.mark.parametrize("reason, behaviour", NONSENSE, ids=[f"{n}-{r}" for n, (r, _) in enumerate(NONSENSE)])
 async def test_nonsense_is_a_failed_probe_and_erases_nothing(reason: str, behaviour: Behaviour) -> None:
-    """O1, O2, O3: counted, shown, and what was known stays known."""
+    """Counted, shown, and what was known stays known (threats O1, O2, O3)."""
     async with serving(ironic("1.1", "1.58")) as backend:
         one = service(backend.backend(), timeout=0.5)
-        cell, counted, steps = cell_of(one), Counted(), Steps()
-        async with Prober(cell, counted, [one], sleep=steps):
+        snapshot_holder, results, steps = holder_of(one), ProbeResults(), Steps()
+        async with Prober(snapshot_holder, results, [one], sleep=steps):
             await steps.probe_ended()
             backend.behaviour = behaviour
             steps.next()
             await steps.probe_ended()
 
-        assert counted.ends == [None, reason]
-        assert member(cell).standing is Standing.STALE
-        assert member(cell).advert == Advert(versions(58))
-        error = member(cell).error
+        assert results.reasons == [None, reason]
+        assert member(snapshot_holder).freshness is Freshness.STALE
+        assert member(snapshot_holder).advertisement == Advertisement(versions(58))
+        error = member(snapshot_holder).error
         assert error
         assert error.isascii()
         assert error.isprintable()
 
 
 async def test_a_backend_that_refuses_connections_ages_and_comes_back() -> None:
-    """fresh -> stale -> stale -> lost -> fresh, the advert staying all the while."""
+    """fresh -> stale -> stale -> lost -> fresh, while the advertisement stays."""
     async with serving(ironic()) as backend:
         one = service(backend.backend())
-        cell, counted, steps = cell_of(one), Counted(), Steps()
-        seen: list[Standing] = []
-        async with Prober(cell, counted, [one], sleep=steps):
+        snapshot_holder, results, steps = holder_of(one), ProbeResults(), Steps()
+        seen: list[Freshness] = []
+        async with Prober(snapshot_holder, results, [one], sleep=steps):
             await steps.probe_ended()
-            seen.append(member(cell).standing)
+            seen.append(member(snapshot_holder).freshness)
             await backend.stop()
             for _ in range(4):
                 steps.next()
                 await steps.probe_ended()
-                seen.append(member(cell).standing)
-                assert member(cell).advert == Advert(versions(58))
-            assert member(cell).error == f"no connection to 127.0.0.1:{backend.port}: connection refused"
+                seen.append(member(snapshot_holder).freshness)
+                assert member(snapshot_holder).advertisement == Advertisement(versions(58))
+            assert (
+                member(snapshot_holder).error
+                == f"no connection to 127.0.0.1:{backend.port}: connection refused"
+            )
             backend.behaviour = ironic("1.1", "1.90")
             await backend.start()
             steps.next()
             await steps.probe_ended()
-            seen.append(member(cell).standing)
+            seen.append(member(snapshot_holder).freshness)
 
-        fresh, stale, lost = Standing.FRESH, Standing.STALE, Standing.LOST
+        fresh, stale, lost = Freshness.FRESH, Freshness.STALE, Freshness.LOST
         assert seen == [fresh, stale, stale, lost, lost, fresh]
-        assert counted.ends == [None, *["connect"] * 4, None]
-        assert (member(cell).advert, member(cell).error) == (Advert(versions(90)), None)
+        assert results.reasons == [None, *["connect"] * 4, None]
+        assert (member(snapshot_holder).advertisement, member(snapshot_holder).error) == (
+            Advertisement(versions(90)),
+            None,
+        )
 
 
 async def test_a_smaller_range_is_a_fact() -> None:
-    """O3: a roll-back must be seen."""
+    """A rollback must be seen (threats O3)."""
     async with serving(ironic("1.1", "1.90")) as backend:
         one = service(backend.backend())
-        cell = cell_of(one)
-        async with Prober(cell, Counted(), [one]):
-            await until_member(cell, lambda it: it.advert == Advert(versions(90)))
+        snapshot_holder = holder_of(one)
+        async with Prober(snapshot_holder, ProbeResults(), [one]):
+            await until_member(snapshot_holder, lambda it: it.advertisement == Advertisement(versions(90)))
             backend.behaviour = ironic("1.1", "1.58")
-            await until_member(cell, lambda it: it.advert == Advert(versions(58)))
+            await until_member(snapshot_holder, lambda it: it.advertisement == Advertisement(versions(58)))
 
 
-async def test_a_backend_that_was_never_heard_is_unknown_and_probed_on() -> None:
-    async with serving(says(status=500)) as backend:
+async def test_a_backend_that_never_answered_is_unknown_and_probed_on() -> None:
+    async with serving(responds(status=500)) as backend:
         one = service(backend.backend())
-        cell = cell_of(one)
-        async with Prober(cell, Counted(), [one]):
-            await until_member(cell, lambda it: it.failures == 3)
-            assert (member(cell).standing, member(cell).advert) == (Standing.UNKNOWN, None)
+        snapshot_holder = holder_of(one)
+        async with Prober(snapshot_holder, ProbeResults(), [one]):
+            await until_member(snapshot_holder, lambda it: it.failures == 3)
+            assert (member(snapshot_holder).freshness, member(snapshot_holder).advertisement) == (
+                Freshness.UNKNOWN,
+                None,
+            )
             backend.behaviour = ironic()
-            await until_member(cell, lambda it: it.standing is Standing.FRESH)
+            await until_member(snapshot_holder, lambda it: it.freshness is Freshness.FRESH)
 
 
-async def test_what_a_probe_brings_is_as_old_as_its_question() -> None:
-    """An answer that was asked for before what a reply has said since must not overwrite it."""
-    arrived, answer_now = asyncio.Event(), asyncio.Event()
+async def test_what_a_probe_brings_is_as_old_as_its_request() -> None:
+    """A probe that was sent before a passive observation must not overwrite it."""
+    arrived, may_respond = asyncio.Event(), asyncio.Event()
 
     async def late(request: web.Request) -> web.StreamResponse:
         arrived.set()
-        await answer_now.wait()
+        await may_respond.wait()
         return await ironic("1.1", "1.58")(request)
 
     async with serving(late) as backend:
         one = service(backend.backend())
-        cell, counted, steps = cell_of(one), Counted(), Steps()
+        snapshot_holder, results, steps = holder_of(one), ProbeResults(), Steps()
         now = 10.0
-        async with Prober(cell, counted, [one], sleep=steps, clock=lambda: now):
+        async with Prober(snapshot_holder, results, [one], sleep=steps, clock=lambda: now):
             await asyncio.wait_for(arrived.wait(), 10)
             now = 11.0
-            cell.observe("baremetal", "api-1", Overheard(Advert(versions(90)), now))
-            answer_now.set()
+            snapshot_holder.observe(
+                "baremetal", "api-1", PassiveObservation(Advertisement(versions(90)), now)
+            )
+            may_respond.set()
             await steps.probe_ended()
 
-        assert counted.ends == [None]
-        assert member(cell).advert == Advert(versions(90))
+        assert results.reasons == [None]
+        assert member(snapshot_holder).advertisement == Advertisement(versions(90))
 
 
 async def test_one_probe_at_a_time() -> None:
-    """O4: single flight, however short the interval."""
+    """However short the interval (threats O4)."""
     under_way = most = 0
 
     async def counting(request: web.Request) -> web.StreamResponse:
@@ -285,101 +298,107 @@ async def test_one_probe_at_a_time() -> None:
 
     async with serving(counting) as backend:
         one = service(backend.backend(), interval=0.001)
-        async with Prober(cell_of(one), Counted(), [one]):
-            await backend.came(5)
+        async with Prober(holder_of(one), ProbeResults(), [one]):
+            await backend.received(5)
 
     assert most == 1
 
 
-async def test_a_declared_backend_is_not_asked_and_believed_again_in_its_rhythm() -> None:
+async def test_a_declared_backend_is_not_probed_and_cleared_after_an_interval() -> None:
     declared = Backend("declared", "127.0.0.1", 1, declared=versions(31))
-    one, steps, counted = service(declared), Steps(), Counted()
-    cell = cell_of(one)
-    async with Prober(cell, counted, [one], sleep=steps) as prober:
+    one, steps, results = service(declared), Steps(), ProbeResults()
+    snapshot_holder = holder_of(one)
+    async with Prober(snapshot_holder, results, [one], sleep=steps) as prober:
         await steps.probe_ended()
-        cell.observe("baremetal", "declared", Contradicted(Version(1, 31), asyncio.get_running_loop().time()))
-        assert Version(1, 31) not in member(cell, "declared").usable
+        snapshot_holder.observe(
+            "baremetal", "declared", VersionMismatch(Version(1, 31), asyncio.get_running_loop().time())
+        )
+        assert Version(1, 31) not in member(snapshot_holder, "declared").usable_versions
 
         steps.next()
         await steps.probe_ended()
 
-        assert member(cell, "declared").usable == versions(31)
-        assert (counted.ends, prober.last_probe_at) == ([], {})
+        assert member(snapshot_holder, "declared").usable_versions == versions(31)
+        assert (results.reasons, prober.last_probe_at) == ([], {})
 
 
-async def test_a_declared_backend_that_is_doubted_again_and_again_is_believed_ever_later() -> None:
+async def test_a_declared_backend_that_is_suspect_again_and_again_is_cleared_ever_later() -> None:
     declared = Backend("declared", "127.0.0.1", 1, declared=versions(31))
     one, steps = service(declared), Steps()
-    cell = cell_of(one)
-    async with Prober(cell, Counted(), [one], sleep=steps):
+    snapshot_holder = holder_of(one)
+    async with Prober(snapshot_holder, ProbeResults(), [one], sleep=steps):
         await steps.probe_ended()
         for _ in range(4):
-            cell.observe("baremetal", "declared", Unreached(asyncio.get_running_loop().time()))
+            snapshot_holder.observe("baremetal", "declared", ConnectFailed(asyncio.get_running_loop().time()))
             steps.next()
             await steps.probe_ended()
-            assert not member(cell, "declared").refusing
+            assert not member(snapshot_holder, "declared").connect_failed
         steps.next()
         await steps.probe_ended()
 
-    first, *doubted, last = steps.pauses
-    assert doubted[-1] > 3 * first
+    first, *suspect, last = steps.pauses
+    assert suspect[-1] > 3 * first
     assert last < 2 * first
 
 
-async def test_every_backend_is_asked_on_its_own_address_and_a_declared_one_never() -> None:
+async def test_every_backend_is_probed_at_its_own_address_and_a_declared_one_never() -> None:
     async with (
         serving(ironic("1.1", "1.58")) as old,
         serving(ironic("1.1", "1.90")) as new,
-        serving(ironic()) as mute,
+        serving(ironic()) as never_probed,
     ):
-        declared = Backend("declared", "127.0.0.1", mute.port, declared=versions(31))
+        declared = Backend("declared", "127.0.0.1", never_probed.port, declared=versions(31))
         one = service(old.backend("old"), new.backend("new"), declared)
-        cell = cell_of(one)
-        async with Prober(cell, Counted(), [one]):
-            await until_member(cell, lambda it: it.advert == Advert(versions(58)), "old")
-            await until_member(cell, lambda it: it.advert == Advert(versions(90)), "new")
-            await old.came(3)
+        snapshot_holder = holder_of(one)
+        async with Prober(snapshot_holder, ProbeResults(), [one]):
+            await until_member(
+                snapshot_holder, lambda it: it.advertisement == Advertisement(versions(58)), "old"
+            )
+            await until_member(
+                snapshot_holder, lambda it: it.advertisement == Advertisement(versions(90)), "new"
+            )
+            await old.received(3)
 
-        assert mute.requests == []
-        assert member(cell, "declared").standing is Standing.FRESH
+        assert never_probed.requests == []
+        assert member(snapshot_holder, "declared").freshness is Freshness.FRESH
 
 
-def reload_to(cell: Cell, prober: Prober, *services: Service) -> None:
-    cell.update(Snapshot.configured(services, after=cell.current, now=0.0))
+def reload_to(snapshot_holder: SnapshotHolder, prober: Prober, *services: Service) -> None:
+    snapshot_holder.update(Snapshot.configured(services, after=snapshot_holder.current, now=0.0))
     prober.retarget(services)
 
 
-async def test_after_a_reload_the_new_backends_are_asked_and_the_old_ones_no_more() -> None:
+async def test_after_a_reload_the_new_backends_are_probed_and_the_old_ones_no_more() -> None:
     async with serving(ironic("1.1", "1.58")) as old, serving(ironic("1.1", "1.90")) as new:
         before, after = service(old.backend("old")), service(new.backend("new"))
-        cell = cell_of(before)
-        async with Prober(cell, Counted(), [before]) as prober:
-            await until_member(cell, lambda it: it.advert is not None, "old")
-            reload_to(cell, prober, after)
-            asked = len(old.requests)
-            await new.came(3)
+        snapshot_holder = holder_of(before)
+        async with Prober(snapshot_holder, ProbeResults(), [before]) as prober:
+            await until_member(snapshot_holder, lambda it: it.advertisement is not None, "old")
+            reload_to(snapshot_holder, prober, after)
+            probes = len(old.requests)
+            await new.received(3)
 
-            assert len(old.requests) <= asked + 1, "one may have been on its way"
+            assert len(old.requests) <= probes + 1, "one may have been on its way"
             assert list(prober.last_probe_at) == [("baremetal", "new")]
 
 
-async def test_a_backend_that_stays_keeps_its_rhythm_and_one_that_moved_is_asked_anew() -> None:
+async def test_a_backend_that_stays_keeps_its_task_and_one_that_moved_is_probed_at_once() -> None:
     async with serving(ironic("1.1", "1.58")) as here, serving(ironic("1.1", "1.90")) as there:
         before = service(here.backend())
-        cell, steps = cell_of(before), Steps()
-        async with Prober(cell, Counted(), [before], sleep=steps) as prober:
+        snapshot_holder, steps = holder_of(before), Steps()
+        async with Prober(snapshot_holder, ProbeResults(), [before], sleep=steps) as prober:
             await steps.probe_ended()
 
-            reload_to(cell, prober, service(here.backend()))
+            reload_to(snapshot_holder, prober, service(here.backend()))
             assert len(here.requests) == 1
             steps.next()
             await steps.probe_ended()
             assert len(here.requests) == 2
 
-            reload_to(cell, prober, service(there.backend()))
+            reload_to(snapshot_holder, prober, service(there.backend()))
             await steps.probe_ended()
             assert len(there.requests) == 1
-            assert member(cell).advert == Advert(versions(90))
+            assert member(snapshot_holder).advertisement == Advertisement(versions(90))
 
 
 async def test_a_bug_in_a_dialect_is_a_failed_probe_and_the_probes_go_on(
@@ -387,52 +406,40 @@ async def test_a_bug_in_a_dialect_is_a_failed_probe_and_the_probes_go_on(
 ) -> None:
     one = service(Backend("api-1", "127.0.0.1", 1))
 
-    def broken(answers: object, path: object) -> object:
+    def broken(responses: object, path: object) -> object:
         raise KeyError("bug")
 
     monkeypatch.setattr(one.dialect, "probe", broken)
-    cell, counted, steps = cell_of(one), Counted(), Steps()
-    async with Prober(cell, counted, [one], sleep=steps):
+    snapshot_holder, results, steps = holder_of(one), ProbeResults(), Steps()
+    async with Prober(snapshot_holder, results, [one], sleep=steps):
         await steps.probe_ended()
         steps.next()
         await steps.probe_ended()
 
-    assert counted.ends == ["internal", "internal"]
+    assert results.reasons == ["internal", "internal"]
     assert "KeyError" in caplog.text
 
 
-async def test_a_dialect_that_never_settles_is_stopped_after_four_questions(
+async def test_a_dialect_that_never_finishes_is_stopped_after_four_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with serving(ironic()) as backend:
         one = service(backend.backend())
-        monkeypatch.setattr(one.dialect, "probe", lambda answers, path: ProbeRequest(f"/{len(answers)}"))
-        cell, counted, steps = cell_of(one), Counted(), Steps()
-        async with Prober(cell, counted, [one], sleep=steps):
+        monkeypatch.setattr(one.dialect, "probe", lambda responses, path: ProbeRequest(f"/{len(responses)}"))
+        snapshot_holder, results, steps = holder_of(one), ProbeResults(), Steps()
+        async with Prober(snapshot_holder, results, [one], sleep=steps):
             await steps.probe_ended()
 
-    assert counted.ends == ["steps"]
+    assert results.reasons == ["steps"]
     assert [request.path for request in backend.requests] == ["/0", "/1", "/2", "/3"]
-
-
-@pytest.mark.parametrize("tls", [BackendTls(), BackendTls(verify=False), BackendTls(ca="/nowhere/ca.pem")])
-async def test_a_backend_that_cannot_speak_tls_is_told_apart_from_one_that_is_down(tls: BackendTls) -> None:
-    async with serving(ironic()) as backend:
-        one = service(Backend("api-1", "127.0.0.1", backend.port, tls=tls))
-        cell, counted, steps = cell_of(one), Counted(), Steps()
-        async with Prober(cell, counted, [one], sleep=steps):
-            await steps.probe_ended()
-
-    assert counted.ends == ["tls"]
-    assert "TLS" in (member(cell).error or "")
 
 
 async def test_closing_ends_a_probe_that_is_under_way() -> None:
     async with serving(slow) as backend:
         one = service(backend.backend(), timeout=60.0)
-        prober = Prober(cell_of(one), Counted(), [one])
+        prober = Prober(holder_of(one), ProbeResults(), [one])
         await prober.start()
-        await backend.came(1)
+        await backend.received(1)
 
         await asyncio.wait_for(prober.close(), 5)
 
@@ -443,14 +450,14 @@ async def test_the_log_has_one_line_a_change_and_none_a_probe(caplog: pytest.Log
     caplog.set_level("INFO")
     async with serving(ironic("1.1", "1.58")) as backend:
         one = service(backend.backend())
-        cell, steps = cell_of(one), Steps()
-        cell.subscribe(Journal(lambda: 0.0, lambda _: LastHour({}, 0.0)).note_changes)
+        snapshot_holder, steps = holder_of(one), Steps()
+        snapshot_holder.subscribe(ChangeLog(lambda: 0.0, lambda _: LastHour({}, 0.0)).log_changes)
 
         async def probe() -> None:
             steps.next()
             await steps.probe_ended()
 
-        async with Prober(cell, Counted(), [one], sleep=steps):
+        async with Prober(snapshot_holder, ProbeResults(), [one], sleep=steps):
             await steps.probe_ended()
             await probe()
             await probe()
@@ -483,15 +490,15 @@ async def test_the_log_has_one_line_a_change_and_none_a_probe(caplog: pytest.Log
 def test_pauses_stay_within_their_bounds(interval: float) -> None:
     """Healthy: the interval ± 20 %. Failing: longer each time, at most 8 intervals and 30 s, never below the
     interval."""
-    chance = random.Random(1)
-    healthy = [pause(0, interval, chance) for _ in range(500)]
-    assert all(0.8 * interval <= each <= 1.2 * interval for each in healthy)
+    rng = random.Random(1)
+    healthy = [pause(0, interval, rng) for _ in range(500)]
+    assert all(0.8 * interval <= seconds <= 1.2 * interval for seconds in healthy)
     assert max(healthy) - min(healthy) > 0.3 * interval, "there is jitter"
 
     longest = max(1.2 * interval, min(8 * interval, LONGEST_PAUSE))
     for failures in range(2, 40):
         for _ in range(50):
-            assert 0.8 * interval <= pause(failures, interval, chance) <= longest
+            assert 0.8 * interval <= pause(failures, interval, rng) <= longest
 
 
 def test_pauses_double_with_every_failure_after_the_first() -> None:
@@ -504,11 +511,11 @@ def test_pauses_double_with_every_failure_after_the_first() -> None:
     assert [pause(failures, 60.0, NoJitter()) for failures in range(3)] == [60, 60, 60]
 
 
-async def test_failures_lengthen_the_pause_and_an_answer_shortens_it_again() -> None:
-    async with serving(says(status=500)) as backend:
+async def test_failures_lengthen_the_pause_and_a_response_shortens_it_again() -> None:
+    async with serving(responds(status=500)) as backend:
         one = service(backend.backend(), interval=1.0)
         steps = Steps()
-        async with Prober(cell_of(one), Counted(), [one], sleep=steps, chance=random.Random(7)):
+        async with Prober(holder_of(one), ProbeResults(), [one], sleep=steps, rng=random.Random(7)):
             for _ in range(5):
                 await steps.probe_ended()
                 steps.next()
@@ -521,6 +528,6 @@ async def test_failures_lengthen_the_pause_and_an_answer_shortens_it_again() -> 
     tolerances = [(0.8 * base, 1.2 * base) for base in bases]
     # The first failure is followed by a plain interval, the second by the first doubling.
     assert all(
-        low <= each <= high
-        for each, (low, high) in zip(steps.pauses, [(0.8, 1.2), *tolerances[1:]], strict=True)
+        low <= seconds <= high
+        for seconds, (low, high) in zip(steps.pauses, [(0.8, 1.2), *tolerances[1:]], strict=True)
     )

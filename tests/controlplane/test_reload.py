@@ -8,25 +8,25 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.controlplane.cell import Cell
 from gateway.controlplane.reload import Reloader
-from gateway.core.backend import Backend
-from gateway.core.dialect import Advert
-from gateway.core.fleet import Answered
-from gateway.core.ranges import VersionSet
-from gateway.core.service import Service
-from gateway.core.version import Version
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.dialect import Advertisement
+from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.fleet import ProbeSucceeded
+from gateway.core.fleet.service import Service
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
 from gateway.settings import Loaded
-from gateway.settings.problem import Problem, Severity
 from gateway.settings.values import AdminSettings, Listen, Settings
-from tests.controlplane.fakes import cell_of, member, service
+from gateway.settings.yaml.problem import Problem, Severity
+from tests.controlplane.fakes import holder_of, member, service
 
 ONE, TWO = Backend("api-1", "127.0.0.1", 1), Backend("api-2", "127.0.0.1", 2)
-KNOWN = Advert(VersionSet.between(Version(1, 1), Version(1, 58)))
+KNOWN = Advertisement(VersionSet.between(Version(1, 1), Version(1, 58)))
 
 
 class Recorder:
-    """Stands where prober and metrics stand."""
+    """Stands in for prober and metrics, and keeps their calls."""
 
     def __init__(self) -> None:
         self.targets: list[tuple[Service, ...]] = []
@@ -35,7 +35,7 @@ class Recorder:
     def retarget(self, services: Iterable[Service]) -> None:
         self.targets.append(tuple(services))
 
-    def reloaded(self, ok: bool, at: float) -> None:
+    def reloaded(self, *, ok: bool, at: float) -> None:
         self.reloads.append((ok, at))
 
 
@@ -45,29 +45,38 @@ def settings(*backends: Backend) -> Settings:
 
 def reloader(
     read: Callable[[], Settings | Loaded], started: Settings, wall: Callable[[], float] = lambda: 0.0
-) -> tuple[Reloader, Cell, Recorder]:
-    cell, recorder = cell_of(*started.services), Recorder()
+) -> tuple[Reloader, SnapshotHolder, Recorder]:
+    snapshot_holder, recorder = holder_of(*started.services), Recorder()
 
     def load() -> Loaded:
-        found = read()
-        return found if isinstance(found, Loaded) else Loaded("x.yaml", found, ())
+        result = read()
+        return result if isinstance(result, Loaded) else Loaded("x.yaml", result, ())
 
-    return Reloader(load, started, cell=cell, prober=recorder, metrics=recorder, wall=wall), cell, recorder
+    return (
+        Reloader(
+            load, started, snapshot_holder=snapshot_holder, prober=recorder, metrics=recorder, wall=wall
+        ),
+        snapshot_holder,
+        recorder,
+    )
 
 
 async def test_what_is_known_of_a_backend_that_stays_is_kept() -> None:
     now = 1000.0
     new = replace(settings(ONE, TWO), hash="def")
-    subject, cell, recorder = reloader(lambda: new, settings(ONE), wall=lambda: now)
-    cell.observe("baremetal", "api-1", Answered(KNOWN, 1.0))
-    generation = cell.current.generation
+    subject, snapshot_holder, recorder = reloader(lambda: new, settings(ONE), wall=lambda: now)
+    snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(KNOWN, 1.0))
+    generation = snapshot_holder.current.generation
 
     now = 2000.0
     result = await subject.reload()
 
     assert (result.ok, result.restart) == (True, ())
-    assert cell.current.generation == generation + 1
-    assert (member(cell).advert, member(cell, "api-2").advert) == (KNOWN, None)
+    assert snapshot_holder.current.generation == generation + 1
+    assert (member(snapshot_holder).advertisement, member(snapshot_holder, "api-2").advertisement) == (
+        KNOWN,
+        None,
+    )
     assert recorder.targets == [new.services]
     assert recorder.reloads == [(True, 2000.0)]
     assert (subject.config.hash, subject.config.loaded_at) == ("def", 2000.0)
@@ -80,14 +89,14 @@ PROBLEMS = (
 )
 
 
-async def test_a_file_with_a_problem_changes_nothing_and_is_told_as_check_tells_it(
+async def test_a_file_with_a_problem_changes_nothing_and_is_reported_as_by_check(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def read() -> Loaded:
         return Loaded("x.yaml", None, PROBLEMS, ("", "", "lisen: x"))
 
-    subject, cell, recorder = reloader(read, settings(ONE))
-    before, config = cell.current, subject.config
+    subject, snapshot_holder, recorder = reloader(read, settings(ONE))
+    before, config = snapshot_holder.current, subject.config
 
     result = await subject.reload()
 
@@ -101,17 +110,17 @@ async def test_a_file_with_a_problem_changes_nothing_and_is_told_as_check_tells_
         ),
         "x.yaml:5:1: error[bad-value]: no",
     )
-    assert cell.current is before
+    assert snapshot_holder.current is before
     assert subject.config is config
     assert (recorder.targets, recorder.reloads) == ([], [(False, 0.0)])
-    kept = "reload refused, the old configuration stays in force: x.yaml:"
+    refused = "reload refused, the old configuration stays in force: x.yaml:"
     assert [record.getMessage() for record in caplog.records] == [
-        f"{kept}3:1: error[unknown-key]: there is no key `lisen` (hint: did you mean `listen`?)",
-        f"{kept}5:1: error[bad-value]: no",
+        f"{refused}3:1: error[unknown-key]: there is no key `lisen` (hint: did you mean `listen`?)",
+        f"{refused}5:1: error[bad-value]: no",
     ]
 
 
-async def test_what_needs_a_restart_is_said_until_it_is_taken_back(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_needs_a_restart_is_reported_until_it_is_undone(caplog: pytest.LogCaptureFixture) -> None:
     started = settings(ONE)
     new = replace(started, listen=(Listen("127.0.0.1", 8081),), admin=AdminSettings(port=9901))
     subject, _, _ = reloader(lambda: new, started)
@@ -120,6 +129,6 @@ async def test_what_needs_a_restart_is_said_until_it_is_taken_back(caplog: pytes
         assert (await subject.reload()).restart == ("listen", "admin")
         assert (await subject.reload()).restart == ("listen", "admin"), "still not in force"
 
-    assert "restart to put the new value of listen, admin in force" in caplog.text
+    assert "restart the gateway to apply the new value of listen, admin" in caplog.text
     new = started
     assert (await subject.reload()).restart == ()

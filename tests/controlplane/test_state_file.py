@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.controlplane.state_file import LARGEST, FileTroubleError, StateFile
+from gateway.controlplane.state.file import MAX_SIZE, StateFile, StateFileError
 from tests.architecture.source import ROOT
 
 
@@ -29,7 +29,7 @@ def file(path: Path) -> Iterator[StateFile]:
 
 
 def names(folder: Path) -> set[str]:
-    return {each.name for each in folder.iterdir()}
+    return {path.name for path in folder.iterdir()}
 
 
 def test_what_is_written_is_there_and_nothing_else(file: StateFile, path: Path) -> None:
@@ -41,7 +41,7 @@ def test_what_is_written_is_there_and_nothing_else(file: StateFile, path: Path) 
 
 
 @pytest.mark.parametrize("mask, mode", [(0o022, 0o600), (0o077, 0o600), (0o277, 0o400)])
-def test_it_is_the_owners_alone(file: StateFile, path: Path, mask: int, mode: int) -> None:
+def test_only_its_owner_can_read_it(file: StateFile, path: Path, mask: int, mode: int) -> None:
     before = os.umask(mask)
     try:
         file.replace("x")
@@ -54,7 +54,7 @@ def failure_of(file: StateFile, text: str) -> str | None:
     """Why `text` could not be written."""
     try:
         file.replace(text)
-    except FileTroubleError as problem:
+    except StateFileError as problem:
         return str(problem)
     return None
 
@@ -67,20 +67,20 @@ STEPS = ["os.open", "os.fdopen", "os.fsync", "fcntl.flock", "Path.replace", "Pat
 def test_a_failure_at_any_step_leaves_the_old_text_or_the_new_one(
     file: StateFile, path: Path, step: str, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a full or broken disk fails: the call of this number at this step. Then all is well again."""
+    """As on a full or broken disk: the n-th call of this step fails, and later ones succeed."""
     file.replace("old")
     file.close()
     owner, _, name = step.partition(".")
     target = {"os": os, "fcntl": fcntl, "Path": Path}[owner]
-    works = getattr(target, name)
+    function = getattr(target, name)
     calls = 0
 
-    def fails(*arguments: object, **more: object) -> object:
+    def fails(*arguments: object, **options: object) -> object:
         nonlocal calls
         calls += 1
         if calls == number:
             raise OSError(28, "No space left on device")
-        return works(*arguments, **more)
+        return function(*arguments, **options)
 
     with monkeypatch.context() as broken:
         broken.setattr(target, name, fails)
@@ -93,10 +93,10 @@ def test_a_failure_at_any_step_leaves_the_old_text_or_the_new_one(
     assert names(path.parent) == {"state.json", "state.json.lock"}
 
 
-def test_the_text_is_on_the_disk_before_its_name_and_the_name_before_it_returns(
+def test_the_text_is_synced_before_the_rename_and_the_rename_before_it_returns(
     file: StateFile, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a power cut needs; a killed process would not show it."""
+    """Needed for a power cut; killing a process would not show it."""
     order = []
     sync, rename = os.fsync, Path.replace
 
@@ -114,9 +114,9 @@ def test_the_text_is_on_the_disk_before_its_name_and_the_name_before_it_returns(
     assert order == ["text of 12", "state.json.new to state.json", "folder"]
 
 
-WRITES_FOR_EVER = """
+ENDLESS_WRITER = """
 import itertools, sys
-from gateway.controlplane.state_file import StateFile
+from gateway.controlplane.state.file import StateFile
 file = StateFile(sys.argv[1])
 for number in itertools.count():
     file.replace(f"{number} " * 5000 + "end")
@@ -128,7 +128,7 @@ for number in itertools.count():
 def test_a_process_killed_while_it_writes_leaves_a_whole_text(file: StateFile, path: Path) -> None:
     for _ in range(4):
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", WRITES_FOR_EVER, str(path)],
+            [sys.executable, "-P", "-c", ENDLESS_WRITER, str(path)],
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
@@ -143,18 +143,18 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_text(file: StateFile, p
         assert len(numbers.split()) == 5000
         assert len(set(numbers.split())) == 1
     file.replace("next")
-    assert names(path.parent) == {"state.json", "state.json.lock"}, "what the killed ones left is gone"
+    assert names(path.parent) == {"state.json", "state.json.lock"}, "what the killed processes left is gone"
 
 
-def test_of_two_gateways_one_writes_and_the_other_when_it_has_ended(file: StateFile, path: Path) -> None:
+def test_of_two_gateways_the_second_writes_when_the_first_has_ended(file: StateFile, path: Path) -> None:
     other = StateFile(path)
     file.replace("mine")
-    with pytest.raises(FileTroubleError, match="another gateway writes it"):
+    with pytest.raises(StateFileError, match="another gateway writes it"):
         other.replace("yours")
     assert other.read() == "mine"
     file.close()
     other.replace("yours")
-    with pytest.raises(FileTroubleError, match="another gateway writes it"):
+    with pytest.raises(StateFileError, match="another gateway writes it"):
         file.replace("mine")
     other.close()
 
@@ -174,7 +174,7 @@ def test_a_link_stays_one_and_its_target_is_written(path: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("suffix", [".new", ".lock"])
-def test_nothing_is_written_through_a_link_that_somebody_laid_beside_it(
+def test_nothing_is_written_through_a_link_of_a_neighbouring_name(
     file: StateFile, path: Path, tmp_path: Path, suffix: str
 ) -> None:
     victim = tmp_path / "victim"
@@ -184,39 +184,39 @@ def test_nothing_is_written_through_a_link_that_somebody_laid_beside_it(
         file.replace("x")
         assert path.read_text() == "x"
     else:
-        with pytest.raises(FileTroubleError):
+        with pytest.raises(StateFileError):
             file.replace("x")
     assert victim.read_text() == "precious"
 
 
-def test_what_is_no_text_is_refused(file: StateFile, path: Path) -> None:
+def test_a_file_that_is_not_text_is_refused(file: StateFile, path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(FileTroubleError, match="it is no text"):
+    with pytest.raises(StateFileError, match="it is not UTF-8 text"):
         file.read()
 
 
-def test_what_is_huge_is_refused_without_being_read_whole(file: StateFile, path: Path) -> None:
+def test_a_huge_file_is_refused_without_being_read_whole(file: StateFile, path: Path) -> None:
     with path.open("wb") as sparse:
-        sparse.truncate(LARGEST + 1)
-    with pytest.raises(FileTroubleError, match="larger than 4 MiB"):
+        sparse.truncate(MAX_SIZE + 1)
+    with pytest.raises(StateFileError, match="larger than 4 MiB"):
         file.read()
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_what_is_no_file_is_neither_waited_for_nor_moved(file: StateFile, path: Path, make: object) -> None:
+def test_a_folder_or_pipe_neither_blocks_nor_is_moved(file: StateFile, path: Path, make: object) -> None:
     make(path)  # type: ignore[operator]
-    with pytest.raises(FileTroubleError, match="it is no ordinary file"):
+    with pytest.raises(StateFileError, match="it is not a regular file"):
         file.read()
-    file.put_aside()
-    with pytest.raises(FileTroubleError, match="it is no ordinary file"):
+    file.mark_damaged()
+    with pytest.raises(StateFileError, match="it is not a regular file"):
         file.replace("x")
     assert "state.json" in names(path.parent)
     assert "state.json.damaged" not in names(path.parent)
 
 
-def test_what_is_put_aside_is_moved_before_the_first_writing(file: StateFile, path: Path) -> None:
+def test_a_damaged_file_is_moved_before_the_first_write(file: StateFile, path: Path) -> None:
     path.write_text("broken")
-    assert file.put_aside() == path.with_name("state.json.damaged")
+    assert file.mark_damaged() == path.with_name("state.json.damaged")
     assert path.read_text() == "broken", "nothing is moved before something is written"
     file.replace("one")
     file.replace("two")
@@ -224,8 +224,8 @@ def test_what_is_put_aside_is_moved_before_the_first_writing(file: StateFile, pa
     assert path.with_name("state.json.damaged").read_text() == "broken"
 
 
-def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     file = StateFile(tmp_path / "nowhere" / "state.json")
     assert file.read() is None
-    with pytest.raises(FileTroubleError, match="no such file or directory"):
+    with pytest.raises(StateFileError, match="no such file or directory"):
         file.replace("x")

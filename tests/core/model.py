@@ -1,6 +1,6 @@
-"""What the design says a service promises, told in sets and clocks of single versions.
+"""A second implementation of offers (semantics, Offering), with sets and times of single versions.
 
-It knows nothing of ranges, views or snapshots: what the gateway does is held against it.
+It knows nothing of ranges, views or snapshots. The offers of the gateway are compared with it.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from gateway.core.service import AtLeast, Policy
-from gateway.core.version import Scheme, Version
+from gateway.core.fleet.service import AtLeast, Policy
+from gateway.core.versions.version import Scheme, Version
 
 Versions: TypeAlias = frozenset[Version]
 NONE: Versions = frozenset()
 
 
 def newest_unbroken(versions: Versions) -> Versions:
-    """Down from the highest, step by step."""
+    """From the highest down, as long as each step is in the set."""
     if not versions:
         return versions
     last = max(versions)
@@ -25,7 +25,7 @@ def newest_unbroken(versions: Versions) -> Versions:
 
 
 def between(low: Version, high: Version) -> list[Version]:
-    """All from `low` to `high`; for two majors something that stands in no set."""
+    """All from `low` to `high`; for two majors a version that is in no set."""
     if low.major != high.major:
         return [Version(-1, -1)]
     return [Version(*low.major, minor) for minor in range(low.minor, high.minor + 1)]
@@ -46,8 +46,8 @@ class Known:
     port: int
     declared: Versions | None = None
     versions: Versions | None = None
-    silent: bool = False
-    heard_at: float = float("-inf")
+    legacy: bool = False
+    advertised_at: float = float("-inf")
     failures: int = 0
     drained: bool = False
 
@@ -66,15 +66,15 @@ class Known:
 
 @dataclass
 class Model:
-    """What the design says of one service, version by version."""
+    """The offer state of one service, version by version."""
 
     scheme: Scheme
     policy: Policy
     at_least: AtLeast
-    settle: float
+    stabilization: float
     backends: dict[str, Known]
-    opened: bool = False
-    promised: Versions = NONE
+    initialized: bool = False
+    offered: Versions = NONE
     given_since: dict[Version, float] = field(default_factory=dict)
 
     def serving(self, of: Iterable[Known]) -> Versions:
@@ -90,41 +90,42 @@ class Model:
 
     @property
     def counts(self) -> bool:
-        """Everybody was asked and somebody answered: now words count."""
-        return self.opened and all(each.probed for each in self.backends.values())
+        """Every first probe has ended, and one has succeeded: the offer state may change."""
+        return self.initialized and all(each.probed for each in self.backends.values())
 
     @property
     def given(self) -> Versions:
         """What the policy gives."""
-        speaking = [each.versions for each in self.in_service if each.versions]
+        non_legacy = [each.versions for each in self.in_service if each.versions]
         number, percent = self.at_least.number, self.at_least.percent
         enough = {
-            Policy.GUARANTEED: len(speaking),
+            Policy.GUARANTEED: len(non_legacy),
             Policy.REACHABLE: 1,
-            Policy.AT_LEAST: -(-len(speaking) * number // 100) if percent else number,
+            Policy.AT_LEAST: -(-len(non_legacy) * number // 100) if percent else number,
         }[self.policy]
-        everything = frozenset[Version]().union(*speaking)
+        everything = frozenset[Version]().union(*non_legacy)
         return frozenset(
-            each for each in everything if sum(each in one for one in speaking) >= max(1, enough)
+            each for each in everything if sum(each in one for one in non_legacy) >= max(1, enough)
         )
 
     def part(self, versions: Versions) -> Versions:
         return newest_unbroken(versions) if self.scheme.contiguous else versions
 
-    def ripe(self, now: float) -> Versions:
-        return frozenset(each for each, since in self.given_since.items() if since + self.settle <= now)
+    def stable(self, now: float) -> Versions:
+        since_latest = now - self.stabilization
+        return frozenset(version for version, since in self.given_since.items() if since <= since_latest)
 
     def look(self, now: float) -> None:
-        """What the policy has given for `settle` is promised."""
-        if self.promised and self.counts:
-            ripe = self.ripe(now)
-            self.promised = (
-                reached_from(self.promised, ripe) if self.scheme.contiguous else self.promised | ripe
+        """What the policy has given for `stabilization` joins the offer state."""
+        if self.offered and self.counts:
+            stable = self.stable(now)
+            self.offered = (
+                reached_from(self.offered, stable) if self.scheme.contiguous else self.offered | stable
             )
 
     def learn(self, now: float) -> None:
-        """After something has become known or was ordered."""
-        self.opened = self.opened or (
+        """After a fact or a command."""
+        self.initialized = self.initialized or (
             all(each.probed for each in self.backends.values()) and bool(self.known)
         )
         given = self.given if self.counts else NONE
@@ -132,13 +133,13 @@ class Model:
         if not self.counts:
             return
         if self.known and all(each.fresh for each in self.known):
-            self.promised = self.part(self.promised & self.serving(self.known))
-        if not self.promised:
-            self.promised = self.part(given or self.serving(self.in_service))
+            self.offered = self.part(self.offered & self.serving(self.known))
+        if not self.offered:
+            self.offered = self.part(given or self.serving(self.in_service))
         self.look(now)
 
     def remove(self, gone: list[Known]) -> None:
-        """What only they served is gone at once, unless nothing is known of who is left."""
+        """What only they served leaves at once, unless nothing is known of those that are left."""
         left = self.serving(self.known)
         if left:
-            self.promised = self.part(self.promised - (self.serving(gone) - left))
+            self.offered = self.part(self.offered - (self.serving(gone) - left))

@@ -1,4 +1,4 @@
-"""decide(): every end that a request can come to, and what is remembered on the way."""
+"""decide(): every kind of decision, and what is cached on the way."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.decision import (
+from gateway.core.decision.decision import (
+    MAX_CACHED_DECISIONS,
+    MAX_CACHED_REQUEST,
     NO_ROUTE,
-    REMEMBERED_ASK,
-    REMEMBERED_ASKS,
     RETRY_AFTER,
     Answer,
     Decision,
+    DecisionCache,
     Forward,
-    Recall,
+    NegotiationResult,
     Refuse,
     Unrouted,
-    Verdict,
     decide,
 )
-from gateway.core.dialect import AskKind, Dialect, Silence, SilenceKind
-from gateway.core.fleet import Answered
-from gateway.core.message import Header, RequestHead
-from gateway.core.service import Match, Policy
-from gateway.core.snapshot import Snapshot
-from tests.core.stage import OtherToy, Toy, service, silent, snapshot, upto, v
+from gateway.core.dialect import DefaultKind, DefaultVersion, RequestedKind
+from gateway.core.fleet.fleet import ProbeSucceeded
+from gateway.core.fleet.service import Policy, RouteMatch
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.http.message import Header, RequestHead
+from tests.core.builders import OtherToy, Toy, legacy, service, snapshot, upto, v
 
 MIXED = snapshot({"old": upto(5), "new": upto(9)})
 REACHABLE = snapshot({"old": upto(5), "new": upto(9)}, policy=Policy.REACHABLE)
 
 
-def ask(
+def send(
     base: Snapshot,
     path: str = "/x",
     version: str | None = None,
     *more: Header,
-    recall: Recall | None = None,
-    load: Mapping[str, int] | None = None,
+    decision_cache: DecisionCache | None = None,
+    in_flight_by_member: Mapping[str, int] | None = None,
     method: str = "GET",
 ) -> Decision:
     fields = (*(() if version is None else (("x-version", version),)), *more)
@@ -47,9 +47,9 @@ def ask(
         base,
         RequestHead(method, path, "q=1", fields),
         "api.test",
-        load or {},
+        in_flight_by_member or {},
         0,
-        {} if recall is None else recall,
+        {} if decision_cache is None else decision_cache,
     )
 
 
@@ -64,200 +64,203 @@ def refused(decision: Decision) -> Refuse:
 
 
 def able(decision: Decision) -> set[str]:
-    return {each.backend.name for each in forwarded(decision).resolution.candidates.members}
+    return {member.backend.name for member in forwarded(decision).resolution.candidates.members}
 
 
 # --- forward -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "version, kind, settled, candidates",
+    "version, kind, negotiated, candidates",
     [
-        ("1.3", AskKind.EXACT, "1.3", {"old", "new"}),
-        ("1.8", AskKind.EXACT, "1.8", {"new"}),
-        ("latest", AskKind.LATEST, "1.9", {"new"}),
-        (None, AskKind.SILENT, "1.1", {"old", "new"}),
+        ("1.3", RequestedKind.EXACT, "1.3", {"old", "new"}),
+        ("1.8", RequestedKind.EXACT, "1.8", {"new"}),
+        ("latest", RequestedKind.LATEST, "1.9", {"new"}),
+        (None, RequestedKind.NONE, "1.1", {"old", "new"}),
     ],
 )
 def test_it_goes_to_one_that_serves_the_version(
-    version: str | None, kind: AskKind, settled: str, candidates: set[str]
+    version: str | None, kind: RequestedKind, negotiated: str, candidates: set[str]
 ) -> None:
-    decision = forwarded(ask(REACHABLE, "/x", version))
+    decision = forwarded(send(REACHABLE, "/x", version))
     resolution = decision.resolution
 
-    assert (resolution.verdict, resolution.version, resolution.version_text) == (
-        Verdict.SERVED,
-        v(settled),
-        settled,
+    assert (resolution.result, resolution.version, resolution.version_text) == (
+        NegotiationResult.SERVED,
+        v(negotiated),
+        negotiated,
     )
-    assert resolution.ask is not None
-    assert resolution.ask.kind is kind
+    assert resolution.requested is not None
+    assert resolution.requested.kind is kind
     assert able(decision) == candidates
     assert decision.member.backend.name in candidates
-    assert (decision.path, resolution.reply) == ("/x", None)
-    assert resolution.bounds == REACHABLE.views["toy"].offer.bounds
+    assert (decision.path, resolution.response) == ("/x", None)
+    assert resolution.offered == REACHABLE.views["toy"].offer.offered
 
 
-def test_the_settled_version_is_written_and_what_is_read_but_not_owned_goes_on() -> None:
-    resolution = forwarded(ask(MIXED, "/x", "1.3", ("x-kind", "forged"), ("accept", "text/x"))).resolution
+def test_the_negotiated_version_is_written_and_headers_that_are_not_owned_pass() -> None:
+    resolution = forwarded(send(MIXED, "/x", "1.3", ("x-kind", "forged"), ("accept", "text/x"))).resolution
 
-    assert resolution.marks == b"X-Version: 1.3\r\nX-Kind: text/x\r\naccept: text/x\r\n"
-    assert resolution.silent_marks == b"accept: text/x\r\n"
+    assert resolution.request_lines == b"X-Version: 1.3\r\nX-Kind: text/x\r\naccept: text/x\r\n"
+    assert resolution.legacy_request_lines == b"accept: text/x\r\n"
 
 
-def test_load_and_chance_choose() -> None:
-    decision = forwarded(ask(MIXED, load={"toy/old": 5}))
+def test_requests_in_flight_and_random_bits_choose() -> None:
+    decision = forwarded(send(MIXED, in_flight_by_member={"toy/old": 5}))
 
     assert decision.member.backend.name == "new"
 
 
-def test_a_sealed_request_is_routed_by_its_version_and_nothing_is_written_or_taken_off() -> None:
+def test_a_signed_request_is_routed_by_its_version_and_not_rewritten() -> None:
     resolution = forwarded(
-        ask(REACHABLE, "/x", "sealed 1.8", ("x-kind", "signed, too"), ("accept", "text/x"))
+        send(REACHABLE, "/x", "signed 1.8", ("x-kind", "signed, too"), ("accept", "text/x"))
     ).resolution
 
     assert resolution.version == v("1.8")
     assert [each.backend.name for each in resolution.candidates.members] == ["new"]
-    as_it_came = b"x-version: sealed 1.8\r\nx-kind: signed, too\r\naccept: text/x\r\n"
-    assert (resolution.marks, resolution.silent_marks) == (as_it_came, as_it_came)
-    assert refused(ask(REACHABLE, "/x", "sealed 1.10")).verdict is Verdict.ABOVE_MAX
+    as_it_came = b"x-version: signed 1.8\r\nx-kind: signed, too\r\naccept: text/x\r\n"
+    assert (resolution.request_lines, resolution.legacy_request_lines) == (as_it_came, as_it_came)
+    assert refused(send(REACHABLE, "/x", "signed 1.10")).result is NegotiationResult.ABOVE_MAX
 
 
-def test_transparent_nothing_is_read_or_written() -> None:
+def test_in_a_transparent_service_nothing_is_read_or_written() -> None:
     resolution = forwarded(
-        ask(snapshot({"a": silent("1.1")}), "/x", "spam", ("x-kind", "k"), ("x-version", "2"))
+        send(snapshot({"a": legacy("1.1")}), "/x", "spam", ("x-kind", "k"), ("x-version", "2"))
     ).resolution
 
-    assert (resolution.ask, resolution.version, resolution.version_text) == (None, None, "")
-    assert resolution.verdict is Verdict.TRANSPARENT
+    assert (resolution.requested, resolution.version, resolution.version_text) == (None, None, "")
+    assert resolution.result is NegotiationResult.TRANSPARENT
     untouched = b"x-version: spam\r\nx-kind: k\r\nx-version: 2\r\n"
-    assert (resolution.marks, resolution.silent_marks) == (untouched, untouched)
+    assert (resolution.request_lines, resolution.legacy_request_lines) == (untouched, untouched)
 
 
-@pytest.mark.parametrize("path, candidates", [("/doc", {"new"}), ("/legacy", {"new", "quiet"})])
+@pytest.mark.parametrize("path, candidates", [("/doc", {"new"}), ("/legacy", {"new", "old"})])
 def test_where_nothing_is_negotiated_owned_headers_are_dropped(path: str, candidates: set[str]) -> None:
-    fleet = snapshot({"quiet": silent("1.1"), "new": upto(9)})
+    fleet = snapshot({"old": legacy("1.1"), "new": upto(9)})
 
-    decision = forwarded(ask(fleet, path, "spam", ("accept", "text/x")))
+    decision = forwarded(send(fleet, path, "spam", ("accept", "text/x")))
     resolution = decision.resolution
 
     assert able(decision) == candidates
-    assert (resolution.ask, resolution.verdict, resolution.version) == (None, None, None)
-    assert resolution.marks == resolution.silent_marks == b"accept: text/x\r\n"
+    assert (resolution.requested, resolution.result, resolution.version) == (None, None, None)
+    assert resolution.request_lines == resolution.legacy_request_lines == b"accept: text/x\r\n"
 
 
-def test_a_silent_member_gets_what_its_silence_stands_for_without_version_headers() -> None:
-    fleet = snapshot({"quiet": silent("1.1"), "new": upto(9)}, policy=Policy.REACHABLE)
+def test_a_legacy_member_gets_the_version_it_stands_for_without_version_headers() -> None:
+    fleet = snapshot({"old": legacy("1.1"), "new": upto(9)}, policy=Policy.REACHABLE)
 
-    assert able(ask(fleet, "/x", "1.1")) == {"quiet", "new"}
-    assert able(ask(fleet, "/x", "1.2")) == {"new"}
-    assert able(ask(fleet, "/new", "1.1")) == {"new"}, "a place for those with versions only"
-    assert forwarded(ask(fleet, "/x", "1.1")).resolution.silent_marks == b""
+    assert able(send(fleet, "/x", "1.1")) == {"old", "new"}
+    assert able(send(fleet, "/x", "1.2")) == {"new"}
+    assert able(send(fleet, "/new", "1.1")) == {"new"}, "an endpoint for versioned members only"
+    assert forwarded(send(fleet, "/x", "1.1")).resolution.legacy_request_lines == b""
 
 
-def test_what_the_route_takes_off_is_not_in_the_path() -> None:
-    below = snapshot({"a": upto(9)}, match=Match(path="/toy"))
+def test_the_prefix_of_the_route_is_not_in_the_local_path() -> None:
+    below = snapshot({"a": upto(9)}, match=RouteMatch(path="/toy"))
 
-    assert forwarded(ask(below, "/toy/x")).path == "/x"
-    assert forwarded(ask(below, "/toy")).path == "/"
-    assert forwarded(ask(below, "/toy/doc")).resolution.place.name == "doc", "places are the API's own"
+    assert forwarded(send(below, "/toy/x")).path == "/x"
+    assert forwarded(send(below, "/toy")).path == "/"
+    assert forwarded(send(below, "/toy/doc")).resolution.endpoint.name == "doc", "endpoints are the API's own"
 
 
 # --- refuse --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "version, verdict, text",
+    "version, result, text",
     [
-        ("1.0", Verdict.BELOW_MIN, "1.0"),
-        ("1.6", Verdict.ABOVE_MAX, "1.6"),
-        ("spam", Verdict.MALFORMED, ""),
+        ("1.0", NegotiationResult.BELOW_MIN, "1.0"),
+        ("1.6", NegotiationResult.ABOVE_MAX, "1.6"),
+        ("spam", NegotiationResult.MALFORMED, ""),
     ],
 )
-def test_outside_the_offer_the_dialect_refuses_and_nobody_is_touched(
-    version: str, verdict: Verdict, text: str
+def test_outside_the_offer_the_dialect_refuses_and_no_backend_gets_it(
+    version: str, result: NegotiationResult, text: str
 ) -> None:
-    decision = refused(ask(MIXED, "/x", version))
+    decision = refused(send(MIXED, "/x", version))
 
-    assert (decision.verdict, decision.reply.status) == (verdict, 406)
-    assert decision.reply.body == verdict.value.encode()
-    assert decision.reply.headers == (("Vary", "X-Version"),)
+    assert (decision.result, decision.response.status) == (result, 406)
+    assert decision.response.body == result.value.encode()
+    assert decision.response.headers == (("Vary", "X-Version"),)
     assert decision.resolution.candidates.tiers == ()
     assert decision.resolution.version_text == text
 
 
-def test_silence_may_be_a_constant_that_is_no_longer_on_offer() -> None:
-    constant = Silence(SilenceKind.CONSTANT, v("1.7"))
+def test_the_default_version_may_be_a_constant_that_is_no_longer_on_offer() -> None:
+    constant = DefaultVersion(DefaultKind.CONSTANT, v("1.7"))
 
-    assert refused(ask(snapshot({"a": upto(5)}, silence=constant))).verdict is Verdict.ABOVE_MAX
-    assert forwarded(ask(snapshot({"a": upto(9)}, silence=constant))).resolution.version == v("1.7")
+    assert (
+        refused(send(snapshot({"a": upto(5)}, default_version=constant))).result
+        is NegotiationResult.ABOVE_MAX
+    )
+    assert forwarded(send(snapshot({"a": upto(9)}, default_version=constant))).resolution.version == v("1.7")
 
 
 @pytest.mark.parametrize("path", ["/x", "/new", "/doc", "/legacy"])
 @pytest.mark.parametrize("version", [None, "1.3", "1.99", "spam"])
 def test_before_the_first_offer_everything_is_unavailable(path: str, version: str | None) -> None:
-    """Documents, too: a backend's own range would be a promise that the fleet has not made."""
-    decision = refused(ask(snapshot({"a": upto(5)}, unasked=["b"]), path, version))
+    """Documents, too: otherwise one backend's own range would be the only one that clients see."""
+    decision = refused(send(snapshot({"a": upto(5)}, unprobed=["b"]), path, version))
 
-    assert (decision.verdict, decision.reply.status) == (Verdict.UNAVAILABLE, 503)
-    assert ("Retry-After", str(RETRY_AFTER)) in decision.reply.headers
-    assert ("Vary", "X-Version") in decision.reply.headers
+    assert (decision.result, decision.response.status) == (NegotiationResult.UNAVAILABLE, 503)
+    assert ("Retry-After", str(RETRY_AFTER)) in decision.response.headers
+    assert ("Vary", "X-Version") in decision.response.headers
     assert decision.resolution.version is None
 
 
 @pytest.mark.parametrize("path", ["/x", "/doc"])
 def test_under_a_ceiling_below_the_minimum_nothing_is_offered(path: str) -> None:
-    decision = refused(ask(snapshot({"a": upto(9, 5)}, ceiling=v("1.4")), path, "1.5"))
+    decision = refused(send(snapshot({"a": upto(9, 5)}, ceiling=v("1.4")), path, "1.5"))
 
-    assert (decision.verdict, decision.reply.status) == (Verdict.UNAVAILABLE, 503)
+    assert (decision.result, decision.response.status) == (NegotiationResult.UNAVAILABLE, 503)
 
 
-def test_what_is_on_offer_but_served_by_nobody_who_may_answer_is_unavailable_and_never_refused() -> None:
-    """A place for members with versions, and only a silent one serves this."""
-    fleet = snapshot({"quiet": silent("1.1"), "new": upto(9, 2)}, policy=Policy.REACHABLE)
+def test_a_version_on_offer_that_no_suitable_member_serves_is_unavailable_and_never_refused() -> None:
+    """The endpoint is for versioned members, and only a legacy one serves this version."""
+    fleet = snapshot({"old": legacy("1.1"), "new": upto(9, 2)}, policy=Policy.REACHABLE)
 
-    decision = refused(ask(fleet, "/new", "1.1"))
+    decision = refused(send(fleet, "/new", "1.1"))
 
-    assert (decision.verdict, decision.reply.status) == (Verdict.UNAVAILABLE, 503)
+    assert (decision.result, decision.response.status) == (NegotiationResult.UNAVAILABLE, 503)
     assert decision.resolution.version == v("1.1")
-    assert able(ask(fleet, "/x", "1.1")) == {"quiet"}
+    assert able(send(fleet, "/x", "1.1")) == {"old"}
 
 
 def test_a_dialect_without_vary_gets_none() -> None:
     bare = snapshot({"a": upto(5)}, dialect=Toy(vary=()))
 
-    assert refused(ask(bare, "/x", "1.6")).reply.headers == ()
+    assert refused(send(bare, "/x", "1.6")).response.headers == ()
 
 
 # --- answer, and no service ----------------------------------------------------------------------------
 
 
-def test_an_answered_place_is_answered_even_before_anything_is_known() -> None:
-    known, unknown = ask(MIXED, "/own", method="PUT"), ask(snapshot({"a": None}), "/own")
+def test_an_answered_endpoint_is_answered_even_before_anything_is_known() -> None:
+    known, unknown = send(MIXED, "/own", method="PUT"), send(snapshot({"a": None}), "/own")
 
     assert isinstance(known, Answer)
-    assert known.reply.body == b"PUT /own?q=1 1.5"
-    assert known.reply.headers == (("Vary", "X-Version"),)
+    assert known.response.body == b"PUT /own?q=1 1.5"
+    assert known.response.headers == (("Vary", "X-Version"),)
     assert isinstance(unknown, Answer)
-    assert unknown.reply.body == b"GET /own?q=1 unknown"
+    assert unknown.response.body == b"GET /own?q=1 unknown"
 
 
-def test_a_dialect_that_answers_nothing_says_so() -> None:
-    class Mute(Toy):
-        answer = Dialect.answer
+def test_an_answered_endpoint_of_a_dialect_without_a_responder_is_a_bug_and_loud() -> None:
+    toy = Toy()
+    toy.local_responder = None
 
-    with pytest.raises(NotImplementedError, match="toy has no place"):
-        ask(snapshot({"a": upto(5)}, dialect=Mute()), "/own")
+    with pytest.raises(AssertionError, match="needs a `local_responder`"):
+        send(snapshot({"a": upto(5)}, dialect=toy), "/own")
 
 
 def test_no_service() -> None:
-    decision = ask(snapshot({"a": upto(5)}, match=Match(path="/toy")), "/other")
+    decision = send(snapshot({"a": upto(5)}, match=RouteMatch(path="/toy")), "/other")
 
     assert isinstance(decision, Unrouted)
     assert decision is NO_ROUTE
 
 
-# --- what is remembered --------------------------------------------------------------------------------
+# --- what is cached ------------------------------------------------------------------------------------
 
 
 def resolution_of(decision: Decision) -> object:
@@ -267,111 +270,125 @@ def resolution_of(decision: Decision) -> object:
 
 @pytest.mark.parametrize("version", [None, "1.3", "1.99", "spam", "latest"])
 @pytest.mark.parametrize("path", ["/x", "/doc", "/new"])
-def test_equal_asks_are_resolved_once(path: str, version: str | None) -> None:
-    recall: Recall = {}
+def test_equal_requests_are_resolved_once(path: str, version: str | None) -> None:
+    decision_cache: DecisionCache = {}
 
-    first = resolution_of(ask(MIXED, path, version, recall=recall))
+    first = resolution_of(send(MIXED, path, version, decision_cache=decision_cache))
 
-    assert resolution_of(ask(MIXED, path, version, recall=recall)) is first
-    assert resolution_of(ask(MIXED, path, "1.2", recall=recall)) is not first
-    assert resolution_of(ask(MIXED, path, version, ("accept", "x"), recall=recall)) is not first
+    assert resolution_of(send(MIXED, path, version, decision_cache=decision_cache)) is first
+    assert resolution_of(send(MIXED, path, "1.2", decision_cache=decision_cache)) is not first
+    assert (
+        resolution_of(send(MIXED, path, version, ("accept", "x"), decision_cache=decision_cache)) is not first
+    )
 
 
-def test_what_is_remembered_never_outlives_its_view() -> None:
-    recall: Recall = {}
-    before = forwarded(ask(MIXED, "/x", "latest", recall=recall))
+def test_a_cached_resolution_is_valid_for_its_view_only() -> None:
+    decision_cache: DecisionCache = {}
+    before = forwarded(send(MIXED, "/x", "latest", decision_cache=decision_cache))
     assert before.resolution.version == v("1.5")
 
-    after = MIXED.knowing(MIXED.fleet.observe("toy", "old", Answered(upto(7), 2.0)), 0.0)
-    assert forwarded(ask(after, "/x", "latest", recall=recall)).resolution.version == v("1.7")
+    after = MIXED.with_fleet(MIXED.fleet.observe("toy", "old", ProbeSucceeded(upto(7), 2.0)), 0.0)
+    assert forwarded(send(after, "/x", "latest", decision_cache=decision_cache)).resolution.version == v(
+        "1.7"
+    )
 
     reloaded = Snapshot.configured([service("old", "new", ceiling=v("1.2"))], after=after, now=0.0)
-    assert forwarded(ask(reloaded, "/x", "latest", recall=recall)).resolution.version == v("1.2")
-    assert forwarded(ask(MIXED, "/x", "latest", recall=recall)).resolution.version == v("1.5")
+    assert forwarded(send(reloaded, "/x", "latest", decision_cache=decision_cache)).resolution.version == v(
+        "1.2"
+    )
+    assert forwarded(send(MIXED, "/x", "latest", decision_cache=decision_cache)).resolution.version == v(
+        "1.5"
+    )
 
 
-def test_services_do_not_share_what_is_remembered() -> None:
-    one = service("a", match=Match(path="/one"))
-    other = service("a", name="other", dialect=OtherToy(), match=Match(path="/other"))
+def test_services_do_not_share_cached_resolutions() -> None:
+    one = service("a", match=RouteMatch(path="/one"))
+    other = service("a", name="other", dialect=OtherToy(), match=RouteMatch(path="/other"))
     first = Snapshot.configured([one, other], now=0.0)
-    both = first.knowing(
-        first.fleet.observe("toy", "a", Answered(upto(5), 1.0)).observe("other", "a", Answered(upto(9), 1.0)),
+    both = first.with_fleet(
+        first.fleet.observe("toy", "a", ProbeSucceeded(upto(5), 1.0)).observe(
+            "other", "a", ProbeSucceeded(upto(9), 1.0)
+        ),
         0.0,
     )
-    recall: Recall = {}
+    decision_cache: DecisionCache = {}
 
-    assert forwarded(ask(both, "/one/x", "latest", recall=recall)).resolution.version == v("1.5")
-    assert forwarded(ask(both, "/other/x", "latest", recall=recall)).resolution.version == v("1.9")
+    assert forwarded(send(both, "/one/x", "latest", decision_cache=decision_cache)).resolution.version == v(
+        "1.5"
+    )
+    assert forwarded(send(both, "/other/x", "latest", decision_cache=decision_cache)).resolution.version == v(
+        "1.9"
+    )
 
 
-def test_an_answer_is_made_anew_every_time() -> None:
-    """It may depend on the whole target, which is not part of what is remembered."""
-    recall: Recall = {}
-    ask(MIXED, "/own", recall=recall)
+def test_a_local_response_is_not_cached() -> None:
+    """It may depend on the whole target, which is not in the key."""
+    decision_cache: DecisionCache = {}
+    send(MIXED, "/own", decision_cache=decision_cache)
 
-    again = ask(MIXED, "/own", recall=recall, method="PUT")
+    again = send(MIXED, "/own", decision_cache=decision_cache, method="PUT")
 
     assert isinstance(again, Answer)
-    assert again.reply.body.startswith(b"PUT")
-    assert recall == {}
+    assert again.response.body.startswith(b"PUT")
+    assert decision_cache == {}
 
 
-def test_the_table_stays_bounded_in_number_and_size() -> None:
-    """Clients choose what stands in their headers (V11)."""
-    recall: Recall = {}
-    for number in range(REMEMBERED_ASKS + 10):
-        ask(MIXED, "/x", f"1.{number}", recall=recall)
-        assert len(recall) <= REMEMBERED_ASKS
-    before = len(recall)
+def test_the_cache_is_bounded_in_entries_and_size() -> None:
+    """Clients choose the keys (threats V11)."""
+    decision_cache: DecisionCache = {}
+    for number in range(MAX_CACHED_DECISIONS + 10):
+        send(MIXED, "/x", f"1.{number}", decision_cache=decision_cache)
+        assert len(decision_cache) <= MAX_CACHED_DECISIONS
+    before = len(decision_cache)
 
-    ask(MIXED, "/x", "1." + "9" * REMEMBERED_ASK, recall=recall)
-    ask(MIXED, "/x", "1.3", ("accept", "x" * REMEMBERED_ASK), recall=recall)
+    send(MIXED, "/x", "1." + "9" * MAX_CACHED_REQUEST, decision_cache=decision_cache)
+    send(MIXED, "/x", "1.3", ("accept", "x" * MAX_CACHED_REQUEST), decision_cache=decision_cache)
 
-    assert len(recall) == before
+    assert len(decision_cache) == before
 
 
 TEXTS = (
     st.none()
-    | st.sampled_from(["latest", "spam", "sealed 1.3", "sealed x"])
+    | st.sampled_from(["latest", "spam", "signed 1.3", "signed x"])
     | st.builds("{}.{}".format, st.integers(0, 2), st.integers(0, 12))
 )
-ADVERTS = st.none() | st.builds(upto, st.integers(5, 10), st.integers(1, 5)) | st.just(silent("1.1"))
+ADVERTISEMENTS = st.none() | st.builds(upto, st.integers(5, 10), st.integers(1, 5)) | st.just(legacy("1.1"))
 
 
 @given(
-    st.lists(ADVERTS, min_size=1, max_size=4),
+    st.lists(ADVERTISEMENTS, min_size=1, max_size=4),
     st.sampled_from(Policy),
     st.sampled_from(["/x", "/new", "/doc", "/legacy"]),
     st.lists(TEXTS, min_size=1, max_size=4),
     st.integers(0, 2**64 - 1),
 )
-def test_no_request_reaches_a_member_that_does_not_serve_what_was_settled_on(
-    adverts: list[object], policy: Policy, path: str, versions: list[str | None], ticket: int
+def test_no_request_reaches_a_member_that_does_not_serve_the_negotiated_version(
+    advertisements: list[object], policy: Policy, path: str, versions: list[str | None], random_bits: int
 ) -> None:
-    """The promise of the house, with and without memory."""
-    told = {f"b{number}": advert for number, advert in enumerate(adverts)}
-    base = snapshot(told, policy=policy)  # type: ignore[arg-type]  # adverts or None
-    recall: Recall = {}
+    """The first promise of docs/semantics.md, with a full and with an empty cache."""
+    results = {f"b{number}": advertisement for number, advertisement in enumerate(advertisements)}
+    base = snapshot(results, policy=policy)  # type: ignore[arg-type]  # advertisements or None
+    decision_cache: DecisionCache = {}
     for version in (*versions, *versions):
         head = RequestHead("GET", path, "", () if version is None else (("x-version", version),))
 
-        decision = decide(base, head, "", {}, ticket, recall)
+        decision = decide(base, head, "", {}, random_bits, decision_cache)
 
         match decision:
             case Forward(resolution, member):
-                assert member.advert is not None
-                settled = resolution.version
-                assert settled is None or settled in member.advert.versions
-                assert settled is None or settled in base.views["toy"].offer.versions
+                assert member.advertisement is not None
+                negotiated = resolution.version
+                assert negotiated is None or negotiated in member.advertisement.versions
+                assert negotiated is None or negotiated in base.views["toy"].offer.versions
                 assert (
-                    not (member.silent and resolution.place.versioned_only)
+                    not (member.legacy and resolution.endpoint.versioned_only)
                     or base.views["toy"].offer.transparent
                 )
-            case Refuse(resolution, reply):
-                assert reply.status in {406, 503}
-                assert (reply.status == 503) == (decision.verdict is Verdict.UNAVAILABLE)
+            case Refuse(resolution, response):
+                assert response.status in {406, 503}
+                assert (response.status == 503) == (decision.result is NegotiationResult.UNAVAILABLE)
             case other:
                 pytest.fail(f"unexpected {other}")
-        fresh = decide(base, head, "", {}, ticket, {})
+        fresh = decide(base, head, "", {}, random_bits, {})
         assert type(fresh) is type(decision)
         assert fresh[1] == decision[1]

@@ -1,4 +1,4 @@
-"""What /explain tells is what would happen, and every backend is accounted for."""
+"""explain() says what decide() does, and every backend is a candidate or left out for a reason."""
 
 from __future__ import annotations
 
@@ -8,38 +8,48 @@ from types import MappingProxyType
 
 import pytest
 
-from gateway.core.backend import Backend
-from gateway.core.decision import Forward, Refuse, decide
-from gateway.core.dialect import Advert
-from gateway.core.explanation import explain
-from gateway.core.fleet import Answered, Contradicted, Fact, Failed, Fleet, Pool, Unreached
-from gateway.core.message import Header, RequestHead, fold
-from gateway.core.ranges import VersionSet
-from gateway.core.service import Match, Policy, Service
-from gateway.core.snapshot import Snapshot
-from gateway.core.told import Explanation
-from gateway.core.version import Version
-from gateway.dialects.ironic import Ironic
+from gateway.core.decision.decision import Forward, Refuse, decide
+from gateway.core.decision.explanation import Explanation, explain
+from gateway.core.dialect import Advertisement
+from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.fleet import (
+    ConnectFailed,
+    Fact,
+    Fleet,
+    Pool,
+    ProbeFailed,
+    ProbeSucceeded,
+    VersionMismatch,
+)
+from gateway.core.fleet.service import Policy, RouteMatch, Service
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.http.message import Header, RequestHead, fold
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
+from gateway.dialects.openstack.ironic import Ironic
+from tests.core.builders import legacy, v
+from tests.core.builders import snapshot as toy_snapshot
+from tests.core.builders import upto as upto_toy
 
 OWN = "X-OpenStack-Ironic-API-Version"
 NAMES = ("old", "new", "kilo", "drained", "never")
-SILENT = Advert(VersionSet.only(Version(1, 1)), silent=True)
+LEGACY = Advertisement(VersionSet.only(Version(1, 1)), legacy=True)
 
 
-def upto(highest: int) -> Advert:
-    return Advert(VersionSet.between(Version(1, 1), Version(1, highest)))
+def upto(highest: int) -> Advertisement:
+    return Advertisement(VersionSet.between(Version(1, 1), Version(1, highest)))
 
 
 def snapshot(
     facts: dict[str, Fact],
     *,
     drained: frozenset[str] = frozenset(),
-    match: Match | None = None,
-    **wanted: object,
+    match: RouteMatch | None = None,
+    **more: object,
 ) -> Snapshot:
-    """A service with these backends, and what was heard of each."""
+    """A service with these backends, and a fact about each."""
     backends = tuple(Backend(name, "10.0.0.1", 1000 + number) for number, name in enumerate(facts))
-    one = Service("baremetal", Ironic(), backends, match=match or Match(), **wanted)  # type: ignore[arg-type]
+    one = Service("baremetal", Ironic(), backends, match=match or RouteMatch(), **more)  # type: ignore[arg-type]
     first = Snapshot.configured([one], now=0.0)
     fleet = first.fleet
     for name, fact in facts.items():
@@ -49,209 +59,233 @@ def snapshot(
             replace(each, drained=each.backend.name in drained) for each in fleet.pools["baremetal"].members
         )
     )
-    return first.knowing(Fleet(MappingProxyType({"baremetal": pool})), 0.0)
+    return first.with_fleet(Fleet(MappingProxyType({"baremetal": pool})), 0.0)
 
 
-MIXED: dict[str, Fact] = {"old": Answered(upto(58), 1.0), "new": Answered(upto(90), 1.0)}
+MIXED: dict[str, Fact] = {"old": ProbeSucceeded(upto(58), 1.0), "new": ProbeSucceeded(upto(90), 1.0)}
 
 
-def names(told: Explanation) -> list[tuple[str, int]]:
-    return [(each.backend, each.tier) for each in told.candidates]
+def names(shown: Explanation) -> list[tuple[str, int]]:
+    return [(each.backend, each.tier) for each in shown.candidates]
 
 
-def reasons(told: Explanation) -> dict[str, str]:
-    return {each.backend: each.reason for each in told.left_out}
+def reasons(shown: Explanation) -> dict[str, str]:
+    return {each.backend: each.reason for each in shown.left_out}
 
 
 def test_a_request_that_goes_to_a_backend() -> None:
-    told = explain(
+    shown = explain(
         snapshot(MIXED), "GET", "/v1/nodes?limit=1", [("Host", "api"), (OWN, "1.31")], {"baremetal/new": 4}
     )
 
-    assert (told.decision, told.status, told.reply) == ("forward", None, None)
-    assert (told.service, told.dialect, told.outcome, told.version) == (
+    assert (shown.decision, shown.status, shown.response) == ("forward", None, None)
+    assert (shown.service, shown.dialect, shown.result, shown.version) == (
         "baremetal",
         "ironic",
         "served",
         "1.31",
     )
-    assert (told.path, told.local_path, told.host) == ("/v1/nodes?limit=1", "/v1/nodes", "api")
-    assert told.ask is not None
-    assert (told.ask.kind, told.ask.text, told.ask.version) == ("exact", "1.31", "1.31")
-    assert told.offer is not None
-    assert (told.offer.min, told.offer.max, told.offer.phase) == ("1.1", "1.58", "mixed")
-    assert names(told) == [("old", 1), ("new", 1)]
-    assert [each.in_flight for each in told.candidates] == [0, 4]
-    assert told.left_out == ()
-    assert told.sends == (f"{OWN}: 1.31", "OpenStack-API-Version: baremetal 1.31")
-    assert told.sends_silent == ()
-    assert told.because == "the version asked for settles on 1.31 of the offer 1.1-1.58"
+    assert (shown.path, shown.local_path, shown.host) == ("/v1/nodes?limit=1", "/v1/nodes", "api")
+    assert shown.requested is not None
+    assert (shown.requested.kind, shown.requested.text, shown.requested.version) == (
+        "exact",
+        "1.31",
+        "1.31",
+    )
+    assert shown.offer is not None
+    assert (shown.offer.min, shown.offer.max, shown.offer.phase) == ("1.1", "1.58", "mixed")
+    assert names(shown) == [("old", 1), ("new", 1)]
+    assert [each.in_flight for each in shown.candidates] == [0, 4]
+    assert shown.left_out == ()
+    assert shown.sends == (f"{OWN}: 1.31", "OpenStack-API-Version: baremetal 1.31")
+    assert shown.sends_legacy == ()
+    assert shown.because == "the requested version leads to 1.31 of the offer 1.1-1.58"
 
 
 def test_every_backend_is_a_candidate_or_left_out_for_a_reason() -> None:
     facts: dict[str, Fact] = {
-        "old": Answered(upto(58), 1.0),
-        "new": Answered(upto(90), 1.0),
-        "kilo": Answered(SILENT, 1.0),
-        "drained": Answered(upto(90), 1.0),
-        "never": Failed("no connection", 1.0),
+        "old": ProbeSucceeded(upto(58), 1.0),
+        "new": ProbeSucceeded(upto(90), 1.0),
+        "kilo": ProbeSucceeded(LEGACY, 1.0),
+        "drained": ProbeSucceeded(upto(90), 1.0),
+        "never": ProbeFailed("no connection", 1.0),
     }
-    told = explain(
+    shown = explain(
         snapshot(facts, drained=frozenset({"drained"}), policy=Policy.REACHABLE),
         "GET",
         "/v1/nodes",
         [(OWN, "1.90")],
     )
 
-    assert names(told) == [("new", 1)]
-    assert reasons(told) == {"old": "version", "kilo": "version", "drained": "drained", "never": "unknown"}
-    why = {each.backend: each.why for each in told.left_out}
+    assert names(shown) == [("new", 1)]
+    assert reasons(shown) == {
+        "old": "version",
+        "kilo": "version",
+        "drained": "drained",
+        "never": "unknown",
+    }
+    why = {each.backend: each.why for each in shown.left_out}
     assert why["old"] == "does not serve 1.90, only 1.1-1.58"
     assert why["never"] == "its versions are not known yet (no connection)"
 
     document = explain(snapshot(facts, drained=frozenset({"drained"})), "GET", "/")
-    assert reasons(document)["kilo"] == "silent"
+    assert reasons(document)["kilo"] == "legacy"
 
 
 def test_stale_and_lost_backends_are_candidates_of_a_later_tier() -> None:
     base = snapshot(MIXED)
     fleet = base.fleet
     for number in range(3):
-        fleet = fleet.observe("baremetal", "old", Failed("x", 2.0 + number))
-    told = explain(base.knowing(fleet, 0.0), "GET", "/v1/nodes", [(OWN, "latest")])
+        fleet = fleet.observe("baremetal", "old", ProbeFailed("x", 2.0 + number))
+    shown = explain(base.with_fleet(fleet, 0.0), "GET", "/v1/nodes", [(OWN, "latest")])
 
-    assert names(told) == [("new", 1), ("old", 2)]
-    assert [each.standing for each in told.candidates] == ["fresh", "lost"]
-    assert [each.why for each in told.candidates] == [
-        "its last probe answered",
+    assert names(shown) == [("new", 1), ("old", 2)]
+    assert [each.freshness for each in shown.candidates] == ["fresh", "lost"]
+    assert [each.why for each in shown.candidates] == [
+        "its last probe succeeded",
         "its last three probes failed",
     ]
-    assert told.because == "`latest` settles on 1.58 of the offer 1.1-1.58"
+    assert shown.because == "`latest` leads to 1.58 of the offer 1.1-1.58"
 
 
-def test_what_requests_met_is_told_as_the_reason() -> None:
+def test_failed_connections_and_mismatches_are_reasons() -> None:
     base = snapshot(MIXED)
-    fleet = base.fleet.observe("baremetal", "old", Unreached(2.0))
-    fleet = fleet.observe("baremetal", "new", Contradicted(Version(1, 31), 2.0))
-    told = explain(base.knowing(fleet, 0.0), "GET", "/v1/nodes", [(OWN, "1.31")])
+    fleet = base.fleet.observe("baremetal", "old", ConnectFailed(2.0))
+    fleet = fleet.observe("baremetal", "new", VersionMismatch(Version(1, 31), 2.0))
+    shown = explain(base.with_fleet(fleet, 0.0), "GET", "/v1/nodes", [(OWN, "1.31")])
 
-    assert [each.why for each in told.candidates] == ["refused a connection, and no probe has answered since"]
-    assert reasons(told) == {"new": "contradicted"}
-    (left_out,) = told.left_out
-    assert (
-        left_out.why == "was asked for 1.31 and said that it served another, and no probe has answered since"
-    )
+    assert [each.why for each in shown.candidates] == [
+        "a connection to it failed, and no probe has succeeded since"
+    ]
+    assert reasons(shown) == {"new": "mismatch"}
+    (left_out,) = shown.left_out
+    assert left_out.why == "a response to 1.31 named another served version, and no probe has succeeded since"
 
-    other = explain(base.knowing(fleet, 0.0), "GET", "/v1/nodes", [(OWN, "1.30")])
+    other = explain(base.with_fleet(fleet, 0.0), "GET", "/v1/nodes", [(OWN, "1.30")])
     assert names(other) == [("new", 1), ("old", 2)]
 
 
 def test_declared_versions_need_no_probe_to_be_tried_first() -> None:
     declared = Backend("api", "10.0.0.1", 1, declared=upto(58).versions)
     service = Service("baremetal", Ironic(), (declared,))
-    told = explain(Snapshot.configured([service], now=0.0), "GET", "/v1/nodes", [(OWN, "1.31")])
+    shown = explain(Snapshot.configured([service], now=0.0), "GET", "/v1/nodes", [(OWN, "1.31")])
 
-    assert [each.why for each in told.candidates] == ["its versions are declared"]
+    assert [each.why for each in shown.candidates] == ["its versions are declared"]
 
 
 @pytest.mark.parametrize(
-    "asked, outcome, kind, version",
+    "text, result, kind, version",
     [
         ("1.90", "above_max", "exact", "1.90"),
         ("1.0", "below_min", "exact", "1.0"),
-        ("spam", "malformed", "garbled", None),
+        ("spam", "malformed", "malformed", None),
     ],
 )
-def test_a_refusal_shows_the_reply_and_asks_nobody(
-    asked: str, outcome: str, kind: str, version: str | None
-) -> None:
-    told = explain(snapshot(MIXED), "GET", "/v1/nodes", [(OWN, asked)])
+def test_a_refusal_shows_the_local_response(text: str, result: str, kind: str, version: str | None) -> None:
+    shown = explain(snapshot(MIXED), "GET", "/v1/nodes", [(OWN, text)])
 
-    assert (told.decision, told.status, told.outcome, told.version) == ("refuse", 406, outcome, None)
-    assert told.ask is not None
-    assert (told.ask.kind, told.ask.text, told.ask.version) == (kind, asked, version)
-    assert told.candidates == ()
-    assert reasons(told) == {"old": "not_asked", "new": "not_asked"}
-    assert told.reply is not None
-    assert told.reply.status == 406
-    assert "error_message" in json.loads(told.reply.body)
-    assert told.because.endswith("is not in the offer 1.1-1.58")
-    assert "spam" not in told.because
+    assert (shown.decision, shown.status, shown.result, shown.version) == (
+        "refuse",
+        406,
+        result,
+        None,
+    )
+    assert shown.requested is not None
+    assert (shown.requested.kind, shown.requested.text, shown.requested.version) == (
+        kind,
+        text,
+        version,
+    )
+    assert shown.candidates == ()
+    assert reasons(shown) == {"old": "not_asked", "new": "not_asked"}
+    assert shown.response is not None
+    assert shown.response.status == 406
+    assert "error_message" in json.loads(shown.response.body)
+    assert shown.because.endswith("is not in the offer 1.1-1.58")
+    assert "spam" not in shown.because
 
 
-def test_a_version_on_offer_that_nobody_in_service_serves_is_503() -> None:
-    told = explain(
-        snapshot({"old": Answered(upto(58), 1.0), "never": Failed("x", 1.0)}, ceiling=Version(1, 0)),
+def test_under_a_ceiling_below_the_minimum_it_is_503() -> None:
+    shown = explain(
+        snapshot(
+            {"old": ProbeSucceeded(upto(58), 1.0), "never": ProbeFailed("x", 1.0)}, ceiling=Version(1, 0)
+        ),
         "GET",
         "/v1/nodes",
         [(OWN, "1.31")],
     )
 
-    assert (told.decision, told.status, told.outcome) == ("refuse", 503, "unavailable")
-    assert told.reply is not None
-    assert ("Retry-After", "2") in told.reply.headers
-    assert reasons(told) == {"old": "not_asked", "never": "unknown"}
+    assert (shown.decision, shown.status, shown.result) == ("refuse", 503, "unavailable")
+    assert shown.response is not None
+    assert ("Retry-After", "2") in shown.response.headers
+    assert reasons(shown) == {"old": "not_asked", "never": "unknown"}
 
 
 def test_before_anything_is_known() -> None:
-    told = explain(snapshot({"never": Failed("x", 1.0)}), "GET", "/v1/nodes")
+    shown = explain(snapshot({"never": ProbeFailed("x", 1.0)}), "GET", "/v1/nodes")
 
-    assert (told.decision, told.status) == ("refuse", 503)
-    assert told.offer is not None
-    assert (told.offer.min, told.offer.max, told.offer.phase) == (None, None, "unknown")
-    assert told.because.startswith("nothing is offered at this moment")
+    assert (shown.decision, shown.status) == ("refuse", 503)
+    assert shown.offer is not None
+    assert (shown.offer.min, shown.offer.max, shown.offer.phase) == (None, None, "unknown")
+    assert shown.because.startswith("nothing is on offer at the moment")
 
 
-def test_a_place_without_negotiation_and_a_transparent_service() -> None:
+def test_an_endpoint_without_negotiation_and_a_transparent_service() -> None:
     root = explain(snapshot(MIXED), "GET", "/", [(OWN, "1.90")])
-    assert (root.decision, root.ask, root.version, root.outcome) == ("forward", None, None, None)
-    assert root.place is not None
-    assert (root.place.name, root.place.negotiated, root.place.document) == ("root", False, True)
+    assert (root.decision, root.requested, root.version, root.result) == ("forward", None, None, None)
+    assert root.endpoint is not None
+    assert (root.endpoint.name, root.endpoint.negotiated, root.endpoint.document) == ("root", False, True)
     assert root.sends == ()
 
-    quiet = explain(snapshot({"kilo": Answered(SILENT, 1.0)}), "GET", "/v1/nodes", [(OWN, "1.90")])
-    assert (quiet.decision, quiet.outcome, names(quiet)) == ("forward", "transparent", [("kilo", 1)])
-    assert quiet.sends_silent == (f"{fold(OWN)}: 1.90",), "as it came"
+    old = explain(snapshot({"kilo": ProbeSucceeded(LEGACY, 1.0)}), "GET", "/v1/nodes", [(OWN, "1.90")])
+    assert (old.decision, old.result, names(old)) == ("forward", "transparent", [("kilo", 1)])
+    assert old.sends_legacy == (f"{fold(OWN)}: 1.90",), "as it came"
 
 
 def test_no_route() -> None:
-    base = snapshot(MIXED, match=Match(host="api.example", path="/baremetal"))
+    base = snapshot(MIXED, match=RouteMatch(host="api.example", path="/baremetal"))
 
     elsewhere = explain(base, "GET", "/baremetal/v1", [("Host", "other.example")])
     assert (elsewhere.decision, elsewhere.status, elsewhere.service) == ("unrouted", 404, None)
 
-    told = explain(base, "GET", "/baremetal/v1/nodes", [("host", "API.example:8080")])
-    assert told.local_path == "/v1/nodes"
-    assert told.route is not None
-    assert (told.route.host, told.route.path, told.route.strip_prefix) == ("api.example", "/baremetal", True)
+    shown = explain(base, "GET", "/baremetal/v1/nodes", [("host", "API.example:8080")])
+    assert shown.local_path == "/v1/nodes"
+    assert shown.route is not None
+    assert (shown.route.host, shown.route.path, shown.route.strip_prefix) == (
+        "api.example",
+        "/baremetal",
+        True,
+    )
 
 
-@pytest.mark.parametrize(
-    "asked", [None, "1.1", "1.31", "1.58", "1.90", "latest", "LATEST", "x", "1.0", "2.0"]
-)
+@pytest.mark.parametrize("text", [None, "1.1", "1.31", "1.58", "1.90", "latest", "LATEST", "x", "1.0", "2.0"])
 @pytest.mark.parametrize("path", ["/", "/v1", "/v1/nodes", "/v1/nodes?fields=uuid"])
-def test_it_decides_nothing_itself(asked: str | None, path: str) -> None:
-    base = snapshot({**MIXED, "kilo": Answered(SILENT, 1.0)}, policy=Policy.REACHABLE)
-    headers: list[Header] = [] if asked is None else [(OWN, asked)]
+def test_it_decides_nothing_itself(text: str | None, path: str) -> None:
+    base = snapshot({**MIXED, "kilo": ProbeSucceeded(LEGACY, 1.0)}, policy=Policy.REACHABLE)
+    headers: list[Header] = [] if text is None else [(OWN, text)]
     local, _, query = path.partition("?")
     head = RequestHead("GET", local, query, tuple((fold(name), value) for name, value in headers))
 
-    told = explain(base, "GET", path, headers)
+    shown = explain(base, "GET", path, headers)
 
     match decide(base, head, "", {}, 12345, {}):
         case Forward(resolution, member):
-            assert told.decision == "forward"
-            assert member.backend.name in {each.backend for each in told.candidates}
-            assert told.version == (resolution.version_text or None)
-        case Refuse(_, reply, verdict):
-            assert (told.decision, told.status, told.outcome) == ("refuse", reply.status, verdict.value)
+            assert shown.decision == "forward"
+            assert member.backend.name in {each.backend for each in shown.candidates}
+            assert shown.version == (resolution.version_text or None)
+        case Refuse(_, response, result):
+            assert (shown.decision, shown.status, shown.result) == (
+                "refuse",
+                response.status,
+                result.value,
+            )
         case other:
             pytest.fail(f"unexpected {other}")
-    accounted = [each.backend for each in told.candidates] + [each.backend for each in told.left_out]
-    assert sorted(accounted) == ["kilo", "new", "old"]
+    backends = [each.backend for each in shown.candidates] + [each.backend for each in shown.left_out]
+    assert sorted(backends) == ["kilo", "new", "old"]
 
 
-def test_as_json_it_is_plain() -> None:
+def test_it_becomes_json() -> None:
     plain = explain(snapshot(MIXED), "GET", "/v1/nodes", [(OWN, "1.90")]).to_json()
 
     assert json.loads(json.dumps(plain)) == json.loads(
@@ -266,3 +300,55 @@ def test_as_json_it_is_plain() -> None:
         "transparent": False,
     }
     assert type(plain["decision"]) is str
+
+
+# --- local responses, and times without an offer -----------------------------------------------------------
+
+
+def test_an_endpoint_that_the_gateway_answers() -> None:
+    shown = explain(toy_snapshot({"a": upto_toy(5), "b": None}), "GET", "/own?x")
+
+    assert (shown.decision, shown.status, shown.because) == (
+        "answer",
+        200,
+        "the gateway answers this endpoint itself",
+    )
+    assert shown.response is not None
+    assert shown.response.body == "GET /own?x 1.5"
+    assert {each.backend: each.reason for each in shown.left_out} == {"a": "not_asked", "b": "unknown"}
+
+
+@pytest.mark.parametrize("target", ["/x", "/doc", "/legacy"])
+def test_before_the_first_probes_have_ended_no_backend_gets_a_request(target: str) -> None:
+    shown = explain(toy_snapshot({"a": upto_toy(5)}, unprobed=["b"]), "GET", target)
+
+    assert (shown.decision, shown.status, shown.version) == ("refuse", 503, None)
+    assert shown.because.startswith("nothing is on offer at the moment")
+    assert {each.backend: each.reason for each in shown.left_out} == {"a": "not_asked", "b": "unknown"}
+
+
+def test_a_ceiling_that_allows_nothing() -> None:
+    shown = explain(
+        toy_snapshot({"a": upto_toy(9, 5)}, ceiling=v("1.4")), "GET", "/x", [("X-Version", "1.5")]
+    )
+
+    assert shown.because.endswith("or a ceiling allows none")
+    assert shown.offer is not None
+    assert (shown.offer.ceiling, shown.offer.phase) == ("1.4", "capped")
+
+
+def test_a_legacy_backend_at_an_endpoint_for_versioned_ones() -> None:
+    shown = explain(
+        toy_snapshot({"old": legacy("1.1"), "new": upto_toy(9)}), "GET", "/new", [("X-Version", "1.1")]
+    )
+    assert {each.backend: each.reason for each in shown.left_out} == {"old": "legacy"}
+
+
+def test_a_version_on_offer_that_no_suitable_backend_serves() -> None:
+    shown = explain(
+        toy_snapshot({"old": legacy("1.1"), "new": upto_toy(9, 2)}, policy=Policy.REACHABLE), "GET", "/new"
+    )
+
+    assert (shown.decision, shown.result, shown.version) == ("refuse", "unavailable", "1.1")
+    assert shown.because.endswith("but no backend in service can execute it")
+    assert {each.backend: each.reason for each in shown.left_out} == {"old": "legacy", "new": "version"}

@@ -1,4 +1,4 @@
-"""Facts enter by one door, older ones never overwrite, and a reload keeps what still means the same."""
+"""What facts and commands change, and what a reload keeps."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.core.backend import STANDING_AFTER_FAILURES, BackendTls, Member, Standing
-from gateway.core.dialect import Advert, Dialect
-from gateway.core.fleet import (
-    MOST_CONTRADICTED,
-    Answered,
-    Contradicted,
+from gateway.core.dialect import Advertisement
+from gateway.core.fleet.backend import FRESHNESS_AFTER_FAILURES, Freshness, Member
+from gateway.core.fleet.fleet import (
+    MAX_MISMATCHED_RANGES,
+    ConnectFailed,
     Drain,
-    Failed,
     Fleet,
-    Overheard,
+    PassiveObservation,
     Pin,
-    Unreached,
+    ProbeFailed,
+    ProbeSucceeded,
+    VersionMismatch,
 )
-from gateway.core.ranges import NOTHING, VersionSet
-from gateway.core.version import CalendarDate, MajorMinor, Named, Scheme, Version, WholeNumber
-from tests.core.stage import OtherToy, Toy, backend, drain, observed, pool, service, silent, upto, v
+from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
+from gateway.core.versions.version import CalendarDate, MajorMinor, Named, Scheme, Version, WholeNumber
+from tests.core.builders import OtherToy, Toy, backend, drain, legacy, observed, pool, service, upto, v
 
 
 def one(fleet: Fleet, name: str = "a", of: str = "toy") -> Member:
@@ -30,163 +30,176 @@ def one(fleet: Fleet, name: str = "a", of: str = "toy") -> Member:
     return member
 
 
-HEARD = Fleet.of([service("a", "b")]).observe("toy", "a", Answered(upto(5), 10.0))
+KNOWN_A = Fleet.of([service("a", "b")]).observe("toy", "a", ProbeSucceeded(upto(5), 10.0))
 
 
-# --- standing ------------------------------------------------------------------------------------------
+# --- freshness -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "failures, standing",
+    "failures, freshness",
     [(0, "fresh"), (1, "stale"), (2, "stale"), (3, "lost"), (4, "lost"), (50, "lost")],
 )
-def test_failed_probes_age_what_is_known_and_never_erase_it(failures: int, standing: str) -> None:
-    fleet = HEARD
+def test_failed_probes_age_what_is_known_and_never_erase_it(failures: int, freshness: str) -> None:
+    fleet = KNOWN_A
     for number in range(failures):
-        fleet = fleet.observe("toy", "a", Failed("no connection", 11.0 + number))
+        fleet = fleet.observe("toy", "a", ProbeFailed("no connection", 11.0 + number))
 
-    assert one(fleet).standing.value == standing
-    assert one(fleet).advert == upto(5)
+    assert one(fleet).freshness.value == freshness
+    assert one(fleet).advertisement == upto(5)
     assert one(fleet).in_service
     assert one(fleet).error == ("no connection" if failures else None)
 
 
-def test_one_answer_makes_it_fresh_again_from_anywhere() -> None:
-    fleet = HEARD
+def test_one_successful_probe_makes_it_fresh_again() -> None:
+    fleet = KNOWN_A
     for number in range(5):
-        fleet = fleet.observe("toy", "a", Failed("no connection", 11.0 + number))
-    fleet = fleet.observe("toy", "a", Answered(upto(9), 20.0))
+        fleet = fleet.observe("toy", "a", ProbeFailed("no connection", 11.0 + number))
+    fleet = fleet.observe("toy", "a", ProbeSucceeded(upto(9), 20.0))
 
-    assert (one(fleet).standing, one(fleet).error) == (Standing.FRESH, None)
-    assert one(fleet).advert == upto(9)
+    assert (one(fleet).freshness, one(fleet).error) == (Freshness.FRESH, None)
+    assert one(fleet).advertisement == upto(9)
 
 
 @pytest.mark.parametrize("failures", range(5))
-def test_one_that_never_answered_is_unknown_and_not_in_service(failures: int) -> None:
-    fleet = HEARD
+def test_a_backend_that_never_answered_is_unknown_and_not_in_service(failures: int) -> None:
+    fleet = KNOWN_A
     for number in range(failures):
-        fleet = fleet.observe("toy", "b", Failed("no connection", float(number)))
+        fleet = fleet.observe("toy", "b", ProbeFailed("no connection", float(number)))
 
-    assert one(fleet, "b").standing is Standing.UNKNOWN
+    assert one(fleet, "b").freshness is Freshness.UNKNOWN
     assert not one(fleet, "b").in_service
     assert one(fleet, "b").probed is (failures > 0)
 
 
 def test_the_table_begins_fresh_and_ends_lost() -> None:
-    assert (STANDING_AFTER_FAILURES[0], STANDING_AFTER_FAILURES[-1]) == (Standing.FRESH, Standing.LOST)
-    assert Standing.UNKNOWN not in STANDING_AFTER_FAILURES
+    assert (FRESHNESS_AFTER_FAILURES[0], FRESHNESS_AFTER_FAILURES[-1]) == (Freshness.FRESH, Freshness.LOST)
+    assert Freshness.UNKNOWN not in FRESHNESS_AFTER_FAILURES
 
 
-def test_a_declared_backend_that_contradicted_is_believed_again_when_its_word_is_said_anew() -> None:
-    """Nobody probes it: without that a version would be gone until the gateway is started again."""
+def test_a_declared_backend_with_a_mismatch_is_trusted_again_when_it_is_declared_again() -> None:
+    """It is not probed: without that, a version would be gone until the gateway is restarted."""
     declared = VersionSet.only(v("1.3"))
     fleet = Fleet.of([service(backends=(backend("a", declared=declared),))])
 
-    doubted = fleet.observe("toy", "a", Contradicted(v("1.3"), 5.0))
-    assert one(doubted).usable == NOTHING
-    assert doubted.observe("toy", "a", Answered(Advert(declared), 4.9)) is doubted
-    believed = doubted.observe("toy", "a", Answered(Advert(declared), 5.1))
-    assert one(believed).usable == declared
-    assert believed.observe("toy", "a", Answered(Advert(declared), 6.0)) is believed
+    suspect = fleet.observe("toy", "a", VersionMismatch(v("1.3"), 5.0))
+    assert one(suspect).usable_versions == NO_VERSIONS
+    assert suspect.observe("toy", "a", ProbeSucceeded(Advertisement(declared), 4.9)) is suspect
+    trusted = suspect.observe("toy", "a", ProbeSucceeded(Advertisement(declared), 5.1))
+    assert one(trusted).usable_versions == declared
+    assert trusted.observe("toy", "a", ProbeSucceeded(Advertisement(declared), 6.0)) is trusted
 
 
-def test_a_declared_backend_that_refused_a_connection_is_tried_last_until_its_word_is_said_anew() -> None:
+def test_a_declared_backend_with_a_failed_connection_is_tried_last_until_it_is_declared_again() -> None:
     declared = VersionSet.only(v("1.3"))
     fleet = Fleet.of([service(backends=(backend("a", declared=declared),))])
 
-    refusing = fleet.observe("toy", "a", Unreached(5.0))
-    assert (one(refusing).refusing, one(refusing).usable, one(refusing).doubted) == (True, declared, True)
-    assert refusing.observe("toy", "a", Answered(Advert(declared), 4.9)) is refusing
-    assert not one(refusing.observe("toy", "a", Answered(Advert(declared), 5.1))).refusing
+    failed = fleet.observe("toy", "a", ConnectFailed(5.0))
+    assert (one(failed).connect_failed, one(failed).usable_versions, one(failed).suspect) == (
+        True,
+        declared,
+        True,
+    )
+    assert failed.observe("toy", "a", ProbeSucceeded(Advertisement(declared), 4.9)) is failed
+    assert not one(failed.observe("toy", "a", ProbeSucceeded(Advertisement(declared), 5.1))).connect_failed
 
 
-def test_who_contradicts_too_many_versions_is_believed_in_none() -> None:
-    versions = [Version(1, 2 * number) for number in range(MOST_CONTRADICTED + 1)]
+def test_too_many_mismatches_leave_no_usable_version() -> None:
+    versions = [Version(1, 2 * number) for number in range(MAX_MISMATCHED_RANGES + 1)]
     all_of_it = VersionSet.between(Version(1, 0), Version(1, 9999))
-    fleet = Fleet.of([service("a")]).observe("toy", "a", Answered(Advert(all_of_it), 1.0))
+    fleet = Fleet.of([service("a")]).observe("toy", "a", ProbeSucceeded(Advertisement(all_of_it), 1.0))
 
     for version in versions[:-1]:
-        fleet = fleet.observe("toy", "a", Contradicted(version, 2.0))
-    assert one(fleet).usable == all_of_it - VersionSet.only(*versions[:-1])
-    fleet = fleet.observe("toy", "a", Contradicted(versions[-1], 2.0))
-    assert one(fleet).usable == NOTHING
-    assert one(fleet.observe("toy", "a", Answered(Advert(all_of_it), 3.0))).usable == all_of_it
+        fleet = fleet.observe("toy", "a", VersionMismatch(version, 2.0))
+    assert one(fleet).usable_versions == all_of_it - VersionSet.only(*versions[:-1])
+    fleet = fleet.observe("toy", "a", VersionMismatch(versions[-1], 2.0))
+    assert one(fleet).usable_versions == NO_VERSIONS
+    assert (
+        one(fleet.observe("toy", "a", ProbeSucceeded(Advertisement(all_of_it), 3.0))).usable_versions
+        == all_of_it
+    )
 
 
 def test_a_declared_backend_is_always_fresh_and_learns_nothing() -> None:
     declared = Fleet.of([service(backends=(backend("a", declared=VersionSet.only(v("1.3"))),))])
 
-    assert (one(declared).standing, one(declared).probed) == (Standing.FRESH, True)
-    for fact in (Failed("x", 1.0), Answered(upto(9), 1.0), Overheard(upto(9), 1.0)):
+    assert (one(declared).freshness, one(declared).probed) == (Freshness.FRESH, True)
+    for fact in (ProbeFailed("x", 1.0), ProbeSucceeded(upto(9), 1.0), PassiveObservation(upto(9), 1.0)):
         assert declared.observe("toy", "a", fact) is declared
 
 
 # --- what a fact changes -------------------------------------------------------------------------------
 
 
-def test_an_older_advert_never_overwrites_a_newer_one() -> None:
-    newer = HEARD.observe("toy", "a", Overheard(upto(9), 12.0))
+def test_an_older_advertisement_never_replaces_a_newer_one() -> None:
+    newer = KNOWN_A.observe("toy", "a", PassiveObservation(upto(9), 12.0))
 
-    assert newer.observe("toy", "a", Overheard(upto(5), 11.0)) is newer
-    assert one(newer.observe("toy", "a", Answered(upto(5), 11.0))).advert == upto(9)
-    assert one(newer.observe("toy", "a", Answered(upto(5), 13.0))).advert == upto(5)
-    assert one(newer.observe("toy", "a", Overheard(upto(5), 12.0))).advert == upto(5), (
-        "as old: the later word"
+    assert newer.observe("toy", "a", PassiveObservation(upto(5), 11.0)) is newer
+    assert one(newer.observe("toy", "a", ProbeSucceeded(upto(5), 11.0))).advertisement == upto(9)
+    assert one(newer.observe("toy", "a", ProbeSucceeded(upto(5), 13.0))).advertisement == upto(5)
+    assert one(newer.observe("toy", "a", PassiveObservation(upto(5), 12.0))).advertisement == upto(5), (
+        "equally old: the later one"
     )
 
 
-def test_an_old_answer_still_proves_that_the_backend_answers() -> None:
-    failing = HEARD.observe("toy", "a", Failed("x", 11.0)).observe("toy", "a", Overheard(upto(9), 13.0))
+def test_an_older_successful_probe_still_makes_the_backend_fresh() -> None:
+    failing = KNOWN_A.observe("toy", "a", ProbeFailed("x", 11.0)).observe(
+        "toy", "a", PassiveObservation(upto(9), 13.0)
+    )
 
-    answered = one(failing.observe("toy", "a", Answered(upto(5), 12.0)))
+    answered = one(failing.observe("toy", "a", ProbeSucceeded(upto(5), 12.0)))
 
-    assert (answered.standing, answered.error, answered.advert) == (Standing.FRESH, None, upto(9))
-
-
-def test_what_is_overheard_says_nothing_about_probes() -> None:
-    failing = HEARD.observe("toy", "a", Failed("x", 11.0))
-
-    overheard = one(failing.observe("toy", "a", Overheard(upto(9), 12.0)))
-
-    assert (overheard.standing, overheard.error, overheard.advert) == (Standing.STALE, "x", upto(9))
+    assert (answered.freshness, answered.error, answered.advertisement) == (Freshness.FRESH, None, upto(9))
 
 
-def test_a_smaller_range_than_before_is_a_fact_and_so_is_silence() -> None:
-    assert one(HEARD.observe("toy", "a", Answered(upto(2), 11.0))).advert == upto(2)
-    quiet = one(HEARD.observe("toy", "a", Answered(silent("1.1"), 11.0)))
-    assert quiet.silent
-    assert not one(HEARD).silent
-    assert not one(HEARD, "b").silent
+def test_a_passive_observation_leaves_the_freshness() -> None:
+    failing = KNOWN_A.observe("toy", "a", ProbeFailed("x", 11.0))
+
+    learned = one(failing.observe("toy", "a", PassiveObservation(upto(9), 12.0)))
+
+    assert (learned.freshness, learned.error, learned.advertisement) == (
+        Freshness.STALE,
+        "x",
+        upto(9),
+    )
+
+
+def test_a_smaller_range_than_before_is_a_fact_and_so_is_a_legacy_response() -> None:
+    assert one(KNOWN_A.observe("toy", "a", ProbeSucceeded(upto(2), 11.0))).advertisement == upto(2)
+    old = one(KNOWN_A.observe("toy", "a", ProbeSucceeded(legacy("1.1"), 11.0)))
+    assert old.legacy
+    assert not one(KNOWN_A).legacy
+    assert not one(KNOWN_A, "b").legacy
 
 
 def test_the_same_object_when_nothing_changes() -> None:
-    lost = HEARD
+    lost = KNOWN_A
     for number in range(3):
-        lost = lost.observe("toy", "a", Failed("x", 11.0 + number))
+        lost = lost.observe("toy", "a", ProbeFailed("x", 11.0 + number))
 
-    assert lost.observe("toy", "a", Failed("x", 20.0)) is lost
-    assert lost.observe("toy", "a", Failed("y", 20.0)) is not lost, "another reason is news"
-    assert HEARD.observe("nobody", "a", Failed("x", 20.0)) is HEARD
-    assert HEARD.observe("toy", "gone", Answered(upto(9), 20.0)) is HEARD
-
-
-def test_the_same_word_again_is_equal_knowledge_and_only_its_time_is_new() -> None:
-    again = HEARD.observe("toy", "a", Answered(upto(5), 30.0))
-
-    assert again.pools["toy"] == HEARD.pools["toy"]
-    assert one(again).heard_at == 30.0
-    assert again.observe("toy", "a", Overheard(upto(9), 20.0)) is again
+    assert lost.observe("toy", "a", ProbeFailed("x", 20.0)) is lost
+    assert lost.observe("toy", "a", ProbeFailed("y", 20.0)) is not lost, "another reason is a change"
+    assert KNOWN_A.observe("elsewhere", "a", ProbeFailed("x", 20.0)) is KNOWN_A
+    assert KNOWN_A.observe("toy", "gone", ProbeSucceeded(upto(9), 20.0)) is KNOWN_A
 
 
-def test_a_fact_touches_one_member_only() -> None:
+def test_the_same_advertisement_again_changes_only_its_time() -> None:
+    again = KNOWN_A.observe("toy", "a", ProbeSucceeded(upto(5), 30.0))
+
+    assert again.pools["toy"] == KNOWN_A.pools["toy"]
+    assert one(again).advertised_at == 30.0
+    assert again.observe("toy", "a", PassiveObservation(upto(9), 20.0)) is again
+
+
+def test_a_fact_changes_one_member_only() -> None:
     fleet = Fleet.of([service("a", "b"), service("a", name="other")])
 
-    learned = fleet.observe("toy", "a", Answered(upto(5), 1.0))
+    learned = fleet.observe("toy", "a", ProbeSucceeded(upto(5), 1.0))
 
     assert one(learned, "b") is one(fleet, "b")
     assert learned.pools["other"] is fleet.pools["other"]
     assert one(learned).key == "toy/a"
-    assert [each.backend.name for each in learned.pools["toy"].in_service] == ["a"]
+    assert [member.backend.name for member in learned.pools["toy"].in_service] == ["a"]
 
 
 # --- a reload ------------------------------------------------------------------------------------------
@@ -200,37 +213,37 @@ def test_a_reload_keeps_what_is_known_of_backends_that_stay() -> None:
     fleet = Fleet.of([heavier], KNOWN)
 
     assert one(fleet) == replace(one(KNOWN), backend=backend("a", weight=7))
-    assert (one(fleet).drained, one(fleet).advert) == (True, upto(5))
+    assert (one(fleet).drained, one(fleet).advertisement) == (True, upto(5))
     assert one(fleet, "b") == one(KNOWN, "b")
     assert not one(fleet, "c").probed
 
 
-@pytest.mark.parametrize(
-    "changed", [{"host": "elsewhere.test"}, {"port": 81}, {"path": "/x"}, {"tls": BackendTls()}]
-)
+@pytest.mark.parametrize("changed", [{"host": "elsewhere.test"}, {"port": 81}, {"path": "/x"}])
 def test_another_address_is_another_backend(changed: dict[str, object]) -> None:
     fleet = Fleet.of([service(backends=(backend("a", **changed),))], KNOWN)
 
-    assert (one(fleet).advert, one(fleet).drained) == (None, False)
+    assert (one(fleet).advertisement, one(fleet).drained) == (None, False)
 
 
 def test_another_name_or_service_is_another_backend() -> None:
     renamed = service(backends=(replace(backend("a"), name="z"),))
 
-    assert one(Fleet.of([renamed], KNOWN), "z").advert is None
-    assert one(Fleet.of([service("a", name="new")], KNOWN), "a", "new").advert is None
+    assert one(Fleet.of([renamed], KNOWN), "z").advertisement is None
+    assert one(Fleet.of([service("a", name="new")], KNOWN), "a", "new").advertisement is None
 
 
-def test_another_dialect_of_the_same_service_knows_nothing() -> None:
+def test_with_another_dialect_nothing_is_known() -> None:
     fleet = Fleet.of([service("a", "b", dialect=OtherToy())], KNOWN)
 
-    assert one(fleet).advert is None
-    assert not fleet.pools["toy"].heard_out
-    assert one(Fleet.of([service("a", "b", dialect=Toy())], KNOWN)).advert == upto(5), "an equal one does"
+    assert one(fleet).advertisement is None
+    assert not fleet.pools["toy"].offer_ready
+    assert one(Fleet.of([service("a", "b", dialect=Toy())], KNOWN)).advertisement == upto(5), (
+        "an equal one keeps it"
+    )
 
 
 @pytest.mark.parametrize(
-    "before, after, kept",
+    "before, after, same",
     [
         (MajorMinor(), MajorMinor(), True),
         (MajorMinor(), WholeNumber(), False),
@@ -240,75 +253,78 @@ def test_another_dialect_of_the_same_service_knows_nothing() -> None:
         (Named(("v1", "v2")), Named(("v1beta1", "v1", "v2")), False),
     ],
 )
-def test_a_version_of_one_scheme_means_nothing_in_another(before: Scheme, after: Scheme, kept: bool) -> None:
-    def speaking(scheme: Scheme) -> Dialect:
-        return Toy(scheme=scheme)
+def test_with_another_scheme_nothing_is_known(before: Scheme, after: Scheme, same: bool) -> None:
+    advertisement = upto(5)
+    known = observed(Fleet.of([service("a", dialect=Toy(scheme=before))]), {"a": advertisement})
 
-    advert = upto(5)
-    known = observed(Fleet.of([service("a", dialect=speaking(before))]), {"a": advert})
-
-    assert (one(Fleet.of([service("a", dialect=speaking(after))], known)).advert == advert) is kept
+    assert (
+        one(Fleet.of([service("a", dialect=Toy(scheme=after))], known)).advertisement == advertisement
+    ) is same
 
 
 def test_declaring_and_no_longer_declaring_versions() -> None:
-    """The word of an operator who drained it stays in both cases, what is known does not."""
+    """The command of an operator who drained it stays in both cases; what is known does not."""
     declared = service(backends=(backend("a", declared=VersionSet.only(v("1.3"))), backend("b")))
 
-    told = Fleet.of([declared], KNOWN)
-    assert one(told).advert is not None
-    assert one(told).advert.versions == VersionSet.only(v("1.3"))  # type: ignore[union-attr]  # just asserted
-    assert one(told).drained
+    afterwards = Fleet.of([declared], KNOWN)
+    assert one(afterwards).advertisement is not None
+    assert one(afterwards).advertisement.versions == VersionSet.only(v("1.3"))  # type: ignore[union-attr]  # just asserted
+    assert one(afterwards).drained
 
-    asked = Fleet.of([service("a", "b")], told)
-    assert (one(asked).advert, one(asked).drained, one(asked).standing) == (None, True, Standing.UNKNOWN)
+    probed = Fleet.of([service("a", "b")], afterwards)
+    assert (one(probed).advertisement, one(probed).drained, one(probed).freshness) == (
+        None,
+        True,
+        Freshness.UNKNOWN,
+    )
 
 
-# --- an operator's orders ------------------------------------------------------------------------------
+# --- commands ------------------------------------------------------------------------------------------
 
 
-def test_orders_are_obeyed_and_the_same_order_again_changes_nothing() -> None:
-    drained = HEARD.obey("toy", Drain("a"))
+def test_commands_apply_and_the_same_command_again_changes_nothing() -> None:
+    drained = KNOWN_A.apply("toy", Drain("a"))
     assert one(drained).drained
     assert not one(drained).in_service
-    assert drained.obey("toy", Drain("a")) is drained
-    assert one(drained.obey("toy", Drain("a", drained=False))) == one(HEARD)
+    assert drained.apply("toy", Drain("a")) is drained
+    assert one(drained.apply("toy", Drain("a", drained=False))) == one(KNOWN_A)
 
-    pinned = drained.obey("toy", Pin(v("1.3")))
+    pinned = drained.apply("toy", Pin(v("1.3")))
     assert pinned.pools["toy"].pin == v("1.3")
-    assert pinned.obey("toy", Pin(v("1.3"))) is pinned
-    assert pinned.obey("toy", Pin(None)).pools == drained.pools
+    assert pinned.apply("toy", Pin(v("1.3"))) is pinned
+    assert pinned.apply("toy", Pin(None)).pools == drained.pools
 
 
-def test_orders_about_what_is_not_configured_change_nothing() -> None:
-    assert HEARD.obey("nobody", Pin(v("1.3"))) is HEARD
-    assert HEARD.obey("toy", Drain("gone")) is HEARD
+def test_commands_about_what_is_not_configured_change_nothing() -> None:
+    assert KNOWN_A.apply("elsewhere", Pin(v("1.3"))) is KNOWN_A
+    assert KNOWN_A.apply("toy", Drain("gone")) is KNOWN_A
 
 
-def test_a_drained_backend_goes_on_learning() -> None:
-    learned = HEARD.obey("toy", Drain("a")).observe("toy", "a", Answered(upto(9), 20.0))
+def test_facts_about_a_drained_backend_count() -> None:
+    learned = KNOWN_A.apply("toy", Drain("a")).observe("toy", "a", ProbeSucceeded(upto(9), 20.0))
 
-    assert (one(learned).advert, one(learned).drained) == (upto(9), True)
-
-
-# --- the first round -----------------------------------------------------------------------------------
+    assert (one(learned).advertisement, one(learned).drained) == (upto(9), True)
 
 
-def test_the_first_round_is_over_when_every_first_probe_has_ended_and_one_has_answered() -> None:
+# --- the first probes ----------------------------------------------------------------------------------
+
+
+def test_an_offer_can_be_formed_when_every_first_probe_has_ended_and_one_has_succeeded() -> None:
     start = Fleet.of([service("a", "b")])
 
-    assert not start.pools["toy"].heard_out
-    assert not observed(start, {"a": upto(5)}).pools["toy"].heard_out
-    assert not observed(start, {"a": None, "b": None}).pools["toy"].heard_out
-    assert observed(start, {"a": upto(5), "b": None}).pools["toy"].heard_out
-    assert observed(start, {"a": upto(5), "b": upto(9)}).pools["toy"].heard_out
+    assert not start.pools["toy"].offer_ready
+    assert not observed(start, {"a": upto(5)}).pools["toy"].offer_ready
+    assert not observed(start, {"a": None, "b": None}).pools["toy"].offer_ready
+    assert observed(start, {"a": upto(5), "b": None}).pools["toy"].offer_ready
+    assert observed(start, {"a": upto(5), "b": upto(9)}).pools["toy"].offer_ready
 
 
-def test_an_ipv6_address_stands_in_brackets() -> None:
-    six = backend("a", host="::1", port=6385, path="/x", tls=BackendTls())
+def test_an_ipv6_address_is_in_brackets() -> None:
+    six = backend("a", host="::1", port=6385, path="/x")
 
-    assert (six.authority, six.url) == ("[::1]:6385", "https://[::1]:6385/x")
+    assert (six.authority, six.url) == ("[::1]:6385", "http://[::1]:6385/x")
     assert backend("a").url == "http://a.test:80"
 
 
-def test_a_pool_knows_its_members_by_name() -> None:
+def test_a_pool_without_a_member_of_that_name() -> None:
     assert pool({"a": upto(5)}).member("b") is None

@@ -1,4 +1,4 @@
-"""A link of a document or a `Location` as the client can follow it, whoever the backend took itself for."""
+"""A link of a document or a `Location` becomes one that the client can follow."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gateway.core.dialect import Links
 
 BACKEND = "http://10.0.0.5:6385"
 PLAIN = Links(BACKEND, "api.test", "http://api.test")
-"""Mounted at the root: nothing but the backend's own address is out of reach."""
+"""Mounted at the root: clients cannot reach the backend's own address only."""
 STRIPPED = Links(BACKEND, "gw.test:8080", "https://api.test/baremetal")
 """Mounted below /baremetal, behind a trusted proxy that is reached as https://api.test."""
 BASED = Links(BACKEND + "/ironic", "api.test", "http://api.test/baremetal")
-"""The backend has a base path of its own, which no client knows."""
+"""The backend has a base path, which no client knows."""
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_backend_that_parses_all_but_the_prefix_gets_it() -> None:
         ("[::1]", "http://[::1:80]/v1", False),
     ],
 )
-def test_a_default_port_said_or_not_is_the_same_authority(host: str, link: str, same: bool) -> None:
+def test_an_authority_is_the_same_with_and_without_its_default_port(host: str, link: str, same: bool) -> None:
     links = Links(BACKEND, host, "https://public.test/p")
 
     assert links.rewrite(link) == ("https://public.test/p/v1" if same else link)
@@ -89,7 +89,7 @@ def test_a_default_port_said_or_not_is_the_same_authority(host: str, link: str, 
     ],
 )
 def test_a_relative_link_gets_the_prefix_that_was_stripped(link: str, expected: str) -> None:
-    """Those that do not begin with a slash are relative to what the client asked for: right as they are."""
+    """Links that do not begin with a slash are relative to the client's own target: they stay."""
     assert STRIPPED.rewrite(link) == expected
     assert PLAIN.rewrite(link) == link
 
@@ -130,13 +130,13 @@ def test_third_parties_and_look_alikes_are_left_alone(link: str) -> None:
         ("/ironic/v1/", "/baremetal/v1/"),
     ],
 )
-def test_the_backends_base_path_is_nothing_that_a_client_knows(link: str, expected: str) -> None:
+def test_the_backends_base_path_is_removed(link: str, expected: str) -> None:
     assert BASED.rewrite(link) == expected
 
 
 @pytest.mark.parametrize("link", ["http://10.0.0.5:6385/v1/", "/v1/"])
 def test_without_a_host_a_link_becomes_a_path(link: str) -> None:
-    """A client of HTTP/1.0 named none, so no authority is known under which it would find us."""
+    """A client of HTTP/1.0 sent none, so its authority for the gateway is not known."""
     assert Links(BACKEND, "", "http:///baremetal").rewrite(link) == "/baremetal/v1/"
 
 
@@ -153,5 +153,5 @@ def test_rewriting_twice_is_rewriting_once(link: str) -> None:
 @pytest.mark.parametrize("public", ["https, http://api.test", "ftp://api.test", "", "/baremetal"])
 @pytest.mark.parametrize("link", ["http://gw.test/v1", "/v1"])
 def test_an_unusable_public_address_changes_nothing(public: str, link: str) -> None:
-    """A trusted proxy may claim any text as the scheme."""
+    """A trusted proxy may send any text as the scheme."""
     assert Links(BACKEND, "gw.test", public).rewrite(link) == link

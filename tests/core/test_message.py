@@ -1,4 +1,4 @@
-"""Names are compared folded, lines keep their order, and our own replies are values."""
+"""Names are compared folded, lines keep their order, and local responses are values."""
 
 # ruff: noqa: N802 -- ids of examples and attacks are written with capitals
 
@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.message import (
+from gateway.core.http.message import (
     FORWARDING,
     HOP_BY_HOP,
     UNLISTABLE,
-    Reply,
     RequestHead,
+    Response,
     all_values,
     as_mapping,
     fold,
@@ -56,10 +56,10 @@ def test_a_plain_mapping_has_one_value_a_name() -> None:
     assert all_values({"x-version": "1"}, "absent") == ()
 
 
-def test_a_reply_grows_by_being_made_anew() -> None:
-    bare = Reply(503, (("Content-Type", "text/plain"),), b"no")
+def test_with_headers_makes_a_new_response() -> None:
+    bare = Response(503, (("Content-Type", "text/plain"),), b"no")
 
-    assert bare.with_headers(("Retry-After", "2"), ("Vary", "*")) == Reply(
+    assert bare.with_headers(("Retry-After", "2"), ("Vary", "*")) == Response(
         503, (("Content-Type", "text/plain"), ("Retry-After", "2"), ("Vary", "*")), b"no"
     )
     assert bare.headers == (("Content-Type", "text/plain"),)

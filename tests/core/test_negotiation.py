@@ -1,4 +1,4 @@
-"""Ask x offer -> the version, or the reason why not: one table."""
+"""Requested version and offer -> the negotiated version, or the reason for a refusal."""
 
 from __future__ import annotations
 
@@ -6,121 +6,132 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.core.decision.negotiation import negotiate
 from gateway.core.dialect import (
-    ASK_SILENT,
-    Ask,
-    AskKind,
-    Bounds,
-    Match,
-    Reason,
+    NO_VERSION_REQUESTED,
+    DefaultKind,
+    DefaultVersion,
+    OfferedVersions,
     Refusal,
-    Silence,
-    SilenceKind,
+    RefusalReason,
+    RequestedKind,
+    RequestedVersion,
+    VersionMatch,
 )
-from gateway.core.negotiation import settle
-from gateway.core.ranges import VersionSet
-from gateway.core.version import Version
-from tests.core.stage import ASK_LATEST, XY, v
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
+from tests.core.builders import LATEST_REQUESTED, XY, v
 
-OFFER = Bounds(VersionSet.between(v("1.5"), v("1.31")))
+OFFER = OfferedVersions(VersionSet.between(v("1.5"), v("1.31")))
 MINIMUM, MAXIMUM, REFUSED = (
-    Silence(kind) for kind in (SilenceKind.MINIMUM, SilenceKind.MAXIMUM, SilenceKind.REFUSED)
+    DefaultVersion(kind) for kind in (DefaultKind.MINIMUM, DefaultKind.MAXIMUM, DefaultKind.REFUSED)
 )
-GARBLED = Ask(AskKind.GARBLED, text="spam")
+MALFORMED = RequestedVersion(RequestedKind.MALFORMED, text="spam")
 
 
-def exact(text: str) -> Ask:
-    return Ask(AskKind.EXACT, v(text), text)
+def exact(text: str) -> RequestedVersion:
+    return RequestedVersion(RequestedKind.EXACT, v(text), text)
 
 
-def constant(text: str) -> Silence:
-    return Silence(SilenceKind.CONSTANT, v(text))
+def constant(text: str) -> DefaultVersion:
+    return DefaultVersion(DefaultKind.CONSTANT, v(text))
 
 
 @pytest.mark.parametrize(
-    "ask, silence, settled",
+    "requested, default_version, negotiated",
     [
         (exact("1.5"), MINIMUM, "1.5"),
         (exact("1.10"), MINIMUM, "1.10"),
         (exact("1.31"), MINIMUM, "1.31"),
-        (ASK_LATEST, MINIMUM, "1.31"),
-        (ASK_SILENT, MINIMUM, "1.5"),
-        (ASK_SILENT, MAXIMUM, "1.31"),
-        (ASK_SILENT, constant("1.9"), "1.9"),
+        (LATEST_REQUESTED, MINIMUM, "1.31"),
+        (NO_VERSION_REQUESTED, MINIMUM, "1.5"),
+        (NO_VERSION_REQUESTED, MAXIMUM, "1.31"),
+        (NO_VERSION_REQUESTED, constant("1.9"), "1.9"),
     ],
 )
-def test_what_is_settled_on(ask: Ask, silence: Silence, settled: str) -> None:
-    assert settle(ask, OFFER, silence) == v(settled)
+def test_the_negotiated_version(
+    requested: RequestedVersion, default_version: DefaultVersion, negotiated: str
+) -> None:
+    assert negotiate(requested, OFFER, default_version) == v(negotiated)
 
 
 @pytest.mark.parametrize(
-    "ask, silence, reason, wanted",
+    "requested, default_version, reason, wanted",
     [
-        (exact("1.4"), MINIMUM, Reason.BELOW_MIN, "1.4"),
-        (exact("1.32"), MINIMUM, Reason.ABOVE_MAX, "1.32"),
-        (exact("1.310"), MINIMUM, Reason.ABOVE_MAX, "1.310"),
-        (exact("0.31"), MINIMUM, Reason.BELOW_MIN, "0.31"),
-        (exact("2.5"), MINIMUM, Reason.ABOVE_MAX, "2.5"),
-        (ASK_SILENT, constant("1.4"), Reason.BELOW_MIN, "1.4"),
-        (ASK_SILENT, constant("1.32"), Reason.ABOVE_MAX, "1.32"),
-        (ASK_SILENT, REFUSED, Reason.MALFORMED, None),
-        (GARBLED, MAXIMUM, Reason.MALFORMED, None),
+        (exact("1.4"), MINIMUM, RefusalReason.BELOW_MIN, "1.4"),
+        (exact("1.32"), MINIMUM, RefusalReason.ABOVE_MAX, "1.32"),
+        (exact("1.310"), MINIMUM, RefusalReason.ABOVE_MAX, "1.310"),
+        (exact("0.31"), MINIMUM, RefusalReason.BELOW_MIN, "0.31"),
+        (exact("2.5"), MINIMUM, RefusalReason.ABOVE_MAX, "2.5"),
+        (NO_VERSION_REQUESTED, constant("1.4"), RefusalReason.BELOW_MIN, "1.4"),
+        (NO_VERSION_REQUESTED, constant("1.32"), RefusalReason.ABOVE_MAX, "1.32"),
+        (NO_VERSION_REQUESTED, REFUSED, RefusalReason.MALFORMED, None),
+        (MALFORMED, MAXIMUM, RefusalReason.MALFORMED, None),
     ],
 )
-def test_what_is_refused(ask: Ask, silence: Silence, reason: Reason, wanted: str | None) -> None:
-    refusal = settle(ask, OFFER, silence)
+def test_what_is_refused(
+    requested: RequestedVersion, default_version: DefaultVersion, reason: RefusalReason, wanted: str | None
+) -> None:
+    refusal = negotiate(requested, OFFER, default_version)
 
-    assert refusal == Refusal(reason, ask, None if wanted is None else v(wanted), OFFER)
+    assert refusal == Refusal(reason, requested, None if wanted is None else v(wanted), OFFER)
 
 
-def test_a_hole_in_the_offer_is_no_version_of_it() -> None:
-    dates = Bounds(VersionSet.only(Version(2024, 1), Version(2024, 6), Version(2025, 1)))
-    june = Ask(AskKind.EXACT, Version(2024, 7), "2024-07")
+def test_a_gap_in_the_offer_is_not_on_offer() -> None:
+    dates = OfferedVersions(VersionSet.only(Version(2024, 1), Version(2024, 6), Version(2025, 1)))
+    july = RequestedVersion(RequestedKind.EXACT, Version(2024, 7), "2024-07")
 
-    refusal = settle(june, dates, MINIMUM)
+    refusal = negotiate(july, dates, MINIMUM)
     assert isinstance(refusal, Refusal)
-    assert refusal.reason is Reason.ABOVE_MAX
+    assert refusal.reason is RefusalReason.ABOVE_MAX
 
-    assert settle(june, dates, MINIMUM, Match.NEAREST_EARLIER) == Version(2024, 6)
-    later = Ask(AskKind.EXACT, Version(2030, 1), "2030-01")
-    assert settle(later, dates, MINIMUM, Match.NEAREST_EARLIER) == Version(2025, 1)
-    exactly = Ask(AskKind.EXACT, Version(2024, 1), "2024-01")
-    assert settle(exactly, dates, MINIMUM, Match.NEAREST_EARLIER) == Version(2024, 1)
-    before = settle(Ask(AskKind.EXACT, Version(2023, 1), "2023-01"), dates, MINIMUM, Match.NEAREST_EARLIER)
+    assert negotiate(july, dates, MINIMUM, VersionMatch.NEAREST_EARLIER) == Version(2024, 6)
+    later = RequestedVersion(RequestedKind.EXACT, Version(2030, 1), "2030-01")
+    assert negotiate(later, dates, MINIMUM, VersionMatch.NEAREST_EARLIER) == Version(2025, 1)
+    exactly = RequestedVersion(RequestedKind.EXACT, Version(2024, 1), "2024-01")
+    assert negotiate(exactly, dates, MINIMUM, VersionMatch.NEAREST_EARLIER) == Version(2024, 1)
+    before = negotiate(
+        RequestedVersion(RequestedKind.EXACT, Version(2023, 1), "2023-01"),
+        dates,
+        MINIMUM,
+        VersionMatch.NEAREST_EARLIER,
+    )
     assert isinstance(before, Refusal)
-    assert before.reason is Reason.BELOW_MIN
+    assert before.reason is RefusalReason.BELOW_MIN
 
-    assert settle(june, dates, MINIMUM, Match.NEAREST_LATER) == Version(2025, 1)
-    gone = Ask(AskKind.EXACT, Version(2023, 1), "2023-01")
-    assert settle(gone, dates, MINIMUM, Match.NEAREST_LATER) == Version(2024, 1)
-    assert settle(exactly, dates, MINIMUM, Match.NEAREST_LATER) == Version(2024, 1)
-    after = settle(later, dates, MINIMUM, Match.NEAREST_LATER)
+    assert negotiate(july, dates, MINIMUM, VersionMatch.NEAREST_LATER) == Version(2025, 1)
+    gone = RequestedVersion(RequestedKind.EXACT, Version(2023, 1), "2023-01")
+    assert negotiate(gone, dates, MINIMUM, VersionMatch.NEAREST_LATER) == Version(2024, 1)
+    assert negotiate(exactly, dates, MINIMUM, VersionMatch.NEAREST_LATER) == Version(2024, 1)
+    after = negotiate(later, dates, MINIMUM, VersionMatch.NEAREST_LATER)
     assert isinstance(after, Refusal)
-    assert after.reason is Reason.ABOVE_MAX
+    assert after.reason is RefusalReason.ABOVE_MAX
 
 
-ASKS = (
-    st.builds(Version, st.integers(0, 2), st.integers(0, 40)).map(lambda each: exact(XY.format(each)))
-    | st.just(ASK_LATEST)
-    | st.just(ASK_SILENT)
-    | st.just(GARBLED)
+REQUESTED = (
+    st.builds(Version, st.integers(0, 2), st.integers(0, 40)).map(lambda version: exact(XY.format(version)))
+    | st.just(LATEST_REQUESTED)
+    | st.just(NO_VERSION_REQUESTED)
+    | st.just(MALFORMED)
 )
 
 
 @given(
-    ASKS,
+    REQUESTED,
     st.integers(0, 20),
     st.integers(0, 20),
     st.sampled_from([MINIMUM, MAXIMUM, REFUSED, constant("1.9")]),
 )
-def test_what_is_settled_on_is_always_on_offer(ask: Ask, low: int, more: int, silence: Silence) -> None:
-    """And an exact ask is never settled on anything but itself."""
-    bounds = Bounds(VersionSet.between(Version(1, low), Version(1, low + more)))
+def test_the_negotiated_version_is_always_on_offer(
+    requested: RequestedVersion, low: int, more: int, default_version: DefaultVersion
+) -> None:
+    """And an exactly requested version leads to no other one."""
+    offered = OfferedVersions(VersionSet.between(Version(1, low), Version(1, low + more)))
 
-    settled = settle(ask, bounds, silence)
+    negotiated = negotiate(requested, offered, default_version)
 
-    if isinstance(settled, Version):
-        assert settled in bounds.versions
-        assert ask.version is None or settled == ask.version
+    if isinstance(negotiated, Version):
+        assert negotiated in offered.versions
+        assert requested.version is None or negotiated == requested.version
     else:
-        assert settled.version is None or settled.version not in bounds.versions
+        assert negotiated.version is None or negotiated.version not in offered.versions

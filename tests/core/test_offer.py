@@ -1,4 +1,4 @@
-"""What a service offers, given what is known: one truth, never more than somebody serves."""
+"""The offer of a service by what is known: never more than some backend serves."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from gateway.core.backend import Backend
-from gateway.core.dialect import Advert
-from gateway.core.fleet import Answered, Fact, Failed, Fleet, Overheard, Pool
-from gateway.core.memory import EMPTY, remember
-from gateway.core.offer import HeldRule, Offer, Phase, form
-from gateway.core.ranges import VersionSet
-from gateway.core.service import Policy, Service
-from gateway.core.version import CalendarDate, Version
-from tests.core.stage import XY, Toy, backend, drain, observed, pool, service, silent, upto, v
+from gateway.core.dialect import Advertisement
+from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.fleet import Fact, Fleet, PassiveObservation, Pool, ProbeFailed, ProbeSucceeded
+from gateway.core.fleet.offer import HeldRule, Offer, Phase, form_offer
+from gateway.core.fleet.offer_state import EMPTY, advance
+from gateway.core.fleet.service import Policy, Service
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import CalendarDate, Version
+from tests.core.builders import XY, Toy, backend, drain, legacy, observed, pool, service, upto, v
 
 GUARANTEED, REACHABLE = Policy.GUARANTEED, Policy.REACHABLE
 
 
 def first_offer(one: Service, known: Pool) -> Offer:
-    """What is offered by who remembers nothing."""
-    return form(one, known, remember(EMPTY, one, known, 0.0))
+    """The offer of an empty offer state."""
+    return form_offer(one, known, advance(EMPTY, one, known, 0.0))
 
 
-def offer(told: dict[str, Advert | None], drained: tuple[str, ...] = (), **more: object) -> Offer:
-    one = service(*told, **more)  # type: ignore[arg-type]  # fields of Service by name
-    return first_offer(one, drain(observed(Fleet.of([one]), told), *drained).pools["toy"])
+def offer(results: dict[str, Advertisement | None], drained: tuple[str, ...] = (), **more: object) -> Offer:
+    one = service(*results, **more)  # type: ignore[arg-type]  # fields of Service by name
+    return first_offer(one, drain(observed(Fleet.of([one]), results), *drained).pools["toy"])
 
 
 def text(versions: VersionSet) -> str:
     return versions.format(XY)
 
 
-OLD_NEW: dict[str, Advert | None] = {"old": upto(58), "new": upto(90)}
+OLD_NEW: dict[str, Advertisement | None] = {"old": upto(58), "new": upto(90)}
 
 
 @pytest.mark.parametrize(
-    "told, wanted, expected",
+    "results, rules, expected",
     [
         (OLD_NEW, (GUARANTEED, None), ("1.1-1.58", "mixed", ("new",), "guaranteed")),
         (OLD_NEW, (REACHABLE, None), ("1.1-1.90", "mixed", ("old",), None)),
@@ -58,30 +58,30 @@ OLD_NEW: dict[str, Advert | None] = {"old": upto(58), "new": upto(90)}
     ],
 )
 def test_the_offer(
-    told: dict[str, Advert | None],
-    wanted: tuple[Policy, str | None],
+    results: dict[str, Advertisement | None],
+    rules: tuple[Policy, str | None],
     expected: tuple[str, str, tuple[str, ...], str | None],
 ) -> None:
-    """`wanted`: policy and ceiling. `expected`: offer, phase, and what holds it by which rule."""
-    policy, ceiling = wanted
+    """`rules`: policy and ceiling. `expected`: offer, phase, and which backends hold it by which rule."""
+    policy, ceiling = rules
 
-    made = offer(told, policy=policy, ceiling=None if ceiling is None else v(ceiling))
+    made = offer(results, policy=policy, ceiling=None if ceiling is None else v(ceiling))
 
     assert (text(made.versions), made.phase.value, made.held_by, made.held_rule) == expected
-    assert (made.bounds is None) is (expected[0] == "none")
+    assert (made.offered is None) is (expected[0] == "none")
     assert not made.transparent
 
 
-def test_guaranteed_and_reachable_are_told_beside_the_offer() -> None:
+def test_guaranteed_and_reachable_come_with_the_offer() -> None:
     made = offer(OLD_NEW, ceiling=v("1.9"))
 
     assert (text(made.guaranteed), text(made.reachable)) == ("1.1-1.58", "1.1-1.90")
     assert (made.policy, made.ceiling) == (GUARANTEED, v("1.9"))
-    assert made.bounds is not None
-    assert (made.bounds.lowest, made.bounds.highest) == (v("1.1"), v("1.9"))
+    assert made.offered is not None
+    assert (made.offered.lowest, made.offered.highest) == (v("1.1"), v("1.9"))
 
 
-def test_one_that_is_drained_does_not_count() -> None:
+def test_a_drained_backend_does_not_count() -> None:
     made = offer(OLD_NEW, drained=("old",))
 
     assert (text(made.versions), made.phase, made.held_by) == ("1.1-1.90", Phase.UNIFORM, ())
@@ -93,22 +93,22 @@ def test_when_all_are_drained_nothing_is_offered() -> None:
     assert (made.versions, made.phase) == (VersionSet(), Phase.UNKNOWN)
 
 
-def test_one_that_is_down_counts_with_its_last_word() -> None:
+def test_a_backend_that_is_down_counts_with_its_last_advertisement() -> None:
     one = service("old", "new")
     fleet = observed(Fleet.of([one]), OLD_NEW)
     for number in range(9):
-        fleet = fleet.observe("toy", "old", Failed("x", 2.0 + number))
+        fleet = fleet.observe("toy", "old", ProbeFailed("x", 2.0 + number))
 
     assert text(first_offer(one, fleet.pools["toy"]).versions) == "1.1-1.58"
 
 
-# --- the first round -----------------------------------------------------------------------------------
+# --- the first probes ----------------------------------------------------------------------------------
 
 
 def test_nothing_is_offered_until_every_first_probe_has_ended_and_one_has_answered() -> None:
     one = service("a", "b", "c")
     fleet = Fleet.of([one])
-    steps: list[tuple[str, Advert | None, str, Phase]] = [
+    steps: list[tuple[str, Advertisement | None, str, Phase]] = [
         ("a", None, "none", Phase.UNKNOWN),
         ("b", upto(9), "none", Phase.UNKNOWN),
         ("c", upto(5), "1.1-1.5", Phase.MIXED),
@@ -116,13 +116,13 @@ def test_nothing_is_offered_until_every_first_probe_has_ended_and_one_has_answer
     ]
 
     assert first_offer(one, fleet.pools["toy"]).phase is Phase.UNKNOWN
-    for name, advert, expected, phase in steps:
-        fleet = observed(fleet, {name: advert})
+    for name, advertisement, expected, phase in steps:
+        fleet = observed(fleet, {name: advertisement})
         made = first_offer(one, fleet.pools["toy"])
         assert (text(made.versions), made.phase, made.transparent) == (expected, phase, False)
 
 
-def test_when_nobody_ever_answered_nothing_is_offered() -> None:
+def test_when_no_backend_ever_answered_nothing_is_offered() -> None:
     made = offer({"a": None, "b": None})
 
     assert (made.versions, made.phase, made.held_by, made.transparent) == (
@@ -133,18 +133,18 @@ def test_when_nobody_ever_answered_nothing_is_offered() -> None:
     )
 
 
-# --- silence -------------------------------------------------------------------------------------------
+# --- legacy backends -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("speaks", [silent("1.1"), silent()])
-def test_all_silent_is_transparent(speaks: Advert) -> None:
-    assert offer({"a": speaks, "b": speaks}).transparent
-    assert offer({"a": speaks, "b": None}).transparent
-    assert offer({"a": speaks, "b": upto(9)}, drained=("b",)).transparent
+@pytest.mark.parametrize("old", [legacy("1.1"), legacy()])
+def test_only_legacy_backends_are_transparent(old: Advertisement) -> None:
+    assert offer({"a": old, "b": old}).transparent
+    assert offer({"a": old, "b": None}).transparent
+    assert offer({"a": old, "b": upto(9)}, drained=("b",)).transparent
 
 
-def test_a_silent_one_counts_with_what_its_silence_stands_for() -> None:
-    made = offer({"a": silent("1.1"), "b": upto(9)})
+def test_a_legacy_backend_counts_with_the_version_it_stands_for() -> None:
+    made = offer({"a": legacy("1.1"), "b": upto(9)})
 
     assert (text(made.versions), made.phase, made.held_by, made.transparent) == (
         "1.1",
@@ -154,8 +154,8 @@ def test_a_silent_one_counts_with_what_its_silence_stands_for() -> None:
     )
 
 
-def test_one_whose_silence_stands_for_nothing_takes_no_part() -> None:
-    made = offer({"a": silent(), "b": upto(9)})
+def test_a_legacy_backend_that_stands_for_no_version_takes_no_part() -> None:
+    made = offer({"a": legacy(), "b": upto(9)})
 
     assert (text(made.versions), made.phase, made.held_by, made.transparent) == (
         "1.1-1.9",
@@ -165,28 +165,28 @@ def test_one_whose_silence_stands_for_nothing_takes_no_part() -> None:
     )
 
 
-# --- sets that are no ranges ---------------------------------------------------------------------------
+# --- sets with gaps ------------------------------------------------------------------------------------
 
 
 def test_dates_are_offered_as_the_set_itself() -> None:
     dates = CalendarDate()
     early, middle, late = (dates.require(text) for text in ("2024-01-01", "2024-06-01", "2025-01-01"))
-    told: dict[str, Advert | None] = {
-        "a": Advert(VersionSet.only(early, late)),
-        "b": Advert(VersionSet.only(early, middle, late)),
+    results: dict[str, Advertisement | None] = {
+        "a": Advertisement(VersionSet.only(early, late)),
+        "b": Advertisement(VersionSet.only(early, middle, late)),
     }
 
-    assert offer(told, dialect=Toy(scheme=dates)).versions == VersionSet.only(early, late)
-    capped = offer(told, dialect=Toy(scheme=dates), policy=REACHABLE, ceiling=middle)
+    assert offer(results, dialect=Toy(scheme=dates)).versions == VersionSet.only(early, late)
+    capped = offer(results, dialect=Toy(scheme=dates), policy=REACHABLE, ceiling=middle)
     assert capped.versions == VersionSet.only(early, middle)
 
 
-def test_one_unbroken_range_the_newest_is_all_that_xy_clients_are_told() -> None:
-    gap = Advert(VersionSet.read("1.1-1.3, 1.7-1.9", XY))
+def test_xy_clients_are_offered_one_unbroken_range_the_newest() -> None:
+    gap = Advertisement(VersionSet.read("1.1-1.3, 1.7-1.9", XY))
 
     made = offer({"a": gap, "b": gap})
 
-    assert (text(made.versions), made.phase, made.held_rule) == ("1.7-1.9", Phase.SETTLING, "guaranteed")
+    assert (text(made.versions), made.phase, made.held_rule) == ("1.7-1.9", Phase.STABILIZING, "guaranteed")
     assert offer({"a": gap}, policy=REACHABLE).held_rule is None
 
 
@@ -198,15 +198,15 @@ RANGES = st.tuples(st.integers(1, 2), st.integers(0, 9), st.integers(0, 9)).map(
     lambda parts: VersionSet.between(Version(parts[0], min(parts[1:])), Version(parts[0], max(parts[1:])))
 )
 SETS = st.lists(RANGES, min_size=1, max_size=3).map(
-    lambda those: VersionSet.of(each for those_ranges in those for each in those_ranges.ranges)
+    lambda sets: VersionSet.of(one for versions in sets for one in versions.ranges)
 )
-ADVERTS = SETS.map(Advert) | st.just(silent("1.1"))
+ADVERTISEMENTS = SETS.map(Advertisement) | st.just(legacy("1.1"))
 FACTS = st.lists(
     st.tuples(
         st.sampled_from(NAMES),
-        st.builds(Answered, ADVERTS, st.floats(0, 9))
-        | st.builds(Failed, st.just("x"), st.floats(0, 9))
-        | st.builds(Overheard, ADVERTS, st.floats(0, 9)),
+        st.builds(ProbeSucceeded, ADVERTISEMENTS, st.floats(0, 9))
+        | st.builds(ProbeFailed, st.just("x"), st.floats(0, 9))
+        | st.builds(PassiveObservation, ADVERTISEMENTS, st.floats(0, 9)),
     ),
     max_size=20,
 )
@@ -225,20 +225,20 @@ def learned(one: Service, facts: list[tuple[str, Fact]]) -> Pool:
 
 
 @given(SERVICES, FACTS)
-def test_the_laws_of_every_offer(one: Service, facts: list[tuple[str, Fact]]) -> None:
+def test_what_holds_for_every_offer(one: Service, facts: list[tuple[str, Fact]]) -> None:
     known = learned(one, facts)
     made = first_offer(one, known)
 
-    assert (made.phase is Phase.UNKNOWN) is not known.heard_out
+    assert (made.phase is Phase.UNKNOWN) is not known.offer_ready
     assert made.versions <= made.reachable
     assert made.guaranteed <= made.reachable
     assert len(made.versions.ranges) <= 1, "unbroken"
-    if made.bounds is not None:
-        assert made.bounds.lowest <= made.bounds.highest
-        assert one.ceiling is None or made.bounds.highest <= one.ceiling
+    if made.offered is not None:
+        assert made.offered.lowest <= made.offered.highest
+        assert one.ceiling is None or made.offered.highest <= one.ceiling
     if one.policy is GUARANTEED and made.guaranteed:
         assert made.versions <= made.guaranteed
-    if known.heard_out:
+    if known.offer_ready:
         assert made.versions or made.held_rule is HeldRule.CEILING
         assert not (made.phase is Phase.UNIFORM and made.held_by)
 
@@ -247,33 +247,38 @@ def test_the_laws_of_every_offer(one: Service, facts: list[tuple[str, Fact]]) ->
 def test_two_gateways_that_know_the_same_offer_the_same(
     one: Service, facts: list[tuple[str, Fact]], chance: object
 ) -> None:
-    """What was heard, in whichever order of backends; and whether or not a word came twice."""
+    """In whichever order of backends the facts came, and whether or not one came twice."""
     other = Service(one.name, Toy(), one.backends, policy=one.policy, ceiling=one.ceiling)
-    regrouped = sorted(facts, key=lambda each: each[0])  # stable: the order of each backend's facts stays
+    regrouped = sorted(facts, key=lambda fact: fact[0])  # stable: the order of each backend's facts stays
     chance.shuffle(order := list(NAMES))  # type: ignore[attr-defined]  # a random.Random of hypothesis
-    again = [each for name in order for each in regrouped if each[0] == name]
+    again = [fact for name in order for fact in regrouped if fact[0] == name]
 
     assert first_offer(one, learned(one, facts)) == first_offer(other, learned(other, again))
 
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from("abc"), ADVERTS, st.integers(0, 50)), max_size=12, unique_by=lambda e: e[2]
+        st.tuples(st.sampled_from("abc"), ADVERTISEMENTS, st.integers(0, 50)),
+        max_size=12,
+        unique_by=lambda fact: fact[2],
     )
 )
-def test_late_news_in_any_order_come_to_the_same_offer(news: list[tuple[str, Advert, int]]) -> None:
-    """What counts is when a request was sent, not when its answer came in."""
+def test_late_facts_in_any_order_lead_to_the_same_offer(facts: list[tuple[str, Advertisement, int]]) -> None:
+    """What counts is when the request was sent, not when its response came."""
     one = service("a", "b", "c")
 
-    def after(those: list[tuple[str, Advert, int]]) -> Offer:
+    def after(ordered: list[tuple[str, Advertisement, int]]) -> Offer:
         return first_offer(
-            one, learned(one, [(name, Answered(advert, float(at))) for name, advert, at in those])
+            one,
+            learned(
+                one, [(name, ProbeSucceeded(advertisement, float(at))) for name, advertisement, at in ordered]
+            ),
         )
 
-    assert after(news) == after(news[::-1]) == after(sorted(news, key=lambda each: each[2]))
+    assert after(facts) == after(facts[::-1]) == after(sorted(facts, key=lambda fact: fact[2]))
 
 
-def test_weights_and_names_do_not_move_an_offer() -> None:
+def test_weights_do_not_change_an_offer() -> None:
     heavy: tuple[Backend, ...] = (backend("old", weight=9), backend("new"))
 
     made = first_offer(service(backends=heavy), pool(OLD_NEW, backends=heavy))

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.routing import Routes
-from gateway.core.service import Match, Service
-from tests.core.stage import service
+from gateway.core.decision.routing import Routes
+from gateway.core.fleet.service import RouteMatch, Service
+from tests.core.builders import service
 
 
-def routes(**matches: Match) -> Routes:
+def routes(**matches: RouteMatch) -> Routes:
     return Routes.of([service("b", name=name, match=match) for name, match in matches.items()])
 
 
@@ -21,12 +21,12 @@ def found(table: Routes, host: str, path: str) -> str | None:
 
 
 MANY = routes(
-    root=Match(),
-    v1=Match(path="/v1"),
-    nodes=Match(path="/v1/nodes"),
-    api=Match(host="api.test"),
-    metal=Match(host="api.test", path="/baremetal"),
-    six=Match(host="[::1]", path="/six"),
+    root=RouteMatch(),
+    v1=RouteMatch(path="/v1"),
+    nodes=RouteMatch(path="/v1/nodes"),
+    api=RouteMatch(host="api.test"),
+    metal=RouteMatch(host="api.test", path="/baremetal"),
+    six=RouteMatch(host="[::1]", path="/six"),
 )
 
 
@@ -78,16 +78,16 @@ def test_an_ipv6_host_with_and_without_port(host: str) -> None:
     assert found(MANY, host, "/v1") == "v1", "no route of that host covers it"
 
 
-def test_a_host_with_a_port_of_its_own_is_no_other_host() -> None:
-    table = routes(api=Match(host="api.test"))
+def test_a_host_with_a_port_is_the_same_host() -> None:
+    table = routes(api=RouteMatch(host="api.test"))
 
     assert found(table, "api.test:1", "/") == "api"
     assert found(table, "other.test", "/") is None
     assert found(table, "", "/") is None
 
 
-def test_without_a_service_for_everything_some_paths_lead_nowhere() -> None:
-    table = routes(v1=Match(path="/v1"), v2=Match(path="/v2"))
+def test_without_a_service_for_everything_some_paths_have_no_route() -> None:
+    table = routes(v1=RouteMatch(path="/v1"), v2=RouteMatch(path="/v2"))
 
     assert table.everything is None
     assert found(table, "api.test", "/v3") is None
@@ -95,7 +95,7 @@ def test_without_a_service_for_everything_some_paths_lead_nowhere() -> None:
 
 
 def test_a_single_service_at_the_root_takes_everything() -> None:
-    table = routes(only=Match())
+    table = routes(only=RouteMatch())
 
     assert table.everything is not None
     assert found(table, "any.test:1", "/any/path") == "only"
@@ -112,7 +112,7 @@ def test_a_single_service_at_the_root_takes_everything() -> None:
     ],
 )
 def test_the_local_path_is_the_apis_own(prefix: str, path: str, local: str) -> None:
-    route = routes(only=Match(path=prefix), other=Match(host="x")).find("", path)
+    route = routes(only=RouteMatch(path=prefix), other=RouteMatch(host="x")).find("", path)
 
     assert route is not None
     assert route.local(path) == local
@@ -121,29 +121,31 @@ def test_the_local_path_is_the_apis_own(prefix: str, path: str, local: str) -> N
 HOSTS = st.sampled_from([None, "a.test", "b.test"])
 PATHS = st.lists(st.sampled_from(["a", "b", "ab"]), max_size=3).map(lambda parts: "/" + "/".join(parts))
 SERVICES = st.lists(st.tuples(HOSTS, PATHS), max_size=6, unique=True).map(
-    lambda those: [
-        service("b", name=f"s{number}", match=Match(host, path)) for number, (host, path) in enumerate(those)
+    lambda matches: [
+        service("b", name=f"s{number}", match=RouteMatch(host, path))
+        for number, (host, path) in enumerate(matches)
     ]
 )
 
 
 def by_hand(services: list[Service], host: str, path: str) -> str | None:
-    """Segment by segment, everybody asked."""
+    """Compare every service, segment by segment."""
     segments = path.split("/")[1:]
     for wanted in (host, None):
         best: tuple[int, str] | None = None
-        for each in services:
-            prefix = [part for part in each.match.path.split("/") if part]
+        for candidate in services:
+            prefix = [part for part in candidate.match.path.split("/") if part]
             covers = segments[: len(prefix)] == prefix
-            if each.match.host == wanted and covers and (best is None or len(each.match.path) > best[0]):
-                best = (len(each.match.path), each.name)
+            length = len(candidate.match.path)
+            if candidate.match.host == wanted and covers and (best is None or length > best[0]):
+                best = (length, candidate.name)
         if best is not None:
             return best[1]
     return None
 
 
 @given(SERVICES, st.sampled_from(["a.test", "b.test", "c.test"]), PATHS, st.sampled_from(["", ":80"]))
-def test_the_table_says_what_asking_everybody_would(
+def test_the_table_finds_what_a_search_of_all_services_finds(
     services: list[Service], host: str, path: str, port: str
 ) -> None:
     assert found(Routes.of(services), host + port, path) == by_hand(services, host, path)

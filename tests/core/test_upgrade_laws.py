@@ -1,7 +1,7 @@
-"""What always holds while everything moves: random fleets, failures, roll-backs, orders, reloads and time.
+"""What always holds: random fleets, failures, roll-backs, commands, reloads and time.
 
-Beside two gateways goes a model that knows sets and clocks of single versions only, and no rule by heart but
-those of the design.
+Two gateways and a model get the same facts at the same times. The model (`tests.core.model`) works with sets
+and times of single versions.
 """
 
 from __future__ import annotations
@@ -12,17 +12,27 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gateway.core.backend import Backend
-from gateway.core.decision import Forward, Refuse, Verdict
-from gateway.core.dialect import Advert
-from gateway.core.fleet import Answered, Contradicted, Drain, Fact, Failed, Order, Overheard, Pin, Unreached
-from gateway.core.offer import Phase
-from gateway.core.ranges import VersionSet
-from gateway.core.service import AtLeast, Policy, Service
-from gateway.core.version import CalendarDate, Scheme, Version
-from tests.core.course import Course
+from gateway.core.decision.decision import Forward, NegotiationResult, Refuse
+from gateway.core.dialect import Advertisement
+from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.fleet import (
+    ConnectFailed,
+    Drain,
+    Fact,
+    OperatorCommand,
+    PassiveObservation,
+    Pin,
+    ProbeFailed,
+    ProbeSucceeded,
+    VersionMismatch,
+)
+from gateway.core.fleet.offer import Phase
+from gateway.core.fleet.service import AtLeast, Policy, Service
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import CalendarDate, Scheme, Version
+from tests.core.builders import XY, Toy, backend, service
 from tests.core.model import NONE, Known, Model, Versions, between
-from tests.core.stage import XY, Toy, backend, service
+from tests.core.timeline import Timeline
 
 NAMES = "abcd"
 DATES = CalendarDate()
@@ -32,14 +42,14 @@ UNIVERSE: dict[str, list[Version]] = {
 }
 
 
-Said: TypeAlias = tuple[frozenset[int], bool]
-"""An advert: indices into the universe, and whether it is silent."""
+Indices: TypeAlias = tuple[frozenset[int], bool]
+"""An advertisement: indices into the universe, and whether it is legacy."""
 
 
 @st.composite
-def adverts(draw: st.DrawFn) -> Said:
+def advertisements(draw: st.DrawFn) -> Indices:
     """Often one of two ranges, as in an upgrade."""
-    kind = draw(st.sampled_from(("old", "new", "old", "new", "range", "range", "gap", "silent", "nothing")))
+    kind = draw(st.sampled_from(("old", "new", "old", "new", "range", "range", "gap", "legacy", "nothing")))
     if kind in ("old", "new"):
         return frozenset(range(3 if kind == "old" else 6)), False
     low, high = sorted((draw(st.integers(0, 6)), draw(st.integers(0, 6))))
@@ -47,7 +57,7 @@ def adverts(draw: st.DrawFn) -> Said:
     versions = frozenset(range(base + low, base + high + 1))
     if kind == "gap":
         return versions - {draw(st.integers(0, 13))}, False
-    if kind == "silent":
+    if kind == "legacy":
         return frozenset({1}), True
     return (frozenset(), True) if kind == "nothing" else (versions, False)
 
@@ -58,25 +68,25 @@ INDEX = st.integers(0, 13)
 POLICIES = st.tuples(
     st.sampled_from(Policy), st.builds(AtLeast, st.integers(1, 3)) | st.just(AtLeast(50, percent=True))
 )
-SETTLES = st.sampled_from((0.0, 2.0, 5.0))
+STABILIZATIONS = st.sampled_from((0.0, 2.0, 5.0))
 CEILINGS = st.none() | INDEX
 MEMBERS = st.lists(
-    st.tuples(WHO, st.sampled_from((80, 80, 80, 81)), st.none() | st.none() | adverts()),
+    st.tuples(WHO, st.sampled_from((80, 80, 80, 81)), st.none() | st.none() | advertisements()),
     min_size=1,
     max_size=4,
-    unique_by=lambda each: each[0],
+    unique_by=lambda listed: listed[0],
 )
-FIRST: st.SearchStrategy[list[Said | None]] = st.lists(adverts() | st.none(), max_size=4)
-Listed: TypeAlias = list[tuple[str, int, Said | None]]
+FIRST: st.SearchStrategy[list[Indices | None]] = st.lists(advertisements() | st.none(), max_size=4)
+Listed: TypeAlias = list[tuple[str, int, Indices | None]]
 
 
 class Upgrades(RuleBasedStateMachine):
-    """`busy` looks whenever it can, `lazy` only when it hears something."""
+    """`busy` advances its snapshot at every step of time, `lazy` only with a fact or a command."""
 
     @initialize(
         scheme=st.sampled_from((XY, XY, DATES)),
         policy=POLICIES,
-        settle=SETTLES,
+        stabilization=STABILIZATIONS,
         ceiling=CEILINGS,
         members=MEMBERS,
         first=FIRST,
@@ -85,74 +95,74 @@ class Upgrades(RuleBasedStateMachine):
         self,
         scheme: Scheme,
         policy: tuple[Policy, AtLeast],
-        settle: float,
+        stabilization: float,
         ceiling: int | None,
         members: Listed,
-        first: list[Said | None],
+        first: list[Indices | None],
     ) -> None:
         self.scheme, self.dialect = scheme, Toy(scheme=scheme)
         self.ceiling = ceiling
         self.pinned: int | None = None
-        one = self._service(policy, settle, ceiling, members)
-        self.busy, self.lazy = Course(one), Course(one)
-        self.model = Model(scheme, one.policy, one.at_least, settle, self._enlisted(members, {}))
+        one = self._service(policy, stabilization, ceiling, members)
+        self.busy, self.lazy = Timeline(one), Timeline(one)
+        self.model = Model(scheme, one.policy, one.at_least, stabilization, self._enlisted(members, {}))
         self.model.learn(0.0)
         self.before = NONE
         self._end_first_probes(first)
 
     # -- what happens
 
-    @rule(who=WHO, advert=adverts(), lag=LAG)
-    def is_probed(self, who: str, advert: Said, lag: float) -> None:
+    @rule(who=WHO, advertisement=advertisements(), lag=LAG)
+    def is_probed(self, who: str, advertisement: Indices, lag: float) -> None:
         at = self.busy.now - lag
-        self._observe(who, Answered(self._advert(advert), at))
+        self._observe(who, ProbeSucceeded(self._advertisement(advertisement), at))
         known = self._undeclared(who)
         if known is not None:
             known.failures = 0
-            self._heard(known, advert, at)
+            self._updated(known, advertisement, at)
         self._learned()
 
-    @rule(advert=adverts(), other=adverts(), others=st.sets(WHO))
-    def a_round_of_probes(self, advert: Said, other: Said, others: set[str]) -> None:
+    @rule(advertisement=advertisements(), other=advertisements(), others=st.sets(WHO))
+    def a_round_of_probes(self, advertisement: Indices, other: Indices, others: set[str]) -> None:
         """As in a finished upgrade or roll-back, or half of one."""
         for who in NAMES:
-            self.is_probed(who, other if who in others else advert, 0.0)
+            self.is_probed(who, other if who in others else advertisement, 0.0)
             self.the_laws_hold()
 
     @rule(who=WHO, times=st.sampled_from((1, 1, 3)))
     def fails(self, who: str, times: int) -> None:
         for _ in range(times):
-            self._observe(who, Failed("no connection", self.busy.now))
+            self._observe(who, ProbeFailed("no connection", self.busy.now))
         known = self._undeclared(who)
         if known is not None:
             known.failures += times
         self._learned()
 
-    @rule(who=WHO, advert=adverts(), lag=LAG)
-    def is_overheard(self, who: str, advert: Said, lag: float) -> None:
+    @rule(who=WHO, advertisement=advertisements(), lag=LAG)
+    def is_observed_in_a_response(self, who: str, advertisement: Indices, lag: float) -> None:
         at = self.busy.now - lag
-        self._observe(who, Overheard(self._advert(advert), at))
+        self._observe(who, PassiveObservation(self._advertisement(advertisement), at))
         known = self._undeclared(who)
         if known is not None:
-            self._heard(known, advert, at)
+            self._updated(known, advertisement, at)
         self._learned()
 
     @rule(who=WHO, index=st.none() | INDEX, lag=LAG)
-    def is_doubted(self, who: str, index: int | None, lag: float) -> None:
+    def becomes_suspect(self, who: str, index: int | None, lag: float) -> None:
         at = self.busy.now - lag
-        self._observe(who, Unreached(at) if index is None else Contradicted(self._version(index), at))
+        self._observe(who, ConnectFailed(at) if index is None else VersionMismatch(self._version(index), at))
         self._learned()
 
     @rule(who=WHO, drained=st.booleans())
     def is_drained(self, who: str, drained: bool) -> None:
-        self._obey(Drain(who, drained))
+        self._apply(Drain(who, drained))
         if who in self.model.backends:
             self.model.backends[who].drained = drained
         self._learned()
 
     @rule(index=CEILINGS)
     def is_pinned(self, index: int | None) -> None:
-        self._obey(Pin(None if index is None else self._version(index)))
+        self._apply(Pin(None if index is None else self._version(index)))
         self.pinned = index
         self._learned()
 
@@ -163,141 +173,143 @@ class Upgrades(RuleBasedStateMachine):
         self.busy.now = self.lazy.now = round(self.busy.now)
         self.busy.look()
         self.model.look(self.busy.now)
-        self.before = self.model.promised
+        self.before = self.model.offered
 
-    @rule(policy=POLICIES, settle=SETTLES, ceiling=CEILINGS, members=MEMBERS, first=FIRST)
+    @rule(policy=POLICIES, stabilization=STABILIZATIONS, ceiling=CEILINGS, members=MEMBERS, first=FIRST)
     def is_reloaded(
         self,
         policy: tuple[Policy, AtLeast],
-        settle: float,
+        stabilization: float,
         ceiling: int | None,
         members: Listed,
-        first: list[Said | None],
+        first: list[Indices | None],
     ) -> None:
-        one = self._service(policy, settle, ceiling, members)
+        one = self._service(policy, stabilization, ceiling, members)
         before = self.model.backends
         self.busy.reload(one)
         self.lazy.reload(one)
         self.ceiling = ceiling
         model = self.model
         model.backends = self._enlisted(members, before)
-        model.policy, model.at_least, model.settle = one.policy, one.at_least, settle
+        model.policy, model.at_least, model.stabilization = one.policy, one.at_least, stabilization
         gone = [
             each
             for name, each in before.items()
             if name not in model.backends or model.backends[name].port != each.port
         ]
         model.remove([each for each in gone if each.versions is not None])
-        self.before = model.promised  # what went by removal is no loss that any law speaks of
+        self.before = model.offered  # no law is about versions that leave by removal
         self._learned()
         self._end_first_probes(first)
 
-    def _end_first_probes(self, first: list[Said | None]) -> None:
-        """Of those that were never asked the first few are, well or badly."""
-        unasked = [name for name, each in self.model.backends.items() if not each.probed]
-        for who, advert in zip(unasked, first, strict=False):
+    def _end_first_probes(self, first: list[Indices | None]) -> None:
+        """End the first probes of some backends that were never probed, in success or failure."""
+        unprobed = [name for name, each in self.model.backends.items() if not each.probed]
+        for who, advertisement in zip(unprobed, first, strict=False):
             self.the_laws_hold()
-            if advert is None:
+            if advertisement is None:
                 self.fails(who, 1)
             else:
-                self.is_probed(who, advert, 0.0)
+                self.is_probed(who, advertisement, 0.0)
 
     # -- what holds after every step
 
     @invariant()
     def the_laws_hold(self) -> None:
-        memory = frozenset(self.busy.view.memory.versions)
+        offer_state = frozenset(self.busy.view.offer_state.versions)
         offer = frozenset(self.busy.offer.versions)
-        self._promises_what_the_design_says(memory)
-        self._loses_nothing_that_is_served(memory)
-        self._stays_below_the_ceiling(memory, offer)
+        self._offers_what_the_model_says(offer_state)
+        self._loses_nothing_that_is_served(offer_state)
+        self._stays_below_the_ceiling(offer_state, offer)
         self._sends_and_refuses_truthfully(offer)
         self._agree()
 
-    def _promises_what_the_design_says(self, memory: Versions) -> None:
-        assert memory == self.model.promised
+    def _offers_what_the_model_says(self, offer_state: Versions) -> None:
+        assert offer_state == self.model.offered
 
-    def _loses_nothing_that_is_served(self, memory: Versions) -> None:
-        """Except by removal (and by pin, which is a view). The one exception: of an offer that must be
-        unbroken the newest part stays, when by everybody's fresh word nobody serves something in its
-        middle."""
+    def _loses_nothing_that_is_served(self, offer_state: Versions) -> None:
+        """Except by removal (a pin is only a view). The one exception: of an offer that must be unbroken the
+        newest part stays, when by fresh advertisements no backend serves a version in its middle."""
         model = self.model
         served = model.serving(each for each in model.backends.values() if each.fresh)
-        for lost in (self.before - memory) & served:
+        for lost in (self.before - offer_state) & served:
             assert self.scheme.contiguous
             assert all(each.fresh for each in model.known)
-            assert lost < min(memory)
-            middle = {each for each in self.before if lost < each < min(memory)}
-            assert middle - model.serving(model.known), "a hole"
-        self.before = memory
+            assert lost < min(offer_state)
+            middle = {each for each in self.before if lost < each < min(offer_state)}
+            assert middle - model.serving(model.known), "a gap"
+        self.before = offer_state
 
-    def _stays_below_the_ceiling(self, memory: Versions, offer: Versions) -> None:
+    def _stays_below_the_ceiling(self, offer_state: Versions, offer: Versions) -> None:
         ceiling = self.ceiling if self.pinned is None else self.pinned
         cap = None if ceiling is None else self._version(ceiling)
         assert self.busy.offer.ceiling == cap
-        assert offer == {each for each in memory if cap is None or each <= cap}
-        bounds = self.busy.offer.bounds
-        assert (bounds is None) is (not offer)
-        if bounds is not None:
-            assert bounds.lowest <= bounds.highest
+        assert offer == {each for each in offer_state if cap is None or each <= cap}
+        offered = self.busy.offer.offered
+        assert (offered is None) is (not offer)
+        if offered is not None:
+            assert offered.lowest <= offered.highest
             if self.scheme.contiguous:
-                assert offer == set(between(bounds.lowest, bounds.highest)), "nothing is missing"
+                assert offer == set(between(offered.lowest, offered.highest)), "nothing is missing"
 
     def _sends_and_refuses_truthfully(self, offer: Versions) -> None:
         in_service = {name: each for name, each in self.model.backends.items() if each.in_service}
         transparent = (
-            self.model.opened and bool(in_service) and all(each.silent for each in in_service.values())
+            self.model.initialized and bool(in_service) and all(each.legacy for each in in_service.values())
         )
         assert self.busy.offer.transparent is transparent
         for version in (None, *UNIVERSE[self.scheme.name]):
-            decision = self.busy.ask(version)
+            decision = self.busy.send(version)
             if isinstance(decision, Forward):
-                self._is_sent_to_who_serves_it(decision, version, offer)
+                self._is_sent_to_a_member_with_it(decision, version, offer)
             else:
                 assert not transparent
                 assert isinstance(decision, Refuse)
                 self._is_refused_for_good_reason(decision, version, offer)
 
-    def _is_sent_to_who_serves_it(self, sent: Forward, version: Version | None, offer: Versions) -> None:
+    def _is_sent_to_a_member_with_it(self, sent: Forward, version: Version | None, offer: Versions) -> None:
         known = self.model.backends[sent.member.backend.name]
         assert known.in_service
         if self.busy.offer.transparent:
             return
-        settled = sent.resolution.version
-        assert settled is not None
-        assert settled in offer
-        assert version in (None, settled)
-        assert settled in (known.versions or ())
-        assert settled not in sent.member.contradicted
+        negotiated = sent.resolution.version
+        assert negotiated is not None
+        assert negotiated in offer
+        assert version in (None, negotiated)
+        assert negotiated in (known.versions or ())
+        assert negotiated not in sent.member.mismatched
 
     def _is_refused_for_good_reason(self, refused: Refuse, version: Version | None, offer: Versions) -> None:
-        """For good only outside the offer; inside it, for now, and only if nobody can take it."""
-        final = refused.verdict is not Verdict.UNAVAILABLE
-        assert refused.reply.status == (406 if final else 503)
+        """With 406 only outside the offer; inside it with 503, and only if no member can serve it."""
+        final = refused.result is not NegotiationResult.UNAVAILABLE
+        assert refused.response.status == (406 if final else 503)
         assert final is (bool(offer) and version is not None and version not in offer)
         wanted = min(offer, default=None) if version is None else version
         for member in self.busy.view.pool.in_service:
             if wanted in offer and wanted in (self.model.backends[member.backend.name].versions or ()):
                 assert wanted is not None
-                assert wanted in member.contradicted, "somebody could have served it"
+                assert wanted in member.mismatched, "this member could have served it"
 
     def _agree(self) -> None:
-        """Two gateways that were told the same at the same times, however often one of them looks."""
-        seen = self.lazy.snapshot.knowing(self.lazy.snapshot.fleet, self.lazy.now).views["toy"]
+        """Two gateways that observed the same at the same times, however often one of them looks."""
+        seen = self.lazy.snapshot.with_fleet(self.lazy.snapshot.fleet, self.lazy.now).views["toy"]
         assert seen.offer == self.busy.offer
-        assert seen.memory == self.busy.view.memory
+        assert seen.offer_state == self.busy.view.offer_state
 
     @invariant()
-    def the_phase_is_told(self) -> None:
-        offer, speaking = self.busy.offer, [each.versions for each in self.model.in_service if each.versions]
-        if not self.model.promised and not offer.transparent:
+    def the_phase_follows(self) -> None:
+        offer, non_legacy = (
+            self.busy.offer,
+            [each.versions for each in self.model.in_service if each.versions],
+        )
+        if not self.model.offered and not offer.transparent:
             assert offer.phase is Phase.UNKNOWN
-        elif len(set(speaking)) > 1:
+        elif len(set(non_legacy)) > 1:
             assert offer.phase is Phase.MIXED
-        elif frozenset(offer.versions) != self.model.promised:
+        elif frozenset(offer.versions) != self.model.offered:
             assert offer.phase is Phase.CAPPED
-        elif set(speaking) - {frozenset(offer.versions)}:
-            assert offer.phase is Phase.SETTLING
+        elif set(non_legacy) - {frozenset(offer.versions)}:
+            assert offer.phase is Phase.STABILIZING
         else:
             assert offer.phase is Phase.UNIFORM
             assert (offer.held_by, offer.held_rule) == ((), None)
@@ -308,14 +320,14 @@ class Upgrades(RuleBasedStateMachine):
         universe = UNIVERSE[self.scheme.name]
         return universe[index % len(universe)]
 
-    def _versions(self, advert: Said) -> Versions:
-        return frozenset(map(self._version, advert[0]))
+    def _versions(self, advertisement: Indices) -> Versions:
+        return frozenset(map(self._version, advertisement[0]))
 
-    def _advert(self, advert: Said) -> Advert:
-        return Advert(VersionSet.only(*self._versions(advert)), silent=advert[1])
+    def _advertisement(self, advertisement: Indices) -> Advertisement:
+        return Advertisement(VersionSet.only(*self._versions(advertisement)), legacy=advertisement[1])
 
     def _service(
-        self, policy: tuple[Policy, AtLeast], settle: float, ceiling: int | None, members: Listed
+        self, policy: tuple[Policy, AtLeast], stabilization: float, ceiling: int | None, members: Listed
     ) -> Service:
         backends: list[Backend] = [
             backend(
@@ -330,17 +342,17 @@ class Upgrades(RuleBasedStateMachine):
             dialect=self.dialect,
             policy=policy[0],
             at_least=policy[1],
-            settle=settle,
+            stabilization=stabilization,
             ceiling=None if ceiling is None else self._version(ceiling),
         )
 
     def _enlisted(self, members: Listed, before: dict[str, Known]) -> dict[str, Known]:
-        """Known of before stays known at the same address, unless it was or is declared."""
+        """What is known of a backend stays known at the same address, unless it was or is declared."""
         found = {}
-        for name, port, advert in members:
+        for name, port, advertisement in members:
             was = before.get(name)
             was = was if was is not None and was.port == port else Known(port)
-            declared = None if advert is None else self._versions(advert)
+            declared = None if advertisement is None else self._versions(advertisement)
             if declared is None and was.declared is None:
                 found[name] = was
             else:
@@ -353,17 +365,21 @@ class Upgrades(RuleBasedStateMachine):
         known = self.model.backends.get(who)
         return known if known is not None and known.declared is None else None
 
-    def _heard(self, known: Known, advert: Said, at: float) -> None:
-        if at >= known.heard_at:
-            known.versions, known.silent, known.heard_at = self._versions(advert), advert[1], at
+    def _updated(self, known: Known, advertisement: Indices, at: float) -> None:
+        if at >= known.advertised_at:
+            known.versions, known.legacy, known.advertised_at = (
+                self._versions(advertisement),
+                advertisement[1],
+                at,
+            )
 
     def _observe(self, who: str, fact: Fact) -> None:
         self.busy.observe(who, fact)
         self.lazy.observe(who, fact)
 
-    def _obey(self, order: Order) -> None:
-        self.busy.obey(order)
-        self.lazy.obey(order)
+    def _apply(self, command: OperatorCommand) -> None:
+        self.busy.apply(command)
+        self.lazy.apply(command)
 
     def _learned(self) -> None:
         self.model.learn(self.busy.now)

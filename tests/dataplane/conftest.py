@@ -1,7 +1,7 @@
-"""Every test gets a house of its own: backends, a gateway, clients; and it must be empty in the end.
+"""Every test gets its own testbed: backends, a gateway and clients. Nothing of them may be left at the end.
 
-Where sockets are cut, filled or left, the loops differ: there every test runs on asyncio's own loop and on
-uvloop, which serves in production, when that is installed.
+Event loops differ where sockets are reset, filled or closed. Those tests run on the loop of asyncio and, if
+uvloop is installed, on uvloop as well, which is used in production.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Final
 
 import pytest
 
-from tests.dataplane.stand import House
+from tests.dataplane.testbed import Testbed
 
 LOOPS_DIFFER: Final = frozenset(
     {
-        "test_flow",
+        "test_cleanup",
+        "test_exchange",
+        "test_flow_control",
         "test_hostile_backends",
-        "test_leaving",
-        "test_proxying",
-        "test_repeating",
+        "test_resends",
         "test_retries",
         "test_timeouts",
     }
@@ -40,7 +40,7 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> M
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
-    built = House()
-    yield built
-    await built.close()
+async def testbed() -> AsyncIterator[Testbed]:
+    testbed = Testbed()
+    yield testbed
+    await testbed.close()

@@ -1,6 +1,6 @@
-"""The chunked decoder is held against llhttp: what both take they read alike, however it is cut."""
+"""The chunked decoder compared with llhttp: both read a body alike, however it is cut into pieces."""
 
-# ruff: noqa: N802 -- ids of attacks are written with capitals
+# ruff: noqa: N802 -- ids of threats are written with capitals
 
 from __future__ import annotations
 
@@ -9,58 +9,58 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.dataplane.chunked import LAST_CHUNK, ChunkedDecoder, chunk
+from gateway.dataplane.http1.chunked import LAST_CHUNK, ChunkedDecoder, encode_chunk
 from gateway.errors import FramingError
+from tests.dataplane.messages import KIB
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-KIB = 1024
 
 
 class Llhttp:
-    """What llhttp makes of a body."""
+    """The callbacks of llhttp: they note what it reads of a body."""
 
     def __init__(self) -> None:
-        self.payload = b""
+        self.content = b""
         self.complete = False
 
     def on_body(self, data: bytes) -> None:
-        self.payload += data
+        self.content += data
 
     def on_message_complete(self) -> None:
         self.complete = True
 
 
 def by_llhttp(body: bytes) -> bytes | None:
-    """The payload of exactly one whole body; None when it is none."""
-    heard = Llhttp()
-    parser = httptools.HttpRequestParser(heard)
+    """The content of exactly one whole body, as llhttp reads it; None if it refuses it."""
+    callbacks = Llhttp()
+    parser = httptools.HttpRequestParser(callbacks)
     try:
         parser.feed_data(HEAD)
         parser.feed_data(body)
     except httptools.HttpParserError:
         return None
-    return heard.payload if heard.complete else None
+    return callbacks.content if callbacks.complete else None
 
 
-def ours(pieces: list[bytes]) -> tuple[bytes, bool, bytes] | None:
-    """Payload, whether it ended, what stood behind; None when refused."""
-    decoder, payload, behind = ChunkedDecoder(), [], []
+def by_decoder(pieces: list[bytes]) -> tuple[bytes, bool, bytes] | None:
+    """The content, whether the body has ended, and the bytes behind it; None if it is refused."""
+    decoder, content, behind = ChunkedDecoder(), [], []
     for piece in pieces:
         if decoder.done:
             behind.append(piece)
             continue
         try:
-            payload.append(decoder.feed(piece))
+            content.append(decoder.feed(piece))
         except FramingError:
             return None
     rest = decoder.rest if decoder.done else b""
-    return b"".join(payload), decoder.done, rest + b"".join(behind)
+    return b"".join(content), decoder.done, rest + b"".join(behind)
 
 
 def cut(data: bytes, at: list[int]) -> list[bytes]:
-    """`data` cut at these places, modulo its length."""
-    places = sorted({place % (len(data) + 1) for place in at})
-    return [data[low:high] for low, high in zip([0, *places], [*places, len(data)], strict=True)]
+    """`data` cut at these positions, modulo its length."""
+    positions = sorted({position % (len(data) + 1) for position in at})
+    return [data[low:high] for low, high in zip([0, *positions], [*positions, len(data)], strict=True)]
 
 
 CUTS = st.lists(st.integers(0, 10_000), max_size=12)
@@ -70,7 +70,7 @@ TRAILER = st.sampled_from([b"", b"X: y\r\n", b"ETag: 5\r\nSet-Cookie: a=b\r\n"])
 
 @st.composite
 def bodies(draw: st.DrawFn) -> tuple[bytes, bytes]:
-    """A valid body and its payload."""
+    """A valid body and its content."""
     pieces = draw(st.lists(st.binary(min_size=1, max_size=300), max_size=8))
     wire = []
     for piece in pieces:
@@ -84,19 +84,19 @@ def bodies(draw: st.DrawFn) -> tuple[bytes, bytes]:
 def test_valid_bodies_are_read_whole_however_they_are_cut(
     made: tuple[bytes, bytes], at: list[int], behind: bytes
 ) -> None:
-    body, payload = made
+    body, content = made
 
-    assert ours(cut(body + behind, at)) == (payload, True, behind)
+    assert by_decoder(cut(body + behind, at)) == (content, True, behind)
 
 
 @given(bodies())
 def test_valid_bodies_are_read_as_llhttp_reads_them(made: tuple[bytes, bytes]) -> None:
-    body, payload = made
+    body, content = made
 
-    assert by_llhttp(body) == payload
+    assert by_llhttp(body) == content
 
 
-NASTY = st.sampled_from(
+DAMAGES = st.sampled_from(
     [
         b"\r",
         b"\n",
@@ -121,16 +121,17 @@ NASTY = st.sampled_from(
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """A valid body with a few places changed."""
+    """A valid body with a few positions changed."""
     body = draw(bodies())[0]
     for _ in range(draw(st.integers(1, 3))):
-        place = draw(st.integers(0, len(body)))
-        body = body[:place] + draw(NASTY) + body[place + draw(st.integers(0, 3)) :]
+        position = draw(st.integers(0, len(body)))
+        body = body[:position] + draw(DAMAGES) + body[position + draw(st.integers(0, 3)) :]
     return body
 
 
-def bare(body: bytes) -> bytes:
-    """A whole body without extensions and trailers, in whose grammar (not in whose extent) readers differ."""
+def without_overhead(body: bytes) -> bytes:
+    """A whole body without its extensions and trailers. Readers differ in what they accept there, not in
+    where it ends."""
     pieces, at = [], 0
     while True:
         end = body.index(b"\r\n", at)
@@ -144,31 +145,31 @@ def bare(body: bytes) -> bytes:
 
 
 @given(damaged() | st.binary(max_size=200))
-def test_S7_what_we_take_llhttp_takes_and_reads_alike(body: bytes) -> None:
-    read = ours([body])
+def test_S7_every_accepted_body_is_read_alike_by_llhttp(body: bytes) -> None:
+    read = by_decoder([body])
     if read is None or not read[1]:
         return
-    payload, _, behind = read
-    assert by_llhttp(bare(body[: len(body) - len(behind)])) == payload
+    content, _, behind = read
+    assert by_llhttp(without_overhead(body[: len(body) - len(behind)])) == content
 
 
 @given(damaged() | st.binary(max_size=400), CUTS)
 @example(b"5;" + b"a" * 300, [100, 255, 256, 257])
 @example(b"0\r\n" + b"X: y\r\n" * 10, [4, 5, 9])
-def test_S7_the_verdict_does_not_depend_on_the_cuts(body: bytes, at: list[int]) -> None:
-    assert ours(cut(body, at)) == ours([body])
+def test_S7_the_result_does_not_depend_on_the_cuts(body: bytes, at: list[int]) -> None:
+    assert by_decoder(cut(body, at)) == by_decoder([body])
 
 
 @given(st.lists(st.binary(max_size=100), max_size=10))
-def test_what_we_write_both_read(pieces: list[bytes]) -> None:
-    body = b"".join(map(chunk, pieces)) + LAST_CHUNK
+def test_encoded_bodies_are_read_by_both_decoders(pieces: list[bytes]) -> None:
+    body = b"".join(map(encode_chunk, pieces)) + LAST_CHUNK
 
     assert by_llhttp(body) == b"".join(pieces)
-    assert ours([body]) == (b"".join(pieces), True, b"")
+    assert by_decoder([body]) == (b"".join(pieces), True, b"")
 
 
 def test_an_empty_piece_does_not_end_a_body() -> None:
-    assert chunk(b"") == b""
+    assert encode_chunk(b"") == b""
 
 
 @pytest.mark.parametrize("size", [254, 255])
@@ -176,21 +177,21 @@ def test_S8_an_extension_may_be_as_long_as_a_size_line(size: int) -> None:
     line = b"1;" + b"a" * (size - 4) + b"\r\n"
     assert len(line) == size
 
-    assert ours([line + b"x\r\n0\r\n\r\n"]) == (b"x", True, b"")
-    assert ours([b"1;" + b"a" * 253 + b"\r\nx\r\n0\r\n\r\n"]) is None
+    assert by_decoder([line + b"x\r\n0\r\n\r\n"]) == (b"x", True, b"")
+    assert by_decoder([b"1;" + b"a" * 253 + b"\r\nx\r\n0\r\n\r\n"]) is None
 
 
 def test_S8_extensions_and_trailers_of_a_whole_body_are_bounded() -> None:
     part = b"1;" + b"a" * 199 + b"\r\nx\r\n"
 
-    assert ours([part * 80]) is not None
-    assert ours([part * 82]) is None
-    assert ours([b"0\r\n", *[b"X: " + b"y" * 1000 + b"\r\n"] * 17]) is None
-    assert ours([b"0\r\n", *[b"x" * KIB] * 17]) is None
+    assert by_decoder([part * 80]) is not None
+    assert by_decoder([part * 82]) is None
+    assert by_decoder([b"0\r\n", *[b"X: " + b"y" * 1000 + b"\r\n"] * 17]) is None
+    assert by_decoder([b"0\r\n", *[b"x" * KIB] * 17]) is None
 
 
 def test_D5_a_body_in_single_bytes_is_read_whole() -> None:
     body = b"1\r\nx\r\n" * 5000 + LAST_CHUNK
 
-    assert ours([body]) == (b"x" * 5000, True, b"")
-    assert ours([body[at : at + 1] for at in range(len(body))]) == (b"x" * 5000, True, b"")
+    assert by_decoder([body]) == (b"x" * 5000, True, b"")
+    assert by_decoder([body[at : at + 1] for at in range(len(body))]) == (b"x" * 5000, True, b"")

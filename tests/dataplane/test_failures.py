@@ -1,4 +1,4 @@
-"""The one table of failures, and the replies that the gateway makes itself."""
+"""The table of failures, and local responses."""
 
 from __future__ import annotations
 
@@ -6,41 +6,39 @@ import re
 
 import pytest
 
-from gateway.core.message import METHODS, Reply
-from gateway.dataplane import own_reply
-from gateway.dataplane.failures import FAILURES, IDEMPOTENT, Blame, Failure, Retry, may_retry
-from gateway.telemetry.book import MOST_CODE_REASONS
+from gateway.core.http.message import METHODS, Response
+from gateway.dataplane import local_response
+from gateway.dataplane.failures import FAILURES, IDEMPOTENT, Failure, Retry, Side, may_retry
+from gateway.telemetry.counters import MAX_CLIENT_ERROR_REASONS
 
 
-def test_every_failure_has_a_row_and_every_row_is_whole() -> None:
+def test_every_failure_has_a_complete_rule() -> None:
     assert set(FAILURES) == set(Failure)
-    for failure, row in FAILURES.items():
-        assert row.status == 0 or (row.title and row.sentence.endswith(".")), failure
-        assert row.status in {0, 400, 408, 413, 502, 503, 504}
+    for failure, rule in FAILURES.items():
+        assert rule.status == 0 or (rule.title and rule.detail.endswith(".")), failure
+        assert rule.status in {0, 400, 408, 413, 502, 503, 504}
 
 
-def test_the_gateway_says_502_and_504_only_after_bytes_were_sent() -> None:
+def test_the_status_is_502_or_504_only_after_bytes_were_sent() -> None:
     unsent = {Failure.CONNECT, Failure.CONNECT_TIMEOUT, Failure.VERSION_REFUSED}
-    for failure, row in FAILURES.items():
-        assert (row.status == 503) == (failure in unsent), failure
-        assert row.blame is not Blame.CLIENT or row.status in {0, 400, 408, 413}
+    for failure, rule in FAILURES.items():
+        assert (rule.status == 503) == (failure in unsent), failure
+        assert rule.side is not Side.CLIENT or rule.status in {0, 400, 408, 413}
 
 
 @pytest.mark.parametrize("failure", list(Failure))
 @pytest.mark.parametrize("method", METHODS)
-def test_what_may_have_been_executed_is_only_repeated_where_twice_is_as_good_as_once(
-    failure: Failure, method: str
-) -> None:
-    unexecuted = failure in {Failure.CONNECT, Failure.CONNECT_TIMEOUT, Failure.VERSION_REFUSED}
-    replied = failure in {Failure.BAD_REPLY, Failure.REPLY_CUT, Failure.REPLY_STALLED}
+def test_possibly_executed_requests_are_repeated_only_if_idempotent(failure: Failure, method: str) -> None:
+    not_executed = failure in {Failure.CONNECT, Failure.CONNECT_TIMEOUT, Failure.VERSION_REFUSED}
+    response_begun = failure in {Failure.BAD_REPLY, Failure.REPLY_CUT, Failure.REPLY_STALLED}
     allowed = may_retry(failure, method, body_held=True)
 
     assert not may_retry(failure, method, body_held=False)
-    if unexecuted:
+    if not_executed:
         assert allowed
     elif allowed:
         assert method in {"GET", "HEAD", "OPTIONS", "PUT", "DELETE"}
-        assert not replied
+        assert not response_begun
         assert FAILURES[failure].retry is Retry.IF_IDEMPOTENT
 
 
@@ -49,21 +47,21 @@ def test_post_and_patch_are_not_idempotent() -> None:
 
 
 def test_reasons_of_failures_are_few_enough_to_be_labels() -> None:
-    assert len(Failure) <= MOST_CODE_REASONS
+    assert len(Failure) <= MAX_CLIENT_ERROR_REASONS
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 408, 413, 414, 417, 431, 501, 503, 505, 508, 599])
-def test_plain_replies_are_short_and_fixed(status: int) -> None:
-    reply = own_reply.plain(status)
+def test_plain_errors_are_short_and_fixed(status: int) -> None:
+    response = local_response.plain_error(status)
 
-    assert reply.status == status
-    assert 0 < len(reply.body) < 100
-    assert (status == 405) == ("Allow" in dict(reply.headers))
+    assert response.status == status
+    assert 0 < len(response.body) < 100
+    assert (status == 405) == ("Allow" in dict(response.headers))
 
 
-def test_an_own_reply_is_a_whole_message() -> None:
-    data = own_reply.write(
-        Reply(418, (("X", "y"),), b"short"), to_head=False, connection=b"Connection: close\r\n"
+def test_a_local_response_is_a_whole_message() -> None:
+    data = local_response.encode(
+        Response(418, (("X", "y"),), b"short"), head_method=False, connection=b"Connection: close\r\n"
     )
 
     assert re.fullmatch(
@@ -71,6 +69,8 @@ def test_an_own_reply_is_a_whole_message() -> None:
         rb"Date: [A-Z][^\r\n]+ GMT\r\nConnection: close\r\n\r\nshort",
         data,
     )
-    to_head = own_reply.write(Reply(418, (("X", "y"),), b"short"), to_head=True, connection=b"")
-    assert b"Content-Length: 5\r\n" in to_head
-    assert to_head.endswith(b"\r\n\r\n")
+    without_body = local_response.encode(
+        Response(418, (("X", "y"),), b"short"), head_method=True, connection=b""
+    )
+    assert b"Content-Length: 5\r\n" in without_body
+    assert without_body.endswith(b"\r\n\r\n")

@@ -1,6 +1,6 @@
-"""What the next hop is told about the client, and links that the client can follow."""
+"""The fields that describe the client to the next hop, and links that the client can follow."""
 
-# ruff: noqa: N802 -- ids of attacks are written with capitals
+# ruff: noqa: N802 -- ids of threats are written with capitals
 
 from __future__ import annotations
 
@@ -11,12 +11,30 @@ from typing import Any
 
 import pytest
 
-from gateway.core.service import Match, Service
-from gateway.core.snapshot import Snapshot
-from tests.dataplane.stand import OLD, Hop, House, ScriptedBackend, Stand, always, nobody, service_of
-from tests.dataplane.wire import HIGHEST, LOWEST, SERVED, Message, asks, chunked, reply, request
+from gateway.core.fleet.service import RouteMatch, Service
+from gateway.core.fleet.snapshot import Snapshot
+from tests.dataplane.messages import (
+    MAX_FIELD,
+    MIN_FIELD,
+    VERSION_FIELD,
+    Message,
+    chunked,
+    request,
+    response,
+    version_line,
+)
+from tests.dataplane.testbed import (
+    OLD,
+    Gateway,
+    ScriptedBackend,
+    Testbed,
+    UpstreamConnection,
+    always,
+    refusing_backend,
+    service_of,
+)
 
-CLAIMS = (
+VALUES = (
     "X-Forwarded-For: 6.6.6.6, 10.0.0.7",
     "X-Forwarded-Proto: https",
     "X-Forwarded-Host: public.example",
@@ -29,60 +47,60 @@ CLAIMS = (
 )
 
 
-def replace_name(service: Service, name: str) -> Service:
+def renamed(service: Service, name: str) -> Service:
     """The same service under another name."""
     return replace(service, name=name)
 
 
-def forwarded(message: Message) -> dict[str, str]:
-    """Every header that tells about the client; an assertion when one stands there twice."""
-    told = [(name.lower().replace("_", "-"), value) for name, value in message.fields]
-    told = [(name, value) for name, value in told if "forwarded" in name or name == "x-real-ip"]
-    assert len(told) == len(dict(told))
-    return dict(told)
+def forwarding_fields(message: Message) -> dict[str, str]:
+    """Every field that describes the client; fails if one is present twice."""
+    fields = [(name.lower().replace("_", "-"), value) for name, value in message.fields]
+    fields = [(name, value) for name, value in fields if "forwarded" in name or name == "x-real-ip"]
+    assert len(fields) == len(dict(fields))
+    return dict(fields)
 
 
-async def test_O11_claims_of_anybody_are_replaced_by_what_we_see(house: House) -> None:
-    backend = await house.backend()
-    gateway = await house.gateway(backend, match=Match(path="/metal"))
+async def test_O11_values_from_untrusted_peers_are_replaced(testbed: Testbed) -> None:
+    backend = await testbed.backend()
+    gateway = await testbed.gateway(backend, match=RouteMatch(path="/metal"))
     port = str(gateway.worker.addresses[0][1])
 
-    assert (await gateway.ask(request("GET", "/metal/v1/nodes", *CLAIMS))).status == 200
+    assert (await gateway.request(request("GET", "/metal/v1/nodes", *VALUES))).status == 200
 
-    assert forwarded(backend.only) == {
+    assert forwarding_fields(backend.only_request) == {
         "x-forwarded-for": "127.0.0.1",
         "x-forwarded-proto": "http",
         "x-forwarded-host": "api.example",
         "x-forwarded-port": port,
         "x-forwarded-prefix": "/metal",
     }
-    assert b"6.6.6.6" not in backend.only.head
-    assert gateway.outcomes[0].client == "127.0.0.1"
+    assert b"6.6.6.6" not in backend.only_request.head
+    assert gateway.records[0].client == "127.0.0.1"
 
 
-async def test_O11_claims_of_trusted_peers_are_believed_and_added_to(house: House) -> None:
-    backend = await house.backend()
-    gateway = await house.gateway(backend, match=Match(path="/metal"), trusted=["127.0.0.0/8"])
+async def test_O11_values_from_trusted_peers_are_kept_and_extended(testbed: Testbed) -> None:
+    backend = await testbed.backend()
+    gateway = await testbed.gateway(backend, match=RouteMatch(path="/metal"), trusted=["127.0.0.0/8"])
 
-    assert (await gateway.ask(request("GET", "/metal/v1/nodes", *CLAIMS))).status == 200
+    assert (await gateway.request(request("GET", "/metal/v1/nodes", *VALUES))).status == 200
 
-    assert forwarded(backend.only) == {
+    assert forwarding_fields(backend.only_request) == {
         "x-forwarded-for": "6.6.6.6, 10.0.0.7, 127.0.0.1",
         "x-forwarded-proto": "https",
         "x-forwarded-host": "public.example",
         "x-forwarded-port": "443",
         "x-forwarded-prefix": "/outer/metal",
     }
-    assert backend.only.one("host") == "api.example"
+    assert backend.only_request.one("host") == "api.example"
 
 
-async def test_O11_a_trusted_peer_that_claims_nothing_is_told_about_like_any_other(house: House) -> None:
-    backend = await house.backend()
-    gateway = await house.gateway(backend, trusted=["127.0.0.1/32", "::1/128"])
+async def test_O11_a_trusted_peer_without_values_is_described_like_any_other(testbed: Testbed) -> None:
+    backend = await testbed.backend()
+    gateway = await testbed.gateway(backend, trusted=["127.0.0.1/32", "::1/128"])
 
-    assert (await gateway.ask(request())).status == 200
-    assert forwarded(backend.only)["x-forwarded-for"] == "127.0.0.1"
-    assert gateway.outcomes[0].client == "127.0.0.1"
+    assert (await gateway.request(request())).status == 200
+    assert forwarding_fields(backend.only_request)["x-forwarded-for"] == "127.0.0.1"
+    assert gateway.records[0].client == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
@@ -93,33 +111,33 @@ async def test_O11_a_trusted_peer_that_claims_nothing_is_told_about_like_any_oth
         (("X-Forwarded-For: 6.6.6.6", "X-Forwarded-For: 10.0.0.7, 127.0.0.9"), "10.0.0.7"),
     ],
 )
-async def test_O11_the_client_is_the_last_address_that_nobody_trusted_wrote(
-    house: House, lines: tuple[str, ...], client: str
+async def test_O11_the_client_is_the_rightmost_untrusted_address(
+    testbed: Testbed, lines: tuple[str, ...], client: str
 ) -> None:
-    """Read from the right: everything left of an address that is not trusted is that peer's invention."""
-    backend = await house.backend()
-    gateway = await house.gateway(backend, trusted=["127.0.0.0/8"])
+    """An untrusted peer may have made up everything to the left of its own address."""
+    backend = await testbed.backend()
+    gateway = await testbed.gateway(backend, trusted=["127.0.0.0/8"])
 
-    assert (await gateway.ask(request("GET", "/v1/nodes", *lines))).status == 200
-    assert gateway.outcomes[0].client == client
+    assert (await gateway.request(request("GET", "/v1/nodes", *lines))).status == 200
+    assert gateway.records[0].client == client
 
 
-async def test_O11_claims_of_one_client_are_not_told_about_the_next(house: House) -> None:
-    backend = await house.backend()
-    gateway = await house.gateway(backend, trusted=["127.0.0.0/8"])
+async def test_O11_values_of_one_request_are_not_used_for_the_next(testbed: Testbed) -> None:
+    backend = await testbed.backend()
+    gateway = await testbed.gateway(backend, trusted=["127.0.0.0/8"])
     client = await gateway.client()
 
-    assert (await client.ask(request("GET", "/v1/nodes", *CLAIMS))).status == 200
-    assert (await client.ask(request(host="other.example"))).status == 200
-    assert forwarded(backend.requests[1])["x-forwarded-for"] == "127.0.0.1"
-    assert forwarded(backend.requests[1])["x-forwarded-host"] == "other.example"
+    assert (await client.request(request("GET", "/v1/nodes", *VALUES))).status == 200
+    assert (await client.request(request(host="other.example"))).status == 200
+    assert forwarding_fields(backend.requests[1])["x-forwarded-for"] == "127.0.0.1"
+    assert forwarding_fields(backend.requests[1])["x-forwarded-host"] == "other.example"
 
 
 # --- Location ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "said, told",
+    "location, rewritten",
     [
         ("http://BACKEND/v1/nodes/1", "http://api.example/metal/v1/nodes/1"),
         ("http://BACKEND", "http://api.example/metal"),
@@ -132,25 +150,27 @@ async def test_O11_claims_of_one_client_are_not_told_about_the_next(house: House
     ],
 )
 @pytest.mark.parametrize("name", ["Location", "Content-Location"])
-async def test_locations_that_name_the_backend_become_ours(
-    house: House, name: str, said: str, told: str
+async def test_locations_that_name_the_backend_are_rewritten(
+    testbed: Testbed, name: str, location: str, rewritten: str
 ) -> None:
-    backend = await house.backend()
-    gateway = await house.gateway(backend, match=Match(path="/metal"))
+    backend = await testbed.backend()
+    gateway = await testbed.gateway(backend, match=RouteMatch(path="/metal"))
     authority = f"127.0.0.1:{backend.port}"
-    backend.script = always(reply(201, f"{name}: {said.replace('BACKEND', authority)}", reason="Created"))
+    backend.script = always(
+        response(201, f"{name}: {location.replace('BACKEND', authority)}", reason="Created")
+    )
 
-    answer = await gateway.ask(request("POST", "/metal/v1/nodes"))
+    answer = await gateway.request(request("POST", "/metal/v1/nodes"))
 
-    assert answer.one(name) == told.replace("BACKEND", authority)
+    assert answer.one(name) == rewritten.replace("BACKEND", authority)
 
 
-async def test_a_location_becomes_what_a_trusted_proxy_says_the_client_sees(house: House) -> None:
-    backend = await house.backend()
-    gateway = await house.gateway(backend, trusted=["127.0.0.1/32"])
-    backend.script = always(reply(201, f"Location: http://127.0.0.1:{backend.port}/v1/nodes/1"))
+async def test_a_location_uses_the_origin_from_a_trusted_proxy(testbed: Testbed) -> None:
+    backend = await testbed.backend()
+    gateway = await testbed.gateway(backend, trusted=["127.0.0.1/32"])
+    backend.script = always(response(201, f"Location: http://127.0.0.1:{backend.port}/v1/nodes/1"))
 
-    answer = await gateway.ask(request("POST", "/v1/nodes", *CLAIMS))
+    answer = await gateway.request(request("POST", "/v1/nodes", *VALUES))
 
     assert answer.one("location") == "https://public.example/outer/v1/nodes/1"
 
@@ -159,7 +179,7 @@ async def test_a_location_becomes_what_a_trusted_proxy_says_the_client_sees(hous
 
 
 def root_document(host: str = "api.example") -> dict[str, Any]:
-    """What Ironic says on `/`."""
+    """The document of Ironic at `/`."""
     v1 = {
         "id": "v1",
         "links": [{"href": f"http://{host}/v1/", "rel": "self"}],
@@ -171,7 +191,7 @@ def root_document(host: str = "api.example") -> dict[str, Any]:
 
 
 def v1_document(padding: int = 0) -> dict[str, Any]:
-    """What Ironic says on `/v1`."""
+    """The document of Ironic at `/v1`."""
     return {
         "id": "v1",
         "links": [{"href": "http://api.example/v1/", "rel": "self"}],
@@ -190,50 +210,53 @@ JSON_LINES = (
 )
 
 
-def document_reply(document: object, *lines: str, status: int = 200) -> bytes:
-    return reply(
+def document_response(document: object, *lines: str, status: int = 200) -> bytes:
+    return response(
         status,
         *JSON_LINES,
-        f"{LOWEST}: 1.1",
-        f"{HIGHEST}: 1.90",
+        f"{MIN_FIELD}: 1.1",
+        f"{MAX_FIELD}: 1.90",
         *lines,
         body=json.dumps(document).encode(),
     )
 
 
-async def offering_less(
-    house: House, said: bytes, *, match: Match | None = None
-) -> tuple[Stand, ScriptedBackend]:
-    """A gateway whose offer ends at 1.58 in front of one that speaks up to 1.90 (and one that is away)."""
-    backend = await house.backend(always(said))
-    return await house.gateway(backend, nobody(declared=OLD), match=match), backend
+async def gateway_with_lower_offer(
+    testbed: Testbed, data: bytes, *, match: RouteMatch | None = None
+) -> tuple[Gateway, ScriptedBackend]:
+    """A gateway that offers up to 1.58, in front of a backend that serves up to 1.90 and sends `data`.
+
+    A second backend, up to 1.58, refuses connections.
+    """
+    backend = await testbed.backend(always(data))
+    return await testbed.gateway(backend, refusing_backend(declared=OLD), match=match), backend
 
 
 @pytest.mark.parametrize("status", [200, 300])
 @pytest.mark.parametrize("target", ["/", "/v1", "/v1/"])
-async def test_documents_tell_the_offer_and_links_that_can_be_followed(
-    house: House, target: str, status: int
+async def test_documents_have_the_offer_and_links_that_the_client_can_follow(
+    testbed: Testbed, target: str, status: int
 ) -> None:
     document = root_document() if target == "/" else v1_document()
-    gateway, _ = await offering_less(
-        house, document_reply(document, status=status), match=Match(path="/metal")
+    gateway, _ = await gateway_with_lower_offer(
+        testbed, document_response(document, status=status), match=RouteMatch(path="/metal")
     )
 
-    answer = await gateway.ask(request("GET", f"/metal{target}"))
+    answer = await gateway.request(request("GET", f"/metal{target}"))
 
     assert answer.status == status
-    told = json.loads(answer.body)
-    entry = told["versions"][0] if target == "/" else told["version"]
+    document = json.loads(answer.body)
+    entry = document["versions"][0] if target == "/" else document["version"]
     assert (entry["min_version"], entry["version"]) == ("1.1", "1.58")
-    links = entry["links"] if target == "/" else told["links"]
+    links = entry["links"] if target == "/" else document["links"]
     assert links[0]["href"] == "http://api.example/metal/v1/"
     assert answer.framing == "length"
     assert not {"etag", "last-modified", "content-md5", "digest", "transfer-encoding"} & answer.names
-    assert answer.one(HIGHEST) == "1.58"
+    assert answer.one(MAX_FIELD) == "1.58"
 
 
-async def test_documents_are_asked_for_whole_and_unencoded(house: House) -> None:
-    gateway, backend = await offering_less(house, document_reply(v1_document()))
+async def test_documents_are_requested_whole_and_unencoded(testbed: Testbed) -> None:
+    gateway, backend = await gateway_with_lower_offer(testbed, document_response(v1_document()))
     lines = (
         "Accept-Encoding: gzip, br",
         'If-None-Match: "x"',
@@ -245,114 +268,123 @@ async def test_documents_are_asked_for_whole_and_unencoded(house: House) -> None
         "Accept: application/json",
     )
 
-    assert (await gateway.ask(request("GET", "/v1", *lines))).status == 200
+    assert (await gateway.request(request("GET", "/v1", *lines))).status == 200
 
-    sent = backend.only
-    assert sent.one("accept-encoding") == "identity"
+    message = backend.only_request
+    assert message.one("accept-encoding") == "identity"
     assert (
         not {"if-none-match", "if-modified-since", "if-match", "if_none_match", "range", "if-range"}
-        & sent.names
+        & message.names
     )
-    assert sent.one("accept") == "application/json"
+    assert message.one("accept") == "application/json"
 
 
-async def test_other_requests_keep_their_conditions(house: House) -> None:
-    gateway, backend = await offering_less(house, reply(200, 'ETag: "1"', body=b"{}"))
+async def test_other_requests_keep_their_conditional_fields(testbed: Testbed) -> None:
+    gateway, backend = await gateway_with_lower_offer(testbed, response(200, 'ETag: "1"', body=b"{}"))
 
-    answer = await gateway.ask(
+    answer = await gateway.request(
         request("GET", "/v1/nodes", "Accept-Encoding: gzip", 'If-None-Match: "x"', "Range: b=0-")
     )
 
     assert answer.one("etag") == '"1"'
-    assert (backend.only.one("accept-encoding"), backend.only.one("range")) == ("gzip", "b=0-")
+    assert (backend.only_request.one("accept-encoding"), backend.only_request.one("range")) == (
+        "gzip",
+        "b=0-",
+    )
 
 
 @pytest.mark.parametrize(
     "targets", [("/v1", "/v1/nodes"), ("/v1/nodes", "/v1"), ("/v1/nodes", "/v1", "/v1/nodes")]
 )
-async def test_equal_heads_are_treated_each_by_its_own_target(house: House, targets: tuple[str, ...]) -> None:
-    gateway, backend = await offering_less(house, document_reply(v1_document()))
+async def test_equal_field_sections_are_handled_by_their_target(
+    testbed: Testbed, targets: tuple[str, ...]
+) -> None:
+    gateway, backend = await gateway_with_lower_offer(testbed, document_response(v1_document()))
     client = await gateway.client()
 
     for target in targets:
         lines = ("Accept-Encoding: gzip", 'If-None-Match: "x"')
-        assert (await client.ask(request("GET", target, *lines))).status == 200
-    for sent in backend.requests:
-        whole = sent.target == "/v1"
-        assert sent.every("accept-encoding") == (["identity"] if whole else ["gzip"])
-        assert sent.every("if-none-match") == ([] if whole else ['"x"'])
+        assert (await client.request(request("GET", target, *lines))).status == 200
+    for message in backend.requests:
+        whole = message.target == "/v1"
+        assert message.every("accept-encoding") == (["identity"] if whole else ["gzip"])
+        assert message.every("if-none-match") == ([] if whole else ['"x"'])
 
 
-async def test_equal_heads_for_two_services_on_one_connection(house: House) -> None:
-    backend = await house.backend()
-    gateway = await house.gateway(backend, match=Match(path="/metal"))
-    second = replace_name(service_of(backend, match=Match(path="/other/place")), "other")
-    first = gateway.cell.current.views["baremetal"].service
-    gateway.cell.update(Snapshot.configured([first, second], after=gateway.cell.current, now=0.0))
+async def test_equal_field_sections_for_two_services_on_one_connection(testbed: Testbed) -> None:
+    backend = await testbed.backend()
+    gateway = await testbed.gateway(backend, match=RouteMatch(path="/metal"))
+    second = renamed(service_of(backend, match=RouteMatch(path="/other/place")), "other")
+    first = gateway.snapshot_holder.current.views["baremetal"].service
+    gateway.snapshot_holder.update(
+        Snapshot.configured([first, second], after=gateway.snapshot_holder.current, now=0.0)
+    )
     client = await gateway.client()
 
     for _ in range(2):
         for prefix in ("/metal", "/other/place"):
-            assert (await client.ask(request("GET", f"{prefix}/v1/nodes"))).status == 200
+            assert (await client.request(request("GET", f"{prefix}/v1/nodes"))).status == 200
             assert backend.requests[-1].one("x-forwarded-prefix") == prefix
             assert backend.requests[-1].target == "/v1/nodes"
 
 
-async def test_a_chunked_document_is_rewritten_and_gets_a_length(house: House) -> None:
+async def test_a_chunked_document_is_rewritten_and_gets_a_length(testbed: Testbed) -> None:
     body = json.dumps(v1_document()).encode()
-    said = reply(200, "Content-Type: application/json; charset=utf-8", "Transfer-Encoding: chunked")
-    gateway, backend = await offering_less(house, said + chunked(body[:50], body[50:]))
+    head = response(200, "Content-Type: application/json; charset=utf-8", "Transfer-Encoding: chunked")
+    gateway, backend = await gateway_with_lower_offer(testbed, head + chunked(body[:50], body[50:]))
     client = await gateway.client()
 
     for _ in range(2):
-        answer = await client.ask(request("GET", "/v1"))
+        answer = await client.request(request("GET", "/v1"))
         assert answer.framing == "length"
         assert json.loads(answer.body)["version"]["version"] == "1.58"
     assert backend.connections == 1
 
 
-async def test_head_of_a_document_tells_no_length(house: House) -> None:
-    said = b"\r\n".join(
+async def test_a_response_to_head_of_a_document_has_no_length(testbed: Testbed) -> None:
+    head = b"\r\n".join(
         (b"HTTP/1.1 200 OK", *(line.encode() for line in JSON_LINES), b"Content-Length: 999", b"", b"")
     )
-    gateway, backend = await offering_less(house, said)
+    gateway, backend = await gateway_with_lower_offer(testbed, head)
     client = await gateway.client()
 
     for _ in range(2):
-        answer = await client.ask(request("HEAD", "/v1"))
+        answer = await client.request(request("HEAD", "/v1"))
         assert answer.status == 200
         assert not {"content-length", "etag", "transfer-encoding"} & answer.names
-    assert [each.method for each in backend.requests] == ["HEAD", "HEAD"]
+    assert [message.method for message in backend.requests] == ["HEAD", "HEAD"]
 
 
-def same(answer: Message, body: bytes) -> None:
-    """It passed as it came."""
+def assert_unchanged(answer: Message, body: bytes) -> None:
+    """The document passed as it came."""
     assert answer.body == body
     assert answer.one("etag") == '"backend"'
 
 
 @pytest.mark.parametrize("more", [1, 1_000_000])
-async def test_a_document_beyond_a_mebibyte_passes_as_it_came(house: House, more: int) -> None:
-    room = 1024 * 1024 - len(json.dumps(v1_document()))
-    body = json.dumps(v1_document(room + more)).encode()
+async def test_a_document_beyond_a_mebibyte_passes_as_it_came(testbed: Testbed, more: int) -> None:
+    padding = 1024 * 1024 - len(json.dumps(v1_document()))
+    body = json.dumps(v1_document(padding + more)).encode()
     assert len(body) == 1024 * 1024 + more
-    gateway, _ = await offering_less(house, reply(200, *JSON_LINES, body=body))
+    gateway, _ = await gateway_with_lower_offer(testbed, response(200, *JSON_LINES, body=body))
 
-    same(await gateway.ask(request("GET", "/v1")), body)
-
-
-async def test_a_document_of_a_mebibyte_is_rewritten(house: House) -> None:
-    room = 1024 * 1024 - len(json.dumps(v1_document()))
-    gateway, _ = await offering_less(house, document_reply(v1_document(room)))
-
-    assert json.loads((await gateway.ask(request("GET", "/v1"))).body)["version"]["version"] == "1.58"
+    assert_unchanged(await gateway.request(request("GET", "/v1")), body)
 
 
-async def test_an_encoded_document_passes_as_it_came(house: House) -> None:
+async def test_a_document_of_a_mebibyte_is_rewritten(testbed: Testbed) -> None:
+    padding = 1024 * 1024 - len(json.dumps(v1_document()))
+    gateway, _ = await gateway_with_lower_offer(testbed, document_response(v1_document(padding)))
+
+    assert json.loads((await gateway.request(request("GET", "/v1"))).body)["version"]["version"] == "1.58"
+
+
+async def test_an_encoded_document_passes_as_it_came(testbed: Testbed) -> None:
     body = gzip.compress(json.dumps(v1_document()).encode())
-    gateway, _ = await offering_less(house, reply(200, *JSON_LINES, "Content-Encoding: gzip", body=body))
+    gateway, _ = await gateway_with_lower_offer(
+        testbed, response(200, *JSON_LINES, "Content-Encoding: gzip", body=body)
+    )
 
-    same(await gateway.ask(request("GET", "/v1")), body)
+    assert_unchanged(await gateway.request(request("GET", "/v1")), body)
 
 
 @pytest.mark.parametrize(
@@ -368,44 +400,44 @@ async def test_an_encoded_document_passes_as_it_came(house: House) -> None:
         (200, "application/json", b"[" * 5000),
     ],
 )
-async def test_what_is_no_document_passes_as_it_came(
-    house: House, status: int, kind: str, body: bytes
+async def test_other_content_than_a_document_passes_as_it_came(
+    testbed: Testbed, status: int, kind: str, body: bytes
 ) -> None:
     lines = (f"Content-Type: {kind}", 'ETag: "backend"')
-    gateway, _ = await offering_less(house, reply(status, *lines, body=body))
+    gateway, _ = await gateway_with_lower_offer(testbed, response(status, *lines, body=body))
 
-    answer = await gateway.ask(request("GET", "/v1"))
+    answer = await gateway.request(request("GET", "/v1"))
 
     assert answer.status == status
     assert answer.body == body
 
 
-async def test_a_document_that_breaks_off_is_502_since_nothing_was_sent(house: House) -> None:
-    backend = await house.backend()
+async def test_a_document_that_breaks_off_is_502_since_nothing_was_sent(testbed: Testbed) -> None:
+    backend = await testbed.backend()
 
-    async def script(hop: Hop) -> None:
-        await hop.request()
-        await hop.say(reply(200, *JSON_LINES, "Content-Length: 1000") + b'{"id": ')
+    async def script(upstream: UpstreamConnection) -> None:
+        await upstream.request()
+        await upstream.send(response(200, *JSON_LINES, "Content-Length: 1000") + b'{"id": ')
 
     backend.script = script
-    gateway = await house.gateway(backend)
+    gateway = await testbed.gateway(backend)
 
-    answer = await gateway.ask(request("GET", "/v1"))
+    answer = await gateway.request(request("GET", "/v1"))
 
     assert answer.status == 502
-    assert (await gateway.told()).error == "reply_cut"
+    assert (await gateway.recorded()).reason == "reply_cut"
 
 
-async def test_documents_are_not_negotiated_away(house: House) -> None:
-    gateway, backend = await offering_less(house, document_reply(root_document()))
+async def test_the_root_document_is_never_refused_for_its_version(testbed: Testbed) -> None:
+    gateway, backend = await gateway_with_lower_offer(testbed, document_response(root_document()))
 
-    assert (await gateway.ask(request("GET", "/", asks("9.9")))).status == 200
-    assert SERVED.lower() not in backend.only.names
-    assert (await gateway.ask(request("GET", "/v1", asks("9.9")))).status == 406
+    assert (await gateway.request(request("GET", "/", version_line("9.9")))).status == 200
+    assert VERSION_FIELD.lower() not in backend.only_request.names
+    assert (await gateway.request(request("GET", "/v1", version_line("9.9")))).status == 406
 
 
 @pytest.mark.parametrize(
-    "lines, public",
+    "lines, base",
     [
         (("X-Forwarded-Proto: https, http",), "https://api.example/metal"),
         (("X-Forwarded-Proto: gopher",), "http://api.example/metal"),
@@ -415,15 +447,15 @@ async def test_documents_are_not_negotiated_away(house: House) -> None:
         (("X-Forwarded-Prefix: outer",), "http://api.example/metal"),
     ],
 )
-async def test_O11_what_a_trusted_proxy_claims_must_be_usable(
-    house: House, lines: tuple[str, ...], public: str
+async def test_O11_malformed_values_of_a_trusted_proxy_are_not_used(
+    testbed: Testbed, lines: tuple[str, ...], base: str
 ) -> None:
-    backend = await house.backend()
-    gateway = await house.gateway(backend, match=Match(path="/metal"), trusted=["127.0.0.0/8"])
+    backend = await testbed.backend()
+    gateway = await testbed.gateway(backend, match=RouteMatch(path="/metal"), trusted=["127.0.0.0/8"])
     backend.script = always(
-        reply(201, f"Location: http://127.0.0.1:{backend.port}/v1/nodes/1", reason="Created")
+        response(201, f"Location: http://127.0.0.1:{backend.port}/v1/nodes/1", reason="Created")
     )
 
-    answer = await gateway.ask(request("POST", "/metal/v1/nodes", *lines))
+    answer = await gateway.request(request("POST", "/metal/v1/nodes", *lines))
 
-    assert answer.one("location") == f"{public}/v1/nodes/1"
+    assert answer.one("location") == f"{base}/v1/nodes/1"

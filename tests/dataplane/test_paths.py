@@ -1,14 +1,15 @@
-"""Paths mean the same to routing, log and backend, or are refused (P); refusals echo nothing (O12)."""
+"""A path means the same to routing, log and backend, or is refused (threats P1-P7); errors echo nothing
+(threats O12)."""
 
-# ruff: noqa: N802 -- ids of attacks are written with capitals
+# ruff: noqa: N802 -- ids of threats are written with capitals
 
 from __future__ import annotations
 
 import pytest
 
-from tests.dataplane.attacks import head, refused
-from tests.dataplane.stand import House, always, serve
-from tests.dataplane.wire import HOST, request
+from tests.dataplane.assertions import assert_refused
+from tests.dataplane.messages import HOST, request, request_head
+from tests.dataplane.testbed import Testbed, always, serve
 
 
 @pytest.mark.parametrize(
@@ -25,28 +26,28 @@ from tests.dataplane.wire import HOST, request
         "/%2e",
     ],
 )
-async def test_P1_dots(house: House, path: str) -> None:
-    await refused(house, head(start=f"GET {path} HTTP/1.1"))
+async def test_P1_dots(testbed: Testbed, path: str) -> None:
+    await assert_refused(testbed, request_head(start=f"GET {path} HTTP/1.1"))
 
 
 @pytest.mark.parametrize("path", ["/v1%2fnodes", "/v1%2Fnodes", "/v1%5cnodes", "/v1%5Cnodes", "/v1\\nodes"])
-async def test_P2_escaped_and_turned_slashes(house: House, path: str) -> None:
-    await refused(house, head(start=f"GET {path} HTTP/1.1"))
+async def test_P2_escaped_slashes_and_backslashes(testbed: Testbed, path: str) -> None:
+    await assert_refused(testbed, request_head(start=f"GET {path} HTTP/1.1"))
 
 
 @pytest.mark.parametrize("path", ["/v1/..;/admin", "/v1/..;x=1/admin", "/v1/.;/x", "/v1/%2e%2e;a/x"])
-async def test_P3_dots_with_parameters(house: House, path: str) -> None:
-    await refused(house, head(start=f"GET {path} HTTP/1.1"))
+async def test_P3_dots_with_parameters(testbed: Testbed, path: str) -> None:
+    await assert_refused(testbed, request_head(start=f"GET {path} HTTP/1.1"))
 
 
 @pytest.mark.parametrize(
     "path", ["/v1//nodes", "//v1/nodes", "/v1;a=b/nodes;c", "/v1/...", "/v1/.x", "/v1/x..y"]
 )
-async def test_P3_double_slashes_and_parameters_are_kept(house: House, path: str) -> None:
-    gateway, backend = await house.behind(serve)
+async def test_P3_double_slashes_and_parameters_are_kept(testbed: Testbed, path: str) -> None:
+    gateway, backend = await testbed.gateway_and_backend(serve)
 
-    assert (await gateway.ask(request("GET", path))).status == 200
-    assert backend.only.target == path
+    assert (await gateway.request(request("GET", path))).status == 200
+    assert backend.only_request.target == path
 
 
 @pytest.mark.parametrize(
@@ -57,62 +58,62 @@ async def test_P3_double_slashes_and_parameters_are_kept(house: House, path: str
         "/v1/%u002e",
     ],
 )  # fmt: skip
-async def test_P4_control_bytes_and_what_is_no_utf_8(house: House, path: str) -> None:
-    await refused(house, head(start=f"GET {path} HTTP/1.1"))
+async def test_P4_control_bytes_and_malformed_utf_8(testbed: Testbed, path: str) -> None:
+    await assert_refused(testbed, request_head(start=f"GET {path} HTTP/1.1"))
 
 
 @pytest.mark.parametrize("target", ["/v1#x", "/v1/nodes?a=b#c", "/#", "#"])
-async def test_P5_fragments(house: House, target: str) -> None:
-    await refused(house, head(start=f"GET {target} HTTP/1.1"))
+async def test_P5_fragments(testbed: Testbed, target: str) -> None:
+    await assert_refused(testbed, request_head(start=f"GET {target} HTTP/1.1"))
 
 
 @pytest.mark.parametrize("path", ["/v1/%252e%252e/x", "/v1/%252f", "/v1/%2500"])
-async def test_P6_what_is_escaped_twice_is_decoded_by_nobody_here(house: House, path: str) -> None:
-    gateway, backend = await house.behind(serve)
+async def test_P6_double_escapes_are_kept(testbed: Testbed, path: str) -> None:
+    gateway, backend = await testbed.gateway_and_backend(serve)
 
-    assert (await gateway.ask(request("GET", path))).status == 200
-    assert backend.only.target == path
+    assert (await gateway.request(request("GET", path))).status == 200
+    assert backend.only_request.target == path
 
 
 @pytest.mark.parametrize(
     "target", ["//evil.example/x", "/@evil.example", "/http://evil.example/", "/v1?@evil"]
 )
-async def test_P7_no_target_changes_who_is_asked(house: House, target: str) -> None:
-    gateway, backend = await house.behind(serve)
+async def test_P7_no_target_changes_the_authority(testbed: Testbed, target: str) -> None:
+    gateway, backend = await testbed.gateway_and_backend(serve)
 
-    assert (await gateway.ask(request("GET", target))).status == 200
-    assert (backend.only.target, backend.only.one("host")) == (target, HOST)
+    assert (await gateway.request(request("GET", target))).status == 200
+    assert (backend.only_request.target, backend.only_request.one("host")) == (target, HOST)
 
 
 @pytest.mark.parametrize("target", ["@evil.example/", "evil.example"])
-async def test_P7_targets_without_a_slash(house: House, target: str) -> None:
-    await refused(house, head(start=f"GET {target} HTTP/1.1"))
+async def test_P7_targets_without_a_slash(testbed: Testbed, target: str) -> None:
+    await assert_refused(testbed, request_head(start=f"GET {target} HTTP/1.1"))
 
 
-# --- what own errors say -----------------------------------------------------------------------------------
+# --- local responses ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        head("X-Canary : canary"),
-        head(start="GET /canary#canary HTTP/1.1"),
-        head(start="CANARY /canary HTTP/1.1"),
-        head("Host: canary@canary", host=False),
-        head("Expect: canary", "Content-Length: 1"),
-        head(start="GET /canary HTTP/1.7"),
+        request_head("X-Canary : canary"),
+        request_head(start="GET /canary#canary HTTP/1.1"),
+        request_head(start="CANARY /canary HTTP/1.1"),
+        request_head("Host: canary@canary", host=False),
+        request_head("Expect: canary", "Content-Length: 1"),
+        request_head(start="GET /canary HTTP/1.7"),
     ],
 )
-async def test_O12_refusals_echo_nothing(house: House, data: bytes) -> None:
-    answer = await refused(house, data, 400, 405, 417, 505)
+async def test_O12_refusals_echo_nothing(testbed: Testbed, data: bytes) -> None:
+    answer = await assert_refused(testbed, data, 400, 405, 417, 505)
 
     assert b"canary" not in (answer.head + answer.body).lower()
 
 
-async def test_O12_failures_echo_nothing(house: House) -> None:
-    gateway, _ = await house.behind(always(b"canary\r\n\r\n"))
+async def test_O12_failures_echo_nothing(testbed: Testbed) -> None:
+    gateway, _ = await testbed.gateway_and_backend(always(b"canary\r\n\r\n"))
 
-    answer = await gateway.ask(request("GET", "/v1/canary", "X-Canary: canary"))
+    answer = await gateway.request(request("GET", "/v1/canary", "X-Canary: canary"))
 
     assert answer.status == 502
     assert b"canary" not in (answer.head + answer.body).lower()

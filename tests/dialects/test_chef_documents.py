@@ -1,4 +1,4 @@
-"""`/server_api_version/extended` (RFC 041; CHEF-6, trap 19): what is configured, within the offer."""
+"""`/server_api_version/extended` (RFC 041; CHEF-6, trap 19): the configured operations within the offer."""
 
 # ruff: noqa: N802 -- ids of examples are written with capitals
 
@@ -8,13 +8,19 @@ import json
 
 import pytest
 
-from gateway.core.dialect import Bounds
-from gateway.core.message import Header, Reply, RequestHead, fold
-from gateway.core.operations import NO_OPERATIONS, Entry, Extent, Operations, PathTemplate, Status
-from gateway.core.ranges import VersionSet
-from gateway.core.version import Version, WholeNumber
-from gateway.dialects._chef_documents import EXTENDED, MOST_VERSIONS, OWN_DOCUMENT
-from gateway.dialects.chef import RESOURCE, Chef, ChefOptions
+from gateway.core.decision.operations import (
+    NO_OPERATIONS,
+    OperationRule,
+    Operations,
+    OperationStatus,
+    PathTemplate,
+)
+from gateway.core.dialect import OfferedVersions
+from gateway.core.http.message import Header, RequestHead, Response, fold
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version, WholeNumber
+from gateway.dialects.chef.dialect import RESOURCE, Chef, ChefOptions
+from gateway.dialects.chef.documents import EXTENDED_DOCUMENT, MAX_VERSIONS, VERSION_DOCUMENT
 
 CHEF = Chef.configured(ChefOptions())
 HEADER = "X-Ops-Server-API-Version"
@@ -22,23 +28,25 @@ BASE = "/server_api_version/extended"
 CLIENT = "/organizations/:orgname/clients/:client"
 
 
-def entry(methods: str, path: str, versions: str, status: Status = Status.ACTIVE) -> Entry:
-    extent = Extent() if versions == "next" else Extent.read(versions, WholeNumber())
-    return Entry(tuple(methods.split()), PathTemplate.read(path), extent, status)
+def operation(
+    methods: str, path: str, versions: str, status: OperationStatus = OperationStatus.ACTIVE
+) -> OperationRule:
+    exists = VersionSet() if versions == "next" else VersionSet.read_open(versions, WholeNumber())
+    return OperationRule(tuple(methods.split()), PathTemplate.read(path), exists, status)
 
 
 CLIENTS = "/organizations/{orgname}/clients/{client}"
 SAMPLE = Operations.of(
     [
-        entry("GET", CLIENTS, "0", Status.DEPRECATED),
-        entry("GET", CLIENTS, "1", Status.ACTIVE),
-        entry("GET", CLIENTS, "next", Status.UNSTABLE),
-        entry("GET", "/users/{user}", "0", Status.DEPRECATED),
-        entry("GET", "/users/{user}", ">=1"),
+        operation("GET", CLIENTS, "0", OperationStatus.DEPRECATED),
+        operation("GET", CLIENTS, "1", OperationStatus.ACTIVE),
+        operation("GET", CLIENTS, "next", OperationStatus.UNSTABLE),
+        operation("GET", "/users/{user}", "0", OperationStatus.DEPRECATED),
+        operation("GET", "/users/{user}", ">=1"),
     ]
 )
-"""What the RFC's own sample tells."""
-CLIENT_TOLD = {
+"""The operations in the sample of the RFC."""
+CLIENT_ENTRY = {
     "name": CLIENT,
     "versions": [
         {"method": "GET", "version": 0, "status": "deprecated"},
@@ -46,7 +54,7 @@ CLIENT_TOLD = {
         {"method": "GET", "version": "next", "status": "unstable"},
     ],
 }
-USER_TOLD = {
+USER_ENTRY = {
     "name": "/users/:user",
     "versions": [
         {"method": "GET", "version": 0, "status": "deprecated"},
@@ -55,24 +63,24 @@ USER_TOLD = {
 }
 
 
-def upto(highest: int, lowest: int = 0) -> Bounds:
-    return Bounds(VersionSet.between(Version(lowest), Version(highest)))
+def upto(highest: int, lowest: int = 0) -> OfferedVersions:
+    return OfferedVersions(VersionSet.between(Version(lowest), Version(highest)))
 
 
-def say(
+def respond(
     below: str = "",
     *lines: Header,
     method: str = "GET",
-    bounds: Bounds | None = upto(1),  # noqa: B008 -- a constant
+    offered: OfferedVersions | None = upto(1),  # noqa: B008 -- a constant
     operations: Operations = SAMPLE,
-) -> Reply:
+) -> Response:
     fields = tuple((fold(name), value) for name, value in lines)
-    return CHEF.answer(EXTENDED, RequestHead(method, BASE + below, "", fields), bounds, operations)
+    return CHEF.answer(EXTENDED_DOCUMENT, RequestHead(method, BASE + below, "", fields), offered, operations)
 
 
-def told(reply: Reply) -> object:
-    assert reply.status == 200, reply
-    return json.loads(reply.body)
+def json_of(response: Response) -> object:
+    assert response.status == 200, response
+    return json.loads(response.body)
 
 
 @pytest.mark.parametrize(
@@ -87,22 +95,22 @@ def told(reply: Reply) -> object:
         ("/users/server_api_version/extended", False),
     ],
 )
-def test_it_is_the_gateways_to_answer(path: str, extended: bool) -> None:
-    assert CHEF.place("GET", path, "") == (EXTENDED if extended else RESOURCE)
-    assert EXTENDED.answered
-    assert EXTENDED.metered
-    assert not OWN_DOCUMENT.metered
+def test_the_gateway_answers_it(path: str, extended: bool) -> None:
+    assert CHEF.endpoint("GET", path, "") == (EXTENDED_DOCUMENT if extended else RESOURCE)
+    assert EXTENDED_DOCUMENT.answered
+    assert EXTENDED_DOCUMENT.rate_limited
+    assert not VERSION_DOCUMENT.rate_limited
 
 
 def test_CHEF_6_the_sample_of_the_RFC() -> None:
-    reply = say()
+    response = respond()
 
-    assert told(reply) == {"endpoints": [CLIENT_TOLD, USER_TOLD]}
-    assert reply.body.startswith(
+    assert json_of(response) == {"endpoints": [CLIENT_ENTRY, USER_ENTRY]}
+    assert response.body.startswith(
         b'{"endpoints":[{"name":"/organizations/:orgname/clients/:client","versions":['
     )
-    assert dict(reply.headers)["Content-Type"] == "application/json"
-    assert dict(reply.headers)[HEADER] == (
+    assert dict(response.headers)["Content-Type"] == "application/json"
+    assert dict(response.headers)[HEADER] == (
         '{"min_version":"0","max_version":"1","request_version":"0","response_version":"0"}'
     )
 
@@ -110,48 +118,54 @@ def test_CHEF_6_the_sample_of_the_RFC() -> None:
 @pytest.mark.parametrize(
     "below, found",
     [
-        (f"/GET{CLIENT}", CLIENT_TOLD),
-        ("/GET/organizations/acme/clients/one", CLIENT_TOLD),
-        ("/GET//organizations/acme/clients/%6fne/", CLIENT_TOLD),
-        ("/GET/users/:user", USER_TOLD),
-        ("/HEAD/users/bob", USER_TOLD),
+        (f"/GET{CLIENT}", CLIENT_ENTRY),
+        ("/GET/organizations/acme/clients/one", CLIENT_ENTRY),
+        ("/GET//organizations/acme/clients/%6fne/", CLIENT_ENTRY),
+        ("/GET/users/:user", USER_ENTRY),
+        ("/HEAD/users/bob", USER_ENTRY),
     ],
 )
 def test_CHEF_6_one_endpoint_by_its_spelling_or_by_a_real_path(below: str, found: object) -> None:
-    assert told(say(below)) == found
+    assert json_of(respond(below)) == found
 
 
 @pytest.mark.parametrize("below", ["/GET", "/GET/users", "/PUT/users/bob", "/get/users/bob", "/users/bob"])
 def test_CHEF_6_an_unknown_endpoint_is_404_with_the_object(below: str) -> None:
-    reply = say(below, (HEADER, "1"))
+    response = respond(below, (HEADER, "1"))
 
-    assert (reply.status, reply.body) == (404, b'{"error":["There is no such endpoint."]}')
-    assert '"request_version":"1"' in dict(reply.headers)[HEADER]
+    assert (response.status, response.body) == (404, b'{"error":["There is no such endpoint."]}')
+    assert '"request_version":"1"' in dict(response.headers)[HEADER]
 
 
 @pytest.mark.parametrize("below", ["", "/GET/users/bob", "/GET/nothing"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 def test_CHEF_6_other_methods_are_405(below: str, method: str) -> None:
-    reply = say(below, method=method)
+    response = respond(below, method=method)
 
-    assert reply.status == 405
-    assert dict(reply.headers)["Allow"] == "GET, HEAD"
-    assert HEADER in dict(reply.headers)
-
-
-def test_CHEF_6_a_version_outside_the_offer_goes_first() -> None:
-    assert [say("", (HEADER, text), method="PUT").status for text in ("2", "-1", "spam")] == [406, 406, 406]
-    assert say("", (HEADER, "1")).status == 200
-    assert say("", bounds=upto(2, 1)).status == 200, "silence is answered even where 0 is gone"
-    assert say("", bounds=None).status == 503
+    assert response.status == 405
+    assert dict(response.headers)["Allow"] == "GET, HEAD"
+    assert HEADER in dict(response.headers)
 
 
-def test_only_what_is_on_offer_is_told() -> None:
-    reply = told(say(bounds=upto(2, 1)))
+def test_CHEF_6_a_version_outside_the_offer_is_refused_first() -> None:
+    assert [respond("", (HEADER, text), method="PUT").status for text in ("2", "-1", "spam")] == [
+        406,
+        406,
+        406,
+    ]
+    assert respond("", (HEADER, "1")).status == 200
+    assert respond("", offered=upto(2, 1)).status == 200, (
+        "a request without a version is answered even where 0 is gone"
+    )
+    assert respond("", offered=None).status == 503
 
-    assert reply == {
+
+def test_only_versions_on_offer_are_listed() -> None:
+    response = json_of(respond(offered=upto(2, 1)))
+
+    assert response == {
         "endpoints": [
-            {"name": CLIENT, "versions": CLIENT_TOLD["versions"][1:]},
+            {"name": CLIENT, "versions": CLIENT_ENTRY["versions"][1:]},
             {
                 "name": "/users/:user",
                 "versions": [
@@ -163,24 +177,24 @@ def test_only_what_is_on_offer_is_told() -> None:
     }
 
 
-def test_what_exists_in_no_version_on_offer_is_no_endpoint() -> None:
-    operations = Operations.of([entry("GET", "/old", "<=1"), entry("GET", "/new", ">=3")])
+def test_an_operation_without_a_version_on_offer_is_not_listed() -> None:
+    operations = Operations.of([operation("GET", "/old", "<=1"), operation("GET", "/new", ">=3")])
 
-    assert told(say(bounds=upto(2, 2), operations=operations)) == {"endpoints": []}
-    assert say("/GET/old", bounds=upto(2, 2), operations=operations).status == 404
+    assert json_of(respond(offered=upto(2, 2), operations=operations)) == {"endpoints": []}
+    assert respond("/GET/old", offered=upto(2, 2), operations=operations).status == 404
 
 
 def test_methods_of_one_path_are_one_endpoint() -> None:
     operations = Operations.of(
         [
-            entry("GET PUT", "/users/{user}", "0"),
-            entry("GET", "/users", "1"),
-            entry("DELETE", "/users/{name}", "1"),
-            entry("GET", "/users/{user}", "0-1"),
+            operation("GET PUT", "/users/{user}", "0"),
+            operation("GET", "/users", "1"),
+            operation("DELETE", "/users/{name}", "1"),
+            operation("GET", "/users/{user}", "0-1"),
         ]
     )
 
-    assert told(say(operations=operations)) == {
+    assert json_of(respond(operations=operations)) == {
         "endpoints": [
             {
                 "name": "/users/:user",
@@ -197,13 +211,13 @@ def test_methods_of_one_path_are_one_endpoint() -> None:
 
 
 def test_without_operations_there_are_no_endpoints() -> None:
-    assert told(say(operations=NO_OPERATIONS)) == {"endpoints": []}
+    assert json_of(respond(operations=NO_OPERATIONS)) == {"endpoints": []}
 
 
-def test_a_backend_that_claims_a_million_versions_makes_no_document_of_a_million() -> None:
-    operations = Operations.of([entry("GET", "/x", ">=0")])
+def test_a_backend_that_claims_a_million_versions_gets_a_short_document() -> None:
+    operations = Operations.of([operation("GET", "/x", ">=0")])
 
-    reply = say("/GET/x", bounds=upto(999_999), operations=operations)
+    response = respond("/GET/x", offered=upto(999_999), operations=operations)
 
-    versions = json.loads(reply.body)["versions"]
-    assert [each["version"] for each in versions] == list(range(1_000_000 - MOST_VERSIONS, 1_000_000))
+    versions = json.loads(response.body)["versions"]
+    assert [element["version"] for element in versions] == list(range(1_000_000 - MAX_VERSIONS, 1_000_000))

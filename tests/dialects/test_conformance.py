@@ -1,8 +1,8 @@
-"""What the gateway relies on from every dialect, tried on each that `discover` finds, option by option.
+"""What the gateway requires of every dialect, tested on each that `discover` finds, option by option.
 
-Nothing here knows what a dialect speaks: a client's lines are those that `write_request` writes, a backend's
-those that `write_reply` writes for one that speaks. So a new dialect is held to all of it from its first
-day. What its servers say byte for byte stands in tests of its own beside this file.
+Nothing here knows what a dialect reads or writes: a client's lines are those of `write_request`, and a
+backend's are those of `write_response`. So a new dialect must pass all tests from its first day. The exact
+bytes of its servers are in tests of its own beside this file.
 """
 
 from __future__ import annotations
@@ -18,94 +18,101 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.core.decision import Resolution, Verdict, resolve
+from gateway.core.decision.decision import NegotiationResult, Resolution, resolve
+from gateway.core.decision.explanation import explain
+from gateway.core.decision.negotiation import negotiate
+from gateway.core.decision.operations import (
+    OperationRule,
+    Operations,
+    OperationStatus,
+    PathTemplate,
+)
 from gateway.core.dialect import (
-    Absence,
-    Advert,
-    Ask,
-    AskKind,
-    Bounds,
-    Failure,
+    Advertisement,
+    DefaultKind,
+    Endpoint,
+    GatewayError,
     Links,
-    Place,
-    ProbeAnswer,
+    MissingOperation,
+    OfferedVersions,
     ProbeFault,
     ProbeRequest,
-    Reason,
+    ProbeResponse,
     Refusal,
-    Refused,
-    SilenceKind,
+    RefusalReason,
+    RequestedKind,
+    RequestedVersion,
+    VersionRefusal,
 )
-from gateway.core.explanation import explain
-from gateway.core.message import Header, Reply, RequestHead, as_mapping, fold, render
-from gateway.core.negotiation import settle
-from gateway.core.operations import Entry, Extent, Operations, PathTemplate, Status, Stretch
-from gateway.core.ranges import VersionSet
-from gateway.core.snapshot import ServiceView
-from gateway.core.version import Version
-from gateway.dataplane.http1 import RequestReader
-from gateway.dataplane.names import NameTable
+from gateway.core.fleet.snapshot import ServiceView
+from gateway.core.http.message import Header, RequestHead, Response, as_mapping, fold, render
+from gateway.core.versions.ranges import NEWEST, OLDEST, VersionRange, VersionSet
+from gateway.core.versions.version import Version
+from gateway.dataplane.http1.heads import RequestReader
+from gateway.dataplane.http1.names import NameTable
 from gateway.dialects import discover
 from gateway.settings import Limits, load
-from gateway.telemetry.book import PROBE_FAILURES
-from tests.dialects.speeches import (
+from gateway.telemetry.counters import PROBE_FAILURES
+from tests.dialects.dialect_samples import (
     BODIES,
+    DIALECT_SAMPLES,
+    DOCUMENT_SAMPLES,
     METHODS,
-    SPECIMENS,
-    SPEECHES,
     STATUSES,
     TARGETS,
-    Speech,
-    Watched,
-    folded,
-    negotiated,
-    places,
-    reply_lines,
-    request_lines,
-    targets,
-    tricked,
-    values,
+    DialectSample,
+    WatchedHeaders,
+    any_request_lines,
+    disguised_name,
+    endpoints,
+    folded_headers,
+    header_values,
+    negotiated_endpoints,
+    response_lines,
+    targets_by_endpoint,
 )
 
-every_speech = pytest.mark.parametrize("speech", SPEECHES, ids=lambda each: each.label)
-narrow = settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
-"""Many dialects share these tests, so that each of them gets fewer examples than a test of its own would."""
+every_sample = pytest.mark.parametrize("sample", DIALECT_SAMPLES, ids=lambda sample: sample.label)
+few_examples = settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+"""Many dialects share these tests, so each of them gets fewer examples than a test of its own would."""
 
-# --- what it declares --------------------------------------------------------------------------------------
-
-
-def test_there_is_something_to_try() -> None:
-    assert {speech.dialect.name for speech in SPEECHES} == set(discover())
-    assert len({speech.label for speech in SPEECHES}) == len(SPEECHES)
+# --- declarations ------------------------------------------------------------------------------------------
 
 
-@every_speech
-def test_names_are_folded_or_canonical_and_vary_lists_only_what_is_read_or_owned(speech: Speech) -> None:
-    dialect = speech.dialect
+def test_every_dialect_has_samples_with_labels_of_their_own() -> None:
+    assert {sample.dialect.name for sample in DIALECT_SAMPLES} == set(discover())
+    assert len({sample.label for sample in DIALECT_SAMPLES}) == len(DIALECT_SAMPLES)
 
-    for names in (dialect.reads, dialect.owned_request, dialect.owned_reply):
+
+@every_sample
+def test_names_are_folded_or_canonical_and_vary_lists_only_what_is_read_or_owned(
+    sample: DialectSample,
+) -> None:
+    dialect = sample.dialect
+
+    for names in (dialect.reads, dialect.owned_request, dialect.owned_response):
         assert names == {fold(name) for name in names}
     assert {fold(name) for name in dialect.vary} <= dialect.reads & dialect.owned_request
     assert len({fold(name) for name in dialect.vary}) == len(dialect.vary)
     assert not dialect.owned_request & {"host", "content-length", "transfer-encoding", "connection", "vary"}
-    assert not dialect.owned_reply & {"content-length", "transfer-encoding", "connection", "vary"}
+    assert not dialect.owned_response & {"content-length", "transfer-encoding", "connection", "vary"}
 
 
-@every_speech
-def test_a_silent_rule_with_a_constant_has_one_and_no_other(speech: Speech) -> None:
-    silence = speech.dialect.silence
+@every_sample
+def test_a_default_version_has_a_constant_only_if_it_is_one(sample: DialectSample) -> None:
+    default_version = sample.dialect.default_version
 
-    assert (silence.constant is not None) == (silence.kind is SilenceKind.CONSTANT)
+    assert (default_version.constant is not None) == (default_version.kind is DefaultKind.CONSTANT)
 
 
-@every_speech
-def test_a_service_can_be_configured_to_speak_it(speech: Speech) -> None:
-    """In JSON, which is YAML, too; an empty list is the same as none."""
-    options = written(asdict(speech.options))
+@every_sample
+def test_a_service_can_be_configured_with_it(sample: DialectSample) -> None:
+    """The configuration is JSON, which is YAML as well. An empty list is the same as none."""
+    options = to_json(asdict(sample.options))
     service = {
-        "dialect": speech.dialect.name,
+        "dialect": sample.dialect.name,
         "backends": [{"url": "http://127.0.0.1:9"}],
-        **({speech.dialect.name: options} if options else {}),
+        **({sample.dialect.name: options} if options else {}),
     }
     text = json.dumps({"listen": "127.0.0.1:8080", "services": {"api": service}}, indent=1)
 
@@ -113,46 +120,47 @@ def test_a_service_can_be_configured_to_speak_it(speech: Speech) -> None:
 
     assert not loaded.problems, loaded.render()
     dialect = loaded.require().services[0].dialect
-    assert type(dialect) is type(speech.dialect)
+    assert type(dialect) is type(sample.dialect)
     assert (dialect.reads, dialect.vary, dialect.releases) == (
-        speech.dialect.reads,
-        speech.dialect.vary,
-        speech.dialect.releases,
+        sample.dialect.reads,
+        sample.dialect.vary,
+        sample.dialect.releases,
     )
 
 
-def written(options: Any) -> Any:
-    """Options as they stand in a file: what is none, or an empty list, is left out."""
+def to_json(options: Any) -> Any:
+    """Options as they are in a file, without None and empty lists."""
     if isinstance(options, dict):
-        return {name: written(value) for name, value in options.items() if value not in ((), None)}
-    return [written(each) for each in options] if isinstance(options, tuple) else options
+        return {name: to_json(value) for name, value in options.items() if value not in ((), None)}
+    return [to_json(option) for option in options] if isinstance(options, tuple) else options
 
 
-@every_speech
-def test_explain_tells_of_every_place_what_would_happen(speech: Speech) -> None:
-    """The request itself would come to the same: it is the same decision."""
-    current = speech.snapshot(speech.offer)
-    for place, (method, path) in targets(speech.dialect).items():
-        for version in speech.ladder:
-            lines = speech.lines(version, place) if place.negotiated and not place.answered else ()
-            told = explain(current, method, path or "/", lines).to_json()
-            json.dumps(told)
-            assert told["dialect"] == speech.dialect.name
-            if lines and place.carried is None:
-                offered = version in speech.offer.versions
-                assert told["decision"] == ("forward" if offered else "refuse")
-                assert told["ask"]["kind"] == "exact"
-                assert told["version"] == (speech.text(version) if offered else None)
-            if place.answered:
-                assert told["decision"] == "answer"
+@every_sample
+def test_explain_says_for_every_endpoint_what_would_happen(sample: DialectSample) -> None:
+    """The result of the request itself is the same, because the decision is the same."""
+    current = sample.snapshot(sample.offered)
+    for endpoint, (method, path) in targets_by_endpoint(sample.dialect).items():
+        for version in sample.versions:
+            sends_version = endpoint.negotiated and not endpoint.answered
+            lines = sample.request_lines(version, endpoint) if sends_version else ()
+            explanation = explain(current, method, path or "/", lines).to_json()
+            json.dumps(explanation)
+            assert explanation["dialect"] == sample.dialect.name
+            if lines and endpoint.version_in_target is None:
+                offered = version in sample.offered.versions
+                assert explanation["decision"] == ("forward" if offered else "refuse")
+                assert explanation["requested"]["kind"] == "exact"
+                assert explanation["version"] == (sample.text(version) if offered else None)
+            if endpoint.answered:
+                assert explanation["decision"] == "answer"
 
 
-# --- places ------------------------------------------------------------------------------------------------
+# --- endpoints ---------------------------------------------------------------------------------------------
 
 
-@every_speech
-def test_any_target_is_a_place_and_the_same_one_each_time(speech: Speech) -> None:
-    @narrow
+@every_sample
+def test_any_target_has_an_endpoint_and_the_same_one_each_time(sample: DialectSample) -> None:
+    @few_examples
     @given(
         st.sampled_from(METHODS) | st.text(max_size=8),
         st.sampled_from(TARGETS)
@@ -161,116 +169,128 @@ def test_any_target_is_a_place_and_the_same_one_each_time(speech: Speech) -> Non
         st.text(max_size=20),
     )
     def holds(method: str, path: str, query: str) -> None:
-        place = speech.dialect.place(method, path, query)
+        endpoint = sample.dialect.endpoint(method, path, query)
 
-        assert isinstance(place, Place)
-        assert place == speech.dialect.place(method, path, query)
-        assert hash(place) == hash(speech.dialect.place(method, path, query))
+        assert isinstance(endpoint, Endpoint)
+        assert endpoint == sample.dialect.endpoint(method, path, query)
+        assert hash(endpoint) == hash(sample.dialect.endpoint(method, path, query))
 
     holds()
 
 
-@every_speech
-def test_no_silent_backend_is_asked_for_a_document(speech: Speech) -> None:
-    assert all(place.versioned_only for place in places(speech) if place.document and place.negotiated)
+@every_sample
+def test_a_negotiated_document_is_for_versioned_backends_only(sample: DialectSample) -> None:
+    assert all(
+        endpoint.versioned_only for endpoint in endpoints(sample) if endpoint.document and endpoint.negotiated
+    )
 
 
-# --- asks --------------------------------------------------------------------------------------------------
+# --- requested versions ------------------------------------------------------------------------------------
 
 
-@every_speech
-@pytest.mark.parametrize("offered", ["a part", "all"])
-def test_silence_means_what_the_dialect_says(speech: Speech, offered: str) -> None:
-    dialect, silence = speech.dialect, speech.dialect.silence
-    bounds = speech.offer if offered == "a part" else speech.own
-    if offered == "all" and silence.constant is not None and dialect.scheme.contiguous:
-        bounds = Bounds(VersionSet.between(silence.constant, speech.ladder[-1]))
+@every_sample
+@pytest.mark.parametrize("part", ["a part", "all"])
+def test_a_request_without_a_version_gets_the_default_version(sample: DialectSample, part: str) -> None:
+    dialect, default_version = sample.dialect, sample.dialect.default_version
+    offered = sample.offered if part == "a part" else sample.backend_versions
+    if part == "all" and default_version.constant is not None and dialect.scheme.contiguous:
+        offered = OfferedVersions(VersionSet.between(default_version.constant, sample.versions[-1]))
     expected = {
-        SilenceKind.MINIMUM: bounds.lowest,
-        SilenceKind.MAXIMUM: bounds.highest,
-        SilenceKind.CONSTANT: silence.constant,
-        SilenceKind.REFUSED: None,
-    }[silence.kind]
-    view = speech.view(bounds)
+        DefaultKind.MINIMUM: offered.lowest,
+        DefaultKind.MAXIMUM: offered.highest,
+        DefaultKind.CONSTANT: default_version.constant,
+        DefaultKind.REFUSED: None,
+    }[default_version.kind]
+    view = sample.view(offered)
 
-    for place in negotiated(speech):
-        assert speech.ask(place, []).kind is AskKind.SILENT
-        resolution = resolve(view, place, RequestHead(*targets(dialect)[place]), "/")
-        if expected is not None and expected in bounds.versions:
-            assert (resolution.verdict, resolution.version) == (Verdict.SERVED, expected)
-            assert speech.ask(speech.at(place, expected), lines_of(resolution.marks)).version == expected
+    for endpoint in negotiated_endpoints(sample):
+        assert sample.requested(endpoint, []).kind is RequestedKind.NONE
+        resolution = resolve(view, endpoint, RequestHead(*targets_by_endpoint(dialect)[endpoint]), "/")
+        if expected is not None and expected in offered.versions:
+            assert (resolution.result, resolution.version) == (NegotiationResult.SERVED, expected)
+            assert (
+                sample.requested(
+                    sample.endpoint_with(endpoint, expected), lines_of(resolution.request_lines)
+                ).version
+                == expected
+            )
         else:
-            assert resolution.reply is not None
-            assert resolution.reply.status >= 400
-            assert resolution.verdict is not Verdict.SERVED
+            assert resolution.response is not None
+            assert resolution.response.status >= 400
+            assert resolution.result is not NegotiationResult.SERVED
 
 
-@every_speech
-def test_what_is_written_for_a_backend_is_read_as_the_same_version(speech: Speech) -> None:
-    """All lines together, and each line alone that says anything: backends of some ages read only one."""
-    dialect = speech.dialect
-    for place in negotiated(speech):
-        for version in speech.ladder:
-            written = speech.lines(version, place)
-            alone = [speech.ask(place, [line]) for line in written]
-            assert speech.ask(speech.at(place, version), written).version == version
-            said = {ask.version for ask in alone if ask.kind is not AskKind.SILENT}
-            assert said == ({version} if written or not dialect.rewrites_target else set())
+@every_sample
+def test_what_is_written_for_a_backend_is_read_as_the_same_version(sample: DialectSample) -> None:
+    """All lines together, and each line alone that has a version: some releases read only one of them."""
+    dialect = sample.dialect
+    for endpoint in negotiated_endpoints(sample):
+        for version in sample.versions:
+            written = sample.request_lines(version, endpoint)
+            alone = [sample.requested(endpoint, [line]) for line in written]
+            assert sample.requested(sample.endpoint_with(endpoint, version), written).version == version
+            read = {requested.version for requested in alone if requested.kind is not RequestedKind.NONE}
+            assert read == ({version} if written or dialect.target_writer is None else set())
 
 
-@every_speech
-def test_any_headers_make_one_of_four_asks(speech: Speech) -> None:
-    @narrow
-    @given(request_lines(speech), st.sampled_from(negotiated(speech)))
-    def holds(lines: list[Header], place: Place) -> None:
-        ask = speech.ask(place, lines)
+@every_sample
+def test_any_headers_make_a_requested_version_of_one_of_four_kinds(sample: DialectSample) -> None:
+    @few_examples
+    @given(any_request_lines(sample), st.sampled_from(negotiated_endpoints(sample)))
+    def holds(lines: list[Header], endpoint: Endpoint) -> None:
+        requested = sample.requested(endpoint, lines)
 
-        assert (ask.version is not None) == (ask.kind is AskKind.EXACT)
-        # None: what cannot be on offer may be asked for (Chef -1), but is never read as another version.
-        assert ask.version is None or speech.dialect.scheme.parse(speech.text(ask.version)) in {
+        assert (requested.version is not None) == (requested.kind is RequestedKind.EXACT)
+        # None: a version that cannot be on offer may be requested (Chef -1), but it is never read as another
+        # one.
+        assert requested.version is None or sample.dialect.scheme.parse(sample.text(requested.version)) in {
             None,
-            ask.version,
+            requested.version,
         }
 
     holds()
 
 
-@every_speech
-def test_asks_and_refusals_depend_on_what_the_dialect_says_it_reads_and_on_nothing_else(
-    speech: Speech,
+@every_sample
+def test_requested_versions_and_refusals_depend_only_on_the_headers_that_the_dialect_declares(
+    sample: DialectSample,
 ) -> None:
-    """The data plane remembers what came of an ask by these headers and the place."""
-    dialect = speech.dialect
-    strangers = [("x-request-id", "2.7"), ("user-agent", "1.9"), ("x-forwarded-for", "10.0.0.1")]
+    """The data plane caches decisions by these headers and the endpoint."""
+    dialect = sample.dialect
+    others = [("x-request-id", "2.7"), ("user-agent", "1.9"), ("x-forwarded-for", "10.0.0.1")]
 
-    @narrow
-    @given(request_lines(speech), st.sampled_from(negotiated(speech)))
-    def holds(lines: list[Header], place: Place) -> None:
+    @few_examples
+    @given(any_request_lines(sample), st.sampled_from(negotiated_endpoints(sample)))
+    def holds(lines: list[Header], endpoint: Endpoint) -> None:
         read = [line for line in lines if line[0] in dialect.reads]
-        bare, watched = folded(read), Watched([*lines, *strangers])
-        ask = dialect.read_ask(place, watched)
-        assert ask == dialect.read_ask(place, bare) == dialect.read_ask(place, bare)
-        refusal = refusal_of(speech, ask)
+        bare, watched = folded_headers(read), WatchedHeaders([*lines, *others])
+        requested = dialect.read_requested(endpoint, watched)
+        assert requested == dialect.read_requested(endpoint, bare) == dialect.read_requested(endpoint, bare)
+        refusal = refusal_of(sample, requested)
         if refusal is not None:
-            assert dialect.refuse(refusal, place, watched) == dialect.refuse(refusal, place, bare)
-        if ask.version is not None:
-            written = dialect.write_request(place, ask.version, ask, silent=False, headers=watched)
-            assert written == dialect.write_request(place, ask.version, ask, silent=False, headers=bare)
+            assert dialect.refuse(refusal, endpoint, watched) == dialect.refuse(refusal, endpoint, bare)
+        if requested.version is not None:
+            written = dialect.write_request(
+                endpoint, requested.version, requested, legacy=False, headers=watched
+            )
+            assert written == dialect.write_request(
+                endpoint, requested.version, requested, legacy=False, headers=bare
+            )
         assert watched.seen <= dialect.reads
 
     holds()
 
 
-# --- what goes out -----------------------------------------------------------------------------------------
+# --- written headers ---------------------------------------------------------------------------------------
 
 
-@every_speech
-def test_every_name_written_is_owned_canonical_and_written_once(speech: Speech) -> None:
-    dialect = speech.dialect
-    asking: dict[str, set[str]] = {fold(name): {name} for name in dialect.vary}
-    telling: dict[str, set[str]] = {}
+@every_sample
+def test_every_name_written_is_owned_canonical_and_written_once(sample: DialectSample) -> None:
+    dialect = sample.dialect
+    in_requests: dict[str, set[str]] = {fold(name): {name} for name in dialect.vary}
+    in_responses: dict[str, set[str]] = {}
 
-    def look(written: Sequence[Header], owned: frozenset[str], spellings: dict[str, set[str]]) -> None:
+    def check(written: Sequence[Header], owned: frozenset[str], spellings: dict[str, set[str]]) -> None:
         render(written)
         names = [fold(name) for name, _ in written]
         assert set(names) <= owned
@@ -280,347 +300,391 @@ def test_every_name_written_is_owned_canonical_and_written_once(speech: Speech) 
             assert not re.search(r"[\x00-\x1f\x7f]|^ | $", value)
             spellings.setdefault(fold(name), set()).add(name)
 
-    for place in places(speech):
-        for version in speech.ladder:
-            if place.negotiated and not place.answered:
-                look(speech.lines(version, place), dialect.owned_request, asking)
+    for endpoint in endpoints(sample):
+        for version in sample.versions:
+            if endpoint.negotiated and not endpoint.answered:
+                check(sample.request_lines(version, endpoint), dialect.owned_request, in_requests)
             for status in (100, 200, 204, 300, 400, 401, 404, 406, 500, 503):
-                look(reply_lines(speech, place, version, status), dialect.owned_reply, telling)
-    assert all(len(found) == 1 for found in (*asking.values(), *telling.values()))
+                check(response_lines(sample, endpoint, version, status), dialect.owned_response, in_responses)
+    assert all(len(found) == 1 for found in (*in_requests.values(), *in_responses.values()))
 
 
-@every_speech
-def test_a_silent_backend_is_never_sent_an_owned_header(speech: Speech) -> None:
-    dialect = speech.dialect
-    view = speech.view(speech.offer)
+@every_sample
+def test_a_legacy_backend_is_never_sent_an_owned_header(sample: DialectSample) -> None:
+    dialect = sample.dialect
+    view = sample.view(sample.offered)
 
-    @narrow
-    @given(request_lines(speech), st.sampled_from(negotiated(speech)), st.sampled_from(speech.ladder))
-    def holds(lines: list[Header], place: Place, version: Version) -> None:
-        ask = Ask(AskKind.EXACT, version, speech.text(version))
-        assert dialect.write_request(place, version, ask, silent=True, headers=folded(lines)) == ()
-        resolution = resolve(view, place, RequestHead("GET", "/x", "", tuple(lines)), "/x")
-        if resolution.ask is None or not resolution.ask.sealed:
-            sent = {fold(name) for name, _ in lines_of(resolution.silent_marks)}
+    @few_examples
+    @given(
+        any_request_lines(sample),
+        st.sampled_from(negotiated_endpoints(sample)),
+        st.sampled_from(sample.versions),
+    )
+    def holds(lines: list[Header], endpoint: Endpoint, version: Version) -> None:
+        requested = RequestedVersion(RequestedKind.EXACT, version, sample.text(version))
+        assert (
+            dialect.write_request(endpoint, version, requested, legacy=True, headers=folded_headers(lines))
+            == ()
+        )
+        resolution = resolve(view, endpoint, RequestHead("GET", "/x", "", tuple(lines)), "/x")
+        if resolution.requested is None or not resolution.requested.signed:
+            sent = {fold(name) for name, _ in lines_of(resolution.legacy_request_lines)}
             assert not sent & dialect.owned_request
 
     holds()
 
 
-@every_speech
-def test_where_nothing_is_negotiated_no_version_goes_out(speech: Speech) -> None:
-    """What is left of an owned header there says other things than a version, and says them once."""
-    dialect = speech.dialect
+@every_sample
+def test_where_nothing_is_negotiated_no_version_is_sent(sample: DialectSample) -> None:
+    """What is left of an owned header there has no version, and each name is there once."""
+    dialect = sample.dialect
 
-    @narrow
-    @given(request_lines(speech), st.sampled_from(negotiated(speech)))
-    def holds(lines: list[Header], place: Place) -> None:
-        left = dialect.without_version(folded(lines))
+    @few_examples
+    @given(any_request_lines(sample), st.sampled_from(negotiated_endpoints(sample)))
+    def holds(lines: list[Header], endpoint: Endpoint) -> None:
+        left = dialect.without_version(folded_headers(lines))
         names = [fold(name) for name, _ in left]
         assert len(set(names)) == len(names)
         assert set(names) <= dialect.owned_request
         render(left)
-        if speech.ask(place, lines).kind is not AskKind.GARBLED:
-            assert speech.ask(place, left).kind is AskKind.SILENT
+        if sample.requested(endpoint, lines).kind is not RequestedKind.MALFORMED:
+            assert sample.requested(endpoint, left).kind is RequestedKind.NONE
 
     holds()
 
 
-def lines_of(marks: bytes) -> list[Header]:
-    """Rendered header lines, taken apart."""
-    found = (line.partition(": ") for line in marks.decode("latin-1").split("\r\n") if line)
+def lines_of(request_lines: bytes) -> list[Header]:
+    """Rendered header lines as names and values."""
+    found = (line.partition(": ") for line in request_lines.decode("latin-1").split("\r\n") if line)
     return [(name, value) for name, _, value in found]
 
 
-def through_the_reader(
-    view: ServiceView, place: Place, lines: Sequence[Header]
+def read_and_resolve(
+    view: ServiceView, endpoint: Endpoint, lines: Sequence[Header]
 ) -> tuple[RequestReader, Resolution]:
-    """A request's head from its bytes to what comes of it, by the data plane's own reader."""
+    """A request's head and its decision, from bytes that the data plane's own reader reads."""
     head = b"GET /x HTTP/1.1\r\nHost: api.test\r\n" + render(lines) + b"\r\n"
     dialect = view.service.dialect
     reader = RequestReader()
     reader.read(head, NameTable.for_requests(dialect.reads | dialect.owned_request), Limits())
-    return reader, resolve(view, place, reader, reader.path)
+    return reader, resolve(view, endpoint, reader, reader.path)
 
 
-@every_speech
-def test_duplicates_and_tricks_with_names_end_in_one_version_and_one_spelling(speech: Speech) -> None:
-    """V1 to V4: whatever a client repeats or disguises, a backend reads what the gateway has settled on."""
-    dialect = speech.dialect
-    view = speech.view(speech.own)
+@every_sample
+def test_duplicates_and_disguised_names_end_in_one_version_and_one_spelling(sample: DialectSample) -> None:
+    """Threats V1 to V4: whatever a client repeats or disguises, a backend reads the negotiated version."""
+    dialect = sample.dialect
+    view = sample.view(sample.backend_versions)
     read_only = dialect.reads - dialect.owned_request
 
-    @narrow
+    @few_examples
     @given(
-        st.lists(st.sampled_from(speech.ladder), min_size=1, max_size=3),
-        request_lines(speech),
-        st.sampled_from(negotiated(speech)),
+        st.lists(st.sampled_from(sample.versions), min_size=1, max_size=3),
+        any_request_lines(sample),
+        st.sampled_from(negotiated_endpoints(sample)),
         st.randoms(use_true_random=False),
         st.booleans(),
     )
-    def holds(asked: list[Version], odd: list[Header], place: Place, chance: Random, honest: bool) -> None:
-        lines = [line for version in asked for line in speech.lines(version, place)]
-        lines = lines if honest else [*odd, *lines]
-        chance.shuffle(lines)
-        disguised = [(tricked(name, chance), value) for name, value in lines]
-        # A twin with `_` counts as if it were not there: it is neither read nor passed on.
-        seen = [line for line, (name, _) in zip(lines, disguised, strict=True) if "_" not in name]
-        _, plain = through_the_reader(view, place, seen)
-        reader, resolution = through_the_reader(view, place, disguised)
+    def holds(
+        versions: list[Version], odd: list[Header], endpoint: Endpoint, random: Random, valid: bool
+    ) -> None:
+        lines = [line for version in versions for line in sample.request_lines(version, endpoint)]
+        lines = lines if valid else [*odd, *lines]
+        random.shuffle(lines)
+        disguised = [(disguised_name(name, random), value) for name, value in lines]
+        # A name with `_` is dropped: it is neither read nor passed on.
+        read = [line for line, (name, _) in zip(lines, disguised, strict=True) if "_" not in name]
+        _, plain = read_and_resolve(view, endpoint, read)
+        reader, resolution = read_and_resolve(view, endpoint, disguised)
 
-        assert (resolution.verdict, resolution.version) == (plain.verdict, plain.version)
-        assert resolution.marks == plain.marks
-        kept = {fold(name) for name, _ in lines_of(reader.block.kept)}
-        assert not kept & (dialect.owned_request | dialect.reads)
-        if resolution.verdict is not Verdict.SERVED:
-            assert resolution.marks == b""
+        assert (resolution.result, resolution.version) == (plain.result, plain.version)
+        assert resolution.request_lines == plain.request_lines
+        passed_on = {fold(name) for name, _ in lines_of(reader.field_section.passthrough)}
+        assert not passed_on & (dialect.owned_request | dialect.reads)
+        if resolution.result is not NegotiationResult.SERVED:
+            assert resolution.request_lines == b""
             return
-        assert resolution.ask is not None
-        if resolution.ask.sealed:
-            assert resolution.marks == render(reader.fields)
+        assert resolution.requested is not None
+        if resolution.requested.signed:
+            assert resolution.request_lines == render(reader.fields)
             return
-        if honest and seen and not dialect.rewrites_target:
-            assert resolution.version in asked
-        sent = lines_of(resolution.marks)
+        if valid and read and dialect.target_writer is None:
+            assert resolution.version in versions
+        sent = lines_of(resolution.request_lines)
         assert resolution.version is not None
         assert [line for line in sent if fold(line[0]) not in read_only] == list(
             dialect.write_request(
-                place, resolution.version, resolution.ask, silent=False, headers=as_mapping(reader.fields)
+                endpoint,
+                resolution.version,
+                resolution.requested,
+                legacy=False,
+                headers=as_mapping(reader.fields),
             )
         )
-        assert speech.ask(speech.at(place, resolution.version), sent).version == resolution.version
+        assert (
+            sample.requested(sample.endpoint_with(endpoint, resolution.version), sent).version
+            == resolution.version
+        )
 
     holds()
 
 
-# --- refusals and failures ---------------------------------------------------------------------------------
+# --- local responses ---------------------------------------------------------------------------------------
 
 
-def refusal_of(speech: Speech, ask: Ask, bounds: Bounds | None = None) -> Refusal | None:
-    """Why the gateway would refuse `ask`, if it would."""
-    settled = settle(ask, bounds or speech.offer, speech.dialect.silence, speech.dialect.match)
-    return settled if isinstance(settled, Refusal) else None
+def refusal_of(
+    sample: DialectSample, requested: RequestedVersion, offered: OfferedVersions | None = None
+) -> Refusal | None:
+    """Why the gateway would refuse the requested version; None when it would not."""
+    negotiated = negotiate(
+        requested, offered or sample.offered, sample.dialect.default_version, sample.dialect.version_match
+    )
+    return negotiated if isinstance(negotiated, Refusal) else None
 
 
-def refusals(speech: Speech, bounds: Bounds) -> Iterator[tuple[Place, Reply]]:
-    """Every refusal of a step of the ladder outside `bounds`."""
-    for place in negotiated(speech):
-        for version in speech.ladder:
-            lines = speech.lines(version, place)
-            refusal = refusal_of(speech, speech.ask(speech.at(place, version), lines), bounds)
+def refusals(sample: DialectSample, offered: OfferedVersions) -> Iterator[tuple[Endpoint, Response]]:
+    """The refusals of all sample versions that are not in `offered`."""
+    for endpoint in negotiated_endpoints(sample):
+        for version in sample.versions:
+            lines = sample.request_lines(version, endpoint)
+            refusal = refusal_of(
+                sample, sample.requested(sample.endpoint_with(endpoint, version), lines), offered
+            )
             if refusal is not None:
-                yield place, speech.dialect.refuse(refusal, place, folded(lines))
+                yield endpoint, sample.dialect.refuse(refusal, endpoint, folded_headers(lines))
 
 
-def said_by(reply: Reply) -> str:
-    """All that a reply tells, as one text."""
-    return "\n".join([*(value for _, value in reply.headers), reply.body.decode("utf-8")])
+def response_text(response: Response) -> str:
+    """The header values and the body of a response, as one text."""
+    return "\n".join([*(value for _, value in response.headers), response.body.decode("utf-8")])
 
 
-def check_body(reply: Reply) -> None:
-    """A body is what its `Content-Type` says, which is said once."""
-    render(reply.headers)
-    kinds = [value.lower() for name, value in reply.headers if fold(name) == "content-type"]
-    assert len(kinds) == (1 if reply.body else len(kinds)) <= 1
-    # These are for the caller to add, once.
+def check_body(response: Response) -> None:
+    """The body matches its `Content-Type`, of which there is one."""
+    render(response.headers)
+    kinds = [value.lower() for name, value in response.headers if fold(name) == "content-type"]
+    assert len(kinds) == (1 if response.body else len(kinds)) <= 1
+    # The caller adds these.
     added = {"content-length", "transfer-encoding", "vary", "retry-after"}
-    assert not added & {fold(name) for name, _ in reply.headers}
+    assert not added & {fold(name) for name, _ in response.headers}
     if kinds and "json" in kinds[0]:
-        json.loads(reply.body)
+        json.loads(response.body)
     elif kinds:
         assert kinds[0].startswith("text/")
-        reply.body.decode("utf-8")
+        response.body.decode("utf-8")
 
 
-@every_speech
-def test_a_refusal_names_the_range_that_is_offered_and_no_other(speech: Speech) -> None:
-    for bounds in (speech.offer, speech._upto(2, 4)):
-        low, high = speech.text(bounds.lowest), speech.text(bounds.highest)
-        found = list(refusals(speech, bounds))
+@every_sample
+def test_a_refusal_names_the_range_that_is_offered_and_no_other(sample: DialectSample) -> None:
+    for offered in (sample.offered, sample.offered_between(2, 4)):
+        low, high = texts_of(sample, offered)
+        found = list(refusals(sample, offered))
         assert found
-        for _, reply in found:
-            said = said_by(reply)
-            check_body(reply)
-            assert 400 <= reply.status < 500
-            assert names_version(low, said)
-            assert names_version(high, said)
-            assert ranges_told(said) <= {low, high}
+        for _, response in found:
+            text = response_text(response)
+            check_body(response)
+            assert 400 <= response.status < 500
+            assert has_version(low, text)
+            assert has_version(high, text)
+            assert range_ends(text) <= {low, high}
 
 
-def names_version(text: str, said: str) -> bool:
-    """Whether the version stands there by itself, not as a part of another one."""
-    return re.search(rf"(?<![\w.]){re.escape(text)}(?![\w]|\.\d)", said) is not None
+def has_version(version: str, text: str) -> bool:
+    """Whether `text` has the version by itself, not as a part of another one."""
+    return re.search(rf"(?<![\w.]){re.escape(version)}(?![\w]|\.\d)", text) is not None
 
 
-_BOUND = re.compile(r"(?:min|max)\w*[\\\"': ]+(\d+(?:[.-]\d+)*)", re.IGNORECASE)
+_RANGE_END = re.compile(r"(?:min|max)\w*[\\\"': ]+(\d+(?:[.-]\d+)*)", re.IGNORECASE)
 
 
-def ranges_told(said: str) -> set[str]:
-    """The versions that stand behind a word for a bound, in JSON (however often quoted) or in prose."""
-    return set(_BOUND.findall(said)) | set(re.findall(r"(?:inimum|aximum) is '?([\d.]*\d)", said))
+def range_ends(text: str) -> set[str]:
+    """The versions after a key or a word for minimum or maximum, in JSON (nested or not) or in a sentence."""
+    return set(_RANGE_END.findall(text)) | set(re.findall(r"(?:inimum|aximum) is '?([\d.]*\d)", text))
 
 
-@every_speech
-def test_any_refusal_that_requests_bring_about_can_be_sent(speech: Speech) -> None:
-    @narrow
-    @given(request_lines(speech), st.sampled_from(negotiated(speech)))
-    def holds(lines: list[Header], place: Place) -> None:
-        ask = speech.ask(place, lines)
-        refusal = refusal_of(speech, ask)
+@every_sample
+def test_a_refusal_of_any_request_can_be_sent(sample: DialectSample) -> None:
+    @few_examples
+    @given(any_request_lines(sample), st.sampled_from(negotiated_endpoints(sample)))
+    def holds(lines: list[Header], endpoint: Endpoint) -> None:
+        requested = sample.requested(endpoint, lines)
+        refusal = refusal_of(sample, requested)
         if refusal is None:
-            refusal = Refusal(Reason.MALFORMED, Ask(AskKind.GARBLED, text=ask.text), None, speech.offer)
-        reply = speech.dialect.refuse(refusal, place, folded(lines))
-        check_body(reply)
-        assert 400 <= reply.status < 500
-        owned = {fold(name) for name, _ in reply.headers} - {"content-type"}
-        assert owned <= speech.dialect.owned_reply | {"cache-control", "x-openstack-request-id"}
-        if refusal.version is not None:
-            said = said_by(reply)
-            assert all(
-                names_version(speech.text(each), said) for each in (speech.offer.lowest, speech.offer.highest)
+            refusal = Refusal(
+                RefusalReason.MALFORMED,
+                RequestedVersion(RequestedKind.MALFORMED, text=requested.text),
+                None,
+                sample.offered,
             )
+        response = sample.dialect.refuse(refusal, endpoint, folded_headers(lines))
+        check_body(response)
+        assert 400 <= response.status < 500
+        owned = {fold(name) for name, _ in response.headers} - {"content-type"}
+        assert owned <= sample.dialect.owned_response | {"cache-control", "x-openstack-request-id"}
+        if refusal.version is not None:
+            text = response_text(response)
+            assert has_version(sample.text(sample.offered.lowest), text)
+            assert has_version(sample.text(sample.offered.highest), text)
 
     holds()
 
 
-@every_speech
-def test_any_failure_can_be_sent_and_tells_the_offer_or_no_range(speech: Speech) -> None:
-    dialect = speech.dialect
+@every_sample
+def test_any_error_can_be_sent_and_has_the_offer_or_no_range(sample: DialectSample) -> None:
+    dialect = sample.dialect
 
-    @narrow
+    @few_examples
     @given(
         st.sampled_from([400, 404, 405, 413, 500, 502, 503, 504]),
         st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=40),
-        st.none() | st.sampled_from([speech.offer, speech.own]),
+        st.none() | st.sampled_from([sample.offered, sample.backend_versions]),
         st.none()
-        | st.just(Ask(AskKind.EXACT, speech.ladder[2], speech.text(speech.ladder[2])))
-        | st.just(Ask(AskKind.GARBLED, text='"spam\xe9')),
+        | st.just(RequestedVersion(RequestedKind.EXACT, sample.versions[2], sample.text(sample.versions[2])))
+        | st.just(RequestedVersion(RequestedKind.MALFORMED, text='"spam\xe9')),
     )
-    def holds(status: int, detail: str, bounds: Bounds | None, ask: Ask | None) -> None:
-        reply = dialect.fail(Failure(status, "Some Title", detail, retry_after=2, bounds=bounds, ask=ask))
-        check_body(reply)
-        assert reply.status == status
-        assert {fold(name) for name, _ in reply.headers} - {"content-type"} <= dialect.owned_reply
-        told = ranges_told("\n".join(value for _, value in reply.headers))
-        allowed = set() if bounds is None else {speech.text(bounds.lowest), speech.text(bounds.highest)}
-        assert told <= allowed
+    def holds(
+        status: int, detail: str, offered: OfferedVersions | None, requested: RequestedVersion | None
+    ) -> None:
+        response = dialect.error_response(
+            GatewayError(status, "Some Title", detail, retry_after=2, offered=offered, requested=requested)
+        )
+        check_body(response)
+        assert response.status == status
+        assert {fold(name) for name, _ in response.headers} - {"content-type"} <= dialect.owned_response
+        ends = range_ends("\n".join(value for _, value in response.headers))
+        allowed = set() if offered is None else {sample.text(offered.lowest), sample.text(offered.highest)}
+        assert ends <= allowed
 
     holds()
 
 
-@every_speech
+@every_sample
 @pytest.mark.parametrize("status", [None, 400, 404])
 def test_an_operation_outside_its_versions_is_refused_as_its_servers_do(
-    speech: Speech, status: int | None
+    sample: DialectSample, status: int | None
 ) -> None:
-    """A final word that is no version refusal: a client must not renegotiate, nor a proxy ask another one."""
-    dialect = speech.dialect
-    for place in negotiated(speech):
-        for version in speech.ladder[1:4]:
-            ask = Ask(AskKind.EXACT, version, speech.text(version))
-            reply = dialect.refuse_operation(Absence(version, ask, speech.offer, status), place)
-            check_body(reply)
-            assert reply.status == status if status else reply.status in (400, 404)
-            assert said_by(reply)
-            owned = folded(reply.headers)
-            assert set(owned) - {"content-type"} <= dialect.owned_reply
-            heard = dialect.read_reply(place, reply.status, owned)
-            assert heard.refused is Refused.NO
-            assert heard.version in {None, version}
-            assert heard.advert is None or heard.advert.versions == speech.offer.versions
-            assert dialect.read_refusal(reply.status, owned, reply.body) is None
+    """It is no version refusal, so no client negotiates again and no proxy tries another backend."""
+    dialect = sample.dialect
+    for endpoint in negotiated_endpoints(sample):
+        for version in sample.versions[1:4]:
+            requested = RequestedVersion(RequestedKind.EXACT, version, sample.text(version))
+            response = dialect.refuse_operation(
+                MissingOperation(version, requested, sample.offered, status), endpoint
+            )
+            check_body(response)
+            assert response.status == status if status else response.status in (400, 404)
+            assert response_text(response)
+            owned = folded_headers(response.headers)
+            assert set(owned) - {"content-type"} <= dialect.owned_response
+            served = dialect.read_response(endpoint, response.status, owned)
+            assert served.version_refusal is VersionRefusal.NO
+            assert served.version in {None, version}
+            assert served.advertisement is None or served.advertisement.versions == sample.offered.versions
+            assert dialect.read_refusal(response.status, owned, response.body) is None
 
 
-@every_speech
-def test_what_the_gateway_answers_itself_tells_the_offer_and_no_other_range(speech: Speech) -> None:
-    for place, (method, path) in targets(speech.dialect).items():
-        if not place.answered:
+@every_sample
+def test_an_answered_endpoint_has_the_offer_and_no_other_range(sample: DialectSample) -> None:
+    for endpoint, (method, path) in targets_by_endpoint(sample.dialect).items():
+        if not endpoint.answered:
             continue
-        for bounds in (None, speech.offer):
+        for offered in (None, sample.offered):
             head = RequestHead(method, path, "")
-            reply = speech.dialect.answer(place, head, bounds, OPERATIONS)
-            check_body(reply)
-            allowed = set() if bounds is None else {speech.text(bounds.lowest), speech.text(bounds.highest)}
-            assert ranges_told(said_by(reply)) <= allowed
-            if bounds is not None and reply.status == 200 and method == "GET":
-                assert allowed <= set(re.findall(r"\d+(?:\.\d+)*", said_by(reply)))
-            if place.metered:
-                ask = speech.dialect.read_ask(place, folded([]))
-                check_body(speech.dialect.fail(Failure(429, "Too Many Requests", "x", 1, bounds, ask)))
+            assert sample.dialect.local_responder is not None
+            response = sample.dialect.local_responder.answer(endpoint, head, offered, OPERATIONS)
+            check_body(response)
+            allowed = (
+                set() if offered is None else {sample.text(offered.lowest), sample.text(offered.highest)}
+            )
+            assert range_ends(response_text(response)) <= allowed
+            if offered is not None and response.status == 200 and method == "GET":
+                assert allowed <= set(re.findall(r"\d+(?:\.\d+)*", response_text(response)))
+            if endpoint.rate_limited:
+                requested = sample.dialect.read_requested(endpoint, folded_headers([]))
+                check_body(
+                    sample.dialect.error_response(
+                        GatewayError(429, "Too Many Requests", "x", 1, offered, requested)
+                    )
+                )
 
 
 OPERATIONS: Final = Operations.of(
     [
-        Entry(("GET", "PUT"), PathTemplate.read("/x"), Extent.of([Stretch()])),
-        Entry(("GET",), PathTemplate.read("/{y}/x"), Extent(), Status.UNSTABLE),
+        OperationRule(("GET", "PUT"), PathTemplate.read("/x"), VersionSet((VersionRange(OLDEST, NEWEST),))),
+        OperationRule(("GET",), PathTemplate.read("/{y}/x"), VersionSet(), OperationStatus.UNSTABLE),
     ]
 )
 
 
-# --- a backend's reply -------------------------------------------------------------------------------------
+# --- responses of backends ---------------------------------------------------------------------------------
 
 
-@every_speech
-def test_the_served_version_crosses_as_the_backend_said_it_and_its_range_does_not(speech: Speech) -> None:
-    """Where a dialect echoes: what a server of its own kind says is read as that, and told as that."""
-    dialect, settled = speech.dialect, speech.ladder[1]
-    said = [reply_lines(speech, place, settled) for place in negotiated(speech)]
-    assert any(said) or not dialect.owned_reply
-    for place in negotiated(speech):
-        for version in speech.ladder:
-            lines = reply_lines(speech, place, version)
-            served = dialect.read_reply(place, 200, folded(lines))
+@every_sample
+def test_the_served_version_is_passed_on_and_the_range_of_the_backend_is_not(sample: DialectSample) -> None:
+    """For dialects with an echo: the version of a server of their own kind is read and written unchanged."""
+    dialect, version_1 = sample.dialect, sample.versions[1]
+    echoes = [response_lines(sample, endpoint, version_1) for endpoint in negotiated_endpoints(sample)]
+    assert any(echoes) or not dialect.owned_response
+    for endpoint in negotiated_endpoints(sample):
+        for version in sample.versions:
+            lines = response_lines(sample, endpoint, version)
+            served = dialect.read_response(endpoint, 200, folded_headers(lines))
             assert served.version in {None, version}
-            assert served.refused is not Refused.YES
-            if served.advert is not None:
-                assert served.advert.versions == speech.own.versions
-            written = dialect.write_reply(place, 200, served, settled, speech.offer, silent=False)
-            again = dialect.read_reply(place, 200, folded(written))
+            assert served.version_refusal is not VersionRefusal.YES
+            if served.advertisement is not None:
+                assert served.advertisement.versions == sample.backend_versions.versions
+            written = dialect.write_response(endpoint, 200, served, version_1, sample.offered, legacy=False)
+            again = dialect.read_response(endpoint, 200, folded_headers(written))
             assert again.version == served.version
-            assert again.advert is None or again.advert.versions == speech.offer.versions
-            assert (again.advert is None) == (served.advert is None)
-            told = ranges_told("\n".join(f"{name}: {value}" for name, value in written))
-            assert told <= {speech.text(speech.offer.lowest), speech.text(speech.offer.highest)}
+            assert again.advertisement is None or again.advertisement.versions == sample.offered.versions
+            assert (again.advertisement is None) == (served.advertisement is None)
+            ends = range_ends("\n".join(f"{name}: {value}" for name, value in written))
+            assert ends <= {sample.text(sample.offered.lowest), sample.text(sample.offered.highest)}
 
 
-@every_speech
-def test_it_reads_of_a_reply_what_it_owns_there_and_nothing_else(speech: Speech) -> None:
-    dialect = speech.dialect
-    for place in places(speech):
+@every_sample
+def test_it_reads_only_owned_headers_of_a_response(sample: DialectSample) -> None:
+    dialect = sample.dialect
+    for endpoint in endpoints(sample):
         for status in (200, 400, 404, 406, 503):
-            watched = Watched(
-                [*reply_lines(speech, place, speech.ladder[1]), ("server", "1.9"), ("x-a", "2")]
+            watched = WatchedHeaders(
+                [*response_lines(sample, endpoint, sample.versions[1]), ("server", "1.9"), ("x-a", "2")]
             )
-            dialect.read_reply(place, status, watched)
-            assert watched.seen - {""} <= dialect.owned_reply
+            dialect.read_response(endpoint, status, watched)
+            assert watched.seen - {""} <= dialect.owned_response
 
 
-@every_speech
-def test_any_reply_can_be_read_and_told(speech: Speech) -> None:
-    dialect = speech.dialect
-    names = sorted(dialect.owned_reply) or ["x-none"]
+@every_sample
+def test_any_response_can_be_read_and_its_headers_written(sample: DialectSample) -> None:
+    dialect = sample.dialect
+    names = sorted(dialect.owned_response) or ["x-none"]
 
-    @narrow
+    @few_examples
     @given(
-        st.lists(st.tuples(st.sampled_from(names), values(speech)), max_size=5),
-        st.sampled_from(places(speech)),
+        st.lists(st.tuples(st.sampled_from(names), header_values(sample)), max_size=5),
+        st.sampled_from(endpoints(sample)),
         STATUSES,
-        st.none() | st.sampled_from(speech.ladder),
+        st.none() | st.sampled_from(sample.versions),
         st.booleans(),
         BODIES,
     )
     def holds(
-        lines: list[Header], place: Place, status: int, settled: Version | None, silent: bool, body: bytes
+        lines: list[Header],
+        endpoint: Endpoint,
+        status: int,
+        negotiated: Version | None,
+        legacy: bool,
+        body: bytes,
     ) -> None:
-        headers = folded(lines)
-        served = dialect.read_reply(place, status, headers)
-        written = dialect.write_reply(place, status, served, settled, speech.offer, silent=silent)
+        headers = folded_headers(lines)
+        served = dialect.read_response(endpoint, status, headers)
+        written = dialect.write_response(endpoint, status, served, negotiated, sample.offered, legacy=legacy)
         render(written)
         folded_names = [fold(name) for name, _ in written]
-        assert set(folded_names) <= dialect.owned_reply
+        assert set(folded_names) <= dialect.owned_response
         assert len(set(folded_names)) == len(folded_names)
-        assert served.advert is None or served.advert.versions
-        assert served.refused is Refused.NO or status >= 300
+        assert served.advertisement is None or served.advertisement.versions
+        assert served.version_refusal is VersionRefusal.NO or status >= 300
         named = dialect.read_refusal(status, headers, body)
         assert named is None or named.versions
 
@@ -632,46 +696,52 @@ def test_any_reply_can_be_read_and_told(speech: Speech) -> None:
 LINKS: Final = Links("http://10.0.0.5:8774", "api.example", "https://api.example/compute")
 
 
-@every_speech
-def test_a_rewritten_document_tells_the_offer_and_never_the_backends_own_range(speech: Speech) -> None:
-    own = [speech.text(version) for version in (speech.own.lowest, speech.own.highest)]
-    offer = {speech.text(version) for version in (speech.offer.lowest, speech.offer.highest)}
-    told = set()
-    for place in places(speech):
-        if not place.document:
+@every_sample
+def test_a_rewritten_document_has_the_offer_and_never_the_range_of_the_backend(sample: DialectSample) -> None:
+    offered, backend = texts_of(sample, sample.offered), texts_of(sample, sample.backend_versions)
+    found = set()
+    for endpoint in endpoints(sample):
+        if not endpoint.document:
             continue
-        specimen = SPECIMENS.get(speech.label) or SPECIMENS[speech.dialect.name]
-        for document in specimen(*own):
-            body = speech.dialect.rewrite_document(place, json.dumps(document).encode(), speech.offer, LINKS)
+        write_documents = DOCUMENT_SAMPLES.get(sample.label) or DOCUMENT_SAMPLES[sample.dialect.name]
+        for document in write_documents(*backend):
+            body = sample.dialect.rewrite_document(
+                endpoint, json.dumps(document).encode(), sample.offered, LINKS
+            )
             if body is not None:
                 versions = set(leaves(json.loads(body)))
-                assert not versions & set(own), f"{place.name}: {document}"
+                assert not versions & set(backend), f"{endpoint.name}: {document}"
                 assert b"10.0.0.5" not in body
-                told |= versions & offer
-    assert any(place.document for place in places(speech)) == bool(told)
-    assert not told or speech.text(speech.offer.highest) in told
+                found |= versions & set(offered)
+    assert any(endpoint.document for endpoint in endpoints(sample)) == bool(found)
+    assert not found or sample.text(sample.offered.highest) in found
+
+
+def texts_of(sample: DialectSample, offered: OfferedVersions) -> tuple[str, str]:
+    """The minimum and the maximum as texts."""
+    return sample.text(offered.lowest), sample.text(offered.highest)
 
 
 def leaves(node: Any) -> Iterator[str]:
-    """Every text and number in a document, keys left out."""
+    """Every text and number in a document, without the keys."""
     if isinstance(node, dict):
         node = list(node.values())
     if isinstance(node, list):
-        for each in node:
-            yield from leaves(each)
+        for child in node:
+            yield from leaves(child)
     else:
         yield str(node)
 
 
-@every_speech
-def test_any_body_is_a_document_or_none(speech: Speech) -> None:
-    @narrow
-    @given(st.sampled_from(places(speech)), BODIES)
-    def holds(place: Place, body: bytes) -> None:
-        told = speech.dialect.rewrite_document(place, body, speech.offer, LINKS)
-        if told is not None:
-            json.loads(told)
-            assert told == speech.dialect.rewrite_document(place, body, speech.offer, LINKS)
+@every_sample
+def test_any_body_is_a_document_or_passed_on_unchanged(sample: DialectSample) -> None:
+    @few_examples
+    @given(st.sampled_from(endpoints(sample)), BODIES)
+    def holds(endpoint: Endpoint, body: bytes) -> None:
+        document = sample.dialect.rewrite_document(endpoint, body, sample.offered, LINKS)
+        if document is not None:
+            json.loads(document)
+            assert document == sample.dialect.rewrite_document(endpoint, body, sample.offered, LINKS)
 
     holds()
 
@@ -679,61 +749,65 @@ def test_any_body_is_a_document_or_none(speech: Speech) -> None:
 # --- probes ------------------------------------------------------------------------------------------------
 
 
-@every_speech
+@every_sample
 @pytest.mark.parametrize("path", [None, "/of/the/operator"])
-def test_a_probe_begins_with_a_question_and_any_answers_end_it(speech: Speech, path: str | None) -> None:
-    dialect = speech.dialect
+def test_a_probe_begins_with_a_request_and_ends_whatever_the_answers_are(
+    sample: DialectSample, path: str | None
+) -> None:
+    dialect = sample.dialect
     first = dialect.probe((), path)
-    names = sorted(dialect.owned_reply | {"content-type", "location", "x-goiardi"})
+    names = sorted(dialect.owned_response | {"content-type", "location", "x-goiardi"})
 
     assert isinstance(first, ProbeRequest)
     assert first.path == path if path else first.path.startswith("/")
     render(first.headers)
 
     answer = st.builds(
-        ProbeAnswer,
+        ProbeResponse,
         STATUSES,
-        st.lists(st.tuples(st.sampled_from(names), values(speech)), max_size=4).map(folded),
+        st.lists(st.tuples(st.sampled_from(names), header_values(sample)), max_size=4).map(folded_headers),
         BODIES,
     )
 
-    @narrow
+    @few_examples
     @given(st.lists(answer, min_size=4, max_size=4))
-    def holds(answers: list[ProbeAnswer]) -> None:
-        step, asked = dialect.probe((), path), 0
+    def holds(answers: list[ProbeResponse]) -> None:
+        step, count = dialect.probe((), path), 0
         while isinstance(step, ProbeRequest):
-            assert asked < 4, "a fifth question"
+            assert count < 4, "a fifth request"
             assert step.path.startswith("/")
             render(step.headers)
-            asked += 1
-            step = dialect.probe(tuple(answers[:asked]), path)
+            count += 1
+            step = dialect.probe(tuple(answers[:count]), path)
         if isinstance(step, ProbeFault):
             assert step.reason in PROBE_FAILURES
             assert step.detail
         else:
-            assert isinstance(step, Advert)
-            assert step.versions or step.silent
+            assert isinstance(step, Advertisement)
+            assert step.versions or step.legacy
 
     holds()
 
 
-@every_speech
-def test_a_probe_learns_the_range_from_what_its_own_servers_say(speech: Speech) -> None:
-    """By their headers, or by a document of theirs; and never another range than that."""
-    place = negotiated(speech)[0]
-    kind = ("content-type", "application/json")
-    lines = folded([*reply_lines(speech, place, speech.own.lowest), kind])
-    own = [speech.text(version) for version in (speech.own.lowest, speech.own.highest)]
-    specimen = SPECIMENS.get(speech.label) or SPECIMENS.get(speech.dialect.name)
-    bodies = [b"{}", *(json.dumps(each).encode() for each in (specimen(*own) if specimen else ()))]
+@every_sample
+def test_a_probe_learns_the_range_from_the_responses_of_its_own_servers(sample: DialectSample) -> None:
+    """From their headers or from one of their documents, and never another range than theirs."""
+    endpoint = negotiated_endpoints(sample)[0]
+    json_type = ("content-type", "application/json")
+    lines = [*response_lines(sample, endpoint, sample.backend_versions.lowest), json_type]
+    write_documents = DOCUMENT_SAMPLES.get(sample.label) or DOCUMENT_SAMPLES.get(sample.dialect.name)
+    backend = texts_of(sample, sample.backend_versions)
+    documents = tuple(write_documents(*backend)) if write_documents else ()
     learned = [
         step.versions
         for status in (200, 300, 401, 406)
-        for body in bodies
-        for headers in (lines, folded([kind]), folded([]))
-        if isinstance(step := speech.dialect.probe((ProbeAnswer(status, headers, body),), None), Advert)
-        and not step.silent
+        for body in (b"{}", *(json.dumps(document).encode() for document in documents))
+        for headers in (folded_headers(lines), folded_headers([json_type]), folded_headers([]))
+        if isinstance(
+            step := sample.dialect.probe((ProbeResponse(status, headers, body),), None), Advertisement
+        )
+        and not step.legacy
     ]
 
     assert learned
-    assert all(versions == speech.own.versions for versions in learned)
+    assert all(versions == sample.backend_versions.versions for versions in learned)

@@ -1,4 +1,4 @@
-"""The conformance tests can fail: each breach of the contract, in an otherwise good dialect, is noticed."""
+"""The conformance tests can fail: they notice each breach of the contract in an otherwise correct dialect."""
 
 from __future__ import annotations
 
@@ -10,245 +10,253 @@ import pytest
 from hypothesis import Phase, settings
 
 from gateway.core.dialect import (
-    ASK_SILENT,
     NO_HEADERS,
-    Advert,
-    Ask,
-    AskKind,
-    Bounds,
-    Failure,
+    NO_VERSION_REQUESTED,
+    Advertisement,
+    Endpoint,
+    GatewayError,
     Links,
-    Place,
-    ProbeAnswer,
+    OfferedVersions,
     ProbeRequest,
+    ProbeResponse,
     ProbeStep,
     Refusal,
+    RequestedKind,
+    RequestedVersion,
     Served,
 )
-from gateway.core.message import Header, Reply
-from gateway.core.ranges import VersionSet
-from gateway.core.version import Version
-from gateway.dialects.ironic import SERVED, Ironic
+from gateway.core.http.message import Header, Response
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
+from gateway.dialects.openstack.ironic import VERSION_HEADER, Ironic
 from gateway.errors import VersionTextError
 from tests.dialects import test_conformance as conformance
-from tests.dialects.speeches import Speech, ladder
+from tests.dialects.dialect_samples import DialectSample, sample_versions
 
 
-class ListsAStranger(Ironic):
+class ListsAnUnreadHeader(Ironic):
     vary = (*Ironic.vary, "Accept")
 
 
-class ReadsAStranger(Ironic):
-    def read_ask(self, place: Place, headers: Mapping[str, str]) -> Ask:
-        return ASK_SILENT if "user-agent" in headers else super().read_ask(place, headers)
+class ReadsAnUndeclaredHeader(Ironic):
+    def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
+        return NO_VERSION_REQUESTED if "user-agent" in headers else super().read_requested(endpoint, headers)
 
 
-class TakesSilenceForTheNewest(Ironic):
-    def read_ask(self, place: Place, headers: Mapping[str, str]) -> Ask:
-        ask = super().read_ask(place, headers)
-        return Ask(AskKind.LATEST) if ask.kind is AskKind.SILENT else ask
+class RequestsTheNewestByDefault(Ironic):
+    def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
+        requested = super().read_requested(endpoint, headers)
+        return RequestedVersion(RequestedKind.LATEST) if requested.kind is RequestedKind.NONE else requested
 
 
-class RaisesOnGarbage(Ironic):
-    def read_ask(self, place: Place, headers: Mapping[str, str]) -> Ask:
-        ask = super().read_ask(place, headers)
-        if ask.kind is AskKind.GARBLED:
-            self.scheme.require(ask.text)
-        return ask
+class RaisesOnMalformedText(Ironic):
+    def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
+        requested = super().read_requested(endpoint, headers)
+        if requested.kind is RequestedKind.MALFORMED:
+            self.scheme.require(requested.text)
+        return requested
 
 
-class Writes(Ironic):
+class ChangesWrittenLines(Ironic):
     def write_request(
         self,
-        place: Place,
+        endpoint: Endpoint,
         version: Version,
-        ask: Ask,
+        requested: RequestedVersion,
         *,
-        silent: bool,
+        legacy: bool,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> tuple[Header, ...]:
-        written = super().write_request(place, version, ask, silent=silent, headers=headers)
-        return self.bent(written, silent=silent)
+        written = super().write_request(endpoint, version, requested, legacy=legacy, headers=headers)
+        return self.change(written, legacy=legacy)
 
-    def bent(self, written: tuple[Header, ...], *, silent: bool) -> tuple[Header, ...]:
+    def change(self, written: tuple[Header, ...], *, legacy: bool) -> tuple[Header, ...]:
         raise NotImplementedError
 
 
-class WritesTwice(Writes):
-    def bent(self, written: tuple[Header, ...], *, silent: bool) -> tuple[Header, ...]:
+class WritesTwice(ChangesWrittenLines):
+    def change(self, written: tuple[Header, ...], *, legacy: bool) -> tuple[Header, ...]:
         return (*written, *written)
 
 
-class WritesATwin(Writes):
-    def bent(self, written: tuple[Header, ...], *, silent: bool) -> tuple[Header, ...]:
+class WritesUnderscores(ChangesWrittenLines):
+    def change(self, written: tuple[Header, ...], *, legacy: bool) -> tuple[Header, ...]:
         return tuple((name.replace("-", "_"), value) for name, value in written)
 
 
-class WritesAStranger(Writes):
-    def bent(self, written: tuple[Header, ...], *, silent: bool) -> tuple[Header, ...]:
-        return (*written, ("X-Stranger", "1")) if written else ()
+class WritesAnUnownedHeader(ChangesWrittenLines):
+    def change(self, written: tuple[Header, ...], *, legacy: bool) -> tuple[Header, ...]:
+        return (*written, ("X-Other", "1")) if written else ()
 
 
-class WritesAnotherVersion(Writes):
-    def bent(self, written: tuple[Header, ...], *, silent: bool) -> tuple[Header, ...]:
+class WritesAnotherVersion(ChangesWrittenLines):
+    def change(self, written: tuple[Header, ...], *, legacy: bool) -> tuple[Header, ...]:
         return tuple((name, value.replace("1.", "1.1")) for name, value in written)
 
 
-class WritesToTheSilent(Writes):
-    def bent(self, written: tuple[Header, ...], *, silent: bool) -> tuple[Header, ...]:
-        return written or ((SERVED, "1.1"),)
+class WritesToLegacyBackends(ChangesWrittenLines):
+    def change(self, written: tuple[Header, ...], *, legacy: bool) -> tuple[Header, ...]:
+        return written or ((VERSION_HEADER, "1.1"),)
 
 
-class DropsNothing(Ironic):
+class OwnsNoRequestHeader(Ironic):
     owned_request = frozenset[str]()
 
 
 class RefusesWithoutARange(Ironic):
-    def refuse(self, refusal: Refusal, place: Place, headers: Mapping[str, str]) -> Reply:
-        return replace(super().refuse(refusal, place, headers), headers=(), body=b"")
+    def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
+        return replace(super().refuse(refusal, endpoint, headers), headers=(), body=b"")
 
 
-class RefusesWithAForeignRange(Ironic):
-    def refuse(self, refusal: Refusal, place: Place, headers: Mapping[str, str]) -> Reply:
-        return super().refuse(refusal, place, headers).with_headers(("X-Max", '{"max_version": "9.9"}'))
+class RefusesWithAnotherRange(Ironic):
+    def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
+        return super().refuse(refusal, endpoint, headers).with_headers(("X-Max", '{"max_version": "9.9"}'))
 
 
 class RefusesWithBrokenJson(Ironic):
-    def refuse(self, refusal: Refusal, place: Place, headers: Mapping[str, str]) -> Reply:
-        reply = super().refuse(refusal, place, headers)
-        return replace(reply, body=reply.body + b"}")
+    def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
+        response = super().refuse(refusal, endpoint, headers)
+        return replace(response, body=response.body + b"}")
 
 
-class FailsWithoutAType(Ironic):
-    def fail(self, failure: Failure) -> Reply:
-        return replace(super().fail(failure), headers=())
+class WritesErrorsWithoutAType(Ironic):
+    def error_response(self, error: GatewayError) -> Response:
+        return replace(super().error_response(error), headers=())
 
 
-class TellsTheBackendsRange(Ironic):
-    def write_reply(
+class PassesOnTheBackendsRange(Ironic):
+    def write_response(
         self,
-        place: Place,
+        endpoint: Endpoint,
         status: int,
         served: Served,
-        settled: Version | None,
-        bounds: Bounds,
+        negotiated: Version | None,
+        offered: OfferedVersions,
         *,
-        silent: bool,
+        legacy: bool,
     ) -> tuple[Header, ...]:
-        own = Bounds(served.advert.versions) if served.advert else bounds
-        return super().write_reply(place, status, served, settled, own, silent=silent)
+        own = OfferedVersions(served.advertisement.versions) if served.advertisement else offered
+        return super().write_response(endpoint, status, served, negotiated, own, legacy=legacy)
 
 
-class TellsWhatWasSettled(Ironic):
-    def write_reply(
+class WritesTheNegotiatedVersion(Ironic):
+    def write_response(
         self,
-        place: Place,
+        endpoint: Endpoint,
         status: int,
         served: Served,
-        settled: Version | None,
-        bounds: Bounds,
+        negotiated: Version | None,
+        offered: OfferedVersions,
         *,
-        silent: bool,
+        legacy: bool,
     ) -> tuple[Header, ...]:
-        told = served if served.version is None else replace(served, version=settled)
-        return super().write_reply(place, status, told, settled, bounds, silent=silent)
+        changed = served if served.version is None else replace(served, version=negotiated)
+        return super().write_response(endpoint, status, changed, negotiated, offered, legacy=legacy)
 
 
 class ReadsTheServersName(Ironic):
-    def read_reply(self, place: Place, status: int, headers: Mapping[str, str]) -> Served:
+    def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
         headers.get("server")
-        return super().read_reply(place, status, headers)
+        return super().read_response(endpoint, status, headers)
 
 
-class LeavesDocuments(Ironic):
-    def rewrite_document(self, place: Place, body: bytes, bounds: Bounds, links: Links) -> bytes | None:
+class LeavesDocumentsUnchanged(Ironic):
+    def rewrite_document(
+        self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+    ) -> bytes | None:
         return body
 
 
 class RewritesNothing(Ironic):
-    def rewrite_document(self, place: Place, body: bytes, bounds: Bounds, links: Links) -> bytes | None:
+    def rewrite_document(
+        self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+    ) -> bytes | None:
         return None
 
 
-class AsksWithoutEnd(Ironic):
-    def probe(self, answers: tuple[ProbeAnswer, ...], path: str | None) -> ProbeStep:
+class ProbesWithoutEnd(Ironic):
+    def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
         return ProbeRequest(path or "/v1")
 
 
-class IgnoresTheOperator(Ironic):
-    def probe(self, answers: tuple[ProbeAnswer, ...], path: str | None) -> ProbeStep:
+class IgnoresTheConfiguredPath(Ironic):
+    def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
         return super().probe(answers, None)
 
 
 class AdvertisesNothing(Ironic):
-    def probe(self, answers: tuple[ProbeAnswer, ...], path: str | None) -> ProbeStep:
-        return Advert(VersionSet()) if answers else super().probe(answers, path)
+    def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
+        return Advertisement(VersionSet()) if answers else super().probe(answers, path)
 
 
-class RemembersPlaces(Ironic):
+class NumbersEndpoints(Ironic):
     def __init__(self) -> None:
-        self.asked = 0
+        self.count = 0
 
-    def place(self, method: str, path: str, query: str) -> Place:
-        self.asked += 1
-        return super().place(method, path, query)._replace(carried=str(self.asked))
+    def endpoint(self, method: str, path: str, query: str) -> Endpoint:
+        self.count += 1
+        return super().endpoint(method, path, query)._replace(version_in_target=str(self.count))
 
 
 declares = conformance.test_names_are_folded_or_canonical_and_vary_lists_only_what_is_read_or_owned
-depends = conformance.test_asks_and_refusals_depend_on_what_the_dialect_says_it_reads_and_on_nothing_else
-silence = conformance.test_silence_means_what_the_dialect_says
-asks = conformance.test_any_headers_make_one_of_four_asks
+depends = (
+    conformance.test_requested_versions_and_refusals_depend_only_on_the_headers_that_the_dialect_declares
+)
+default_version = conformance.test_a_request_without_a_version_gets_the_default_version
+requested = conformance.test_any_headers_make_a_requested_version_of_one_of_four_kinds
 names = conformance.test_every_name_written_is_owned_canonical_and_written_once
 round_trip = conformance.test_what_is_written_for_a_backend_is_read_as_the_same_version
-silent = conformance.test_a_silent_backend_is_never_sent_an_owned_header
-tricks = conformance.test_duplicates_and_tricks_with_names_end_in_one_version_and_one_spelling
+legacy = conformance.test_a_legacy_backend_is_never_sent_an_owned_header
+disguises = conformance.test_duplicates_and_disguised_names_end_in_one_version_and_one_spelling
 refusal = conformance.test_a_refusal_names_the_range_that_is_offered_and_no_other
-any_refusal = conformance.test_any_refusal_that_requests_bring_about_can_be_sent
-failure = conformance.test_any_failure_can_be_sent_and_tells_the_offer_or_no_range
-crosses = conformance.test_the_served_version_crosses_as_the_backend_said_it_and_its_range_does_not
-reads = conformance.test_it_reads_of_a_reply_what_it_owns_there_and_nothing_else
-documents = conformance.test_a_rewritten_document_tells_the_offer_and_never_the_backends_own_range
-probes = conformance.test_a_probe_begins_with_a_question_and_any_answers_end_it
-any_place = conformance.test_any_target_is_a_place_and_the_same_one_each_time
+any_refusal = conformance.test_a_refusal_of_any_request_can_be_sent
+error = conformance.test_any_error_can_be_sent_and_has_the_offer_or_no_range
+served = conformance.test_the_served_version_is_passed_on_and_the_range_of_the_backend_is_not
+reads = conformance.test_it_reads_only_owned_headers_of_a_response
+documents = conformance.test_a_rewritten_document_has_the_offer_and_never_the_range_of_the_backend
+probes = conformance.test_a_probe_begins_with_a_request_and_ends_whatever_the_answers_are
+any_endpoint = conformance.test_any_target_has_an_endpoint_and_the_same_one_each_time
 
 
 @pytest.mark.parametrize(
     "test, breach, more",
     [
-        (declares, ListsAStranger, {}),
-        (depends, ReadsAStranger, {}),
-        (silence, TakesSilenceForTheNewest, {"offered": "all"}),
-        (asks, RaisesOnGarbage, {}),
+        (declares, ListsAnUnreadHeader, {}),
+        (depends, ReadsAnUndeclaredHeader, {}),
+        (default_version, RequestsTheNewestByDefault, {"part": "all"}),
+        (requested, RaisesOnMalformedText, {}),
         (names, WritesTwice, {}),
-        (names, WritesATwin, {}),
-        (names, WritesAStranger, {}),
+        (names, WritesUnderscores, {}),
+        (names, WritesAnUnownedHeader, {}),
         (round_trip, WritesAnotherVersion, {}),
-        (silent, WritesToTheSilent, {}),
-        (tricks, DropsNothing, {}),
+        (legacy, WritesToLegacyBackends, {}),
+        (disguises, OwnsNoRequestHeader, {}),
         (refusal, RefusesWithoutARange, {}),
-        (refusal, RefusesWithAForeignRange, {}),
+        (refusal, RefusesWithAnotherRange, {}),
         (any_refusal, RefusesWithBrokenJson, {}),
-        (failure, FailsWithoutAType, {}),
-        (crosses, TellsTheBackendsRange, {}),
-        (crosses, TellsWhatWasSettled, {}),
+        (error, WritesErrorsWithoutAType, {}),
+        (served, PassesOnTheBackendsRange, {}),
+        (served, WritesTheNegotiatedVersion, {}),
         (reads, ReadsTheServersName, {}),
-        (documents, LeavesDocuments, {}),
+        (documents, LeavesDocumentsUnchanged, {}),
         (documents, RewritesNothing, {}),
-        (probes, AsksWithoutEnd, {"path": None}),
-        (probes, IgnoresTheOperator, {"path": "/of/the/operator"}),
+        (probes, ProbesWithoutEnd, {"path": None}),
+        (probes, IgnoresTheConfiguredPath, {"path": "/of/the/operator"}),
         (probes, AdvertisesNothing, {"path": None}),
-        (any_place, RemembersPlaces, {}),
+        (any_endpoint, NumbersEndpoints, {}),
     ],
-    ids=lambda each: getattr(each, "__name__", None),
+    ids=lambda value: getattr(value, "__name__", None),
 )
 def test_a_breach_is_noticed(
     test: Callable[..., None], breach: type[Ironic], more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The first example that fails is enough: nobody will look at a small one.
-    at_once = settings(max_examples=200, phases=[Phase.generate], database=None, report_multiple_bugs=False)
-    monkeypatch.setattr(conformance, "narrow", at_once)
+    # The first example that fails is enough. Nobody reads it, so it need not be small.
+    first_failure = settings(
+        max_examples=200, phases=[Phase.generate], database=None, report_multiple_bugs=False
+    )
+    monkeypatch.setattr(conformance, "few_examples", first_failure)
     dialect = breach()
-    speech = Speech("ironic", dialect, Ironic.Options(), ladder(dialect))
+    sample = DialectSample("ironic", dialect, Ironic.Options(), sample_versions(dialect))
 
     with pytest.raises((AssertionError, ValueError, VersionTextError)):
-        test(speech, **more)
+        test(sample, **more)

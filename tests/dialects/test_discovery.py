@@ -1,4 +1,4 @@
-"""Dialects are found by folder (decision 0009): what is not one of its own name is told."""
+"""Dialects are found by file and folder (decision 0020). What breaks the rules of that is an error."""
 
 from __future__ import annotations
 
@@ -10,23 +10,17 @@ import pytest
 
 from gateway import dialects
 
-MORE_THAN_ONE = """
-from gateway.dialects.ironic import Ironic
+EXAMPLE = """
+from gateway.dialects.openstack.ironic import Ironic
 
-class One(Ironic):
-    name = "stray"
-
-class Two(Ironic):
-    name = "stray"
+class Example(Ironic):
+    name = "example"
 """
-OF_ANOTHER_NAME = """
-from gateway.dialects.ironic import Ironic
-
-class Stray(Ironic):
-    name = "straw"
-"""
-IMPORTED_ONLY = "from gateway.dialects.ironic import Ironic\n"
-RIGHT = OF_ANOTHER_NAME.replace("straw", "stray")
+MORE_THAN_ONE = EXAMPLE + "\nclass Other(Ironic):\n    name = 'example'\n"
+WITH_ANOTHER_NAME = EXAMPLE.replace('"example"', '"other"')
+USED_NAME = EXAMPLE.replace('"example"', '"ironic"')
+IMPORTED_ONLY = "from gateway.dialects.openstack.ironic import Ironic\n"
+PRIVATE = EXAMPLE.replace("class Example", "class _Example")
 
 
 @pytest.fixture
@@ -34,22 +28,70 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Another folder of the package; what is imported from it is forgotten afterwards."""
     monkeypatch.setattr(dialects, "__path__", [*dialects.__path__, str(tmp_path)])
     yield tmp_path
-    del sys.modules["gateway.dialects.stray"], dialects.stray  # type: ignore[attr-defined]
+    for name in [
+        name
+        for name in sys.modules
+        if name.startswith(("gateway.dialects.example", "gateway.dialects.ironic"))
+    ]:
+        del sys.modules[name]
+    for name in ("example", "ironic"):
+        vars(dialects).pop(name, None)
 
 
-@pytest.mark.parametrize("text", ["", IMPORTED_ONLY, MORE_THAN_ONE, OF_ANOTHER_NAME])
-def test_a_file_that_is_not_one_dialect_of_its_own_name_is_told(folder: Path, text: str) -> None:
-    (folder / "stray.py").write_text(text)
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("", "gateway.dialects.example defines no dialect"),
+        (IMPORTED_ONLY, "gateway.dialects.example defines no dialect"),
+        (PRIVATE, "gateway.dialects.example defines no dialect"),
+        (MORE_THAN_ONE, "gateway.dialects.example defines more than one dialect"),
+        (WITH_ANOTHER_NAME, "must be named after the module or the folder"),
+    ],
+)
+def test_a_file_that_is_not_one_dialect_of_its_own_name_is_refused(
+    folder: Path, text: str, reason: str
+) -> None:
+    (folder / "example.py").write_text(text)
 
-    with pytest.raises(TypeError, match=r"gateway\.dialects\.stray must define exactly one dialect"):
+    with pytest.raises(TypeError, match=reason.replace(".", r"\.")):
         dialects.discover.__wrapped__()
 
 
-def test_a_new_file_is_a_new_dialect_and_a_brick_is_none(folder: Path) -> None:
-    (folder / "stray.py").write_text(RIGHT)
-    (folder / "_brick.py").write_text("")
+def test_a_name_that_another_dialect_has_is_refused(folder: Path) -> None:
+    (folder / "ironic.py").write_text(USED_NAME)
+
+    with pytest.raises(TypeError, match="two dialects are named 'ironic'"):
+        dialects.discover.__wrapped__()
+
+
+def test_a_new_file_is_a_new_dialect(folder: Path) -> None:
+    (folder / "example.py").write_text(EXAMPLE)
 
     found = dialects.discover.__wrapped__()
 
-    assert set(found) == {*dialects.discover(), "stray"}
-    assert found["stray"].name == "stray"
+    assert set(found) == {*dialects.discover(), "example"}
+    assert found["example"].name == "example"
+
+
+def test_a_folder_has_several_dialects_and_its_other_modules_are_shared_code(folder: Path) -> None:
+    family = folder / "example"
+    family.mkdir()
+    for name, text in {
+        "__init__": "",
+        "shared": "X = 1\n",
+        "dialect": EXAMPLE,
+        "other": WITH_ANOTHER_NAME,
+    }.items():
+        (family / f"{name}.py").write_text(text)
+
+    found = dialects.discover.__wrapped__()
+
+    assert set(found) == {*dialects.discover(), "example", "other"}
+
+
+def test_a_folder_without_a_dialect_is_refused(folder: Path) -> None:
+    (folder / "example").mkdir()
+    (folder / "example" / "__init__.py").write_text("")
+
+    with pytest.raises(TypeError, match="example defines no dialect"):
+        dialects.discover.__wrapped__()

@@ -1,7 +1,7 @@
 """Ironic on the wire: the golden examples I1 to I18, byte for byte, and the traps of the specifications.
 
-The examples are what real servers of 21.4.0 (range 1.1 to 1.82) and 39.0.0 (1.1 to 1.115) say. Where releases
-differ, the gateway speaks as 25.0 and later do.
+The examples are responses of real servers of 21.4.0 (range 1.1 to 1.82) and 39.0.0 (1.1 to 1.115). Where
+releases differ, the gateway behaves like 25.0 and later.
 """
 
 # ruff: noqa: N802 -- ids of examples and attacks are written with capitals
@@ -13,31 +13,31 @@ import json
 import pytest
 
 from gateway.core.dialect import (
-    ASK_SILENT,
-    Advert,
-    Ask,
-    AskKind,
-    Bounds,
-    Failure,
-    Place,
-    ProbeAnswer,
+    NO_VERSION_REQUESTED,
+    Advertisement,
+    DefaultKind,
+    Endpoint,
+    GatewayError,
+    OfferedVersions,
     ProbeFault,
     ProbeRequest,
-    Reason,
+    ProbeResponse,
     Refusal,
-    Refused,
+    RefusalReason,
+    RequestedKind,
+    RequestedVersion,
     Served,
-    SilenceKind,
+    VersionRefusal,
 )
-from gateway.core.message import Header, Reply, as_mapping, fold
-from gateway.core.ranges import VersionSet
-from gateway.core.version import Version
+from gateway.core.http.message import Header, Response, as_mapping, fold
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
 from gateway.dialects import discover
-from gateway.dialects.ironic import RESOURCE, ROOT, V1, Ironic
+from gateway.dialects.openstack.ironic import RESOURCE, ROOT, V1, Ironic
 
 IRONIC = Ironic.configured(Ironic.Options())
-OFFER = Bounds(VersionSet.between(Version(1, 1), Version(1, 82)))
-ADVERT = Advert(OFFER.versions)
+OFFER = OfferedVersions(VersionSet.between(Version(1, 1), Version(1, 82)))
+ADVERTISEMENT = Advertisement(OFFER.versions)
 
 LEGACY = "X-OpenStack-Ironic-API-Version"
 STANDARD = "OpenStack-API-Version"
@@ -46,7 +46,7 @@ MAX = ("X-OpenStack-Ironic-API-Maximum-Version", "1.82")
 JSON = ("Content-Type", "application/json")
 AT_1_31 = Version(1, 31)
 
-# What stands before and after the text of an error.
+# What precedes and follows the text of an error.
 HEAD = rb'{"error_message": "{\"code\": 406, \"title\": \"Not Acceptable\", \"description\": \"'
 TAIL = rb'\"}"}'
 SUPPORTED = b"The supported version range is: [1.1, 1.82]."
@@ -56,48 +56,50 @@ def served_at(text: str) -> Header:
     return (LEGACY, text)
 
 
-def read(*lines: Header) -> Ask:
-    return IRONIC.read_ask(RESOURCE, as_mapping((fold(name), value) for name, value in lines))
+def read(*lines: Header) -> RequestedVersion:
+    return IRONIC.read_requested(RESOURCE, as_mapping((fold(name), value) for name, value in lines))
 
 
-def refuse(text: str, bounds: Bounds = OFFER) -> Reply:
-    """What the gateway says to the ask `text`."""
-    ask = read((LEGACY, text))
-    assert ask.kind in {AskKind.EXACT, AskKind.GARBLED}
-    if ask.version is None:
-        reason = Reason.MALFORMED
+def refuse(text: str, offered: OfferedVersions = OFFER) -> Response:
+    """The refusal of the requested version `text`."""
+    requested = read((LEGACY, text))
+    assert requested.kind in {RequestedKind.EXACT, RequestedKind.MALFORMED}
+    if requested.version is None:
+        reason = RefusalReason.MALFORMED
     else:
-        reason = Reason.BELOW_MIN if ask.version < bounds.lowest else Reason.ABOVE_MAX
-    return IRONIC.refuse(Refusal(reason, ask, ask.version, bounds), RESOURCE, as_mapping([]))
+        reason = RefusalReason.BELOW_MIN if requested.version < offered.lowest else RefusalReason.ABOVE_MAX
+    return IRONIC.refuse(Refusal(reason, requested, requested.version, offered), RESOURCE, as_mapping([]))
 
 
-def heard(status: int, *lines: Header) -> Served:
-    return IRONIC.read_reply(RESOURCE, status, as_mapping((fold(name), value) for name, value in lines))
+def read_response(status: int, *lines: Header) -> Served:
+    return IRONIC.read_response(RESOURCE, status, as_mapping((fold(name), value) for name, value in lines))
 
 
-def told(
-    status: int, *lines: Header, settled: Version | None = AT_1_31, silent: bool = False
+def client_headers(
+    status: int, *lines: Header, negotiated: Version | None = AT_1_31, legacy: bool = False
 ) -> tuple[Header, ...]:
-    """The version headers that the client gets for a backend's."""
-    return IRONIC.write_reply(RESOURCE, status, heard(status, *lines), settled, OFFER, silent=silent)
+    """The version headers that the client gets for those of a backend."""
+    return IRONIC.write_response(
+        RESOURCE, status, read_response(status, *lines), negotiated, OFFER, legacy=legacy
+    )
 
 
-# --- what a request says (I1 to I3, I8 to I10) ---------------------------------------------------------
+# --- requested versions (I1 to I3, I8 to I10) --------------------------------------------------------------
 
 
-def test_I1_trap_1_no_header_is_silence_and_silence_is_the_minimum() -> None:
-    assert read() == ASK_SILENT
-    assert IRONIC.silence.kind is SilenceKind.MINIMUM
+def test_I1_trap_1_a_request_without_a_version_gets_the_minimum() -> None:
+    assert read() == NO_VERSION_REQUESTED
+    assert IRONIC.default_version.kind is DefaultKind.MINIMUM
 
 
 def test_I2_the_legacy_header_names_a_version() -> None:
-    assert read((LEGACY, "1.31")) == Ask(AskKind.EXACT, Version(1, 31), "1.31")
+    assert read((LEGACY, "1.31")) == RequestedVersion(RequestedKind.EXACT, Version(1, 31), "1.31")
 
 
 @pytest.mark.parametrize("text", ["latest", "LATEST", "Latest"])
 def test_I3_latest_in_any_case(text: str) -> None:
-    assert read((LEGACY, text)).kind is AskKind.LATEST
-    assert read((STANDARD, f"baremetal {text}")).kind is AskKind.LATEST
+    assert read((LEGACY, text)).kind is RequestedKind.LATEST
+    assert read((STANDARD, f"baremetal {text}")).kind is RequestedKind.LATEST
 
 
 def test_I8_the_standard_header_counts_and_beats_the_legacy_one() -> None:
@@ -107,18 +109,18 @@ def test_I8_the_standard_header_counts_and_beats_the_legacy_one() -> None:
 
 
 @pytest.mark.parametrize("text", ["1.31", "compute 2.20", "bare-metal 1.31", "ironic 1.31", "baremetal", ""])
-def test_I8_a_standard_header_that_does_not_name_baremetal_is_none(text: str) -> None:
-    assert read((STANDARD, text)) == ASK_SILENT
+def test_I8_a_standard_header_that_does_not_name_baremetal_is_ignored(text: str) -> None:
+    assert read((STANDARD, text)) == NO_VERSION_REQUESTED
     assert read((STANDARD, text), (LEGACY, "1.9")).version == Version(1, 9)
 
 
-def test_I8_a_garbled_standard_header_is_not_saved_by_a_good_legacy_one() -> None:
-    assert read((STANDARD, "baremetal spam"), (LEGACY, "1.9")).kind is AskKind.GARBLED
+def test_I8_a_malformed_standard_header_counts_although_the_legacy_one_is_valid() -> None:
+    assert read((STANDARD, "baremetal spam"), (LEGACY, "1.9")).kind is RequestedKind.MALFORMED
 
 
 @pytest.mark.parametrize("lines", [[""], [" "], ["1.5,"], ["1.5", ""]])
-def test_I9_an_empty_value_is_absence(lines: list[str]) -> None:
-    assert read(*((LEGACY, line) for line in lines)) == ASK_SILENT
+def test_I9_an_empty_value_counts_as_absent(lines: list[str]) -> None:
+    assert read(*((LEGACY, line) for line in lines)) == NO_VERSION_REQUESTED
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_I10_the_last_of_several_wins(lines: list[str]) -> None:
 
 
 def test_V4_a_twin_with_underscores_is_the_same_header() -> None:
-    """Servers fold both into one name, so a twin must count, and be taken off, like the name itself."""
+    """Servers fold both into one name, so a twin must be read and removed like the name itself."""
     assert read((LEGACY, "1.5"), ("X_OpenStack_Ironic_API_Version", "1.6")).version == Version(1, 6)
     assert fold("OPENSTACK_API_VERSION") in IRONIC.owned_request
 
@@ -137,59 +139,59 @@ def test_V4_a_twin_with_underscores_is_the_same_header() -> None:
 @pytest.mark.parametrize(
     "text", ["1.05", "+1.5", "-1.5", "1. 5", "1_0.5", "1.5.0", "1", "1.latest", "\u0662.1", "1.5\xa0"]
 )
-def test_a_lax_number_is_malformed(text: str) -> None:
-    assert read((LEGACY, text)).kind is AskKind.GARBLED
+def test_a_number_in_another_spelling_is_malformed(text: str) -> None:
+    assert read((LEGACY, text)).kind is RequestedKind.MALFORMED
 
 
-# --- what a backend is sent ----------------------------------------------------------------------------
+# --- headers for backends ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", [RESOURCE, V1])
-def test_trap_24_old_servers_ignore_the_standard_header_so_the_legacy_one_always_goes_along(
-    place: Place,
+@pytest.mark.parametrize("endpoint", [RESOURCE, V1])
+def test_trap_24_a_backend_always_gets_both_headers_because_old_servers_ignore_the_standard_one(
+    endpoint: Endpoint,
 ) -> None:
-    written = IRONIC.write_request(place, Version(1, 31), ASK_SILENT, silent=False)
+    written = IRONIC.write_request(endpoint, Version(1, 31), NO_VERSION_REQUESTED, legacy=False)
 
     assert written == ((LEGACY, "1.31"), (STANDARD, "baremetal 1.31"))
 
 
-def test_latest_leaves_as_a_number() -> None:
+def test_a_backend_gets_a_number_and_never_latest() -> None:
     """`latest` together with a path that ends in `.json` crashes releases from 25.0 on."""
-    ask = read((LEGACY, "latest"))
+    requested = read((LEGACY, "latest"))
 
-    written = IRONIC.write_request(RESOURCE, OFFER.highest, ask, silent=False)
+    written = IRONIC.write_request(RESOURCE, OFFER.highest, requested, legacy=False)
 
     assert {value.split()[-1] for _, value in written} == {"1.82"}
 
 
-def test_a_silent_backend_is_sent_no_version() -> None:
-    assert IRONIC.write_request(RESOURCE, Version(1, 1), ASK_SILENT, silent=True) == ()
-    assert IRONIC.silent_serves == VersionSet.only(Version(1, 1))
+def test_a_legacy_backend_is_sent_no_version() -> None:
+    assert IRONIC.write_request(RESOURCE, Version(1, 1), NO_VERSION_REQUESTED, legacy=True) == ()
+    assert IRONIC.legacy_versions == VersionSet.only(Version(1, 1))
 
 
 def test_the_root_is_sent_no_version() -> None:
-    assert IRONIC.write_request(ROOT, Version(1, 1), ASK_SILENT, silent=False) == ()
+    assert IRONIC.write_request(ROOT, Version(1, 1), NO_VERSION_REQUESTED, legacy=False) == ()
 
 
-# --- places --------------------------------------------------------------------------------------------
+# --- endpoints ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", ["/", "", "//", "/.json", "/%2Ejson"])
 def test_the_root_is_a_document_that_is_not_negotiated(path: str) -> None:
-    place = IRONIC.place("GET", path, "")
+    endpoint = IRONIC.endpoint("GET", path, "")
 
-    assert place == ROOT
-    assert (place.negotiated, place.document, place.versioned_only) == (False, True, True)
+    assert endpoint == ROOT
+    assert (endpoint.negotiated, endpoint.document, endpoint.versioned_only) == (False, True, True)
 
 
 @pytest.mark.parametrize(
     "path", ["/v1", "/v1/", "/v1//", "/v1.json", "/v1.json/", "/v1/.json", "/%761", "/v%31/"]
 )
-def test_v1_in_every_spelling_that_servers_take_is_a_negotiated_document(path: str) -> None:
-    place = IRONIC.place("GET", path, "")
+def test_v1_in_every_spelling_that_servers_accept_is_a_negotiated_document(path: str) -> None:
+    endpoint = IRONIC.endpoint("GET", path, "")
 
-    assert place == V1
-    assert (place.negotiated, place.document, place.versioned_only) == (True, True, True)
+    assert endpoint == V1
+    assert (endpoint.negotiated, endpoint.document, endpoint.versioned_only) == (True, True, True)
 
 
 @pytest.mark.parametrize(
@@ -207,18 +209,18 @@ def test_v1_in_every_spelling_that_servers_take_is_a_negotiated_document(path: s
         "/%2Fv1x",
     ],
 )
-def test_everything_else_is_a_resource_that_silent_backends_may_serve(path: str) -> None:
-    place = IRONIC.place("GET", path, "limit=1")
+def test_everything_else_is_a_resource_that_legacy_backends_may_serve(path: str) -> None:
+    endpoint = IRONIC.endpoint("GET", path, "limit=1")
 
-    assert place == RESOURCE
-    assert (place.negotiated, place.document, place.versioned_only) == (True, False, False)
+    assert endpoint == RESOURCE
+    assert (endpoint.negotiated, endpoint.document, endpoint.versioned_only) == (True, False, False)
 
 
-# --- refusals made by the gateway (I4 to I7, I14, I15, I17) --------------------------------------------
+# --- refusals by the gateway (I4 to I7, I14, I15, I17) -----------------------------------------------------
 
 
 def test_I4_too_new() -> None:
-    assert refuse("1.999") == Reply(
+    assert refuse("1.999") == Response(
         406,
         (MIN, MAX, JSON),
         rb'{"error_message": "{\"code\": 406, \"title\": \"Not Acceptable\", \"description\": \"Version 1.999'
@@ -229,43 +231,43 @@ def test_I4_too_new() -> None:
 
 
 def test_I5_trap_1_too_old_although_the_specification_calls_1_0_the_default() -> None:
-    reply = refuse("1.0")
+    response = refuse("1.0")
 
     fault = b"Version 1.0 was requested but the minor version is not supported by this service. "
-    assert reply == Reply(406, (MIN, MAX, JSON), HEAD + fault + SUPPORTED + TAIL)
-    assert len(reply.body) == 216
+    assert response == Response(406, (MIN, MAX, JSON), HEAD + fault + SUPPORTED + TAIL)
+    assert len(response.body) == 216
 
 
 @pytest.mark.parametrize("text,length", [("2.1", 230), ("2.0", 230), ("0.9", 230), ("99.99", 232)])
 def test_I6_another_major(text: str, length: int) -> None:
-    reply = refuse(text)
+    response = refuse(text)
 
     fault = b"Mutually exclusive versions requested. Version %s requested but not supported by this service. "
-    assert reply == Reply(406, (MIN, MAX, JSON), HEAD + fault % text.encode() + SUPPORTED + TAIL)
-    assert len(reply.body) == length
+    assert response == Response(406, (MIN, MAX, JSON), HEAD + fault % text.encode() + SUPPORTED + TAIL)
+    assert len(response.body) == length
 
 
 @pytest.mark.parametrize("text", ["spam", "l33t", "1.2.3.4.5"])
 def test_I7_trap_2_malformed_has_no_range(text: str) -> None:
-    reply = refuse(text)
+    response = refuse(text)
 
     fault = b"Invalid value for X-OpenStack-Ironic-API-Version header"
-    assert reply == Reply(406, (JSON,), HEAD + fault + TAIL)
-    assert len(reply.body) == 145
+    assert response == Response(406, (JSON,), HEAD + fault + TAIL)
+    assert len(response.body) == 145
 
 
-def test_I15_a_lower_offer_is_told_as_a_pinned_server_tells_its_pin() -> None:
-    capped = Bounds(VersionSet.between(Version(1, 1), Version(1, 96)))
+def test_I15_a_refusal_names_a_lower_offer_as_a_pinned_server_names_its_pin() -> None:
+    capped = OfferedVersions(VersionSet.between(Version(1, 1), Version(1, 96)))
 
-    reply = refuse("1.97", capped)
+    response = refuse("1.97", capped)
 
-    assert reply.headers == (MIN, (MAX[0], "1.96"), JSON)
-    assert b"[1.1, 1.96]." in reply.body
+    assert response.headers == (MIN, (MAX[0], "1.96"), JSON)
+    assert b"[1.1, 1.96]." in response.body
 
 
-def test_I17_the_inner_form_is_json_whatever_accept_says() -> None:
-    ask = read((LEGACY, "1.999"))
-    refusal = Refusal(Reason.ABOVE_MAX, ask, ask.version, OFFER)
+def test_I17_the_inner_object_is_json_whatever_accept_says() -> None:
+    requested = read((LEGACY, "1.999"))
+    refusal = Refusal(RefusalReason.ABOVE_MAX, requested, requested.version, OFFER)
 
     html = IRONIC.refuse(refusal, RESOURCE, as_mapping([("accept", "text/html")]))
 
@@ -273,20 +275,24 @@ def test_I17_the_inner_form_is_json_whatever_accept_says() -> None:
 
 
 def test_I14_a_version_on_the_root_is_dropped_so_nothing_is_refused_there() -> None:
-    assert not IRONIC.place("GET", "/", "").negotiated
+    assert not IRONIC.endpoint("GET", "/", "").negotiated
     assert {fold(LEGACY), fold(STANDARD)} <= IRONIC.owned_request
 
 
-def test_a_failure_has_ironics_shape_and_the_range_once_there_is_one() -> None:
-    failure = Failure(503, "Service Unavailable", 'No "server" now.', retry_after=2)
+def test_an_error_has_the_shape_of_ironic_and_the_range_once_it_is_known() -> None:
+    error = GatewayError(503, "Service Unavailable", 'No "server" now.', retry_after=2)
 
-    assert IRONIC.fail(failure) == Reply(
+    assert IRONIC.error_response(error) == Response(
         503,
         (JSON,),
         rb'{"error_message": "{\"code\": 503, \"title\": \"Service Unavailable\", \"description\": '
         rb'\"No \\\"server\\\" now.\"}"}',
     )
-    assert IRONIC.fail(Failure(503, "Service Unavailable", "No.", bounds=OFFER)).headers == (MIN, MAX, JSON)
+    assert IRONIC.error_response(GatewayError(503, "Service Unavailable", "No.", offered=OFFER)).headers == (
+        MIN,
+        MAX,
+        JSON,
+    )
 
 
 @pytest.mark.parametrize("text", ["1.999", "2.1", "1.0", "spam"])
@@ -298,29 +304,32 @@ def test_the_real_client_finds_the_text_of_an_error(text: str) -> None:
     assert inner["code"] == 406
 
 
-# --- replies of a backend (I1 to I3, I11, I12, I16, I18) -----------------------------------------------
+# --- responses of backends (I1 to I3, I11, I12, I16, I18) --------------------------------------------------
 
 OLD_MAX = ("X-Openstack-Ironic-Api-Maximum-Version", "1.56")
 """The spelling of servers behind eventlet, and a range that is not the offer."""
 
 
 @pytest.mark.parametrize("status", [200, 201, 204, 301, 400, 404, 409, 500])
-def test_I1_I2_I3_I11_I16_served_stands_as_it_was_said_and_the_range_is_the_offer(status: int) -> None:
+def test_I1_I2_I3_I11_I16_the_served_version_is_passed_on_and_the_range_is_the_offer(status: int) -> None:
     lines = (MIN, OLD_MAX, served_at("1.31"))
 
-    assert heard(status, *lines) == Served(
-        Version(1, 31), Advert(VersionSet.between(Version(1, 1), Version(1, 56))), Refused.NO, ranged=True
+    assert read_response(status, *lines) == Served(
+        Version(1, 31),
+        Advertisement(VersionSet.between(Version(1, 1), Version(1, 56))),
+        VersionRefusal.NO,
+        has_range=True,
     )
-    assert told(status, *lines) == (MIN, MAX, served_at("1.31"))
+    assert client_headers(status, *lines) == (MIN, MAX, served_at("1.31"))
 
 
-def test_I12_a_reply_without_version_headers_gets_none() -> None:
-    assert heard(404) == Served()
-    assert told(404) == ()
+def test_I12_a_response_without_version_headers_gets_none() -> None:
+    assert read_response(404) == Served()
+    assert client_headers(404) == ()
 
 
-def test_I15_the_backends_own_pin_is_heard_in_band() -> None:
-    assert heard(200, MIN, (MAX[0], "1.96"), served_at("1.1")).advert == Advert(
+def test_I15_the_pin_of_a_backend_is_learned_from_its_responses() -> None:
+    assert read_response(200, MIN, (MAX[0], "1.96"), served_at("1.1")).advertisement == Advertisement(
         VersionSet.between(Version(1, 1), Version(1, 96))
     )
 
@@ -328,92 +337,96 @@ def test_I15_the_backends_own_pin_is_heard_in_band() -> None:
 def test_I18_trap_23_a_406_with_a_served_version_refuses_a_feature_and_is_passed_on() -> None:
     lines = (MIN, OLD_MAX, served_at("1.31"))
 
-    assert heard(406, *lines).refused is Refused.NO
-    assert told(406, *lines) == (MIN, MAX, served_at("1.31"))
+    assert read_response(406, *lines).version_refusal is VersionRefusal.NO
+    assert client_headers(406, *lines) == (MIN, MAX, served_at("1.31"))
 
 
-def test_I4_of_a_backend_is_a_stale_map_and_names_the_true_range() -> None:
-    answer = heard(406, MIN, OLD_MAX)
+def test_I4_from_a_backend_is_a_version_refusal_and_names_its_range() -> None:
+    served = read_response(406, MIN, OLD_MAX)
 
-    assert answer.refused is Refused.YES
-    assert answer.advert == Advert(VersionSet.between(Version(1, 1), Version(1, 56)))
-    assert answer.version is None
+    assert served.version_refusal is VersionRefusal.YES
+    assert served.advertisement == Advertisement(VersionSet.between(Version(1, 1), Version(1, 56)))
+    assert served.version is None
 
 
 @pytest.mark.parametrize("lines", [(), (MIN,), (MAX,), (served_at("spam"), MIN, MAX)])
-def test_trap_2_trap_22_a_406_that_lacks_a_bound_or_names_a_version_is_no_version_refusal(
+def test_trap_2_trap_22_a_406_that_lacks_a_range_header_or_has_a_served_version_is_no_version_refusal(
     lines: tuple[Header, ...],
 ) -> None:
-    assert heard(406, *lines).refused is Refused.NO
+    assert read_response(406, *lines).version_refusal is VersionRefusal.NO
 
 
 def test_a_406_on_the_root_is_no_version_refusal() -> None:
     headers = as_mapping([(fold(name), value) for name, value in (MIN, MAX)])
 
-    assert IRONIC.read_reply(ROOT, 406, headers).refused is Refused.NO
+    assert IRONIC.read_response(ROOT, 406, headers).version_refusal is VersionRefusal.NO
 
 
-def test_a_backend_that_serves_another_version_is_told_as_it_said() -> None:
-    assert told(200, MIN, MAX, served_at("1.1"), settled=Version(1, 31)) == (MIN, MAX, served_at("1.1"))
+def test_another_version_than_the_negotiated_one_is_passed_on() -> None:
+    assert client_headers(200, MIN, MAX, served_at("1.1"), negotiated=Version(1, 31)) == (
+        MIN,
+        MAX,
+        served_at("1.1"),
+    )
 
 
 @pytest.mark.parametrize("text", ["spam", "1.05", "1.5, 1.6", "", "1.31\xa0"])
-def test_V8_a_backends_text_that_is_no_version_is_not_passed_on(text: str) -> None:
-    assert heard(200, served_at(text)).version is None
-    assert told(200, MIN, MAX, served_at(text)) == (MIN, MAX)
+def test_V8_a_text_of_a_backend_that_is_not_a_version_is_not_passed_on(text: str) -> None:
+    assert read_response(200, served_at(text)).version is None
+    assert client_headers(200, MIN, MAX, served_at(text)) == (MIN, MAX)
 
 
-def test_V9_two_versions_on_one_reply_are_none() -> None:
-    assert heard(200, served_at("1.5"), served_at("1.6")).version is None
-    assert heard(200, served_at("1.5"), served_at("1.5")).version == Version(1, 5)
+def test_V9_two_served_versions_in_one_response_count_as_none() -> None:
+    assert read_response(200, served_at("1.5"), served_at("1.6")).version is None
+    assert read_response(200, served_at("1.5"), served_at("1.5")).version == Version(1, 5)
 
 
 @pytest.mark.parametrize("low,high", [("1.9", "1.1"), ("1.1", "2.5"), ("x", "1.5"), ("1.1", "")])
-def test_an_impossible_range_is_not_learned_and_still_replaced(low: str, high: str) -> None:
+def test_an_impossible_range_is_not_learned_but_replaced(low: str, high: str) -> None:
     lines = ((MIN[0], low), (MAX[0], high), served_at("1.31"))
 
-    assert heard(200, *lines).advert is None
-    assert told(200, *lines) == (MIN, MAX, served_at("1.31"))
+    assert read_response(200, *lines).advertisement is None
+    assert client_headers(200, *lines) == (MIN, MAX, served_at("1.31"))
 
 
-def test_both_bounds_stand_where_the_backend_sent_one() -> None:
-    assert told(200, OLD_MAX) == (MIN, MAX)
-    assert heard(200, OLD_MAX).advert is None
+def test_both_range_headers_are_written_where_the_backend_sent_one() -> None:
+    assert client_headers(200, OLD_MAX) == (MIN, MAX)
+    assert read_response(200, OLD_MAX).advertisement is None
 
 
-# --- silent backends -----------------------------------------------------------------------------------
+# --- legacy backends ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 302, 400, 403, 404, 406, 409, 500, 503])
-def test_a_silent_backends_reply_gets_what_a_new_one_would_have_sent(status: int) -> None:
-    assert told(status, settled=Version(1, 1), silent=True) == (MIN, MAX, served_at("1.1"))
+def test_a_response_of_a_legacy_backend_gets_what_a_newer_one_would_have_sent(status: int) -> None:
+    assert client_headers(status, negotiated=Version(1, 1), legacy=True) == (MIN, MAX, served_at("1.1"))
 
 
 @pytest.mark.parametrize("status", [100, 401, 405, 413, 502, 504])
-def test_trap_22_statuses_that_new_servers_leave_bare_stay_bare(status: int) -> None:
-    assert told(status, settled=Version(1, 1), silent=True) == ()
+def test_trap_22_nothing_is_added_at_statuses_where_newer_servers_send_no_versions(status: int) -> None:
+    assert client_headers(status, negotiated=Version(1, 1), legacy=True) == ()
 
 
-def test_nothing_is_invented_where_nothing_was_negotiated() -> None:
-    assert told(200, settled=None, silent=True) == ()
+def test_nothing_is_added_where_nothing_was_negotiated() -> None:
+    assert client_headers(200, negotiated=None, legacy=True) == ()
 
 
-def test_a_backend_that_was_silent_and_now_speaks_is_believed() -> None:
-    assert told(200, MIN, OLD_MAX, served_at("1.31"), settled=Version(1, 1), silent=True) == (
+def test_the_headers_of_a_legacy_backend_count_once_it_sends_them() -> None:
+    assert client_headers(200, MIN, OLD_MAX, served_at("1.31"), negotiated=Version(1, 1), legacy=True) == (
         MIN,
         MAX,
         served_at("1.31"),
     )
 
 
-# --- probes --------------------------------------------------------------------------------------------
+# --- probes ------------------------------------------------------------------------------------------------
 
 V1_DOCUMENT = b'{"id": "v1", "links": [], "media_types": [], "nodes": []}'
 
 
-def probed(status: int, *lines: Header, body: bytes = V1_DOCUMENT, path: str | None = None) -> object:
+def probe_result(status: int, *lines: Header, body: bytes = V1_DOCUMENT, path: str | None = None) -> object:
     headers = as_mapping((fold(name), value) for name, value in lines)
-    return IRONIC.probe((ProbeAnswer(status, headers, body),), path)
+    return IRONIC.probe((ProbeResponse(status, headers, body),), path)
 
 
 def reason(step: object) -> str:
@@ -422,7 +435,7 @@ def reason(step: object) -> str:
     return step.reason
 
 
-def test_a_probe_asks_v1_without_a_version() -> None:
+def test_a_probe_requests_v1_without_a_version() -> None:
     assert IRONIC.probe((), None) == ProbeRequest("/v1", (("Accept", "application/json"),))
     assert IRONIC.probe((), "/baremetal/v1/") == ProbeRequest(
         "/baremetal/v1/", (("Accept", "application/json"),)
@@ -430,21 +443,23 @@ def test_a_probe_asks_v1_without_a_version() -> None:
 
 
 def test_a_probe_reads_the_range_from_the_headers() -> None:
-    assert probed(200, MIN, MAX, served_at("1.1")) == ADVERT
+    assert probe_result(200, MIN, MAX, served_at("1.1")) == ADVERTISEMENT
 
 
-def test_trap_6_a_pinned_server_is_what_it_says() -> None:
-    assert probed(200, MIN, (MAX[0], "1.58")) == Advert(VersionSet.between(Version(1, 1), Version(1, 58)))
+def test_trap_6_a_pinned_server_serves_the_range_that_it_names() -> None:
+    assert probe_result(200, MIN, (MAX[0], "1.58")) == Advertisement(
+        VersionSet.between(Version(1, 1), Version(1, 58))
+    )
 
 
-def test_v1_without_headers_is_a_silent_server_of_the_juno_age() -> None:
-    assert probed(200) == Advert(VersionSet.only(Version(1, 1)), silent=True)
+def test_v1_without_headers_is_a_legacy_server_from_juno_or_before() -> None:
+    assert probe_result(200) == Advertisement(VersionSet.only(Version(1, 1)), legacy=True)
 
 
 @pytest.mark.parametrize("status", [204, 300, 301, 302, 401, 403, 404, 406, 429, 500, 503])
-def test_trap_22_an_error_says_nothing_about_versions(status: int) -> None:
-    assert reason(probed(status)) == "status"
-    assert reason(probed(status, MIN, MAX)) == "status"
+def test_trap_22_an_error_status_is_a_failed_probe(status: int) -> None:
+    assert reason(probe_result(status)) == "status"
+    assert reason(probe_result(status, MIN, MAX)) == "status"
 
 
 @pytest.mark.parametrize(
@@ -459,16 +474,16 @@ def test_trap_22_an_error_says_nothing_about_versions(status: int) -> None:
         b"\xff" * 9,
     ],
 )
-def test_a_foreign_document_is_nonsense_and_not_silence(body: bytes) -> None:
-    assert reason(probed(200, body=body)) == "document"
+def test_another_document_is_a_failed_probe_and_not_a_legacy_server(body: bytes) -> None:
+    assert reason(probe_result(200, body=body)) == "document"
 
 
-def test_trap_22_the_root_without_headers_is_not_silence() -> None:
+def test_trap_22_the_root_without_headers_is_not_a_legacy_server() -> None:
     root = (
         b'{"default_version": {"id": "v1", "version": "1.82"}, "versions": [{"id": "v1", "version": "1.82"}]}'
     )
 
-    assert reason(probed(200, body=root, path="/")) == "document"
+    assert reason(probe_result(200, body=root, path="/")) == "document"
 
 
 @pytest.mark.parametrize(
@@ -482,32 +497,32 @@ def test_trap_22_the_root_without_headers_is_not_silence() -> None:
         (MIN, MAX, MAX, OLD_MAX),
     ],
 )
-def test_a_probe_does_not_believe_an_impossible_range(lines: tuple[Header, ...]) -> None:
-    assert reason(probed(200, *lines)) == "range"
+def test_a_probe_rejects_an_impossible_range(lines: tuple[Header, ...]) -> None:
+    assert reason(probe_result(200, *lines)) == "range"
 
 
-def test_headers_that_something_removes_on_the_way_are_not_silence() -> None:
-    """A document that tells a range comes from 12.0 or later, which also sends headers."""
+def test_version_headers_that_are_removed_on_the_way_do_not_make_a_legacy_server() -> None:
+    """A document with a range comes from 12.0 or later, which also sends headers."""
     body = b'{"id": "v1", "version": {"id": "v1", "min_version": "1.1", "version": "1.82"}}'
 
-    assert reason(probed(200, body=body)) == "range"
+    assert reason(probe_result(200, body=body)) == "range"
 
 
-# --- what the rest of the house is told ----------------------------------------------------------------
+# --- declarations ------------------------------------------------------------------------------------------
 
 
-def test_the_dialect_is_found_by_its_file() -> None:
+def test_the_dialect_is_found_by_the_name_of_its_module() -> None:
     assert discover()["ironic"] is Ironic
 
 
 def test_every_name_that_is_read_or_written_is_owned_and_folded() -> None:
-    written = IRONIC.write_request(RESOURCE, Version(1, 1), ASK_SILENT, silent=False)
+    written = IRONIC.write_request(RESOURCE, Version(1, 1), NO_VERSION_REQUESTED, legacy=False)
 
     assert IRONIC.reads == IRONIC.owned_request == {fold(name) for name, _ in written}
-    assert IRONIC.owned_reply == {fold(name) for name, _ in (MIN, MAX, served_at("1.1"))}
+    assert IRONIC.owned_response == {fold(name) for name, _ in (MIN, MAX, served_at("1.1"))}
 
 
-def test_V10_vary_names_what_is_negotiated_on() -> None:
+def test_V10_vary_names_every_header_that_is_read() -> None:
     assert {fold(name) for name in IRONIC.vary} == IRONIC.reads
 
 

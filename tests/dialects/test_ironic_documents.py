@@ -1,7 +1,7 @@
-"""Ironic's discovery documents from Juno to 39.0.0, as servers wrote them and as clients must get them.
+"""Ironic's discovery documents from Juno to 39.0.0, as servers write them and as clients must get them.
 
-Each document below is what a server of that release said, with its own address in the links. The gateway
-offers 1.1 to 1.58 at another address.
+Each document below comes from a server of that release, with its own address in the links. The gateway offers
+1.1 to 1.58 at another address.
 """
 
 # ruff: noqa: N802 -- ids of examples and attacks are written with capitals
@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.dialect import Bounds, Links, Place
-from gateway.core.ranges import VersionSet
-from gateway.core.version import Version
-from gateway.dialects.ironic import RESOURCE, ROOT, V1, Ironic
+from gateway.core.dialect import Endpoint, Links, OfferedVersions
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
+from gateway.dialects.openstack.ironic import RESOURCE, ROOT, V1, Ironic
 
 IRONIC = Ironic.configured(Ironic.Options())
-OFFER = Bounds(VersionSet.between(Version(1, 1), Version(1, 58)))
+OFFER = OfferedVersions(VersionSet.between(Version(1, 1), Version(1, 58)))
 LINKS = Links(backend="http://127.0.0.1:16396", host="gateway.test:6385", public="https://api.test/baremetal")
 
 DESCRIPTION = (
@@ -29,8 +29,8 @@ DESCRIPTION = (
 )
 
 
-def rewritten(place: Place, text: str, links: Links = LINKS) -> str | None:
-    body = IRONIC.rewrite_document(place, text.encode(), OFFER, links)
+def rewritten(endpoint: Endpoint, text: str, links: Links = LINKS) -> str | None:
+    body = IRONIC.rewrite_document(endpoint, text.encode(), OFFER, links)
     return None if body is None else body.decode()
 
 
@@ -59,24 +59,24 @@ def resource(base: str, name: str) -> str:
 
 def v1(base: str, *, media_types: str, version: str | None) -> str:
     """`/v1`: `media_types` was a list until 15.1, `version` came with 12.0."""
-    told = "" if version is None else f', "version": {entry(base, version)}'
+    with_version = "" if version is None else f', "version": {entry(base, version)}'
     return (
         f'{{"id": "v1", "links": [{{"href": "{base}/v1/", "rel": "self"}}, '
         '{"href": "https://docs.openstack.org//ironic/latest/contributor//webapi.html", '
         '"rel": "describedby", "type": "text/html"}], '
         f'"media_types": {media_types}, '
         + ", ".join(resource(base, name) for name in ("chassis", "nodes", "ports", "drivers"))
-        + told
+        + with_version
         + "}"
     )
 
 
 MEDIA_TYPE = '{"base": "application/json", "type": "application/vnd.openstack.ironic.v1+json"}'
-SEEN = ["http://127.0.0.1:16396", "http://gateway.test:6385", "https://gateway.test:6385"]
-"""What a server builds its links from: its own address, or the client's Host and either scheme."""
+LINK_BASES = ["http://127.0.0.1:16396", "http://gateway.test:6385", "https://gateway.test:6385"]
+"""The start of links as servers build them: their own address, or the client's Host with either scheme."""
 
 
-@pytest.mark.parametrize("base", SEEN)
+@pytest.mark.parametrize("base", LINK_BASES)
 @pytest.mark.parametrize("highest", ["1.1", "1.58", "1.82", "1.115"])
 def test_I13_root(base: str, highest: str) -> None:
     assert rewritten(ROOT, root(base, highest)) == root("https://api.test/baremetal", "1.58")
@@ -97,11 +97,11 @@ def test_I13_the_order_of_keys_is_the_servers() -> None:
     )
 
 
-def test_I15_a_pinned_servers_root_tells_the_offer() -> None:
-    assert rewritten(ROOT, root(SEEN[0], "1.96")) == root("https://api.test/baremetal", "1.58")
+def test_I15_the_root_of_a_pinned_server_gets_the_offer() -> None:
+    assert rewritten(ROOT, root(LINK_BASES[0], "1.96")) == root("https://api.test/baremetal", "1.58")
 
 
-def test_a_root_that_tells_no_range_keeps_its_shape() -> None:
+def test_a_root_without_a_range_keeps_its_shape() -> None:
     """Juno to 4.2: no status, no versions."""
     document = (
         '{"name": "OpenStack Ironic API", "versions": [{"id": "v1", "links": '
@@ -110,13 +110,13 @@ def test_a_root_that_tells_no_range_keeps_its_shape() -> None:
     )
 
     public = "https://api.test/baremetal"
-    assert rewritten(ROOT, document % (SEEN[0], SEEN[0])) == document % (public, public)
+    assert rewritten(ROOT, document % (LINK_BASES[0], LINK_BASES[0])) == document % (public, public)
 
 
-@pytest.mark.parametrize("base", SEEN)
+@pytest.mark.parametrize("base", LINK_BASES)
 @pytest.mark.parametrize("media_types", [MEDIA_TYPE, f"[{MEDIA_TYPE}]"], ids=["from 15.2", "until 15.1"])
 @pytest.mark.parametrize("version", [None, "1.56", "1.115"], ids=["until 11", "12.1", "39.0"])
-def test_v1_of_every_age(base: str, media_types: str, version: str | None) -> None:
+def test_v1_of_every_release(base: str, media_types: str, version: str | None) -> None:
     document = v1(base, media_types=media_types, version=version)
 
     assert rewritten(V1, document) == v1(
@@ -125,36 +125,36 @@ def test_v1_of_every_age(base: str, media_types: str, version: str | None) -> No
 
 
 def test_the_documentation_link_stays() -> None:
-    text = rewritten(V1, v1(SEEN[0], media_types=MEDIA_TYPE, version="1.115"))
+    text = rewritten(V1, v1(LINK_BASES[0], media_types=MEDIA_TYPE, version="1.115"))
 
     assert text is not None
     assert '"https://docs.openstack.org//ironic/latest/contributor//webapi.html"' in text
 
 
-def test_a_configured_address_of_a_third_party_stays() -> None:
-    """`[api]public_endpoint` of the server: the operator's word, not a mistake."""
+def test_a_configured_address_stays() -> None:
+    """`[api]public_endpoint` of the server: an operator has set it on purpose."""
     elsewhere = "https://baremetal.example.org"
 
     assert rewritten(ROOT, root(elsewhere, "1.115")) == root(elsewhere, "1.58")
 
 
 @pytest.mark.parametrize("base", ["http://127.0.0.1:163961", "http://127.0.0.1:16396.evil.test"])
-def test_an_address_that_only_begins_like_the_backends_stays(base: str) -> None:
+def test_an_address_that_only_begins_like_that_of_the_backend_stays(base: str) -> None:
     assert rewritten(ROOT, root(base, "1.115")) == root(base, "1.58")
 
 
-def test_a_document_that_needs_no_change_comes_out_as_it_went_in() -> None:
+def test_a_document_that_needs_no_change_stays_the_same() -> None:
     links = Links(backend="http://127.0.0.1:1", host="api.test", public="http://api.test")
     document = root("http://api.test", "1.58")
 
     assert rewritten(ROOT, document, links) == document
 
 
-# --- what is not such a document -----------------------------------------------------------------------
+# --- other bodies ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "place,text",
+    "endpoint, text",
     [
         (ROOT, ""),
         (ROOT, "<html></html>"),
@@ -169,14 +169,14 @@ def test_a_document_that_needs_no_change_comes_out_as_it_went_in() -> None:
         (V1, '{"id": ["v1"]}'),
         (V1, '{"id": "v1", "a": ' + "[" * 40 + "]" * 40 + "}"),
         (V1, '{"id": "v1", "a": ' + "[" * 100_000),
-        (RESOURCE, root(SEEN[0], "1.115")),
+        (RESOURCE, root(LINK_BASES[0], "1.115")),
     ],
 )
-def test_any_other_body_is_passed_on_untouched(place: Place, text: str) -> None:
-    assert rewritten(place, text) is None
+def test_any_other_body_is_passed_on_unchanged(endpoint: Endpoint, text: str) -> None:
+    assert rewritten(endpoint, text) is None
 
 
-def test_junk_inside_a_document_stays_and_does_no_harm() -> None:
+def test_unexpected_values_in_a_document_stay_and_do_no_harm() -> None:
     text = rewritten(
         ROOT,
         '{"versions": [null, 7, "1.115", ["1.115"], {"id": "v2", "version": "2.5", "min_version": "2.1"},'
@@ -202,7 +202,7 @@ def test_junk_inside_a_document_stays_and_does_no_harm() -> None:
 
 
 def test_either_part_of_the_root_is_enough() -> None:
-    """The ramdisk agent reads `default_version` alone."""
+    """The ramdisk agent reads only `default_version`."""
     assert (
         rewritten(ROOT, '{"default_version": {"version": "1.115"}}')
         == '{"default_version": {"version": "1.58"}}'
@@ -225,15 +225,17 @@ JSON = st.recursive(
 
 
 @given(JSON, st.sampled_from([ROOT, V1, RESOURCE]))
-def test_no_json_makes_it_raise_and_a_second_rewriting_changes_nothing(document: Any, place: Place) -> None:
-    once = IRONIC.rewrite_document(place, json.dumps(document).encode(), OFFER, LINKS)
+def test_no_json_makes_it_raise_and_a_second_rewrite_changes_nothing(
+    document: Any, endpoint: Endpoint
+) -> None:
+    once = IRONIC.rewrite_document(endpoint, json.dumps(document).encode(), OFFER, LINKS)
 
     if once is not None:
-        assert IRONIC.rewrite_document(place, once, OFFER, LINKS) == once
+        assert IRONIC.rewrite_document(endpoint, once, OFFER, LINKS) == once
 
 
 @given(st.binary(max_size=200), st.sampled_from([ROOT, V1]))
-def test_no_bytes_make_it_raise(body: bytes, place: Place) -> None:
-    result = IRONIC.rewrite_document(place, body, OFFER, LINKS)
+def test_no_bytes_make_it_raise(body: bytes, endpoint: Endpoint) -> None:
+    result = IRONIC.rewrite_document(endpoint, body, OFFER, LINKS)
 
     assert result is None or json.loads(result) is not None

@@ -1,4 +1,4 @@
-"""Paths into documents: what they find, what they change, and what is no path."""
+"""Paths into documents: what they find, what they change, and which texts are not paths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects._json_path import DEEPEST, LONGEST, JsonPath, dump, load
+from gateway.dialects.custom.json_path import DEEPEST, LONGEST, JsonPath, dump, load
 
 DOCUMENT = {"a": {"b": [{"c": 1}, {"c": "two"}, {"d": 3}, 4]}, "min version": "1", "list": [[1, 2], [3]]}
 
@@ -32,7 +32,7 @@ DOCUMENT = {"a": {"b": [{"c": 1}, {"c": "two"}, {"d": 3}, 4]}, "min version": "1
         ("$.nothing.at.all", []),
     ],
 )
-def test_a_path_finds_what_stands_there(path: str, found: list[Any]) -> None:
+def test_a_path_finds_the_values_at_it(path: str, found: list[Any]) -> None:
     assert JsonPath.read(path).find(load(json.dumps(DOCUMENT).encode())) == found
 
 
@@ -60,13 +60,13 @@ def test_a_path_finds_what_stands_there(path: str, found: list[Any]) -> None:
         "$['" + "a" * 64 + "']" * LONGEST,
     ],
 )
-def test_anything_else_is_no_path_and_is_not_quoted(text: str) -> None:
+def test_any_other_text_is_refused_and_not_quoted(text: str) -> None:
     with pytest.raises(ValueError, match="JSON path") as caught:
         JsonPath.read(text)
     assert len(text) < 4 or text not in str(caught.value)
 
 
-def test_a_change_happens_in_place_wherever_the_path_leads() -> None:
+def test_a_change_happens_in_place_at_every_value_of_the_path() -> None:
     document = load(json.dumps(DOCUMENT).encode())
 
     assert JsonPath.read("$.a.b[*].c").change(document, lambda value: f"<{value}>") == 2
@@ -75,7 +75,7 @@ def test_a_change_happens_in_place_wherever_the_path_leads() -> None:
     assert document["a"]["b"][:2] == [{"c": "<1>"}, {"c": "<two>"}]  # type: ignore[index,call-overload]
 
 
-def test_the_last_list_and_the_way_into_its_items() -> None:
+def test_a_path_is_split_into_its_last_list_and_the_path_in_an_item() -> None:
     assert JsonPath.read("$.list[*][*].x.y").list_and_item == (
         JsonPath.read("$.list[*]"),
         JsonPath.read("$.x.y"),
@@ -84,11 +84,11 @@ def test_the_last_list_and_the_way_into_its_items() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b"9" * 5000, b"null"])
-def test_what_is_no_document_tells_nothing(body: bytes) -> None:
+def test_what_is_not_a_document_is_none(body: bytes) -> None:
     assert load(body) is None
 
 
-def test_what_is_no_json_is_not_written() -> None:
+def test_what_json_does_not_have_is_not_written() -> None:
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
@@ -108,7 +108,7 @@ JSON = st.recursive(
 
 
 @given(STEPS, JSON)
-def test_what_is_changed_is_what_is_found(steps: str, document: Any) -> None:
+def test_the_values_that_are_changed_are_those_that_are_found(steps: str, document: Any) -> None:
     path = JsonPath.read("$" + steps)
     found = path.find(document)
 
@@ -120,7 +120,7 @@ def test_what_is_changed_is_what_is_found(steps: str, document: Any) -> None:
 
 
 @given(st.text(max_size=30))
-def test_any_text_is_a_path_or_none(text: str) -> None:
+def test_any_text_is_a_path_or_refused(text: str) -> None:
     try:
         path = JsonPath.read("$" + text)
     except ValueError:

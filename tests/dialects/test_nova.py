@@ -1,7 +1,7 @@
 """Nova on the wire: the golden examples N2 to N14, byte for byte, and the traps of the specifications.
 
-The examples are what a real server of 34.0.0 (2.1 to 2.104) says; 17.0.13 (2.1 to 2.60) says the same with
-its own range and other letter case in names. Documents have a file of their own.
+The examples are responses of a real server of 34.0.0 (2.1 to 2.104). 17.0.13 (2.1 to 2.60) sends the same
+with its own range and another case in names. Documents have a file of their own.
 """
 
 # ruff: noqa: N802 -- ids of examples and attacks are written with capitals
@@ -14,91 +14,91 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.core.decision import vary_header
+from gateway.core.decision.decision import vary_header
+from gateway.core.decision.negotiation import negotiate
 from gateway.core.dialect import (
-    ASK_SILENT,
-    Advert,
-    Ask,
-    AskKind,
-    Bounds,
-    Failure,
-    Place,
-    ProbeAnswer,
+    NO_VERSION_REQUESTED,
+    Advertisement,
+    Endpoint,
+    GatewayError,
+    OfferedVersions,
     ProbeFault,
     ProbeRequest,
-    Reason,
+    ProbeResponse,
     Refusal,
-    Refused,
+    RefusalReason,
+    RequestedKind,
+    RequestedVersion,
     Served,
+    VersionRefusal,
 )
-from gateway.core.message import Header, Reply, as_mapping, fold, render
-from gateway.core.negotiation import settle
-from gateway.core.ranges import VersionSet
-from gateway.core.version import Version
+from gateway.core.http.message import Header, Response, as_mapping, fold, render
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
 from gateway.dialects import discover
-from gateway.dialects.nova import CHOICES, LEGACY, RESOURCE, ROOT, V1_1, V2, V2_1, Nova
+from gateway.dialects.openstack.nova import CHOICES, LEGACY, RESOURCE, ROOT, V1_1, V2, V2_1, Nova
 
 NOVA = Nova.configured(Nova.Options())
-OFFER = Bounds(VersionSet.between(Version(2, 1), Version(2, 104)))
+OFFER = OfferedVersions(VersionSet.between(Version(2, 1), Version(2, 104)))
 
-OWN = "X-OpenStack-Nova-API-Version"
+NOVA_HEADER = "X-OpenStack-Nova-API-Version"
 STANDARD = "OpenStack-API-Version"
 FAULT = ("Content-Type", "application/json; charset=UTF-8")
 AT_2_30 = Version(2, 30)
-PLACES = [ROOT, V2_1, RESOURCE, V2, LEGACY, V1_1, CHOICES]
+ENDPOINTS = [ROOT, V2_1, RESOURCE, V2, LEGACY, V1_1, CHOICES]
 NEGOTIATED = [V2_1, RESOURCE]
 
 
-def pair(text: str) -> tuple[Header, Header]:
-    return ((STANDARD, f"compute {text}"), (OWN, text))
+def both_headers(text: str) -> tuple[Header, Header]:
+    return ((STANDARD, f"compute {text}"), (NOVA_HEADER, text))
 
 
 def folded(lines: tuple[Header, ...]) -> list[Header]:
     return [(fold(name), value) for name, value in lines]
 
 
-def read(*lines: Header) -> Ask:
-    return NOVA.read_ask(RESOURCE, as_mapping(folded(lines)))
+def read(*lines: Header) -> RequestedVersion:
+    return NOVA.read_requested(RESOURCE, as_mapping(folded(lines)))
 
 
-def refuse(line: Header, bounds: Bounds = OFFER) -> Reply:
-    """What the gateway says to an ask that it does not settle on."""
-    refusal = settle(read(line), bounds, NOVA.silence)
+def refuse(line: Header, offered: OfferedVersions = OFFER) -> Response:
+    """The refusal of a version that is not on offer."""
+    refusal = negotiate(read(line), offered, NOVA.default_version)
     assert isinstance(refusal, Refusal)
     return NOVA.refuse(refusal, RESOURCE, as_mapping([]))
 
 
-def heard(status: int, *lines: Header, place: Place = RESOURCE) -> Served:
-    return NOVA.read_reply(place, status, as_mapping(folded(lines)))
+def read_response(status: int, *lines: Header, endpoint: Endpoint = RESOURCE) -> Served:
+    return NOVA.read_response(endpoint, status, as_mapping(folded(lines)))
 
 
-def told(
-    status: int, *lines: Header, place: Place = RESOURCE, settled: Version | None = AT_2_30
+def client_headers(
+    status: int, *lines: Header, endpoint: Endpoint = RESOURCE, negotiated: Version | None = AT_2_30
 ) -> tuple[Header, ...]:
-    """The version headers that the client gets for a backend's."""
-    served = heard(status, *lines, place=place)
-    return NOVA.write_reply(place, status, served, settled, OFFER, silent=False)
+    """The version headers that the client gets for those of a backend."""
+    served = read_response(status, *lines, endpoint=endpoint)
+    return NOVA.write_response(endpoint, status, served, negotiated, OFFER, legacy=False)
 
 
-# --- what a request says (N5 to N10) -------------------------------------------------------------------
+# --- requested versions (N5 to N10) ------------------------------------------------------------------------
 
 
-def test_no_header_is_silence_and_silence_is_the_minimum_of_the_offer() -> None:
-    assert read() == ASK_SILENT
-    assert settle(read(), OFFER, NOVA.silence) == Version(2, 1)
+def test_a_request_without_a_version_gets_the_minimum_of_the_offer() -> None:
+    assert read() == NO_VERSION_REQUESTED
+    assert negotiate(read(), OFFER, NOVA.default_version) == Version(2, 1)
 
 
 def test_the_legacy_header_names_a_version() -> None:
-    assert read((OWN, "2.60")) == Ask(AskKind.EXACT, Version(2, 60), "2.60")
+    assert read((NOVA_HEADER, "2.60")) == RequestedVersion(RequestedKind.EXACT, Version(2, 60), "2.60")
 
 
 def test_N5_the_standard_header_beats_the_legacy_one() -> None:
-    assert read((STANDARD, "compute 2.30"), (OWN, "2.10")).version == Version(2, 30)
-    assert read((OWN, "2.10"), (STANDARD, "Compute 2.30")).version == Version(2, 30)
+    assert read((STANDARD, "compute 2.30"), (NOVA_HEADER, "2.10")).version == Version(2, 30)
+    assert read((NOVA_HEADER, "2.10"), (STANDARD, "Compute 2.30")).version == Version(2, 30)
 
 
-def test_N5_a_garbled_standard_header_is_not_saved_by_a_good_legacy_one() -> None:
-    assert read((STANDARD, "compute spam"), (OWN, "2.10")).kind is AskKind.GARBLED
+def test_N5_a_malformed_standard_header_counts_although_the_legacy_one_is_valid() -> None:
+    assert read((STANDARD, "compute spam"), (NOVA_HEADER, "2.10")).kind is RequestedKind.MALFORMED
 
 
 @pytest.mark.parametrize(
@@ -116,30 +116,30 @@ def test_N6_the_last_item_for_compute_wins(lines: list[str]) -> None:
 
 @pytest.mark.parametrize("lines", [["2.5, 2.6"], ["2.5", "2.6"], ["spam", "2.6"]])
 def test_N6_the_last_of_several_legacy_values_wins(lines: list[str]) -> None:
-    assert read(*((OWN, line) for line in lines)).version == Version(2, 6)
+    assert read(*((NOVA_HEADER, line) for line in lines)).version == Version(2, 6)
 
 
 @pytest.mark.parametrize("text", ["baremetal 1.9", "2.5", "nova 2.6", "compute", "", "computes 2.6"])
-def test_N7_a_standard_header_without_an_item_for_compute_is_none(text: str) -> None:
-    assert read((STANDARD, text)) == ASK_SILENT
-    assert read((STANDARD, text), (OWN, "2.10")).version == Version(2, 10)
+def test_N7_a_standard_header_without_an_item_for_compute_is_ignored(text: str) -> None:
+    assert read((STANDARD, text)) == NO_VERSION_REQUESTED
+    assert read((STANDARD, text), (NOVA_HEADER, "2.10")).version == Version(2, 10)
 
 
 def test_N8_blanks_between_the_words_do_not_matter() -> None:
     assert read((STANDARD, "Compute   2.5")).version == Version(2, 5)
-    assert read((OWN, " 2.5\t")).version == Version(2, 5)
+    assert read((NOVA_HEADER, " 2.5\t")).version == Version(2, 5)
 
 
 @pytest.mark.parametrize("text", ["LATEST", "Latest"])
-def test_N9_latest_in_other_letters_is_malformed(text: str) -> None:
-    assert read((STANDARD, f"compute {text}")).kind is AskKind.GARBLED
-    assert read((OWN, text)).kind is AskKind.GARBLED
+def test_N9_latest_in_another_case_is_malformed(text: str) -> None:
+    assert read((STANDARD, f"compute {text}")).kind is RequestedKind.MALFORMED
+    assert read((NOVA_HEADER, text)).kind is RequestedKind.MALFORMED
 
 
-@pytest.mark.parametrize("line", [(STANDARD, "compute latest"), (OWN, "latest")])
+@pytest.mark.parametrize("line", [(STANDARD, "compute latest"), (NOVA_HEADER, "latest")])
 def test_N10_latest_is_the_maximum_of_the_offer(line: Header) -> None:
-    assert read(line).kind is AskKind.LATEST
-    assert settle(read(line), OFFER, NOVA.silence) == Version(2, 104)
+    assert read(line).kind is RequestedKind.LATEST
+    assert negotiate(read(line), OFFER, NOVA.default_version) == Version(2, 104)
 
 
 @pytest.mark.parametrize(
@@ -160,41 +160,43 @@ def test_N10_latest_is_the_maximum_of_the_offer(line: Header) -> None:
         "2.5\xa0",
     ],
 )
-def test_NOVA_UC4_trap_7_what_the_servers_pattern_does_not_match_is_malformed(text: str) -> None:
-    """The seed text's pattern lost its backslashes, and `2.latest` is for the client's side only."""
-    assert read((OWN, text)).kind is AskKind.GARBLED
+def test_NOVA_UC4_trap_7_a_text_that_does_not_match_the_pattern_of_servers_is_malformed(text: str) -> None:
+    """The pattern in the first specification lost its backslashes, and `2.latest` is only for clients."""
+    assert read((NOVA_HEADER, text)).kind is RequestedKind.MALFORMED
 
 
 def test_V4_a_twin_with_underscores_is_the_same_header() -> None:
-    assert read((OWN, "2.5"), ("X_OpenStack_Nova_API_Version", "2.6")).version == Version(2, 6)
+    assert read((NOVA_HEADER, "2.5"), ("X_OpenStack_Nova_API_Version", "2.6")).version == Version(2, 6)
     assert fold("OPENSTACK_API_VERSION") in NOVA.owned_request
 
 
-# --- what a backend is sent ----------------------------------------------------------------------------
+# --- headers for backends ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", NEGOTIATED)
-def test_N5_a_backend_is_sent_both_headers_with_one_number(place: Place) -> None:
-    """Kilo to Mitaka read their own alone."""
-    assert NOVA.write_request(place, Version(2, 30), ASK_SILENT, silent=False) == pair("2.30")
+@pytest.mark.parametrize("endpoint", NEGOTIATED)
+def test_N5_a_backend_is_sent_both_headers_with_one_number(endpoint: Endpoint) -> None:
+    """Kilo to Mitaka read only their own."""
+    assert NOVA.write_request(endpoint, Version(2, 30), NO_VERSION_REQUESTED, legacy=False) == both_headers(
+        "2.30"
+    )
 
 
-@pytest.mark.parametrize("place", [ROOT, V2, LEGACY, V1_1, CHOICES])
-def test_N1_N14_outside_v2_1_no_version_is_sent(place: Place) -> None:
-    assert not place.negotiated
-    assert NOVA.write_request(place, Version(2, 30), ASK_SILENT, silent=False) == ()
+@pytest.mark.parametrize("endpoint", [ROOT, V2, LEGACY, V1_1, CHOICES])
+def test_N1_N14_outside_v2_1_no_version_is_sent(endpoint: Endpoint) -> None:
+    assert not endpoint.negotiated
+    assert NOVA.write_request(endpoint, Version(2, 30), NO_VERSION_REQUESTED, legacy=False) == ()
 
 
-def test_a_silent_backend_is_sent_no_version_and_stands_for_none() -> None:
-    assert NOVA.write_request(RESOURCE, Version(2, 1), ASK_SILENT, silent=True) == ()
-    assert not NOVA.silent_serves
+def test_a_legacy_backend_is_sent_no_version_and_adds_none_to_the_offer() -> None:
+    assert NOVA.write_request(RESOURCE, Version(2, 1), NO_VERSION_REQUESTED, legacy=True) == ()
+    assert not NOVA.legacy_versions
 
 
-# --- places --------------------------------------------------------------------------------------------
+# --- endpoints ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "paths, place",
+    "paths, endpoint",
     [
         (["/", "", "//"], ROOT),
         (["/v2.1", "/v2.1/", "/v2.1//", "//v2.1", "/v2%2E1", "/%76%32.1/"], V2_1),
@@ -207,42 +209,42 @@ def test_a_silent_backend_is_sent_no_version_and_stands_for_none() -> None:
             CHOICES,
         ),
     ],
-    ids=lambda each: each.name if isinstance(each, Place) else "",
+    ids=lambda value: value.name if isinstance(value, Endpoint) else "",
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
-def test_a_place_is_known_by_its_first_segment(method: str, paths: list[str], place: Place) -> None:
-    assert {NOVA.place(method, path, "limit=1") for path in paths} == {place}
+def test_an_endpoint_is_known_by_its_first_segment(method: str, paths: list[str], endpoint: Endpoint) -> None:
+    assert {NOVA.endpoint(method, path, "limit=1") for path in paths} == {endpoint}
 
 
 def test_v2_1_is_for_members_that_have_it_and_v2_is_for_all() -> None:
-    assert {place for place in PLACES if place.versioned_only} == {ROOT, V2_1, RESOURCE, CHOICES}
-    assert {place for place in PLACES if place.negotiated} == {V2_1, RESOURCE}
-    assert {place for place in PLACES if place.document} == {ROOT, V2_1, V2, V1_1, CHOICES}
+    assert {endpoint for endpoint in ENDPOINTS if endpoint.versioned_only} == {ROOT, V2_1, RESOURCE, CHOICES}
+    assert {endpoint for endpoint in ENDPOINTS if endpoint.negotiated} == {V2_1, RESOURCE}
+    assert {endpoint for endpoint in ENDPOINTS if endpoint.document} == {ROOT, V2_1, V2, V1_1, CHOICES}
 
 
-# --- refusals made by the gateway (N3, N4, N9) ---------------------------------------------------------
+# --- refusals by the gateway (N3, N4, N9) ------------------------------------------------------------------
 
 
-def test_N3_trap_9_too_new_echoes_what_it_rejects() -> None:
-    reply = refuse((STANDARD, "compute 2.999"))
+def test_N3_trap_9_too_new_echoes_the_refused_version() -> None:
+    response = refuse((STANDARD, "compute 2.999"))
 
-    assert reply == Reply(
+    assert response == Response(
         406,
-        (*pair("2.999"), FAULT),
+        (*both_headers("2.999"), FAULT),
         b'{"computeFault": {"code": 406, "message": "Version 2.999 is not supported by the API. '
         b'Minimum is 2.1 and maximum is 2.104."}}',
     )
-    assert len(reply.body) == 125
+    assert len(response.body) == 125
 
 
 @pytest.mark.parametrize("text, length", [("2.0", 123), ("3.0", 123), ("99.99", 125), ("1.9", 123)])
-def test_N3_too_old_and_another_major_are_no_different(text: str, length: int) -> None:
-    reply = refuse((OWN, text))
+def test_N3_too_old_and_another_major_are_refused_in_the_same_way(text: str, length: int) -> None:
+    response = refuse((NOVA_HEADER, text))
 
     message = f"Version {text} is not supported by the API. Minimum is 2.1 and maximum is 2.104."
-    assert (reply.status, reply.headers) == (406, (*pair(text), FAULT))
-    assert json.loads(reply.body) == {"computeFault": {"code": 406, "message": message}}
-    assert len(reply.body) == length
+    assert (response.status, response.headers) == (406, (*both_headers(text), FAULT))
+    assert json.loads(response.body) == {"computeFault": {"code": 406, "message": message}}
+    assert len(response.body) == length
 
 
 @pytest.mark.parametrize(
@@ -250,31 +252,36 @@ def test_N3_too_old_and_another_major_are_no_different(text: str, length: int) -
 )
 def test_N4_N9_trap_10_malformed_is_400_without_any_version(text: str, length: int) -> None:
     """The specification says 406."""
-    reply = refuse((OWN, text))
+    response = refuse((NOVA_HEADER, text))
 
-    assert reply == Reply(
+    assert response == Response(
         400,
         (FAULT,),
         b'{"badRequest": {"code": 400, "message": "API Version String %s is of invalid format. '
         b'Must be of format MajorNum.MinorNum."}}' % text.encode(),
     )
-    assert len(reply.body) == length
+    assert len(response.body) == length
 
 
-def test_N4_what_is_quoted_cannot_break_out_of_the_json() -> None:
-    reply = refuse((OWN, '"}\xe9<b>'))
+def test_N4_a_quoted_text_is_escaped_in_the_json() -> None:
+    response = refuse((NOVA_HEADER, '"}\xe9<b>'))
 
-    assert reply.body.isascii()
-    assert json.loads(reply.body)["badRequest"]["message"].startswith('API Version String "}\xe9<b> is of')
+    assert response.body.isascii()
+    assert json.loads(response.body)["badRequest"]["message"].startswith('API Version String "}\xe9<b> is of')
 
 
-def test_a_minimum_that_silence_stands_for_but_is_not_offered_is_refused_as_if_it_was_asked_for() -> None:
-    refusal = Refusal(Reason.BELOW_MIN, ASK_SILENT, Version(2, 1), Bounds(VersionSet.only(Version(2, 5))))
+def test_a_default_version_that_is_not_on_offer_is_refused_like_a_requested_one() -> None:
+    refusal = Refusal(
+        RefusalReason.BELOW_MIN,
+        NO_VERSION_REQUESTED,
+        Version(2, 1),
+        OfferedVersions(VersionSet.only(Version(2, 5))),
+    )
 
-    reply = NOVA.refuse(refusal, RESOURCE, as_mapping([]))
+    response = NOVA.refuse(refusal, RESOURCE, as_mapping([]))
 
-    assert reply.headers == (*pair("2.1"), FAULT)
-    assert b"Version 2.1 is not supported by the API. Minimum is 2.5 and maximum is 2.5." in reply.body
+    assert response.headers == (*both_headers("2.1"), FAULT)
+    assert b"Version 2.1 is not supported by the API. Minimum is 2.5 and maximum is 2.5." in response.body
 
 
 @pytest.mark.parametrize(
@@ -282,116 +289,124 @@ def test_a_minimum_that_silence_stands_for_but_is_not_offered_is_refused_as_if_i
     [(404, "itemNotFound"), (413, "overLimit"), (501, "notImplemented"), (502, "computeFault"),
      (503, "serviceUnavailable"), (504, "computeFault")],
 )  # fmt: skip
-def test_a_failure_has_novas_shape_and_no_range(status: int, key: str) -> None:
-    reply = NOVA.fail(Failure(status, "Title", 'No "server" now.', retry_after=2, bounds=OFFER))
+def test_an_error_has_the_shape_of_nova_and_no_range(status: int, key: str) -> None:
+    response = NOVA.error_response(
+        GatewayError(status, "Title", 'No "server" now.', retry_after=2, offered=OFFER)
+    )
 
-    assert (reply.status, reply.headers) == (status, (FAULT,))
-    assert json.loads(reply.body) == {key: {"code": status, "message": 'No "server" now.'}}
+    assert (response.status, response.headers) == (status, (FAULT,))
+    assert json.loads(response.body) == {key: {"code": status, "message": 'No "server" now.'}}
 
 
-# --- replies of a backend (N2, N11, N12, N14) ----------------------------------------------------------
+# --- responses of backends (N2, N11, N12, N14) -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", NEGOTIATED)
+@pytest.mark.parametrize("endpoint", NEGOTIATED)
 @pytest.mark.parametrize("status", [200, 202, 204, 400, 404, 410, 500])
-def test_N2_N5_N11_the_pair_crosses_as_it_was_said(place: Place, status: int) -> None:
-    assert heard(status, *pair("2.30"), place=place) == Served(Version(2, 30), said="2.30")
-    assert told(status, *pair("2.30"), place=place) == pair("2.30")
+def test_N2_N5_N11_both_headers_are_passed_on(endpoint: Endpoint, status: int) -> None:
+    assert read_response(status, *both_headers("2.30"), endpoint=endpoint) == Served(
+        Version(2, 30), text="2.30"
+    )
+    assert client_headers(status, *both_headers("2.30"), endpoint=endpoint) == both_headers("2.30")
 
 
 def test_N2_names_are_canonical_whatever_servers_behind_eventlet_write() -> None:
-    assert told(
+    assert client_headers(
         200, ("Openstack-Api-Version", "compute 2.30"), ("X-Openstack-Nova-Api-Version", "2.30")
-    ) == pair("2.30")
+    ) == both_headers("2.30")
 
 
-@pytest.mark.parametrize("lines", [((OWN, "2.12"),), ((STANDARD, "compute 2.12"),)])
-def test_a_server_before_newton_says_half_of_it_and_the_client_gets_the_pair(
+@pytest.mark.parametrize("lines", [((NOVA_HEADER, "2.12"),), ((STANDARD, "compute 2.12"),)])
+def test_a_server_before_newton_sends_one_header_and_the_client_gets_both(
     lines: tuple[Header, ...],
 ) -> None:
-    assert told(200, *lines, settled=Version(2, 12)) == pair("2.12")
+    assert client_headers(200, *lines, negotiated=Version(2, 12)) == both_headers("2.12")
 
 
 def test_there_is_never_a_range_in_headers() -> None:
-    served = heard(200, *pair("2.30"))
+    served = read_response(200, *both_headers("2.30"))
 
-    assert served.advert is None
-    assert not served.ranged
-    assert NOVA.owned_reply == {fold(STANDARD), fold(OWN)}
+    assert served.advertisement is None
+    assert not served.has_range
+    assert NOVA.owned_response == {fold(STANDARD), fold(NOVA_HEADER)}
 
 
 @pytest.mark.parametrize("status", [200, 400, 401, 404, 413, 503])
-def test_N4_N12_trap_22_a_reply_without_versions_gets_none_and_is_no_silence(status: int) -> None:
-    assert heard(status) == Served()
-    assert told(status) == ()
+def test_N4_N12_trap_22_a_response_without_versions_gets_none_and_is_not_from_a_legacy_server(
+    status: int,
+) -> None:
+    assert read_response(status) == Served()
+    assert client_headers(status) == ()
 
 
-@pytest.mark.parametrize("place", [V2, LEGACY])
-def test_N14_below_v2_no_version_reaches_the_client(place: Place) -> None:
-    assert told(200, *pair("2.30"), place=place, settled=None) == ()
+@pytest.mark.parametrize("endpoint", [V2, LEGACY])
+def test_N14_below_v2_no_version_reaches_the_client(endpoint: Endpoint) -> None:
+    assert client_headers(200, *both_headers("2.30"), endpoint=endpoint, negotiated=None) == ()
 
 
-@pytest.mark.parametrize("place", [CHOICES, ROOT, V1_1])
-def test_what_a_media_type_made_a_server_execute_is_told(place: Place) -> None:
+@pytest.mark.parametrize("endpoint", [CHOICES, ROOT, V1_1])
+def test_a_version_that_a_media_type_selected_is_passed_on(endpoint: Endpoint) -> None:
     """`Accept: application/json;version=2.1` on a path without a mount: no version was sent, so it is 2.1."""
-    assert told(200, *pair("2.1"), place=place, settled=None) == pair("2.1")
+    assert client_headers(200, *both_headers("2.1"), endpoint=endpoint, negotiated=None) == both_headers(
+        "2.1"
+    )
 
 
-def test_a_backend_that_served_another_version_is_told_as_it_said() -> None:
-    assert told(200, *pair("2.1")) == pair("2.1")
+def test_another_version_than_the_negotiated_one_is_passed_on() -> None:
+    assert client_headers(200, *both_headers("2.1")) == both_headers("2.1")
 
 
 @pytest.mark.parametrize(
     "lines",
     [
-        ((OWN, "spam"),),
-        ((OWN, "2.5, 2.6"),),
-        ((OWN, "2.5"), (OWN, "2.6")),
-        ((STANDARD, "compute 2.5"), (OWN, "2.6")),
+        ((NOVA_HEADER, "spam"),),
+        ((NOVA_HEADER, "2.5, 2.6"),),
+        ((NOVA_HEADER, "2.5"), (NOVA_HEADER, "2.6")),
+        ((STANDARD, "compute 2.5"), (NOVA_HEADER, "2.6")),
         ((STANDARD, "compute 2.5"), (STANDARD, "compute 2.6")),
         ((STANDARD, "volume 2.5"),),
-        ((STANDARD, "volume 2.5"), (OWN, "2.5")),
-        ((STANDARD, "compute spam"), (OWN, "2.5")),
+        ((STANDARD, "volume 2.5"), (NOVA_HEADER, "2.5")),
+        ((STANDARD, "compute spam"), (NOVA_HEADER, "2.5")),
         ((STANDARD, "2.5"),),
         ((STANDARD, "compute"),),
-        ((OWN, "2.05"),),
-        ((OWN, "2.5\xa0"),),
+        ((NOVA_HEADER, "2.05"),),
+        ((NOVA_HEADER, "2.5\xa0"),),
     ],
 )
-def test_V8_V9_echoes_that_are_no_version_or_two_are_none(lines: tuple[Header, ...]) -> None:
-    assert heard(200, *lines) == Served()
-    assert told(200, *lines) == ()
+def test_V8_V9_echoes_without_one_valid_version_count_as_none(lines: tuple[Header, ...]) -> None:
+    assert read_response(200, *lines) == Served()
+    assert client_headers(200, *lines) == ()
 
 
-# --- refusals by a backend -----------------------------------------------------------------------------
+# --- refusals by a backend ---------------------------------------------------------------------------------
 
-REJECTED = b'{"computeFault": {"code": 406, "message": "Version %s is not supported by the API. %s"}}'
+REFUSED = b'{"computeFault": {"code": 406, "message": "Version %s is not supported by the API. %s"}}'
 RANGE = b"Minimum is 2.1 and maximum is 2.60."
 
 
-def test_N3_of_a_backend_is_read_from_its_body() -> None:
-    assert heard(406, *pair("2.90")).refused is Refused.READ_BODY
-    assert NOVA.read_refusal(406, as_mapping([]), REJECTED % (b"2.90", RANGE)) == Advert(
+def test_N3_from_a_backend_is_read_from_its_body() -> None:
+    assert read_response(406, *both_headers("2.90")).version_refusal is VersionRefusal.READ_BODY
+    assert NOVA.read_refusal(406, as_mapping([]), REFUSED % (b"2.90", RANGE)) == Advertisement(
         VersionSet.between(Version(2, 1), Version(2, 60))
     )
 
 
-def test_N3_trap_9_the_echo_of_a_406_is_not_what_was_executed_and_stands_all_the_same() -> None:
-    served = heard(406, *pair("2.90"))
+def test_N3_trap_9_the_echo_of_a_406_is_no_served_version_but_is_passed_on() -> None:
+    served = read_response(406, *both_headers("2.90"))
 
-    assert (served.version, served.said) == (None, "2.90")
-    assert told(406, *pair("2.90")) == pair("2.90")
+    assert (served.version, served.text) == (None, "2.90")
+    assert client_headers(406, *both_headers("2.90")) == both_headers("2.90")
 
 
-@pytest.mark.parametrize("place", [ROOT, V2, LEGACY, V1_1, CHOICES])
-def test_a_406_where_nothing_was_negotiated_refuses_no_version(place: Place) -> None:
-    assert heard(406, place=place).refused is Refused.NO
+@pytest.mark.parametrize("endpoint", [ROOT, V2, LEGACY, V1_1, CHOICES])
+def test_a_406_where_nothing_was_negotiated_refuses_no_version(endpoint: Endpoint) -> None:
+    assert read_response(406, endpoint=endpoint).version_refusal is VersionRefusal.NO
 
 
 @pytest.mark.parametrize("status", [200, 400, 404, 409, 500])
 def test_no_other_status_refuses_a_version(status: int) -> None:
-    assert heard(status, *pair("2.30")).refused is Refused.NO
-    assert NOVA.read_refusal(status, as_mapping([]), REJECTED % (b"2.90", RANGE)) is None
+    assert read_response(status, *both_headers("2.30")).version_refusal is VersionRefusal.NO
+    assert NOVA.read_refusal(status, as_mapping([]), REFUSED % (b"2.90", RANGE)) is None
 
 
 @pytest.mark.parametrize(
@@ -406,19 +421,19 @@ def test_no_other_status_refuses_a_version(status: int) -> None:
         b'{"computeFault": {"code": 406, "message": ["Version 2.90"]}}',
         b'{"computeFault": {"code": 406, "message": "The requested media type is not acceptable."}}',
         b'{"badRequest": {"code": 406, "message": "Version 2.90 is not supported by the API. %s"}}' % RANGE,
-        REJECTED % (b"2.90", b"Minimum is 2.60 and maximum is 2.1."),
-        REJECTED % (b"2.90", b"Minimum is 1.1 and maximum is 2.60."),
-        REJECTED % (b"2.90", b"Minimum is 2.1 and maximum is 2.060."),
-        REJECTED % (b"2.30", RANGE),
-        REJECTED % (b"02.90", RANGE),
-        REJECTED % (b"2.90", RANGE + b" Sorry."),
+        REFUSED % (b"2.90", b"Minimum is 2.60 and maximum is 2.1."),
+        REFUSED % (b"2.90", b"Minimum is 1.1 and maximum is 2.60."),
+        REFUSED % (b"2.90", b"Minimum is 2.1 and maximum is 2.060."),
+        REFUSED % (b"2.30", RANGE),
+        REFUSED % (b"02.90", RANGE),
+        REFUSED % (b"2.90", RANGE + b" Sorry."),
     ],
 )
-def test_a_406_about_other_things_is_passed_on(body: bytes) -> None:
+def test_a_406_without_a_version_refusal_is_passed_on(body: bytes) -> None:
     assert NOVA.read_refusal(406, as_mapping([]), body) is None
 
 
-# --- probes --------------------------------------------------------------------------------------------
+# --- probes ------------------------------------------------------------------------------------------------
 
 JSON: tuple[Header, ...] = (("Accept", "application/json"),)
 V2_0_ENTRY = {"id": "v2.0", "status": "DEPRECATED", "version": "", "min_version": "", "links": []}
@@ -428,8 +443,8 @@ def v2_1_entry(**changed: object) -> dict[str, object]:
     return {"id": "v2.1", "status": "CURRENT", "version": "2.104", "min_version": "2.1", **changed}
 
 
-def answer(status: int, document: object) -> ProbeAnswer:
-    return ProbeAnswer(status, as_mapping([]), json.dumps(document).encode())
+def answer(status: int, document: object) -> ProbeResponse:
+    return ProbeResponse(status, as_mapping([]), json.dumps(document).encode())
 
 
 def reason(step: object) -> str:
@@ -438,7 +453,7 @@ def reason(step: object) -> str:
     return step.reason
 
 
-def test_a_probe_asks_the_root_without_a_version() -> None:
+def test_a_probe_requests_the_root_without_a_version() -> None:
     assert NOVA.probe((), None) == ProbeRequest("/", JSON)
     assert NOVA.probe((), "/compute/v2.1/") == ProbeRequest("/compute/v2.1/", JSON)
 
@@ -446,7 +461,7 @@ def test_a_probe_asks_the_root_without_a_version() -> None:
 def test_N1_a_probe_reads_the_entry_v2_1() -> None:
     document = {"versions": [V2_0_ENTRY, v2_1_entry()]}
 
-    assert NOVA.probe((answer(200, document),), None) == Advert(OFFER.versions)
+    assert NOVA.probe((answer(200, document),), None) == Advertisement(OFFER.versions)
 
 
 @pytest.mark.parametrize(
@@ -460,31 +475,38 @@ def test_N1_a_probe_reads_the_entry_v2_1() -> None:
     ],
     ids=["hidden", "Icehouse", "Juno", "empty", "null"],
 )
-def test_4_6_no_v2_1_or_one_without_a_range_is_a_silent_server(entries: list[object]) -> None:
-    assert NOVA.probe((answer(200, {"versions": entries}),), None) == Advert(VersionSet(), silent=True)
+def test_no_v2_1_or_one_without_a_range_is_a_legacy_server(entries: list[object]) -> None:
+    assert NOVA.probe((answer(200, {"versions": entries}),), None) == Advertisement(VersionSet(), legacy=True)
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 405, 410])
-def test_where_the_root_is_not_to_be_had_v2_1_is_asked(status: int) -> None:
+def test_where_the_root_is_not_available_v2_1_is_probed(status: int) -> None:
     missing = answer(status, {})
 
     assert NOVA.probe((missing,), None) == ProbeRequest("/v2.1/", JSON)
-    assert NOVA.probe((missing, answer(200, {"version": v2_1_entry()})), None) == Advert(OFFER.versions)
+    assert NOVA.probe((missing, answer(200, {"version": v2_1_entry()})), None) == Advertisement(
+        OFFER.versions
+    )
 
 
-def test_v2_1_until_train_wants_a_token_and_that_is_neither_down_nor_silent() -> None:
-    assert reason(NOVA.probe((answer(404, {}), answer(401, {})), None)) == "unauthorized"
-    assert "probe.headers" in NOVA.probe((answer(404, {}), answer(401, {})), None).detail  # type: ignore[union-attr]  # a ProbeFault
+def test_v2_1_until_train_needs_a_token_and_that_is_neither_down_nor_legacy() -> None:
+    step = NOVA.probe((answer(404, {}), answer(401, {})), None)
+
+    assert isinstance(step, ProbeFault)
+    assert step.reason == "unauthorized"
+    assert "probe.headers" in step.detail
 
 
-def test_a_configured_path_is_the_only_one_that_is_asked() -> None:
+def test_a_configured_path_is_the_only_one_that_is_probed() -> None:
     assert reason(NOVA.probe((answer(404, {}),), "/compute/")) == "status"
     assert reason(NOVA.probe((answer(401, {}),), "/compute/v2.1/")) == "unauthorized"
-    assert NOVA.probe((answer(200, {"version": v2_1_entry()}),), "/compute/v2.1/") == Advert(OFFER.versions)
+    assert NOVA.probe((answer(200, {"version": v2_1_entry()}),), "/compute/v2.1/") == Advertisement(
+        OFFER.versions
+    )
 
 
 @pytest.mark.parametrize("status", [204, 300, 301, 400, 406, 429, 500, 502, 503])
-def test_trap_22_an_error_says_nothing_about_versions(status: int) -> None:
+def test_trap_22_an_error_status_is_a_failed_probe(status: int) -> None:
     document = {"versions": [V2_0_ENTRY]}
 
     assert reason(NOVA.probe((answer(status, document),), None)) == "status"
@@ -507,12 +529,12 @@ def test_trap_22_an_error_says_nothing_about_versions(status: int) -> None:
         {"choices": [v2_1_entry()]},
     ],
 )
-def test_a_foreign_document_is_nonsense_and_not_silence(document: object) -> None:
+def test_another_document_is_a_failed_probe_and_not_a_legacy_server(document: object) -> None:
     assert reason(NOVA.probe((answer(200, document),), None)) == "document"
 
 
-def test_html_is_nonsense() -> None:
-    page = ProbeAnswer(200, as_mapping([]), b"<html>It works!</html>")
+def test_html_is_a_failed_probe() -> None:
+    page = ProbeResponse(200, as_mapping([]), b"<html>It works!</html>")
 
     assert reason(NOVA.probe((page,), None)) == "document"
 
@@ -529,11 +551,11 @@ def test_html_is_nonsense() -> None:
         {"min_version": "1.1"},
     ],
 )
-def test_an_impossible_range_is_not_believed(changed: dict[str, object]) -> None:
+def test_a_probe_rejects_an_impossible_range(changed: dict[str, object]) -> None:
     assert reason(NOVA.probe((answer(200, {"versions": [v2_1_entry(**changed)]}),), None)) == "range"
 
 
-# --- whatever comes ------------------------------------------------------------------------------------
+# --- random input ------------------------------------------------------------------------------------------
 
 VERSIONS = st.builds(Version, st.integers(1, 3), st.integers(0, 200))
 TEXTS = (
@@ -548,81 +570,86 @@ LINES = st.lists(st.tuples(st.sampled_from(sorted(NOVA.reads)), TEXTS), max_size
 @given(LINES)
 @example([("openstack-api-version", "baremetal 1.5"), ("x-openstack-nova-api-version", "2.5, 2.6")])
 def test_V2_V3_several_lines_are_one_list(lines: list[Header]) -> None:
-    joined = {name: ",".join(value for each, value in lines if each == name) for name, _ in lines}
-    ask = NOVA.read_ask(RESOURCE, as_mapping(lines))
+    joined = {name: ",".join(value for other, value in lines if other == name) for name, _ in lines}
+    requested = NOVA.read_requested(RESOURCE, as_mapping(lines))
 
-    assert NOVA.read_ask(RESOURCE, as_mapping(joined.items())) == ask
-    assert (ask.version is not None) == (ask.kind is AskKind.EXACT)
+    assert NOVA.read_requested(RESOURCE, as_mapping(joined.items())) == requested
+    assert (requested.version is not None) == (requested.kind is RequestedKind.EXACT)
 
 
 @given(VERSIONS, st.sampled_from(NEGOTIATED))
-def test_what_is_written_for_a_backend_is_read_as_the_same_version(version: Version, place: Place) -> None:
-    written = folded(NOVA.write_request(place, version, ASK_SILENT, silent=False))
+def test_what_is_written_for_a_backend_is_read_as_the_same_version(
+    version: Version, endpoint: Endpoint
+) -> None:
+    written = folded(NOVA.write_request(endpoint, version, NO_VERSION_REQUESTED, legacy=False))
 
     for lines in (written, *([line] for line in written)):
-        assert NOVA.read_ask(place, as_mapping(lines)).version == version
+        assert NOVA.read_requested(endpoint, as_mapping(lines)).version == version
 
 
-@given(LINES, st.integers(100, 599), st.sampled_from(PLACES), st.booleans())
-def test_no_reply_makes_it_raise_or_tells_a_client_what_the_backend_did_not_say(
-    lines: list[Header], status: int, place: Place, silent: bool
+@given(LINES, st.integers(100, 599), st.sampled_from(ENDPOINTS), st.booleans())
+def test_no_response_makes_it_raise_and_clients_get_only_the_versions_of_the_backend(
+    lines: list[Header], status: int, endpoint: Endpoint, legacy: bool
 ) -> None:
-    served = NOVA.read_reply(place, status, as_mapping(lines))
-    written = NOVA.write_reply(place, status, served, Version(2, 30), OFFER, silent=silent)
+    served = NOVA.read_response(endpoint, status, as_mapping(lines))
+    written = NOVA.write_response(endpoint, status, served, Version(2, 30), OFFER, legacy=legacy)
 
-    assert written in ((), pair(served.said))
-    assert served.version in (None, NOVA.scheme.parse(served.said))
+    assert written in ((), both_headers(served.text))
+    assert served.version in (None, NOVA.scheme.parse(served.text))
     assert lines or not written
 
 
 @given(LINES)
-def test_a_refusal_names_the_range_or_quotes_what_was_no_version(lines: list[Header]) -> None:
-    ask = NOVA.read_ask(RESOURCE, as_mapping(lines))
+def test_a_refusal_names_the_range_or_quotes_the_text_that_is_not_a_version(lines: list[Header]) -> None:
+    requested = NOVA.read_requested(RESOURCE, as_mapping(lines))
 
-    reply = NOVA.refuse(Refusal(Reason.ABOVE_MAX, ask, ask.version, OFFER), RESOURCE, as_mapping(lines))
+    response = NOVA.refuse(
+        Refusal(RefusalReason.ABOVE_MAX, requested, requested.version, OFFER), RESOURCE, as_mapping(lines)
+    )
 
-    ((key, fault),) = json.loads(reply.body).items()
-    if ask.version is None:
-        assert (reply.status, key, reply.headers) == (400, "badRequest", (FAULT,))
-        assert ask.text in fault["message"]
+    ((key, fault),) = json.loads(response.body).items()
+    if requested.version is None:
+        assert (response.status, key, response.headers) == (400, "badRequest", (FAULT,))
+        assert requested.text in fault["message"]
     else:
-        assert (reply.status, key, len(reply.headers)) == (406, "computeFault", 3)
+        assert (response.status, key, len(response.headers)) == (406, "computeFault", 3)
         assert fault["message"].endswith(" Minimum is 2.1 and maximum is 2.104.")
-    render(reply.headers)
+    render(response.headers)
 
 
 @given(st.lists(st.tuples(st.integers(100, 599), st.binary(max_size=60)), min_size=1, max_size=2))
-def test_a_probe_ends_after_two_questions(given_answers: list[tuple[int, bytes]]) -> None:
-    answers = tuple(ProbeAnswer(status, as_mapping([]), body) for status, body in given_answers)
+def test_a_probe_ends_after_two_requests(responses: list[tuple[int, bytes]]) -> None:
+    answers = tuple(ProbeResponse(status, as_mapping([]), body) for status, body in responses)
     step = NOVA.probe(answers, None)
 
-    assert isinstance(step, Advert | ProbeFault) or len(answers) == 1
+    assert isinstance(step, Advertisement | ProbeFault) or len(answers) == 1
     assert NOVA.read_refusal(406, as_mapping([]), answers[0].body) is None
 
 
 @given(st.text(max_size=30), st.text(max_size=10))
 @example("/v2.1/%", "")
 @example("/%ff%fe", "")
-def test_every_target_is_a_place(path: str, query: str) -> None:
-    assert NOVA.place("GET", path, query) in PLACES
+def test_every_target_has_an_endpoint(path: str, query: str) -> None:
+    assert NOVA.endpoint("GET", path, query) in ENDPOINTS
 
 
-# --- what the rest of the house is told ----------------------------------------------------------------
+# --- declarations ------------------------------------------------------------------------------------------
 
 
-def test_the_dialect_is_found_by_its_file() -> None:
+def test_the_dialect_is_found_by_the_name_of_its_module() -> None:
     assert discover()["nova"] is Nova
 
 
 def test_every_name_that_is_read_or_written_is_owned_and_folded() -> None:
     written = {
-        fold(name) for name, _ in NOVA.write_request(RESOURCE, Version(2, 1), ASK_SILENT, silent=False)
+        fold(name)
+        for name, _ in NOVA.write_request(RESOURCE, Version(2, 1), NO_VERSION_REQUESTED, legacy=False)
     }
 
-    assert NOVA.reads == NOVA.owned_request == NOVA.owned_reply == written
+    assert NOVA.reads == NOVA.owned_request == NOVA.owned_response == written
 
 
-def test_V10_vary_names_what_is_negotiated_on() -> None:
+def test_V10_vary_names_every_header_that_is_read() -> None:
     assert {fold(name) for name in NOVA.vary} == NOVA.reads
 
 
@@ -636,7 +663,7 @@ zed 2.93, 26 2.93, 2023.1 2.95, 27 2.95, 2023.2 2.95, 28 2.95, 2024.1 2.96, 29 2
 
 
 @pytest.mark.parametrize("release, highest", [pin.split() for pin in PINS.split(",")])
-def test_10_3_a_release_names_the_highest_version_of_its_servers(release: str, highest: str) -> None:
+def test_a_release_names_the_highest_version_of_its_servers(release: str, highest: str) -> None:
     assert NOVA.scheme.format(NOVA.releases[release]) == highest
 
 
@@ -648,7 +675,7 @@ def test_numbered_releases_never_serve_less_than_the_one_before() -> None:
 
 
 def test_N3_each_name_has_a_vary_line_of_its_own() -> None:
-    assert vary_header(Nova.vary, apart=Nova.vary_apart) == (
+    assert vary_header(Nova.vary, separately=Nova.vary_separately) == (
         ("Vary", "OpenStack-API-Version"),
         ("Vary", "X-OpenStack-Nova-API-Version"),
     )

@@ -1,4 +1,4 @@
-"""Nova's discovery documents (N1, N2, N13), as servers wrote them and as clients must get them.
+"""Nova's discovery documents (N1, N2, N13), as servers write them and as clients must get them.
 
 The gateway offers 2.1 to 2.60 at another address.
 """
@@ -14,23 +14,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.dialect import Bounds, Links, Place
-from gateway.core.ranges import VersionSet
-from gateway.core.version import Version
-from gateway.dialects.nova import CHOICES, LEGACY, RESOURCE, ROOT, V1_1, V2, V2_1, Nova
+from gateway.core.dialect import Endpoint, Links, OfferedVersions
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
+from gateway.dialects.openstack.nova import CHOICES, LEGACY, RESOURCE, ROOT, V1_1, V2, V2_1, Nova
 
 NOVA = Nova.configured(Nova.Options())
-OFFER = Bounds(VersionSet.between(Version(2, 1), Version(2, 60)))
+OFFER = OfferedVersions(VersionSet.between(Version(2, 1), Version(2, 60)))
 LINKS = Links(backend="http://127.0.0.1:16601", host="gateway.test:8774", public="https://api.test/compute")
 PUBLIC = "https://api.test/compute"
 
-SEEN = ["http://127.0.0.1:16601", "http://gateway.test:8774", "https://gateway.test:8774"]
-"""What a server builds its links from: its own address, or the client's Host and either scheme."""
-AGES = [("SUPPORTED", "2011-01-21T11:33:21Z"), ("DEPRECATED", "2025-07-04T12:00:00Z")]
+LINK_BASES = ["http://127.0.0.1:16601", "http://gateway.test:8774", "https://gateway.test:8774"]
+"""The start of links as servers build them: their own address, or the client's Host with either scheme."""
+V2_STATES = [("SUPPORTED", "2011-01-21T11:33:21Z"), ("DEPRECATED", "2025-07-04T12:00:00Z")]
 
 
-def rewritten(place: Place, text: str, links: Links = LINKS) -> str | None:
-    body = NOVA.rewrite_document(place, text.encode(), OFFER, links)
+def rewritten(endpoint: Endpoint, text: str, links: Links = LINKS) -> str | None:
+    body = NOVA.rewrite_document(endpoint, text.encode(), OFFER, links)
     return None if body is None else body.decode()
 
 
@@ -56,20 +56,20 @@ def described(version: str) -> str:
     )
 
 
-def root(base: str, highest: str, age: tuple[str, str] = AGES[1]) -> str:
-    return f'{{"versions": [{v2_0(base, *age)}]}}, {v2_1(base, highest)}]}}]}}'
+def root(base: str, highest: str, v2_state: tuple[str, str] = V2_STATES[1]) -> str:
+    return f'{{"versions": [{v2_0(base, *v2_state)}]}}, {v2_1(base, highest)}]}}]}}'
 
 
 def version_2_1(base: str, highest: str) -> str:
     return f'{{"version": {v2_1(base, highest, described("2.1"))}}}'
 
 
-def version_2_0(base: str, age: tuple[str, str] = AGES[1]) -> str:
-    return f'{{"version": {v2_0(base, *age, described("2"))}}}'
+def version_2_0(base: str, v2_state: tuple[str, str] = V2_STATES[1]) -> str:
+    return f'{{"version": {v2_0(base, *v2_state, described("2"))}}}'
 
 
 def choices(base: str, path: str) -> str:
-    """300, whose entries have no version."""
+    """A 300; its entries have no version."""
 
     def choice(name: str, status: str, mount: str, version: str) -> str:
         return (
@@ -83,35 +83,39 @@ def choices(base: str, path: str) -> str:
     return f'{{"choices": [{both}]}}'
 
 
-@pytest.mark.parametrize("base", SEEN)
-@pytest.mark.parametrize("highest, age", [("2.60", AGES[0]), ("2.104", AGES[1])], ids=["17.0.13", "34.0.0"])
-def test_N1_the_root_tells_the_offer_for_v2_1_and_nothing_for_v2_0(
-    base: str, highest: str, age: tuple[str, str]
+@pytest.mark.parametrize("base", LINK_BASES)
+@pytest.mark.parametrize(
+    "highest, v2_state", [("2.60", V2_STATES[0]), ("2.104", V2_STATES[1])], ids=["17.0.13", "34.0.0"]
+)
+def test_N1_the_root_gets_the_offer_for_v2_1_and_nothing_for_v2_0(
+    base: str, highest: str, v2_state: tuple[str, str]
 ) -> None:
-    assert rewritten(ROOT, root(base, highest, age)) == root(PUBLIC, "2.60", age)
+    assert rewritten(ROOT, root(base, highest, v2_state)) == root(PUBLIC, "2.60", v2_state)
 
 
-@pytest.mark.parametrize("base", SEEN)
+@pytest.mark.parametrize("base", LINK_BASES)
 @pytest.mark.parametrize("highest", ["2.1", "2.60", "2.104"])
-def test_N2_the_version_document_tells_the_offer(base: str, highest: str) -> None:
+def test_N2_the_version_document_gets_the_offer(base: str, highest: str) -> None:
     assert rewritten(V2_1, version_2_1(base, highest)) == version_2_1(PUBLIC, "2.60")
 
 
-@pytest.mark.parametrize("base", SEEN)
+@pytest.mark.parametrize("base", LINK_BASES)
 def test_the_document_of_v2_gets_links_and_no_range(base: str) -> None:
     assert rewritten(V2, version_2_0(base)) == version_2_0(PUBLIC)
 
 
-@pytest.mark.parametrize("base", SEEN)
-@pytest.mark.parametrize("place, path", [(CHOICES, "/servers"), (CHOICES, "/v3/flavors"), (V1_1, "/v1.1/x")])
-def test_N13_choices_lead_to_what_the_client_can_reach(base: str, place: Place, path: str) -> None:
-    assert rewritten(place, choices(base, path)) == choices(PUBLIC, path)
+@pytest.mark.parametrize("base", LINK_BASES)
+@pytest.mark.parametrize(
+    "endpoint, path", [(CHOICES, "/servers"), (CHOICES, "/v3/flavors"), (V1_1, "/v1.1/x")]
+)
+def test_N13_choices_have_links_that_the_client_can_follow(base: str, endpoint: Endpoint, path: str) -> None:
+    assert rewritten(endpoint, choices(base, path)) == choices(PUBLIC, path)
 
 
-def test_the_minimum_is_the_offers_too() -> None:
-    offer = Bounds(VersionSet.between(Version(2, 5), Version(2, 60)))
+def test_the_minimum_is_that_of_the_offer_as_well() -> None:
+    offer = OfferedVersions(VersionSet.between(Version(2, 5), Version(2, 60)))
 
-    body = NOVA.rewrite_document(V2_1, version_2_1(SEEN[0], "2.104").encode(), offer, LINKS)
+    body = NOVA.rewrite_document(V2_1, version_2_1(LINK_BASES[0], "2.104").encode(), offer, LINKS)
 
     assert body is not None
     entry = json.loads(body)["version"]
@@ -126,17 +130,17 @@ def test_an_older_list_without_ranges_keeps_its_shape() -> None:
         '"id": "v2.1", "links": [{"href": "%s/v2.1/", "rel": "self"}]}]}'
     )
 
-    assert rewritten(ROOT, document % (SEEN[0], SEEN[0])) == document % (PUBLIC, PUBLIC)
+    assert rewritten(ROOT, document % (LINK_BASES[0], LINK_BASES[0])) == document % (PUBLIC, PUBLIC)
 
 
 def test_the_address_of_compute_link_prefix_stays() -> None:
-    """The operator's word, not a mistake."""
+    """An operator has set it on purpose."""
     elsewhere = "https://compute.example.org"
 
     assert rewritten(ROOT, root(elsewhere, "2.104")) == root(elsewhere, "2.60")
 
 
-def test_a_document_that_needs_no_change_comes_out_as_it_went_in() -> None:
+def test_a_document_that_needs_no_change_stays_the_same() -> None:
     links = Links(backend="http://127.0.0.1:1", host="api.test", public="http://api.test")
     document = root("http://api.test", "2.60")
 
@@ -144,7 +148,7 @@ def test_a_document_that_needs_no_change_comes_out_as_it_went_in() -> None:
 
 
 @pytest.mark.parametrize(
-    "place, text",
+    "endpoint, text",
     [
         (ROOT, ""),
         (ROOT, "<html></html>"),
@@ -157,16 +161,16 @@ def test_a_document_that_needs_no_change_comes_out_as_it_went_in() -> None:
         (V2_1, '{"computeFault": {"code": 406, "message": "x"}}'),
         (V2_1, '{"version": {}, "a": ' + "[" * 40 + "]" * 40 + "}"),
         (V2_1, '{"version": {}, "a": ' + "[" * 100_000),
-        (RESOURCE, version_2_1(SEEN[0], "2.104")),
-        (LEGACY, version_2_0(SEEN[0])),
+        (RESOURCE, version_2_1(LINK_BASES[0], "2.104")),
+        (LEGACY, version_2_0(LINK_BASES[0])),
     ],
 )
-def test_any_other_body_is_passed_on_untouched(place: Place, text: str) -> None:
-    assert rewritten(place, text) is None
+def test_any_other_body_is_passed_on_unchanged(endpoint: Endpoint, text: str) -> None:
+    assert rewritten(endpoint, text) is None
 
 
-def test_junk_inside_a_document_stays_and_does_no_harm() -> None:
-    junk: list[Any] = [
+def test_unexpected_values_in_a_document_stay_and_do_no_harm() -> None:
+    unexpected: list[Any] = [
         None,
         7,
         "2.104",
@@ -177,10 +181,10 @@ def test_junk_inside_a_document_stays_and_does_no_harm() -> None:
         {"id": "v2.1", "links": "x", "href": None},
     ]
 
-    text = rewritten(ROOT, json.dumps({"versions": [*junk, {"id": "v2.1", "version": "2.104"}]}))
+    text = rewritten(ROOT, json.dumps({"versions": [*unexpected, {"id": "v2.1", "version": "2.104"}]}))
 
     assert text is not None
-    assert json.loads(text) == {"versions": [*junk, {"id": "v2.1", "version": "2.60"}]}
+    assert json.loads(text) == {"versions": [*unexpected, {"id": "v2.1", "version": "2.60"}]}
 
 
 JSON = st.recursive(
@@ -195,19 +199,21 @@ JSON = st.recursive(
     ),
     max_leaves=20,
 )
-PLACES = st.sampled_from([ROOT, V2_1, V2, V1_1, CHOICES, RESOURCE, LEGACY])
+ENDPOINTS = st.sampled_from([ROOT, V2_1, V2, V1_1, CHOICES, RESOURCE, LEGACY])
 
 
-@given(JSON, PLACES)
-def test_no_json_makes_it_raise_and_a_second_rewriting_changes_nothing(document: Any, place: Place) -> None:
-    once = NOVA.rewrite_document(place, json.dumps(document).encode(), OFFER, LINKS)
+@given(JSON, ENDPOINTS)
+def test_no_json_makes_it_raise_and_a_second_rewrite_changes_nothing(
+    document: Any, endpoint: Endpoint
+) -> None:
+    once = NOVA.rewrite_document(endpoint, json.dumps(document).encode(), OFFER, LINKS)
 
     if once is not None:
-        assert NOVA.rewrite_document(place, once, OFFER, LINKS) == once
+        assert NOVA.rewrite_document(endpoint, once, OFFER, LINKS) == once
 
 
-@given(st.binary(max_size=200), PLACES)
-def test_no_bytes_make_it_raise(body: bytes, place: Place) -> None:
-    result = NOVA.rewrite_document(place, body, OFFER, LINKS)
+@given(st.binary(max_size=200), ENDPOINTS)
+def test_no_bytes_make_it_raise(body: bytes, endpoint: Endpoint) -> None:
+    result = NOVA.rewrite_document(endpoint, body, OFFER, LINKS)
 
     assert result is None or json.loads(result) is not None

@@ -1,6 +1,7 @@
-"""The API-SIG family as data: the golden examples P1 to P3, and how each service with a preset departs.
+"""The dialect `openstack`: the golden examples P1 to P3 of Placement, and how each service with a preset
+departs.
 
-What is said of Placement is what real servers of 1.1.0 (1.0 to 1.31) and 16.0.0 (1.0 to 1.39) say.
+The examples are responses of real servers of Placement 1.1.0 (1.0 to 1.31) and 16.0.0 (1.0 to 1.39).
 """
 
 # ruff: noqa: N802 -- ids of examples and attacks are written with capitals
@@ -13,91 +14,91 @@ from typing import Any
 import pytest
 
 from gateway.core.dialect import (
-    ASK_SILENT,
-    Advert,
-    Ask,
-    AskKind,
-    Bounds,
-    Failure,
+    NO_VERSION_REQUESTED,
+    Advertisement,
+    DefaultKind,
+    GatewayError,
     Links,
-    ProbeAnswer,
+    OfferedVersions,
     ProbeFault,
     ProbeRequest,
-    Reason,
+    ProbeResponse,
     Refusal,
-    Refused,
+    RefusalReason,
+    RequestedKind,
+    RequestedVersion,
     Served,
-    SilenceKind,
+    VersionRefusal,
 )
-from gateway.core.message import Header, Reply, as_mapping, fold
-from gateway.core.ranges import VersionSet
-from gateway.core.version import Version
+from gateway.core.http.message import Header, Response, as_mapping, fold
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
 from gateway.dialects import discover
-from gateway.dialects.openstack import NEGOTIATED_ROOT, RESOURCE, ROOT, VERSION, OpenStack
+from gateway.dialects.openstack.guideline import NEGOTIATED_ROOT, RESOURCE, ROOT, VERSION, OpenStack
 from gateway.settings import load
 
 STANDARD = "OpenStack-API-Version"
-MANILA_OWN = "X-OpenStack-Manila-API-Version"
-INSPECTOR_OWN = "X-OpenStack-Ironic-Inspector-API-Version"
+MANILA_HEADER = "X-OpenStack-Manila-API-Version"
+INSPECTOR_HEADER = "X-OpenStack-Ironic-Inspector-API-Version"
 JSON = ("Content-Type", "application/json")
-NOTHING = as_mapping([])
+NO_VERSIONS = as_mapping([])
 
 
-def speaking(service_type: str, **options: Any) -> OpenStack:
+def dialect_for(service_type: str, **options: Any) -> OpenStack:
     return OpenStack.configured(OpenStack.Options(service_type=service_type, **options))
 
 
-PLACEMENT = speaking("placement")
-CINDER = speaking("volume")
-MANILA = speaking("shared-file-system")
-MAGNUM = speaking("container-infra")
-INSPECTOR = speaking("baremetal-introspection")
-PLAIN = speaking("backup")
+PLACEMENT = dialect_for("placement")
+CINDER = dialect_for("volume")
+MANILA = dialect_for("shared-file-system")
+MAGNUM = dialect_for("container-infra")
+INSPECTOR = dialect_for("baremetal-introspection")
+PLAIN = dialect_for("backup")
 ALL = [PLACEMENT, CINDER, MANILA, MAGNUM, INSPECTOR, PLAIN]
 
 
-def between(lowest: str, highest: str) -> Bounds:
-    return Bounds(VersionSet.read(f"{lowest}-{highest}", PLAIN.scheme))
+def between(lowest: str, highest: str) -> OfferedVersions:
+    return OfferedVersions(VersionSet.read(f"{lowest}-{highest}", PLAIN.scheme))
 
 
 OFFER = between("1.0", "1.39")
 
 
-def read(dialect: OpenStack, *lines: Header) -> Ask:
-    return dialect.read_ask(RESOURCE, as_mapping((fold(name), value) for name, value in lines))
+def read(dialect: OpenStack, *lines: Header) -> RequestedVersion:
+    return dialect.read_requested(RESOURCE, as_mapping((fold(name), value) for name, value in lines))
 
 
-def refuse(dialect: OpenStack, text: str, bounds: Bounds = OFFER) -> Reply:
-    """What the gateway says to the ask `text`, wherever the service reads it."""
+def refuse(dialect: OpenStack, text: str, offered: OfferedVersions = OFFER) -> Response:
+    """The refusal of the requested version `text`, in the header where the service reads it."""
     names = {fold(name): name for name in dialect.vary}
-    value = f"{dialect.habits.types[0]} {text}" if fold(STANDARD) in names else text
-    ask = read(dialect, (dialect.vary[0], value))
-    reason = Reason.MALFORMED
-    if ask.version is not None:
-        reason = Reason.BELOW_MIN if ask.version < bounds.lowest else Reason.ABOVE_MAX
-    return dialect.refuse(Refusal(reason, ask, ask.version, bounds), RESOURCE, NOTHING)
+    value = f"{dialect.profile.service_types[0]} {text}" if fold(STANDARD) in names else text
+    requested = read(dialect, (dialect.vary[0], value))
+    reason = RefusalReason.MALFORMED
+    if requested.version is not None:
+        reason = RefusalReason.BELOW_MIN if requested.version < offered.lowest else RefusalReason.ABOVE_MAX
+    return dialect.refuse(Refusal(reason, requested, requested.version, offered), RESOURCE, NO_VERSIONS)
 
 
-def heard(dialect: OpenStack, status: int, *lines: Header) -> Served:
-    return dialect.read_reply(RESOURCE, status, as_mapping((fold(name), value) for name, value in lines))
+def read_response(dialect: OpenStack, status: int, *lines: Header) -> Served:
+    return dialect.read_response(RESOURCE, status, as_mapping((fold(name), value) for name, value in lines))
 
 
-def told(
+def client_headers(
     dialect: OpenStack,
     status: int,
     *lines: Header,
-    settled: Version | None = None,
-    silent: bool = False,
+    negotiated: Version | None = None,
+    legacy: bool = False,
 ) -> tuple[Header, ...]:
-    served = heard(dialect, status, *lines)
-    return dialect.write_reply(RESOURCE, status, served, settled, OFFER, silent=silent)
+    served = read_response(dialect, status, *lines)
+    return dialect.write_response(RESOURCE, status, served, negotiated, OFFER, legacy=legacy)
 
 
-def sent(dialect: OpenStack, text: str) -> tuple[Header, ...]:
-    return dialect.write_request(RESOURCE, dialect.scheme.require(text), ASK_SILENT, silent=False)
+def backend_headers(dialect: OpenStack, text: str) -> tuple[Header, ...]:
+    return dialect.write_request(RESOURCE, dialect.scheme.require(text), NO_VERSION_REQUESTED, legacy=False)
 
 
-# --- what a request says, and what a backend is sent ---------------------------------------------------
+# --- requested versions, and headers for backends ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -119,28 +120,28 @@ def sent(dialect: OpenStack, text: str) -> tuple[Header, ...]:
     ],
 )
 def test_each_service_reads_its_own_item(dialect: OpenStack, value: str, version: str) -> None:
-    ask = read(dialect, (STANDARD, value))
+    requested = read(dialect, (STANDARD, value))
 
-    assert ask == Ask(AskKind.EXACT, dialect.scheme.require(version), version)
+    assert requested == RequestedVersion(RequestedKind.EXACT, dialect.scheme.require(version), version)
 
 
 @pytest.mark.parametrize("dialect", [PLACEMENT, CINDER, MAGNUM, PLAIN])
 @pytest.mark.parametrize("value", ["compute 2.20", "1.10", "", "nonesuch 1.10"])
-def test_a_header_for_others_is_silence(dialect: OpenStack, value: str) -> None:
-    assert read(dialect, (STANDARD, value)) == ASK_SILENT
+def test_a_header_for_other_services_is_ignored(dialect: OpenStack, value: str) -> None:
+    assert read(dialect, (STANDARD, value)) == NO_VERSION_REQUESTED
 
 
 def test_cinder_does_not_accept_block_storage() -> None:
-    assert read(CINDER, (STANDARD, "block-storage 3.50")) == ASK_SILENT
+    assert read(CINDER, (STANDARD, "block-storage 3.50")) == NO_VERSION_REQUESTED
 
 
 def test_one_header_with_several_services_reaches_each_backend_with_its_own_item_alone() -> None:
     value = "compute 2.20, volume 3.50, placement 1.10, container-infra 1.5"
     leaving = {}
     for dialect in (CINDER, PLACEMENT, MAGNUM):
-        ask = read(dialect, (STANDARD, value))
-        assert ask.version is not None
-        leaving[dialect] = dialect.write_request(RESOURCE, ask.version, ask, silent=False)
+        requested = read(dialect, (STANDARD, value))
+        assert requested.version is not None
+        leaving[dialect] = dialect.write_request(RESOURCE, requested.version, requested, legacy=False)
 
     assert leaving == {
         CINDER: ((STANDARD, "volume 3.50"),),
@@ -149,94 +150,96 @@ def test_one_header_with_several_services_reaches_each_backend_with_its_own_item
     }
 
 
-def test_cinders_400_to_a_header_without_a_volume_item_cannot_come() -> None:
-    """Whatever came, the standard header is taken off and one that names `volume` is written."""
-    assert read(CINDER, (STANDARD, "compute 2.20")) == ASK_SILENT
+def test_cinder_always_gets_a_header_that_names_it() -> None:
+    """Cinder answers 400 to a header without `volume`, so the client's header is always replaced."""
+    assert read(CINDER, (STANDARD, "compute 2.20")) == NO_VERSION_REQUESTED
     assert fold(STANDARD) in CINDER.owned_request
-    assert sent(CINDER, "3.0") == ((STANDARD, "volume 3.0"),)
+    assert backend_headers(CINDER, "3.0") == ((STANDARD, "volume 3.0"),)
 
 
-@pytest.mark.parametrize("dialect,own", [(MANILA, MANILA_OWN), (INSPECTOR, INSPECTOR_OWN)])
+@pytest.mark.parametrize("dialect,own", [(MANILA, MANILA_HEADER), (INSPECTOR, INSPECTOR_HEADER)])
 def test_trap_24_services_with_a_header_of_their_own_ignore_the_standard_one(
     dialect: OpenStack, own: str
 ) -> None:
     assert read(dialect, (own, "2.5")).version == Version(2, 5)
     assert read(dialect, (own, "2.5, 2.6")).version == Version(2, 6)
-    assert read(dialect, (own, "")) == ASK_SILENT
-    assert read(dialect, (STANDARD, f"{dialect.service_type} 2.5")) == ASK_SILENT
-    assert sent(dialect, "2.5") == ((own, "2.5"),)
+    assert read(dialect, (own, "")) == NO_VERSION_REQUESTED
+    assert read(dialect, (STANDARD, f"{dialect.service_type} 2.5")) == NO_VERSION_REQUESTED
+    assert backend_headers(dialect, "2.5") == ((own, "2.5"),)
     assert fold(STANDARD) in dialect.owned_request - dialect.reads
     assert dialect.vary == (own,)
 
 
-def test_manilas_experimental_flag_is_nobody_elses_business() -> None:
-    assert "x-openstack-manila-api-experimental" not in MANILA.owned_request | MANILA.owned_reply
+def test_the_experimental_flag_of_manila_is_passed_on() -> None:
+    assert "x-openstack-manila-api-experimental" not in MANILA.owned_request | MANILA.owned_response
 
 
 @pytest.mark.parametrize(
     "dialect,exact,shouted",
     [
-        (PLACEMENT, AskKind.LATEST, AskKind.GARBLED),
-        (CINDER, AskKind.LATEST, AskKind.GARBLED),
-        (MAGNUM, AskKind.LATEST, AskKind.LATEST),
-        (PLAIN, AskKind.LATEST, AskKind.GARBLED),
+        (PLACEMENT, RequestedKind.LATEST, RequestedKind.MALFORMED),
+        (CINDER, RequestedKind.LATEST, RequestedKind.MALFORMED),
+        (MAGNUM, RequestedKind.LATEST, RequestedKind.LATEST),
+        (PLAIN, RequestedKind.LATEST, RequestedKind.MALFORMED),
     ],
 )
-def test_latest_as_the_service_spells_it(dialect: OpenStack, exact: AskKind, shouted: AskKind) -> None:
-    service = dialect.habits.types[0]
+def test_latest_in_the_spelling_of_the_service(
+    dialect: OpenStack, exact: RequestedKind, shouted: RequestedKind
+) -> None:
+    service = dialect.profile.service_types[0]
     assert read(dialect, (STANDARD, f"{service} latest")).kind is exact
     assert read(dialect, (STANDARD, f"{service} LATEST")).kind is shouted
 
 
-def test_manila_knows_no_latest_and_the_inspector_does() -> None:
-    assert read(MANILA, (MANILA_OWN, "latest")).kind is AskKind.GARBLED
-    assert read(INSPECTOR, (INSPECTOR_OWN, "Latest")).kind is AskKind.LATEST
+def test_latest_is_malformed_for_manila_and_valid_for_the_inspector() -> None:
+    assert read(MANILA, (MANILA_HEADER, "latest")).kind is RequestedKind.MALFORMED
+    assert read(INSPECTOR, (INSPECTOR_HEADER, "Latest")).kind is RequestedKind.LATEST
 
 
-def test_silence_is_the_minimum_but_for_the_inspector() -> None:
-    assert [dialect.silence.kind for dialect in ALL] == [
-        *[SilenceKind.MINIMUM] * 4,
-        SilenceKind.MAXIMUM,
-        SilenceKind.MINIMUM,
+def test_the_default_version_is_the_minimum_except_for_the_inspector() -> None:
+    assert [dialect.default_version.kind for dialect in ALL] == [
+        *[DefaultKind.MINIMUM] * 4,
+        DefaultKind.MAXIMUM,
+        DefaultKind.MINIMUM,
     ]
 
 
 def test_0_9_is_too_old_for_placement_and_malformed_for_others() -> None:
     assert read(PLACEMENT, (STANDARD, "placement 0.9")).version == Version(0, 9)
-    assert read(CINDER, (STANDARD, "volume 0.9")).kind is AskKind.GARBLED
-    assert read(PLAIN, (STANDARD, "backup 0.9")).kind is AskKind.GARBLED
+    assert read(CINDER, (STANDARD, "volume 0.9")).kind is RequestedKind.MALFORMED
+    assert read(PLAIN, (STANDARD, "backup 0.9")).kind is RequestedKind.MALFORMED
 
 
-def test_a_silent_backend_and_a_place_that_is_not_negotiated_are_sent_no_version() -> None:
-    assert CINDER.write_request(RESOURCE, Version(3, 0), ASK_SILENT, silent=True) == ()
-    assert CINDER.write_request(ROOT, Version(3, 0), ASK_SILENT, silent=False) == ()
+def test_no_version_is_sent_to_a_legacy_backend_or_where_nothing_is_negotiated() -> None:
+    assert CINDER.write_request(RESOURCE, Version(3, 0), NO_VERSION_REQUESTED, legacy=True) == ()
+    assert CINDER.write_request(ROOT, Version(3, 0), NO_VERSION_REQUESTED, legacy=False) == ()
 
 
-# --- places --------------------------------------------------------------------------------------------
+# --- endpoints ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", ["/", "", "//", "/%2F"])
 def test_the_root_is_negotiated_where_its_servers_do_that(path: str) -> None:
-    assert PLACEMENT.place("GET", path, "") == INSPECTOR.place("GET", path, "") == NEGOTIATED_ROOT
-    assert {each.place("GET", path, "") for each in (CINDER, MANILA, MAGNUM, PLAIN)} == {ROOT}
+    assert PLACEMENT.endpoint("GET", path, "") == INSPECTOR.endpoint("GET", path, "") == NEGOTIATED_ROOT
+    assert {dialect.endpoint("GET", path, "") for dialect in (CINDER, MANILA, MAGNUM, PLAIN)} == {ROOT}
 
 
 @pytest.mark.parametrize("path", ["/v3", "/v3/", "/v2.0/", "/%763/"])
 def test_a_version_with_and_without_a_slash_is_a_document(path: str) -> None:
-    assert CINDER.place("GET", path, "") == VERSION
+    assert CINDER.endpoint("GET", path, "") == VERSION
     assert (VERSION.negotiated, VERSION.document, VERSION.versioned_only) == (True, True, True)
 
 
 @pytest.mark.parametrize("path", ["/v3/abc/volumes", "/v", "/versions", "/resource_providers", "/v3//"])
 def test_everything_else_is_a_resource(path: str) -> None:
-    assert CINDER.place("GET", path, "") == RESOURCE
+    assert CINDER.endpoint("GET", path, "") == RESOURCE
 
 
-# --- refusals made by the gateway ----------------------------------------------------------------------
+# --- refusals by the gateway -------------------------------------------------------------------------------
 
 
 def test_P1_placement_out_of_range() -> None:
-    assert refuse(PLACEMENT, "1.99") == Reply(
+    assert refuse(PLACEMENT, "1.99") == Response(
         406,
         (JSON,),
         b'{"errors": [{"status": 406, "title": "Not Acceptable", "detail": "The resource could not be '
@@ -255,7 +258,7 @@ def test_P1_placement_out_of_range() -> None:
     ],
 )
 def test_P2_placement_malformed(text: str, why: str) -> None:
-    assert refuse(PLACEMENT, text) == Reply(
+    assert refuse(PLACEMENT, text) == Response(
         400,
         (JSON,),
         b'{"errors": [{"status": 400, "title": "Bad Request", "detail": "The server could not comply with '
@@ -266,10 +269,10 @@ def test_P2_placement_malformed(text: str, why: str) -> None:
 
 @pytest.mark.parametrize(
     "dialect,text,echo",
-    [(CINDER, "3.99", (STANDARD, "volume 3.99")), (MANILA, "3.99", (MANILA_OWN, "3.99"))],
+    [(CINDER, "3.99", (STANDARD, "volume 3.99")), (MANILA, "3.99", (MANILA_HEADER, "3.99"))],
 )
 def test_cinder_and_manila_refuse_as_nova_does(dialect: OpenStack, text: str, echo: Header) -> None:
-    assert refuse(dialect, text, between("3.0", "3.71")) == Reply(
+    assert refuse(dialect, text, between("3.0", "3.71")) == Response(
         406,
         (JSON, echo),
         b'{"computeFault": {"code": 406, "message": "Version 3.99 is not supported by the API. '
@@ -278,8 +281,8 @@ def test_cinder_and_manila_refuse_as_nova_does(dialect: OpenStack, text: str, ec
 
 
 @pytest.mark.parametrize("dialect", [CINDER, MANILA])
-def test_cinder_and_manila_call_a_garbled_text_a_bad_request(dialect: OpenStack) -> None:
-    assert refuse(dialect, "spam") == Reply(
+def test_a_malformed_text_is_a_bad_request_for_cinder_and_manila(dialect: OpenStack) -> None:
+    assert refuse(dialect, "spam") == Response(
         400,
         (JSON,),
         b'{"badRequest": {"code": 400, "message": "API Version String spam is of invalid format. '
@@ -291,9 +294,9 @@ MAGNUM_RANGE = (("OpenStack-API-Minimum-Version", "1.0"), ("OpenStack-API-Maximu
 
 
 def test_magnum_refuses_with_range_headers_and_a_malformed_text_with_406_and_without() -> None:
-    reply = refuse(MAGNUM, "1.99")
-    assert (reply.status, reply.headers) == (406, (*MAGNUM_RANGE, JSON))
-    assert json.loads(reply.body) == {
+    response = refuse(MAGNUM, "1.99")
+    assert (response.status, response.headers) == (406, (*MAGNUM_RANGE, JSON))
+    assert json.loads(response.body) == {
         "errors": [
             {
                 "code": "",
@@ -308,9 +311,11 @@ def test_magnum_refuses_with_range_headers_and_a_malformed_text_with_406_and_wit
         ]
     }
 
-    garbled = refuse(MAGNUM, "spam")
-    assert (garbled.status, garbled.headers) == (406, (JSON,))
-    assert json.loads(garbled.body)["errors"][0]["detail"] == "Invalid value for OpenStack-API-Version header"
+    malformed = refuse(MAGNUM, "spam")
+    assert (malformed.status, malformed.headers) == (406, (JSON,))
+    assert (
+        json.loads(malformed.body)["errors"][0]["detail"] == "Invalid value for OpenStack-API-Version header"
+    )
 
 
 INSPECTOR_RANGE = (
@@ -319,13 +324,13 @@ INSPECTOR_RANGE = (
 )
 
 
-def test_the_inspector_tells_its_range_on_every_refusal() -> None:
-    assert refuse(INSPECTOR, "1.99") == Reply(
+def test_the_inspector_has_its_range_on_every_refusal() -> None:
+    assert refuse(INSPECTOR, "1.99") == Response(
         406,
         (*INSPECTOR_RANGE, JSON),
         b'{"error": {"message": "Unsupported API version 1.99, supported range is 1.0 to 1.39"}}',
     )
-    assert refuse(INSPECTOR, "spam") == Reply(
+    assert refuse(INSPECTOR, "spam") == Response(
         400,
         (*INSPECTOR_RANGE, JSON),
         b'{"error": {"message": "Malformed API version: expected string in form of X.Y"}}',
@@ -333,9 +338,9 @@ def test_the_inspector_tells_its_range_on_every_refusal() -> None:
 
 
 def test_a_service_without_a_preset_refuses_as_the_guideline_says() -> None:
-    reply = refuse(PLAIN, "1.99")
-    assert (reply.status, reply.headers) == (406, (JSON,))
-    assert json.loads(reply.body) == {
+    response = refuse(PLAIN, "1.99")
+    assert (response.status, response.headers) == (406, (JSON,))
+    assert json.loads(response.body) == {
         "errors": [
             {
                 "code": "backup.microversion-unsupported",
@@ -348,36 +353,36 @@ def test_a_service_without_a_preset_refuses_as_the_guideline_says() -> None:
             }
         ]
     }
-    garbled = json.loads(refuse(PLAIN, "spam").body)["errors"][0]
-    assert (garbled["status"], garbled["code"]) == (400, "backup.microversion-malformed")
-    assert "max_version" not in garbled
+    malformed = json.loads(refuse(PLAIN, "spam").body)["errors"][0]
+    assert (malformed["status"], malformed["code"]) == (400, "backup.microversion-malformed")
+    assert "max_version" not in malformed
 
 
 @pytest.mark.parametrize("text", ["{", "{text}", "%s", '"', "\u00e9"])
-def test_a_garbled_text_is_quoted_and_never_a_pattern(text: str) -> None:
+def test_a_malformed_text_is_quoted_and_never_used_as_a_template(text: str) -> None:
     assert json.loads(refuse(PLAIN, text).body)["errors"][0]["detail"].startswith(
         f"API Version String {text} is"
     )
 
 
-def test_a_failure_has_the_shape_of_the_service_and_the_range_where_errors_carry_one() -> None:
-    failure = Failure(503, "Service Unavailable", "None now.", bounds=OFFER)
+def test_an_error_has_the_shape_of_the_service_and_the_range_where_errors_carry_one() -> None:
+    error = GatewayError(503, "Service Unavailable", "None now.", offered=OFFER)
 
-    assert json.loads(CINDER.fail(failure).body) == {
+    assert json.loads(CINDER.error_response(error).body) == {
         "serviceUnavailable": {"code": 503, "message": "None now."}
     }
-    assert json.loads(PLACEMENT.fail(failure).body) == {
+    assert json.loads(PLACEMENT.error_response(error).body) == {
         "errors": [{"status": 503, "title": "Service Unavailable", "detail": "None now."}]
     }
-    assert json.loads(PLAIN.fail(failure).body)["errors"][0]["code"] == ""
-    assert INSPECTOR.fail(failure) == Reply(
+    assert json.loads(PLAIN.error_response(error).body)["errors"][0]["code"] == ""
+    assert INSPECTOR.error_response(error) == Response(
         503, (*INSPECTOR_RANGE, JSON), b'{"error": {"message": "None now."}}'
     )
-    assert INSPECTOR.fail(Failure(502, "Bad Gateway", "No.")).headers == (JSON,)
-    assert b"computeFault" in CINDER.fail(Failure(502, "Bad Gateway", "No.")).body
+    assert INSPECTOR.error_response(GatewayError(502, "Bad Gateway", "No.")).headers == (JSON,)
+    assert b"computeFault" in CINDER.error_response(GatewayError(502, "Bad Gateway", "No.")).body
 
 
-# --- replies of a backend ------------------------------------------------------------------------------
+# --- responses of backends ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -385,61 +390,63 @@ def test_a_failure_has_the_shape_of_the_service_and_the_range_where_errors_carry
     [
         (PLACEMENT, ("openstack-api-version", "placement 1.10"), Version(1, 10)),
         (CINDER, (STANDARD, "volume 3.50"), Version(3, 50)),
-        (MANILA, (MANILA_OWN, "2.50"), Version(2, 50)),
+        (MANILA, (MANILA_HEADER, "2.50"), Version(2, 50)),
         (MAGNUM, (STANDARD, "container-infra 1.5"), Version(1, 5)),
         (PLAIN, (STANDARD, "backup 1.5"), Version(1, 5)),
     ],
 )
-def test_P3_served_stands_as_it_was_said_and_spelled(
+def test_P3_the_served_version_is_passed_on_with_the_spelling_of_its_header(
     dialect: OpenStack, line: Header, version: Version
 ) -> None:
     """Placement writes its names in lower case, and so does the gateway in front of it."""
-    assert heard(dialect, 200, line) == Served(version)
-    assert told(dialect, 200, line, settled=Version(1, 1)) == (line,)
+    assert read_response(dialect, 200, line) == Served(version)
+    assert client_headers(dialect, 200, line, negotiated=Version(1, 1)) == (line,)
 
 
 @pytest.mark.parametrize("value", ["compute 2.1", "1.5", "placement spam", ""])
-def test_V8_what_is_no_version_of_the_service_is_not_passed_on(value: str) -> None:
-    assert told(PLACEMENT, 200, (STANDARD, value)) == ()
+def test_V8_a_text_that_is_not_a_version_of_the_service_is_not_passed_on(value: str) -> None:
+    assert client_headers(PLACEMENT, 200, (STANDARD, value)) == ()
 
 
 @pytest.mark.parametrize("dialect", ALL)
-def test_a_reply_without_version_headers_gets_none(dialect: OpenStack) -> None:
-    assert heard(dialect, 404) == Served()
-    assert told(dialect, 404, settled=Version(1, 1)) == ()
+def test_a_response_without_version_headers_gets_none(dialect: OpenStack) -> None:
+    assert read_response(dialect, 404) == Served()
+    assert client_headers(dialect, 404, negotiated=Version(1, 1)) == ()
 
 
-def test_the_offer_stands_where_the_backend_told_its_own_range() -> None:
+def test_the_offer_replaces_the_range_of_the_backend() -> None:
     own = tuple((name, value) for (name, _), value in zip(MAGNUM_RANGE, ("1.1", "1.14"), strict=True))
 
-    assert heard(MAGNUM, 200, *own).advert == Advert(between("1.1", "1.14").versions)
-    assert told(MAGNUM, 200, *own, (STANDARD, "container-infra 1.5")) == (
+    assert read_response(MAGNUM, 200, *own).advertisement == Advertisement(between("1.1", "1.14").versions)
+    assert client_headers(MAGNUM, 200, *own, (STANDARD, "container-infra 1.5")) == (
         *MAGNUM_RANGE,
         (STANDARD, "container-infra 1.5"),
     )
 
 
-def test_the_inspector_echoes_nothing() -> None:
+def test_the_inspector_has_no_echo() -> None:
     own = tuple((name, value) for (name, _), value in zip(INSPECTOR_RANGE, ("1.0", "1.18"), strict=True))
 
-    assert told(INSPECTOR, 200, *own, settled=Version(1, 5)) == INSPECTOR_RANGE
+    assert client_headers(INSPECTOR, 200, *own, negotiated=Version(1, 5)) == INSPECTOR_RANGE
 
 
 @pytest.mark.parametrize("status,lines", [(200, 1), (204, 1), (300, 1), (404, 0), (503, 0)])
-def test_a_silent_backends_success_gets_what_a_new_one_would_have_said(status: int, lines: int) -> None:
-    given = told(PLACEMENT, status, settled=Version(1, 0), silent=True)
+def test_a_success_of_a_legacy_backend_gets_what_a_newer_one_would_have_sent(status: int, lines: int) -> None:
+    headers = client_headers(PLACEMENT, status, negotiated=Version(1, 0), legacy=True)
 
-    assert given == (("openstack-api-version", "placement 1.0"),) * lines
-    assert told(PLACEMENT, status, settled=None, silent=True) == ()
+    assert headers == (("openstack-api-version", "placement 1.0"),) * lines
+    assert client_headers(PLACEMENT, status, negotiated=None, legacy=True) == ()
 
 
 @pytest.mark.parametrize("dialect", ALL)
-def test_a_refusal_of_a_backend_is_told_by_its_body(dialect: OpenStack) -> None:
-    """The round trip: what each service says to a version that it lacks is understood as that."""
-    assert heard(dialect, 406).refused is Refused.READ_BODY
-    assert heard(dialect, 400).refused is Refused.NO
-    assert dialect.read_reply(ROOT, 406, NOTHING).refused is Refused.NO
-    assert dialect.read_refusal(406, NOTHING, refuse(dialect, "9.99").body) == Advert(OFFER.versions)
+def test_a_refusal_by_a_backend_is_known_by_its_body(dialect: OpenStack) -> None:
+    """The round trip: the refusal that each service writes is read as a refusal."""
+    assert read_response(dialect, 406).version_refusal is VersionRefusal.READ_BODY
+    assert read_response(dialect, 400).version_refusal is VersionRefusal.NO
+    assert dialect.read_response(ROOT, 406, NO_VERSIONS).version_refusal is VersionRefusal.NO
+    assert dialect.read_refusal(406, NO_VERSIONS, refuse(dialect, "9.99").body) == Advertisement(
+        OFFER.versions
+    )
 
 
 @pytest.mark.parametrize("dialect", ALL)
@@ -454,17 +461,17 @@ def test_a_refusal_of_a_backend_is_told_by_its_body(dialect: OpenStack) -> None:
         b'{"computeFault": {"message": "Minimum is 3.9 and maximum is 3.1."}}',
     ],
 )
-def test_a_406_that_names_no_range_is_about_other_things(dialect: OpenStack, body: bytes) -> None:
-    assert dialect.read_refusal(406, NOTHING, body) is None
+def test_a_406_that_names_no_range_is_no_version_refusal(dialect: OpenStack, body: bytes) -> None:
+    assert dialect.read_refusal(406, NO_VERSIONS, body) is None
 
 
-# --- documents -----------------------------------------------------------------------------------------
+# --- documents ---------------------------------------------------------------------------------------------
 
 LINKS = Links(backend="http://10.0.0.5:80", host="api.test", public="https://api.test/p")
 
 
-def rewritten(dialect: OpenStack, document: object, bounds: Bounds) -> Any:
-    body = dialect.rewrite_document(ROOT, json.dumps(document).encode(), bounds, LINKS)
+def rewritten(dialect: OpenStack, document: object, offered: OfferedVersions) -> Any:
+    body = dialect.rewrite_document(ROOT, json.dumps(document).encode(), offered, LINKS)
     return None if body is None else json.loads(body)
 
 
@@ -473,7 +480,7 @@ def entry(name: str, key: str, lowest: str, highest: str, link: str) -> dict[str
     return {"id": name, key: highest, "min_version": lowest, "status": "CURRENT", "links": links}
 
 
-def test_placements_document_has_an_empty_link_that_stays() -> None:
+def test_the_empty_link_in_the_document_of_placement_stays() -> None:
     document = {"versions": [entry("v1.0", "max_version", "1.0", "1.39", "")]}
 
     assert rewritten(PLACEMENT, document, between("1.0", "1.31")) == {
@@ -481,7 +488,7 @@ def test_placements_document_has_an_empty_link_that_stays() -> None:
     }
 
 
-def test_cinders_document_tells_the_offer_under_the_key_version() -> None:
+def test_the_document_of_cinder_has_the_offer_under_the_key_version() -> None:
     older = {"id": "v2.0", "status": "DEPRECATED", "version": "", "min_version": "", "links": []}
     document = {"versions": [older, entry("v3.0", "version", "3.0", "3.71", "http://api.test/v3/")]}
 
@@ -490,20 +497,20 @@ def test_cinders_document_tells_the_offer_under_the_key_version() -> None:
     }
 
 
-def test_a_document_may_be_one_version_or_one_in_a_frame() -> None:
-    """Magnum's `/v1` is the version itself; Keystone's list stands in `values`."""
+def test_a_document_may_be_one_version_or_have_it_under_another_key() -> None:
+    """Magnum's `/v1` is the version itself. Keystone has its list in `values`."""
     bare = entry("v1", "max_version", "1.1", "1.14", "http://10.0.0.5:80/v1")
-    want = entry("v1", "max_version", "1.1", "1.9", "https://api.test/p/v1")
+    expected = entry("v1", "max_version", "1.1", "1.9", "https://api.test/p/v1")
     offer = between("1.1", "1.9")
 
-    assert rewritten(MAGNUM, bare, offer) == want
-    assert rewritten(MAGNUM, {"version": bare}, offer) == {"version": want}
+    assert rewritten(MAGNUM, bare, offer) == expected
+    assert rewritten(MAGNUM, {"version": bare}, offer) == {"version": expected}
     assert rewritten(MAGNUM, {"versions": {"values": [bare, None]}}, offer) == {
-        "versions": {"values": [want, None]}
+        "versions": {"values": [expected, None]}
     }
 
 
-def test_the_inspectors_id_is_its_maximum() -> None:
+def test_the_id_in_a_document_of_the_inspector_is_its_maximum() -> None:
     document = {"versions": [{"id": "1.18", "status": "CURRENT", "links": [{"href": "http://api.test/v1"}]}]}
 
     assert rewritten(INSPECTOR, document, between("1.0", "1.9")) == {
@@ -515,16 +522,16 @@ def test_the_inspectors_id_is_its_maximum() -> None:
 @pytest.mark.parametrize(
     "document", [[], {}, {"versions": "v1"}, {"version": 1}, {"versions": [None]}, {"id": "x"}, {"links": []}]
 )
-def test_any_other_body_is_passed_on_untouched(document: object) -> None:
+def test_any_other_body_is_passed_on_unchanged(document: object) -> None:
     assert rewritten(PLAIN, document, OFFER) is None
 
 
-# --- probes --------------------------------------------------------------------------------------------
+# --- probes ------------------------------------------------------------------------------------------------
 
 
-def probed(dialect: OpenStack, status: int, document: object, *lines: Header) -> object:
+def probe_result(dialect: OpenStack, status: int, document: object, *lines: Header) -> object:
     headers = as_mapping((fold(name), value) for name, value in lines)
-    return dialect.probe((ProbeAnswer(status, headers, json.dumps(document).encode()),), None)
+    return dialect.probe((ProbeResponse(status, headers, json.dumps(document).encode()),), None)
 
 
 def reason(step: object) -> str:
@@ -533,7 +540,7 @@ def reason(step: object) -> str:
     return step.reason
 
 
-def test_a_probe_asks_the_root_without_a_version() -> None:
+def test_a_probe_requests_the_root_without_a_version() -> None:
     accept = (("Accept", "application/json"),)
 
     assert PLACEMENT.probe((), None) == ProbeRequest("/", accept)
@@ -551,46 +558,46 @@ def test_a_probe_reads_the_newest_range_of_a_list(status: int) -> None:
         ]
     }
 
-    assert probed(MANILA, status, document) == Advert(between("2.0", "2.99").versions)
+    assert probe_result(MANILA, status, document) == Advertisement(between("2.0", "2.99").versions)
 
 
-def test_of_two_keys_for_the_maximum_the_guidelines_counts() -> None:
+def test_of_two_keys_for_the_maximum_that_of_the_guideline_counts() -> None:
     document = {"version": {"id": "v1", "min_version": "1.0", "max_version": "1.9", "version": "1.0"}}
 
-    assert probed(PLAIN, 200, document) == Advert(between("1.0", "1.9").versions)
+    assert probe_result(PLAIN, 200, document) == Advertisement(between("1.0", "1.9").versions)
 
 
 def test_range_headers_count_where_the_service_has_them() -> None:
     document = {"versions": [{"id": "1.18"}]}
 
-    assert probed(INSPECTOR, 200, document, *INSPECTOR_RANGE) == Advert(OFFER.versions)
-    assert reason(probed(INSPECTOR, 200, document, INSPECTOR_RANGE[0])) == "range"
+    assert probe_result(INSPECTOR, 200, document, *INSPECTOR_RANGE) == Advertisement(OFFER.versions)
+    assert reason(probe_result(INSPECTOR, 200, document, INSPECTOR_RANGE[0])) == "range"
 
 
-def test_entries_without_a_range_are_those_of_a_silent_server_for_which_nothing_stands() -> None:
+def test_entries_without_a_range_are_those_of_a_legacy_server_without_a_version() -> None:
     document = {"versions": [{"id": "v2.0", "version": "", "min_version": "", "links": []}]}
 
-    assert probed(CINDER, 300, document) == Advert(VersionSet(), silent=True)
+    assert probe_result(CINDER, 300, document) == Advertisement(VersionSet(), legacy=True)
 
 
 @pytest.mark.parametrize("status", [204, 302, 401, 403, 404, 406, 429, 500, 503])
-def test_trap_22_an_error_says_nothing_about_versions(status: int) -> None:
-    assert reason(probed(CINDER, status, {"versions": [{"id": "v3.0"}]})) == "status"
+def test_trap_22_an_error_status_is_a_failed_probe(status: int) -> None:
+    assert reason(probe_result(CINDER, status, {"versions": [{"id": "v3.0"}]})) == "status"
 
 
 @pytest.mark.parametrize("document", [[], {}, {"versions": []}, {"errors": []}])
-def test_what_is_no_list_of_versions_is_nonsense(document: object) -> None:
-    assert reason(probed(CINDER, 200, document)) == "document"
+def test_another_document_is_a_failed_probe(document: object) -> None:
+    assert reason(probe_result(CINDER, 200, document)) == "document"
 
 
 @pytest.mark.parametrize(
-    "told_range", [{"min_version": "1.0"}, {"version": "1.9"}, {"min_version": "1.9", "version": "1.1"}]
+    "entry_range", [{"min_version": "1.0"}, {"version": "1.9"}, {"min_version": "1.9", "version": "1.1"}]
 )
-def test_a_probe_does_not_believe_an_impossible_range(told_range: dict[str, str]) -> None:
-    assert reason(probed(CINDER, 200, {"versions": [{"id": "v3.0", **told_range}]})) == "range"
+def test_a_probe_rejects_an_impossible_range(entry_range: dict[str, str]) -> None:
+    assert reason(probe_result(CINDER, 200, {"versions": [{"id": "v3.0", **entry_range}]})) == "range"
 
 
-# --- options -------------------------------------------------------------------------------------------
+# --- options -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -605,11 +612,14 @@ def test_a_probe_does_not_believe_an_impossible_range(told_range: dict[str, str]
     ],
 )
 def test_a_preset_is_found_by_its_other_names(alias: str, dialect: OpenStack) -> None:
-    assert (speaking(alias).service_type, speaking(alias).habits) == (dialect.service_type, dialect.habits)
+    assert (dialect_for(alias).service_type, dialect_for(alias).profile) == (
+        dialect.service_type,
+        dialect.profile,
+    )
 
 
-def test_every_habit_may_be_replaced() -> None:
-    dialect = speaking(
+def test_every_value_of_a_preset_may_be_replaced() -> None:
+    dialect = dialect_for(
         "backup",
         legacy_headers=("X-Backup-Version", "X-Old-Version"),
         duplicates="first",
@@ -621,9 +631,9 @@ def test_every_habit_may_be_replaced() -> None:
     )
 
     assert read(dialect, (STANDARD, "backup 1.5, backup 1.6")).version == Version(1, 5)
-    assert read(dialect, ("X-Old-Version", "LATEST")).kind is AskKind.LATEST
+    assert read(dialect, ("X-Old-Version", "LATEST")).kind is RequestedKind.LATEST
     assert read(dialect, ("X-Old-Version", "1.5"), ("X-Backup-Version", "1.6")).version == Version(1, 6)
-    assert sent(dialect, "1.5") == (
+    assert backend_headers(dialect, "1.5") == (
         ("X-Backup-Version", "1.5"),
         ("X-Old-Version", "1.5"),
         (STANDARD, "backup 1.5"),
@@ -631,36 +641,36 @@ def test_every_habit_may_be_replaced() -> None:
     assert dialect.vary == (STANDARD, "X-Backup-Version", "X-Old-Version")
     assert refuse(dialect, "spam").status == 406
     assert refuse(dialect, "1.99").headers[:2] == (("X-Backup-Minimum", "1.0"), ("X-Backup-Maximum", "1.39"))
-    assert told(dialect, 200, ("X-Backup-Version", "x"), (STANDARD, "backup 1.5")) == (
+    assert client_headers(dialect, 200, ("X-Backup-Version", "x"), (STANDARD, "backup 1.5")) == (
         ("X-Backup-Version", "1.5"),
         (STANDARD, "backup 1.5"),
     )
 
 
 def test_without_the_standard_header_the_service_is_not_named() -> None:
-    dialect = speaking(
+    dialect = dialect_for(
         "backup", standard_header=False, legacy_headers=("X-Backup-Version",), echo_headers=(STANDARD,)
     )
 
-    assert read(dialect, (STANDARD, "backup 1.5")) == ASK_SILENT
-    assert sent(dialect, "1.5") == (("X-Backup-Version", "1.5"),)
-    assert told(dialect, 200, (STANDARD, "backup 1.5")) == ((STANDARD, "backup 1.5"),)
+    assert read(dialect, (STANDARD, "backup 1.5")) == NO_VERSION_REQUESTED
+    assert backend_headers(dialect, "1.5") == (("X-Backup-Version", "1.5"),)
+    assert client_headers(dialect, 200, (STANDARD, "backup 1.5")) == ((STANDARD, "backup 1.5"),)
 
 
 @pytest.mark.parametrize(
-    "options,said",
+    "options,message",
     [
         ({"service_type": "Volume"}, "a service type is"),
         ({"service_type": "two words"}, "a service type is"),
-        ({"legacy_headers": ("No Name",)}, "is no header name"),
-        ({"echo_headers": ("Content-Length",)}, "says other things"),
-        ({"legacy_headers": ("host",)}, "says other things"),
-        ({"range_headers": ("One",)}, "two names"),
+        ({"legacy_headers": ("No Name",)}, "is not a valid header name"),
+        ({"echo_headers": ("Content-Length",)}, "is not a header for versions"),
+        ({"legacy_headers": ("host",)}, "is not a header for versions"),
+        ({"range_headers": ("One",)}, "needs two names"),
         ({"standard_header": False}, "needs legacy_headers"),
     ],
 )
-def test_options_that_make_no_dialect_are_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_options_that_do_not_fit_together_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         OpenStack.configured(OpenStack.Options(**options))
 
 
@@ -675,18 +685,18 @@ services:
 
 
 def test_options_come_from_the_configuration() -> None:
-    written = "service_type: volume, latest: any_case, legacy_headers: [X-Own], standard_header: true"
-    loaded = load(CONFIGURATION % written, filename="x", environ={}).require()
+    options = "service_type: volume, latest: any_case, legacy_headers: [X-Own], standard_header: true"
+    loaded = load(CONFIGURATION % options, filename="x", environ={}).require()
 
     dialect = loaded.services[0].dialect
     assert isinstance(dialect, OpenStack)
     assert dialect.service_type == "volume"
-    assert read(dialect, ("X-Own", "LATEST")).kind is AskKind.LATEST
+    assert read(dialect, ("X-Own", "LATEST")).kind is RequestedKind.LATEST
 
 
-@pytest.mark.parametrize("written", ["service_type: Volume", "latest: sometimes", "legacy_headers: [a b]"])
-def test_what_a_configuration_gets_wrong_is_a_problem_with_a_place(written: str) -> None:
-    (problem,) = load(CONFIGURATION % written, filename="x", environ={}).errors
+@pytest.mark.parametrize("options", ["service_type: Volume", "latest: sometimes", "legacy_headers: [a b]"])
+def test_a_mistake_in_a_configuration_is_a_problem_with_a_position(options: str) -> None:
+    (problem,) = load(CONFIGURATION % options, filename="x", environ={}).errors
 
     assert problem.code == "bad-value"
 
@@ -697,7 +707,7 @@ def test_a_ceiling_may_name_a_release_of_the_service() -> None:
     assert PLAIN.releases == {}
 
 
-def test_the_dialect_is_found_by_its_file() -> None:
+def test_the_dialect_is_found_by_the_name_of_its_folder() -> None:
     assert discover()["openstack"] is OpenStack
 
 
@@ -705,4 +715,4 @@ def test_the_dialect_is_found_by_its_file() -> None:
 def test_every_name_that_is_read_is_owned_and_folded(dialect: OpenStack) -> None:
     assert dialect.reads <= dialect.owned_request
     assert {fold(name) for name in dialect.vary} == dialect.reads
-    assert all(fold(name) == name for name in dialect.owned_request | dialect.owned_reply)
+    assert all(fold(name) == name for name in dialect.owned_request | dialect.owned_response)

@@ -1,4 +1,4 @@
-"""What each dialect says to an operation outside its versions, byte for byte as its own servers do.
+"""How each dialect refuses an operation outside its versions, byte for byte like its own servers.
 
 Recorded from Senlin 5.0.1 and 16.0.0, Nova 34.0.0, Ironic 39.0.0 and Placement 16.0.0.
 """
@@ -12,56 +12,69 @@ from typing import Any
 
 import pytest
 
-from gateway.core.dialect import ASK_SILENT, Absence, Ask, AskKind, Bounds, Dialect
-from gateway.core.message import Reply
-from gateway.core.ranges import VersionSet
-from gateway.core.version import Version
+from gateway.core.dialect import (
+    NO_VERSION_REQUESTED,
+    Dialect,
+    MissingOperation,
+    OfferedVersions,
+    RequestedKind,
+    RequestedVersion,
+)
+from gateway.core.http.message import Response
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
 from gateway.dialects import discover
 
 JSON = ("Content-Type", "application/json")
 
 
-def spoken(name: str, **options: Any) -> Dialect:
+def configured(name: str, **options: Any) -> Dialect:
     kind = discover()[name]
     dialect: Dialect = kind.configured(kind.Options(**options))
     return dialect
 
 
 def refused(
-    name: str, version: Version, status: int | None = None, ask: Ask | None = None, **options: Any
-) -> Reply:
-    dialect = spoken(name, **options)
+    name: str,
+    version: Version,
+    status: int | None = None,
+    requested: RequestedVersion | None = None,
+    **options: Any,
+) -> Response:
+    dialect = configured(name, **options)
     text = dialect.scheme.format(version)
-    bounds = Bounds(VersionSet.between(version.step(-1), version.step(9)))
-    absence = Absence(version, ask or Ask(AskKind.EXACT, version, text), bounds, status)
-    return dialect.refuse_operation(absence, dialect.place("GET", "/v2.1/os-networks", ""))
+    offered = OfferedVersions(VersionSet.between(version.step(-1), version.step(9)))
+    missing = MissingOperation(
+        version, requested or RequestedVersion(RequestedKind.EXACT, version, text), offered, status
+    )
+    return dialect.refuse_operation(missing, dialect.endpoint("GET", "/v2.1/os-networks", ""))
 
 
 def test_S6_trap_11_senlin() -> None:
-    reply = refused("senlin", Version(1, 3))
+    response = refused("senlin", Version(1, 3))
 
-    assert (reply.status, reply.headers) == (400, (JSON,))
-    assert reply.body == (
+    assert (response.status, response.headers) == (400, (JSON,))
+    assert response.body == (
         b'{"code": 400, "error": {"code": 400, "message": "API version \'1.3\' is not supported on this '
         b'method.", "type": "MethodVersionNotFound"}, "explanation": "The server could not comply with the '
         b'request since it is either malformed or otherwise incorrect.", "title": "Bad Request"}'
     )
-    assert len(reply.body) == 275, "the length that real servers send"
-    assert refused("senlin", Version(1, 3), 400) == reply
+    assert len(response.body) == 275, "the length that real servers send"
+    assert refused("senlin", Version(1, 3), 400) == response
 
 
-def test_SENLIN_2_senlin_as_its_guide_has_it() -> None:
-    reply = refused("senlin", Version(1, 3), 404)
+def test_SENLIN_2_senlin_as_in_its_guide() -> None:
+    response = refused("senlin", Version(1, 3), 404)
 
-    body = json.loads(reply.body)
-    assert (reply.status, body["code"], body["title"]) == (404, 404, "Not Found")
+    body = json.loads(response.body)
+    assert (response.status, body["code"], body["title"]) == (404, 404, "Not Found")
     assert body["error"]["type"] == "MethodVersionNotFound"
 
 
 def test_N11_nova() -> None:
-    reply = refused("nova", Version(2, 50))
+    response = refused("nova", Version(2, 50))
 
-    assert (reply.status, reply.headers) == (
+    assert (response.status, response.headers) == (
         404,
         (
             ("OpenStack-API-Version", "compute 2.50"),
@@ -69,18 +82,18 @@ def test_N11_nova() -> None:
             ("Content-Type", "application/json; charset=UTF-8"),
         ),
     )
-    assert reply.body == b'{"itemNotFound": {"code": 404, "message": "The resource could not be found."}}'
+    assert response.body == b'{"itemNotFound": {"code": 404, "message": "The resource could not be found."}}'
     assert set(json.loads(refused("nova", Version(2, 50), 400).body)) == {"badRequest"}
 
 
 @pytest.mark.parametrize("status", [None, 404, 400])
 def test_I16_ironic(status: int | None) -> None:
-    reply = refused("ironic", Version(1, 5), status)
+    response = refused("ironic", Version(1, 5), status)
 
     own = "X-OpenStack-Ironic-API"
     lines = ((f"{own}-Minimum-Version", "1.4"), (f"{own}-Maximum-Version", "1.14"), (f"{own}-Version", "1.5"))
-    assert (reply.status, reply.headers) == (status or 404, (*lines, JSON))
-    assert reply.body == (
+    assert (response.status, response.headers) == (status or 404, (*lines, JSON))
+    assert response.body == (
         b'{"error_message": "{\\"faultcode\\": \\"Client\\", '
         b'\\"faultstring\\": \\"The API is not supported for this version\\", \\"debuginfo\\": null}"}'
     )
@@ -110,28 +123,30 @@ def test_I16_ironic(status: int | None) -> None:
     ],
 )
 def test_openstack(options: dict[str, Any], headers: set[tuple[str, str]], body: object) -> None:
-    reply = refused("openstack", Version(1, 5), **options)
+    response = refused("openstack", Version(1, 5), **options)
 
-    assert reply.status == 404
-    assert {(name.lower(), value) for name, value in reply.headers} == {
+    assert response.status == 404
+    assert {(name.lower(), value) for name, value in response.headers} == {
         *headers,
         ("content-type", "application/json"),
     }
-    assert json.loads(reply.body) == body
+    assert json.loads(response.body) == body
     assert refused("openstack", Version(1, 5), 400, **options).status == 400
 
 
 @pytest.mark.parametrize(
-    "ask, number", [(Ask(AskKind.EXACT, Version(1), "+1"), 1), (ASK_SILENT, 0)], ids=["asked", "silent"]
+    "requested, number",
+    [(RequestedVersion(RequestedKind.EXACT, Version(1), "+1"), 1), (NO_VERSION_REQUESTED, 0)],
+    ids=["requested", "default"],
 )
-def test_chef_with_the_object(ask: Ask, number: int) -> None:
-    reply = refused("chef", Version(1), ask=ask)
+def test_chef_with_the_object(requested: RequestedVersion, number: int) -> None:
+    response = refused("chef", Version(1), requested=requested)
 
-    told = (
+    version_object = (
         f'{{"min_version":"0","max_version":"10","request_version":"{number}","response_version":"{number}"}}'
     )
-    assert (reply.status, reply.headers) == (404, (("X-Ops-Server-API-Version", told), JSON))
-    assert reply.body == b'{"error":["This operation does not exist in the requested API version."]}'
+    assert (response.status, response.headers) == (404, (("X-Ops-Server-API-Version", version_object), JSON))
+    assert response.body == b'{"error":["This operation does not exist in the requested API version."]}'
     assert refused("chef", Version(1), 400).status == 400
 
 
@@ -149,12 +164,12 @@ def test_chef_with_the_object(ask: Ask, number: int) -> None:
         ("/v1/", "/v1"),
     ],
 )
-def test_I16_whatever_ironic_takes_for_the_same_path_is_held_to_the_same(path: str, plain: str) -> None:
-    assert spoken("ironic").plain_path(path) == plain
+def test_I16_paths_that_are_the_same_to_ironic_have_the_same_operations(path: str, plain: str) -> None:
+    assert configured("ironic").operation_path(path) == plain
 
 
-def test_the_routers_of_cinder_and_manila_take_json_for_the_form_of_the_reply() -> None:
+def test_cinder_and_manila_ignore_json_at_the_end_of_a_path() -> None:
     assert (
-        spoken("openstack", service_type="volume").plain_path("/v3/p/volumes/x/action.json")
+        configured("openstack", service_type="volume").operation_path("/v3/p/volumes/x/action.json")
         == "/v3/p/volumes/x/action"
     )

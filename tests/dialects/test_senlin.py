@@ -1,6 +1,6 @@
 """Senlin on the wire: the golden examples S1 to S7, byte for byte, and the traps of its guide.
 
-The examples are what real servers of 16.0.0 (range 1.0 to 1.14) and 5.0.1 (1.0 to 1.9) say.
+The examples are responses of real servers of 16.0.0 (range 1.0 to 1.14) and 5.0.1 (1.0 to 1.9).
 """
 
 # ruff: noqa: N802 -- ids of examples and attacks are written with capitals
@@ -13,31 +13,31 @@ from typing import Any
 import pytest
 
 from gateway.core.dialect import (
-    ASK_SILENT,
-    Advert,
-    Ask,
-    AskKind,
-    Bounds,
-    Failure,
+    NO_VERSION_REQUESTED,
+    Advertisement,
+    DefaultKind,
+    Endpoint,
+    GatewayError,
     Links,
-    Place,
-    ProbeAnswer,
+    OfferedVersions,
     ProbeFault,
     ProbeRequest,
-    Reason,
+    ProbeResponse,
     Refusal,
-    Refused,
+    RefusalReason,
+    RequestedKind,
+    RequestedVersion,
     Served,
-    SilenceKind,
+    VersionRefusal,
 )
-from gateway.core.message import Header, Reply, as_mapping, fold
-from gateway.core.ranges import VersionSet
-from gateway.core.version import Version
+from gateway.core.http.message import Header, Response, as_mapping, fold
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
 from gateway.dialects import discover
-from gateway.dialects.senlin import RESOURCE, ROOT, V1, V1_SLASH, Senlin
+from gateway.dialects.openstack.senlin import RESOURCE, ROOT, V1, V1_SLASH, Senlin
 
 SENLIN = Senlin.configured(Senlin.Options())
-OFFER = Bounds(VersionSet.between(Version(1, 0), Version(1, 14)))
+OFFER = OfferedVersions(VersionSet.between(Version(1, 0), Version(1, 14)))
 STANDARD = "OpenStack-API-Version"
 AT_1_5 = Version(1, 5)
 JSON = ("Content-Type", "application/json")
@@ -56,43 +56,45 @@ S6 = (
 )
 
 
-def read(*values: str, name: str = STANDARD) -> Ask:
-    return SENLIN.read_ask(RESOURCE, as_mapping((fold(name), value) for value in values))
+def read(*values: str, name: str = STANDARD) -> RequestedVersion:
+    return SENLIN.read_requested(RESOURCE, as_mapping((fold(name), value) for value in values))
 
 
-def refuse(text: str, *accept: str, bounds: Bounds = OFFER) -> Reply:
-    """What the gateway says to the ask `clustering TEXT`."""
-    ask = read(f"clustering {text}")
-    if ask.version is None:
-        assert ask.kind is AskKind.GARBLED
-        reason = Reason.MALFORMED
+def refuse(text: str, *accept: str, offered: OfferedVersions = OFFER) -> Response:
+    """The refusal of the requested version `clustering TEXT`."""
+    requested = read(f"clustering {text}")
+    if requested.version is None:
+        assert requested.kind is RequestedKind.MALFORMED
+        reason = RefusalReason.MALFORMED
     else:
-        reason = Reason.BELOW_MIN if ask.version < bounds.lowest else Reason.ABOVE_MAX
+        reason = RefusalReason.BELOW_MIN if requested.version < offered.lowest else RefusalReason.ABOVE_MAX
     headers = as_mapping(("accept", value) for value in accept)
-    return SENLIN.refuse(Refusal(reason, ask, ask.version, bounds), RESOURCE, headers)
+    return SENLIN.refuse(Refusal(reason, requested, requested.version, offered), RESOURCE, headers)
 
 
-def heard(status: int, *values: str, place: Place = RESOURCE) -> Served:
-    return SENLIN.read_reply(place, status, as_mapping((fold(STANDARD), value) for value in values))
+def read_response(status: int, *values: str, endpoint: Endpoint = RESOURCE) -> Served:
+    return SENLIN.read_response(endpoint, status, as_mapping((fold(STANDARD), value) for value in values))
 
 
-def told(
-    status: int, *values: str, settled: Version | None = AT_1_5, silent: bool = False
+def client_headers(
+    status: int, *values: str, negotiated: Version | None = AT_1_5, legacy: bool = False
 ) -> tuple[Header, ...]:
-    return SENLIN.write_reply(RESOURCE, status, heard(status, *values), settled, OFFER, silent=silent)
+    return SENLIN.write_response(
+        RESOURCE, status, read_response(status, *values), negotiated, OFFER, legacy=legacy
+    )
 
 
-# --- what a request says -------------------------------------------------------------------------------
+# --- requested versions ------------------------------------------------------------------------------------
 
 
-def test_SENLIN_1_no_header_is_silence_and_silence_is_the_minimum() -> None:
-    assert read() == ASK_SILENT
-    assert SENLIN.silence.kind is SilenceKind.MINIMUM
+def test_SENLIN_1_a_request_without_a_version_gets_the_minimum() -> None:
+    assert read() == NO_VERSION_REQUESTED
+    assert SENLIN.default_version.kind is DefaultKind.MINIMUM
 
 
 @pytest.mark.parametrize("text", ["latest", "LATEST", "Latest"])
 def test_SENLIN_1_latest_in_any_case(text: str) -> None:
-    assert read(f"clustering {text}").kind is AskKind.LATEST
+    assert read(f"clustering {text}").kind is RequestedKind.LATEST
 
 
 @pytest.mark.parametrize(
@@ -111,50 +113,52 @@ def test_the_last_item_that_names_clustering_counts(values: list[str], version: 
 
 
 @pytest.mark.parametrize("value", ["1.2", "", "compute 2.20", "senlin 1.2", "clustering"])
-def test_a_header_that_does_not_name_clustering_is_none(value: str) -> None:
-    assert read(value) == ASK_SILENT
+def test_a_header_that_does_not_name_clustering_is_ignored(value: str) -> None:
+    assert read(value) == NO_VERSION_REQUESTED
 
 
-def test_a_header_of_its_own_does_not_exist() -> None:
-    assert read("1.2", name="X-OpenStack-Senlin-API-Version") == ASK_SILENT
+def test_senlin_has_no_header_of_its_own() -> None:
+    assert read("1.2", name="X-OpenStack-Senlin-API-Version") == NO_VERSION_REQUESTED
     assert SENLIN.owned_request == {fold(STANDARD)}
 
 
 def test_SENLIN_3_a_version_is_a_pair_of_whole_numbers() -> None:
-    assert read("clustering 1.10") == Ask(AskKind.EXACT, Version(1, 10), "1.10")
+    assert read("clustering 1.10") == RequestedVersion(RequestedKind.EXACT, Version(1, 10), "1.10")
     assert Version(1, 10) > Version(1, 9)
 
 
 @pytest.mark.parametrize("text", ["0.9", "1", "1.02", "1.2.3", "spam", "+1.2", "1_0.5", "1.latest"])
 def test_a_text_outside_the_grammar_is_malformed(text: str) -> None:
-    assert read(f"clustering {text}").kind is AskKind.GARBLED
+    assert read(f"clustering {text}").kind is RequestedKind.MALFORMED
 
 
-# --- what a backend is sent ----------------------------------------------------------------------------
+# --- headers for backends ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", [RESOURCE, V1_SLASH])
-def test_SENLIN_1_one_line_with_its_own_item_alone(place: Place) -> None:
-    ask = read("compute 2.20, clustering 1.5")
+@pytest.mark.parametrize("endpoint", [RESOURCE, V1_SLASH])
+def test_SENLIN_1_one_line_with_its_own_item_alone(endpoint: Endpoint) -> None:
+    requested = read("compute 2.20, clustering 1.5")
 
-    assert SENLIN.write_request(place, Version(1, 5), ask, silent=False) == ((STANDARD, "clustering 1.5"),)
-
-
-@pytest.mark.parametrize("place", [ROOT, V1])
-def test_documents_that_ignore_the_header_are_sent_none(place: Place) -> None:
-    assert SENLIN.write_request(place, Version(1, 5), ASK_SILENT, silent=False) == ()
+    assert SENLIN.write_request(endpoint, Version(1, 5), requested, legacy=False) == (
+        (STANDARD, "clustering 1.5"),
+    )
 
 
-def test_a_silent_backend_of_Mitaka_serves_1_0_and_is_sent_no_version() -> None:
-    assert SENLIN.write_request(RESOURCE, Version(1, 0), ASK_SILENT, silent=True) == ()
-    assert SENLIN.silent_serves == VersionSet.only(Version(1, 0))
+@pytest.mark.parametrize("endpoint", [ROOT, V1])
+def test_documents_that_ignore_the_header_are_sent_none(endpoint: Endpoint) -> None:
+    assert SENLIN.write_request(endpoint, Version(1, 5), NO_VERSION_REQUESTED, legacy=False) == ()
 
 
-# --- places --------------------------------------------------------------------------------------------
+def test_a_legacy_backend_of_Mitaka_serves_1_0_and_is_sent_no_version() -> None:
+    assert SENLIN.write_request(RESOURCE, Version(1, 0), NO_VERSION_REQUESTED, legacy=True) == ()
+    assert SENLIN.legacy_versions == VersionSet.only(Version(1, 0))
+
+
+# --- endpoints ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "path,place",
+    "path, endpoint",
     [
         ("/", ROOT),
         ("", ROOT),
@@ -176,22 +180,22 @@ def test_a_silent_backend_of_Mitaka_serves_1_0_and_is_sent_no_version() -> None:
         ("/v1/versions", RESOURCE),
     ],
 )
-def test_a_place_is_what_the_first_segment_says(path: str, place: Place) -> None:
-    assert SENLIN.place("GET", path, "") == place
+def test_an_endpoint_is_known_by_its_first_segment(path: str, endpoint: Endpoint) -> None:
+    assert SENLIN.endpoint("GET", path, "") == endpoint
 
 
 def test_the_list_and_v1_are_documents_that_are_not_negotiated() -> None:
-    for place in (ROOT, V1):
-        assert (place.negotiated, place.document, place.versioned_only) == (False, True, True)
+    for endpoint in (ROOT, V1):
+        assert (endpoint.negotiated, endpoint.document, endpoint.versioned_only) == (False, True, True)
     assert (V1_SLASH.negotiated, V1_SLASH.document, V1_SLASH.versioned_only) == (True, True, True)
     assert (RESOURCE.negotiated, RESOURCE.document, RESOURCE.versioned_only) == (True, False, False)
 
 
-# --- refusals made by the gateway ----------------------------------------------------------------------
+# --- refusals by the gateway -------------------------------------------------------------------------------
 
 
 def test_S4_out_of_range_byte_for_byte_and_without_version_headers() -> None:
-    assert refuse("1.99") == Reply(406, (JSON,), S4)
+    assert refuse("1.99") == Response(406, (JSON,), S4)
 
 
 @pytest.mark.parametrize("text,length", [("99.99", 314), ("1.15", 313), ("2.0", 312)])
@@ -199,17 +203,17 @@ def test_S4_has_the_length_that_real_servers_send(text: str, length: int) -> Non
     assert len(refuse(text).body) == length
 
 
-def test_S4_a_lower_offer_is_told() -> None:
-    lower = Bounds(VersionSet.between(Version(1, 2), Version(1, 9)))
+def test_S4_a_refusal_names_a_lower_offer() -> None:
+    lower = OfferedVersions(VersionSet.between(Version(1, 2), Version(1, 9)))
 
-    assert b"Minimum is '1.2' and maximum is '1.9'." in refuse("1.1", bounds=lower).body
+    assert b"Minimum is '1.2' and maximum is '1.9'." in refuse("1.1", offered=lower).body
 
 
 @pytest.mark.parametrize(
     "accept", ["application/json", "text/html, Application/JSON;q=0.9", "application/json; q=0.1"]
 )
-def test_S5_malformed_is_JSON_for_those_who_name_it(accept: str) -> None:
-    assert refuse("spam", accept) == Reply(
+def test_S5_malformed_is_JSON_for_clients_that_name_it(accept: str) -> None:
+    assert refuse("spam", accept) == Response(
         400,
         (JSON,),
         b'{"message": "' + EXPLANATION + b"<br /><br />\\nAPI Version String 'spam' is of invalid format. "
@@ -221,16 +225,16 @@ def test_S5_malformed_is_JSON_for_those_who_name_it(accept: str) -> None:
 @pytest.mark.parametrize(
     "accept", [(), ("",), ("*/*",), ("text/html",), ("application/json;q=0",), ("application/json; Q=0.00",)]
 )
-def test_S5_malformed_is_text_for_all_others(accept: tuple[str, ...]) -> None:
-    reply = refuse("spam", *accept)
+def test_S5_malformed_is_text_for_all_other_clients(accept: tuple[str, ...]) -> None:
+    response = refuse("spam", *accept)
 
-    assert reply == Reply(
+    assert response == Response(
         400,
         (("Content-Type", "text/plain; charset=UTF-8"),),
         b"400 Bad Request\n\n" + EXPLANATION + b"\n\n API Version String 'spam' is of invalid format. "
         b"It must be of format 'major.minor'.  ",
     )
-    assert len(reply.body) == 202
+    assert len(response.body) == 202
 
 
 @pytest.mark.parametrize("text,length", [("0.9", 201), ("1.2.3", 203), ("1", 199), ("1.02", 202)])
@@ -238,11 +242,13 @@ def test_S5_has_the_length_that_real_servers_send(text: str, length: int) -> Non
     assert len(refuse(text).body) == length
 
 
-def test_a_failure_has_senlins_shape() -> None:
-    reply = SENLIN.fail(Failure(503, "Service Unavailable", 'No "server" now.', bounds=OFFER))
+def test_an_error_has_the_shape_of_senlin() -> None:
+    response = SENLIN.error_response(
+        GatewayError(503, "Service Unavailable", 'No "server" now.', offered=OFFER)
+    )
 
-    assert (reply.status, reply.headers) == (503, (JSON,))
-    assert json.loads(reply.body) == {
+    assert (response.status, response.headers) == (503, (JSON,))
+    assert json.loads(response.body) == {
         "code": 503,
         "error": {"code": 503, "message": 'No "server" now.', "type": "ServiceUnavailable"},
         "explanation": 'No "server" now.',
@@ -250,45 +256,50 @@ def test_a_failure_has_senlins_shape() -> None:
     }
 
 
-# --- replies of a backend ------------------------------------------------------------------------------
+# --- responses of backends ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 300])
-def test_S3_served_stands_as_it_was_said(status: int) -> None:
-    assert heard(status, "clustering 1.5") == Served(Version(1, 5))
-    assert told(status, "clustering 1.5", settled=Version(1, 9)) == ((STANDARD, "clustering 1.5"),)
+def test_S3_the_served_version_is_passed_on(status: int) -> None:
+    assert read_response(status, "clustering 1.5") == Served(Version(1, 5))
+    assert client_headers(status, "clustering 1.5", negotiated=Version(1, 9)) == (
+        (STANDARD, "clustering 1.5"),
+    )
 
 
 @pytest.mark.parametrize("status", [200, 400, 404, 406, 500])
-def test_trap_22_a_reply_without_the_header_gets_none(status: int) -> None:
-    assert heard(status).version is None
-    assert told(status) == ()
+def test_trap_22_a_response_without_the_header_gets_none(status: int) -> None:
+    assert read_response(status).version is None
+    assert client_headers(status) == ()
 
 
 @pytest.mark.parametrize("values", [["compute 2.1"], ["1.5"], ["clustering spam"], ["clustering 1.5"] * 2])
 def test_V8_V9_only_one_version_of_clustering_is_passed_on(values: list[str]) -> None:
-    assert heard(200, *values).version == (Version(1, 5) if len(values) == 2 else None)
-    assert heard(200, "clustering 1.5", "clustering 1.6").version is None
+    assert read_response(200, *values).version == (Version(1, 5) if len(values) == 2 else None)
+    assert read_response(200, "clustering 1.5", "clustering 1.6").version is None
 
 
 @pytest.mark.parametrize("status,lines", [(200, 1), (202, 1), (302, 1), (404, 0), (500, 0), (100, 0)])
-def test_a_silent_backends_success_gets_what_a_new_one_would_have_said(status: int, lines: int) -> None:
-    assert told(status, settled=Version(1, 0), silent=True) == ((STANDARD, "clustering 1.0"),) * lines
+def test_a_success_of_a_legacy_backend_gets_what_a_newer_one_would_have_sent(status: int, lines: int) -> None:
+    assert (
+        client_headers(status, negotiated=Version(1, 0), legacy=True)
+        == ((STANDARD, "clustering 1.0"),) * lines
+    )
 
 
-def test_nothing_is_invented_where_nothing_was_negotiated() -> None:
-    assert told(200, settled=None, silent=True) == ()
+def test_nothing_is_added_where_nothing_was_negotiated() -> None:
+    assert client_headers(200, negotiated=None, legacy=True) == ()
 
 
-def test_S4_of_a_backend_is_told_by_its_body() -> None:
-    assert heard(406).refused is Refused.READ_BODY
-    assert heard(406, place=V1).refused is Refused.NO
-    assert SENLIN.read_refusal(406, as_mapping([]), S4) == Advert(OFFER.versions)
+def test_S4_from_a_backend_is_known_by_its_body() -> None:
+    assert read_response(406).version_refusal is VersionRefusal.READ_BODY
+    assert read_response(406, endpoint=V1).version_refusal is VersionRefusal.NO
+    assert SENLIN.read_refusal(406, as_mapping([]), S4) == Advertisement(OFFER.versions)
 
 
 def test_S6_trap_11_a_method_outside_its_range_is_no_version_refusal() -> None:
-    """The guide says 404. It is 400 in every release with versions, and goes on as it came."""
-    assert heard(400).refused is Refused.NO
+    """The guide says 404. It is 400 in every release with versions, and is passed on unchanged."""
+    assert read_response(400).version_refusal is VersionRefusal.NO
     assert SENLIN.read_refusal(400, as_mapping([]), S6) is None
 
 
@@ -303,15 +314,15 @@ def test_S6_trap_11_a_method_outside_its_range_is_no_version_refusal() -> None:
         S4.replace(b"'1.0'", b"'1.20'"),
     ],
 )
-def test_a_406_that_names_no_range_is_about_other_things(body: bytes) -> None:
+def test_a_406_that_names_no_range_is_no_version_refusal(body: bytes) -> None:
     assert SENLIN.read_refusal(406, as_mapping([]), body) is None
 
 
-# --- documents -----------------------------------------------------------------------------------------
+# --- documents ---------------------------------------------------------------------------------------------
 
 
 def entry(link: str, highest: str | None = "1.14") -> dict[str, Any]:
-    told = {} if highest is None else {"min_version": "1.0", "max_version": highest}
+    version_range = {} if highest is None else {"min_version": "1.0", "max_version": highest}
     return {
         "id": "1.0",
         "status": "CURRENT",
@@ -321,34 +332,34 @@ def entry(link: str, highest: str | None = "1.14") -> dict[str, Any]:
             {"href": link, "rel": "self"},
             {"rel": "help", "href": "https://docs.openstack.org/api-ref/clustering"},
         ],
-        **told,
+        **version_range,
     }
 
 
 LINKS = Links(backend="http://10.0.0.5:8777", host="api.test", public="https://api.test/clustering")
-LOWER = Bounds(VersionSet.between(Version(1, 0), Version(1, 9)))
+LOWER = OfferedVersions(VersionSet.between(Version(1, 0), Version(1, 9)))
 PUBLIC = "https://api.test/clustering/v1"
 
 
-def rewritten(place: Place, document: object) -> Any:
-    body = SENLIN.rewrite_document(place, json.dumps(document).encode(), LOWER, LINKS)
+def rewritten(endpoint: Endpoint, document: object) -> Any:
+    body = SENLIN.rewrite_document(endpoint, json.dumps(document).encode(), LOWER, LINKS)
     assert body is not None
     return json.loads(body)
 
 
-def test_S1_trap_13_the_list_tells_the_offer_under_the_key_max_version() -> None:
+def test_S1_trap_13_the_list_has_the_offer_under_the_key_max_version() -> None:
     assert rewritten(ROOT, {"versions": [entry("http://api.test/v1")]}) == {
         "versions": [entry(PUBLIC, "1.9")]
     }
 
 
-def test_S1_the_list_of_Mitaka_tells_no_range_and_keeps_its_shape() -> None:
+def test_S1_the_list_of_Mitaka_has_no_range_and_keeps_its_shape() -> None:
     assert rewritten(ROOT, {"versions": [entry("http://api.test/v1", None)]}) == {
         "versions": [entry(PUBLIC, None)]
     }
 
 
-@pytest.mark.parametrize("place", [V1, V1_SLASH])
+@pytest.mark.parametrize("endpoint", [V1, V1_SLASH])
 @pytest.mark.parametrize(
     "link",
     [
@@ -359,8 +370,8 @@ def test_S1_the_list_of_Mitaka_tells_no_range_and_keeps_its_shape() -> None:
         "http://api.test/clustering/v1/v1",
     ],
 )
-def test_S2_K7_trap_13_the_doubled_self_link_is_mended(place: Place, link: str) -> None:
-    assert rewritten(place, {"version": entry(link)}) == {"version": entry(PUBLIC, "1.9")}
+def test_S2_K7_trap_13_the_doubled_self_link_is_corrected(endpoint: Endpoint, link: str) -> None:
+    assert rewritten(endpoint, {"version": entry(link)}) == {"version": entry(PUBLIC, "1.9")}
 
 
 def test_S2_relative_links_of_the_releases_until_8_get_the_prefix() -> None:
@@ -380,12 +391,12 @@ def test_the_list_of_an_API_that_is_mounted_below_v1_is_not_shortened() -> None:
 @pytest.mark.parametrize(
     "document", [[], {}, {"versions": "1.0"}, {"version": "1.0"}, {"code": 404, "title": "Not Found"}]
 )
-def test_any_other_body_is_passed_on_untouched(document: object) -> None:
+def test_any_other_body_is_passed_on_unchanged(document: object) -> None:
     assert SENLIN.rewrite_document(V1, json.dumps(document).encode(), OFFER, LINKS) is None
 
 
-def test_junk_inside_a_document_stays_and_does_no_harm() -> None:
-    junk = {
+def test_unexpected_values_in_a_document_stay_and_do_no_harm() -> None:
+    unexpected = {
         "versions": [
             None,
             7,
@@ -394,14 +405,14 @@ def test_junk_inside_a_document_stays_and_does_no_harm() -> None:
         ]
     }
 
-    assert rewritten(V1, junk) == junk
+    assert rewritten(V1, unexpected) == unexpected
 
 
-# --- probes --------------------------------------------------------------------------------------------
+# --- probes ------------------------------------------------------------------------------------------------
 
 
-def probed(status: int, document: object, path: str | None = None) -> object:
-    return SENLIN.probe((ProbeAnswer(status, as_mapping([]), json.dumps(document).encode()),), path)
+def probe_result(status: int, document: object, path: str | None = None) -> object:
+    return SENLIN.probe((ProbeResponse(status, as_mapping([]), json.dumps(document).encode()),), path)
 
 
 def reason(step: object) -> str:
@@ -410,31 +421,31 @@ def reason(step: object) -> str:
     return step.reason
 
 
-def test_a_probe_asks_the_root_without_a_version() -> None:
+def test_a_probe_requests_the_root_without_a_version() -> None:
     assert SENLIN.probe((), None) == ProbeRequest("/", (("Accept", "application/json"),))
-    assert SENLIN.probe((), "/v1").path == "/v1"  # type: ignore[union-attr]  # the first step is a question
+    assert SENLIN.probe((), "/v1") == ProbeRequest("/v1", (("Accept", "application/json"),))
 
 
 @pytest.mark.parametrize("status", [300, 200])
 def test_S1_a_probe_reads_the_range_from_the_list(status: int) -> None:
-    assert probed(status, {"versions": [entry("/v1")]}) == Advert(OFFER.versions)
-    assert probed(status, {"version": entry("/v1")}, "/v1") == Advert(OFFER.versions)
+    assert probe_result(status, {"versions": [entry("/v1")]}) == Advertisement(OFFER.versions)
+    assert probe_result(status, {"version": entry("/v1")}, "/v1") == Advertisement(OFFER.versions)
 
 
-def test_a_list_without_a_range_is_a_silent_server_of_Mitaka() -> None:
-    assert probed(300, {"versions": [entry("/v1", None)]}) == Advert(
-        VersionSet.only(Version(1, 0)), silent=True
+def test_a_list_without_a_range_is_a_legacy_server_of_Mitaka() -> None:
+    assert probe_result(300, {"versions": [entry("/v1", None)]}) == Advertisement(
+        VersionSet.only(Version(1, 0)), legacy=True
     )
 
 
 @pytest.mark.parametrize("status", [204, 302, 401, 403, 404, 406, 429, 500, 503])
-def test_trap_22_an_error_says_nothing_about_versions(status: int) -> None:
-    assert reason(probed(status, {"versions": [entry("/v1")]})) == "status"
+def test_trap_22_an_error_status_is_a_failed_probe(status: int) -> None:
+    assert reason(probe_result(status, {"versions": [entry("/v1")]})) == "status"
 
 
 @pytest.mark.parametrize("document", [[], {}, {"versions": []}, {"versions": [{"id": "v2.1"}, None]}])
-def test_a_foreign_document_is_nonsense_and_not_silence(document: object) -> None:
-    assert reason(probed(300, document)) == "document"
+def test_another_document_is_a_failed_probe_and_not_a_legacy_server(document: object) -> None:
+    assert reason(probe_result(300, document)) == "document"
 
 
 @pytest.mark.parametrize(
@@ -448,20 +459,20 @@ def test_a_foreign_document_is_nonsense_and_not_silence(document: object) -> Non
         {"min_version": "", "max_version": ""},
     ],
 )
-def test_a_probe_does_not_believe_an_impossible_range(range_: dict[str, object]) -> None:
-    assert reason(probed(300, {"versions": [{"id": "1.0", **range_}]})) == "range"
+def test_a_probe_rejects_an_impossible_range(range_: dict[str, object]) -> None:
+    assert reason(probe_result(300, {"versions": [{"id": "1.0", **range_}]})) == "range"
 
 
-# --- what the rest of the house is told ----------------------------------------------------------------
+# --- declarations ------------------------------------------------------------------------------------------
 
 
-def test_the_dialect_is_found_by_its_file() -> None:
+def test_the_dialect_is_found_by_the_name_of_its_module() -> None:
     assert discover()["senlin"] is Senlin
 
 
-def test_the_names_are_folded_and_Accept_is_read_but_never_taken_off() -> None:
+def test_the_names_are_folded_and_Accept_is_read_but_never_removed() -> None:
     assert SENLIN.reads == SENLIN.owned_request | {"accept"}
-    assert SENLIN.owned_reply == {fold(STANDARD)}
+    assert SENLIN.owned_response == {fold(STANDARD)}
     assert SENLIN.vary == (STANDARD,)
 
 
@@ -478,9 +489,7 @@ def test_the_names_are_folded_and_Accept_is_read_but_never_taken_off() -> None:
         ("2023.2", "1.14"),
     ],
 )
-def test_trap_12_a_release_names_the_version_that_its_servers_serve_at_most(
-    release: str, highest: str
-) -> None:
+def test_trap_12_a_release_names_the_highest_version_of_its_servers(release: str, highest: str) -> None:
     """Senlin's guide names modules that hold no version. These are the maxima of `api/openstack/v1/version`
     in each release."""
     assert SENLIN.scheme.format(SENLIN.releases[release]) == highest

@@ -1,4 +1,4 @@
-"""The project's pages as the tests here read them: texts, blocks, tables, links, and names of the source."""
+"""The project's pages as the tests here read them: texts, blocks, tables, links, and names in the source."""
 
 from __future__ import annotations
 
@@ -99,22 +99,26 @@ def names() -> Names:
 
 
 def exists(name: str) -> bool:
-    """Whether `dataplane.proxy`, `decision.decide`, `Fleet.observe` or `Outcome` is a name of the source."""
+    """Whether a name of the source, such as `decision.decide`, `Fleet.observe` or `RequestRecord`, exists."""
     modules, classes = names()
     first, _, rest = name.partition(".")
     if first in classes and (not rest or rest in classes[first]):
         return True
     for dotted, bound in modules.items():
-        stem = dotted.rpartition(".")[2]
-        if name in (dotted, stem):
+        paths = _paths(dotted)
+        if name in paths:
             return True
         if rest and any(
-            name == f"{prefix}.{inside}"
-            for prefix in (dotted, stem)
-            for inside in bound | _deep(bound, classes)
+            name == f"{path}.{inside}" for path in paths for inside in bound | _deep(bound, classes)
         ):
             return True
     return any(dotted.startswith(f"{name}.") for dotted in modules)
+
+
+def _paths(dotted: str) -> tuple[str, ...]:
+    """`core.fleet.offer`, `fleet.offer`, `offer`: the ways in which a page may name a module."""
+    parts = dotted.split(".")
+    return tuple(".".join(parts[at:]) for at in range(len(parts)))
 
 
 def _deep(bound: frozenset[str], classes: dict[str, frozenset[str]]) -> frozenset[str]:
@@ -129,7 +133,7 @@ def _bound(body: list[ast.stmt]) -> Iterator[str]:
             case ast.AnnAssign(target=ast.Name(id=name)):
                 yield name
             case ast.Assign(targets=targets):
-                yield from (each.id for each in targets if isinstance(each, ast.Name))
+                yield from (target.id for target in targets if isinstance(target, ast.Name))
             case _:
                 pass
 

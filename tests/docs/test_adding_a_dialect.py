@@ -1,4 +1,4 @@
-"""docs/adding-a-dialect.md, followed to the letter: its file, its servers, its commands, its tests."""
+"""docs/adding-a-dialect.md, executed: its file, its servers, its commands, its tests."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ import aiohttp
 import pytest
 
 from gateway import cli, dialects, settings
-from gateway.cli.gateway import Gateway
+from gateway.assembly import Gateway
 from tests.dialects import test_conformance as conformance
-from tests.dialects.speeches import SPECIMENS, Speech, ladder
+from tests.dialects.dialect_samples import DOCUMENT_SAMPLES, DialectSample, sample_versions
 from tests.docs.pages import Block, blocks, page, section
 from tests.docs.test_readme import shown_in, until_offered
 
 PAGE: Final = page("docs/adding-a-dialect.md")
 CLIENTS, ADMIN, OLD, NEW = "8080", "9900", "7001", "7002"
-"""The ports of the page; here others are taken, which are free."""
+"""The ports of the page. The tests replace them by free ones."""
 
 
 def texts(heading: str, language: str) -> list[str]:
@@ -37,7 +37,7 @@ def texts(heading: str, language: str) -> list[str]:
 
 
 class Followed(NamedTuple):
-    """What a reader who followed the page has."""
+    """The files and ports of a reader who has followed the page."""
 
     folder: Path
     ports: Mapping[str, int]
@@ -47,21 +47,21 @@ class Followed(NamedTuple):
         return self.folder / "weather.yaml"
 
     def here(self, text: str) -> str:
-        """A text of the page with the ports that are free here."""
+        """A text of the page with the free ports."""
         return re.sub(r"\b(8080|9900|7001|7002)\b", lambda found: str(self.ports[found[0]]), text)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody had a moment ago."""
+    """Ports that were free a moment ago."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    ports = [server.getsockname()[1] for server in sockets]
+    for server in sockets:
+        server.close()
     return ports
 
 
 def forget_weather() -> None:
-    """As if the file had never been there."""
+    """Undo the discovery of the page's dialect."""
     sys.modules.pop("gateway.dialects.weather", None)
     vars(dialects).pop("weather", None)
     dialects.discover.cache_clear()
@@ -70,10 +70,10 @@ def forget_weather() -> None:
 @pytest.fixture
 def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Followed]:
     """The page's files written, its dialect beside the others, its two servers started."""
-    package = tmp_path / "dialects"
-    package.mkdir()
-    (package / "weather.py").write_text("\n\n".join(texts("The file", "python")), encoding="utf-8")
-    monkeypatch.setattr(dialects, "__path__", [*dialects.__path__, str(package)])
+    folder = tmp_path / "dialects"
+    folder.mkdir()
+    (folder / "weather.py").write_text("\n\n".join(texts("The file", "python")), encoding="utf-8")
+    monkeypatch.setattr(dialects, "__path__", [*dialects.__path__, str(folder)])
     forget_weather()
     found = Followed(tmp_path, dict(zip((CLIENTS, ADMIN, OLD, NEW), free_ports(4), strict=True)))
     (configuration,) = texts("Use it", "yaml")
@@ -84,9 +84,9 @@ def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Follow
     try:
         yield found
     finally:
-        for each in servers:
-            each.kill()
-            each.wait()
+        for server_process in servers:
+            server_process.kill()
+            server_process.wait()
         forget_weather()
 
 
@@ -99,7 +99,7 @@ def start(found: Followed, line: str) -> subprocess.Popen[bytes]:
         try:
             socket.create_connection(("127.0.0.1", int(words[1])), timeout=1).close()
         except ConnectionRefusedError:
-            # It is a process of its own: there is nothing to wait on but its port.
+            # Another process: only its port shows that it is ready.
             assert process.poll() is None
             with pytest.raises(subprocess.TimeoutExpired):
                 process.wait(0.05)
@@ -113,8 +113,8 @@ def commands(found: list[str]) -> list[str]:
     return [line.removeprefix("$ ") for text in found for line in text.splitlines() if line.startswith("$ ")]
 
 
-def said_below(command: str) -> list[str]:
-    """What the page shows below a command."""
+def output_of(command: str) -> list[str]:
+    """The output that the page shows below a command."""
     text = next(text for text in texts("Use it", "console") if f"$ {command}\n" in text)
     shown = text.split(f"$ {command}\n", 1)[1].split("$ ", 1)[0]
     return [line for line in shown.splitlines() if line and line != "…"]
@@ -125,18 +125,18 @@ def test_the_file_is_found_and_offers_its_own_name(followed: Followed) -> None:
 
 
 @pytest.mark.parametrize("verb", ["check", "explain"])
-def test_the_commands_say_what_is_shown(
+def test_the_commands_print_what_the_page_shows(
     followed: Followed, verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(followed.folder)
     (command,) = (line for line in commands(texts("Use it", "console")) if line.startswith(f"./run {verb} "))
-    expected = said_below(command)
+    expected = output_of(command)
 
     assert cli.main(shlex.split(command)[1:]) == 0
 
-    said = capsys.readouterr().out.splitlines()
+    printed = capsys.readouterr().out.splitlines()
     assert expected
-    assert [line for line in expected if line not in said] == []
+    assert [line for line in expected if line not in printed] == []
 
 
 async def test_the_gateway_answers_as_is_shown(followed: Followed) -> None:
@@ -148,49 +148,51 @@ async def test_the_gateway_answers_as_is_shown(followed: Followed) -> None:
         await asyncio.wait_for(until_offered(gateway, "weather"), 20)
         host, port = gateway.addresses[0]
         for request in requests:
-            async with client.get(f"http://{host}:{port}{request.path}", headers=request.headers) as reply:
-                came = [f"HTTP/1.1 {reply.status} {reply.reason}"]
-                came += [f"{name}: {value}" for name, value in reply.headers.items()]
-                came += (await reply.text()).splitlines()
-            assert [line for line in request.reply if line not in came] == []
+            async with client.get(f"http://{host}:{port}{request.path}", headers=request.headers) as response:
+                received = [f"HTTP/1.1 {response.status} {response.reason}"]
+                received += [f"{name}: {value}" for name, value in response.headers.items()]
+                received += (await response.text()).splitlines()
+            assert [line for line in request.response if line not in received] == []
 
 
 def test_its_own_tests_pass(followed: Followed) -> None:
-    specimen, own = texts("Test it", "python")
+    document_sample, own = texts("Test it", "python")
     module = ModuleType("test_weather")
     exec(compile(own, "test_weather.py", "exec"), vars(module))  # noqa: S102 -- the page's own block
-    tests = [each for name, each in vars(module).items() if name.startswith("test_")]
+    tests = [test for name, test in vars(module).items() if name.startswith("test_")]
 
-    assert specimen.startswith('"weather":')
+    assert document_sample.startswith('"weather":')
     assert len(tests) == 2
     for test in tests:
         test()
 
 
 def test_it_conforms(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything that every dialect is held to, with the specimen of the page."""
-    specimen, _ = texts("Test it", "python")
+    """All conformance tests, with the document sample of the page."""
+    document_sample, _ = texts("Test it", "python")
     monkeypatch.setitem(
-        SPECIMENS,
+        DOCUMENT_SAMPLES,
         "weather",
-        eval(f"{{{specimen}}}")["weather"],  # noqa: S307 -- the page's own block
+        eval(f"{{{document_sample}}}")["weather"],  # noqa: S307 -- the page's own block
     )
     kind = dialects.discover()["weather"]
     options = kind.Options()
     dialect = kind.configured(options)
-    speech = Speech("weather", dialect, options, ladder(dialect))
-    held = 0
+    sample = DialectSample("weather", dialect, options, sample_versions(dialect))
+    executed = 0
     for name, test in vars(conformance).items():
-        if name.startswith("test_") and "speech" in inspect.signature(test).parameters:
+        if name.startswith("test_") and "sample" in inspect.signature(test).parameters:
             for arguments in cases(test):
-                test(speech=speech, **arguments)
-                held += 1
+                test(sample=sample, **arguments)
+                executed += 1
 
-    assert held >= 20
+    assert executed >= 20
 
 
 def cases(test: Any) -> Iterator[dict[str, Any]]:
     """The arguments that a test is parametrised with, beside the dialect."""
-    marks = [mark.args for mark in test.pytestmark if mark.name == "parametrize" and mark.args[0] != "speech"]
-    for chosen in product(*(each for _, each in marks)):
-        yield dict(zip((name for name, _ in marks), chosen, strict=True))
+    parameters = [
+        mark.args for mark in test.pytestmark if mark.name == "parametrize" and mark.args[0] != "sample"
+    ]
+    for values in product(*(choices for _, choices in parameters)):
+        yield dict(zip((name for name, _ in parameters), values, strict=True))

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from gateway.core import decision
-from gateway.core.backend import STANDING_AFTER_FAILURES
+from gateway.core.decision import decision
+from gateway.core.fleet.backend import FRESHNESS_AFTER_FAILURES
 from gateway.dataplane.failures import FAILURES
 from tests.docs.pages import exists, mentioned, names, page, rows, section
 
@@ -21,19 +21,19 @@ ELSEWHERE = re.compile(r"\.(?:md|toml|yaml)$|^(?:limits|timeouts|offer|probe)\.|
 @pytest.mark.parametrize(
     "name, right",
     [
-        ("dataplane.proxy", True),
+        ("dataplane.exchange", True),
         ("decision.decide", True),
-        ("core.decision.decide", True),
+        ("core.decision.decision.decide", True),
         ("Fleet.observe", True),
-        ("Cell.current", True),
-        ("Context.recall", True),
+        ("SnapshotHolder.current", True),
+        ("Context.decision_cache", True),
         ("AccessLog.record", True),
-        ("Outcome", True),
-        ("cli.demo.story", True),
-        ("dataplane.poxy", False),
+        ("RequestRecord", True),
+        ("demo.story", True),
+        ("dataplane.exchanger", False),
         ("decision.divide", False),
         ("Fleet.observes", False),
-        ("Outcame", False),
+        ("RequestRecords", False),
         ("observe.Fleet", False),
     ],
 )
@@ -42,10 +42,10 @@ def test_a_name_is_looked_up_in_the_source(name: str, right: bool) -> None:
 
 
 def test_every_name_exists() -> None:
-    said = {name for name in mentioned(PAGE) if DOTTED.fullmatch(name) or CLASS.fullmatch(name)}
-    wrong = sorted(name for name in said if not ELSEWHERE.search(name) and not exists(name))
+    named = {name for name in mentioned(PAGE) if DOTTED.fullmatch(name) or CLASS.fullmatch(name)}
+    wrong = sorted(name for name in named if not ELSEWHERE.search(name) and not exists(name))
 
-    assert len(said) > 40
+    assert len(named) > 40
     assert wrong == []
 
 
@@ -60,22 +60,22 @@ def test_every_module_is_in_the_code_map_once() -> None:
 
 
 def test_the_table_of_failures_is_the_one_in_force() -> None:
-    told = [
+    found = [
         tuple(cell.strip("`") for cell in row) for row in rows(section(PAGE, "When something goes wrong"))
     ]
-    spoken = {"always": "always", "if_idempotent": "if idempotent", "never": "never"}
+    words = {"always": "always", "if_idempotent": "if idempotent", "never": "never"}
 
-    assert told == [(str(failure), str(row.status), spoken[row.retry]) for failure, row in FAILURES.items()]
-
-
-def test_the_standings_come_in_this_order() -> None:
-    told = re.search(r"0, 1, 2, 3 and more: (.+?);", PAGE)
-
-    assert told is not None
-    assert told[1] == ", ".join(f"`{standing}`" for standing in STANDING_AFTER_FAILURES)
+    assert found == [(str(failure), str(row.status), words[row.retry]) for failure, row in FAILURES.items()]
 
 
-def test_both_ways_are_told_stop_by_stop() -> None:
+def test_the_freshness_values_come_in_this_order() -> None:
+    found = re.search(r"0, 1, 2, 3 and more: (.+?);", PAGE)
+
+    assert found is not None
+    assert found[1] == ", ".join(f"`{freshness}`" for freshness in FRESHNESS_AFTER_FAILURES)
+
+
+def test_both_ways_are_described_stop_by_stop() -> None:
     for heading, stops in (("A request: eight stops", 8), ("A probe: six stops", 6)):
         numbers = re.findall(r"^(\d)\. ", section(PAGE, heading), re.MULTILINE)
         assert numbers == [str(number) for number in range(1, stops + 1)]

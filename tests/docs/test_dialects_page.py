@@ -1,4 +1,4 @@
-"""docs/dialects.md: one section for every dialect, in one form, and what it says is what the dialects do."""
+"""docs/dialects.md: one section for every dialect, all in one form, and true of the dialects."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 
 import pytest
 
-from gateway.core.dialect import Absence, Ask, AskKind, Reason, Refusal
-from gateway.core.message import as_mapping, fold
-from gateway.core.version import Version
+from gateway.core.dialect import MissingOperation, Refusal, RefusalReason, RequestedKind, RequestedVersion
+from gateway.core.http.message import as_mapping, fold
+from gateway.core.versions.version import Version
 from gateway.dialects import discover
-from tests.dialects.speeches import SPEECHES, Speech, negotiated
-from tests.dialects.test_conformance import said_by
+from tests.dialects.dialect_samples import DIALECT_SAMPLES, DialectSample, negotiated_endpoints
+from tests.dialects.test_conformance import response_text
 from tests.docs.pages import page, prose, rows, section
 
 PAGE: Final = page("docs/dialects.md")
@@ -24,7 +24,7 @@ HEADINGS: Final = (
     "What is written",
     "What is refused",
     "What a backend refuses",
-    "How a backend is asked",
+    "How a backend is probed",
     "What can be configured",
     "Clients, and what to know",
     "Releases for ceilings",
@@ -47,8 +47,8 @@ def part(name: str, heading: str) -> str:
     return found[1]
 
 
-def speeches(name: str) -> Iterator[Speech]:
-    return (speech for speech in SPEECHES if speech.dialect.name == name)
+def samples_of(name: str) -> Iterator[DialectSample]:
+    return (sample for sample in DIALECT_SAMPLES if sample.dialect.name == name)
 
 
 def test_the_sections_are_those_of_the_dialects_in_their_order() -> None:
@@ -74,80 +74,86 @@ def test_a_section_has_the_form_of_the_others(name: str) -> None:
 
     assert tuple(re.findall(r"^### (.+)$", text, re.MULTILINE)) == HEADINGS
     wanted = dict(TABLES)
-    if not any(speech.dialect.releases for speech in speeches(name)):
+    if not any(sample.dialect.releases for sample in samples_of(name)):
         del wanted["Releases for ceilings"]
     assert heads == wanted
 
 
 @every_dialect
 def test_every_header_that_is_read_or_written_is_named(name: str) -> None:
-    told = fold(section(PAGE, name))
-    for speech in speeches(name):
-        if speech.label == name or ("," not in speech.label and "headers of its own" not in speech.label):
-            for header in speech.dialect.reads | speech.dialect.owned_request:
-                assert header in told, f"{speech.label}: {header}"
+    text = fold(section(PAGE, name))
+    for sample in samples_of(name):
+        if sample.label == name or ("," not in sample.label and "headers of its own" not in sample.label):
+            for header in sample.dialect.reads | sample.dialect.owned_request:
+                assert header in text, f"{sample.label}: {header}"
 
 
 @every_dialect
 def test_every_option_is_listed(name: str) -> None:
     listed = [row[0].strip("`") for row in rows(part(name, "What can be configured"))]
 
-    assert listed == ([each.name for each in fields(discover()[name].Options)] or ["none of its own"])
+    assert listed == ([field.name for field in fields(discover()[name].Options)] or ["none of its own"])
 
 
 def plain(text: str) -> str:
-    """Without the numbers, of which the page has others than the tests."""
+    """Without the numbers: those of the page differ from those of the tests."""
     return re.sub(r"\d+(\.\d+)?", "#", text)
 
 
-def refusals(speech: Speech) -> Iterator[str]:
-    """What the dialect says, to versions below, above and of another major, and to the page's garbage."""
-    dialect, offer = speech.dialect, speech.offer
-    place = negotiated(speech)[0]
-    other = Version(speech.ladder[0][0] + 1, *speech.ladder[0][1:])
-    for version in (speech.ladder[0], speech.ladder[5], other):
-        reason = Reason.BELOW_MIN if version < offer.lowest else Reason.ABOVE_MAX
-        ask = Ask(AskKind.EXACT, version, speech.text(version))
-        reply = dialect.refuse(Refusal(reason, ask, version, offer), place, as_mapping([]))
-        yield f"{reply.status} {said_by(reply)}"
+def refusals(sample: DialectSample) -> Iterator[str]:
+    """The refusals of versions below, above and of another major, and of the malformed texts of the page."""
+    dialect, offered = sample.dialect, sample.offered
+    endpoint = negotiated_endpoints(sample)[0]
+    other = Version(sample.versions[0][0] + 1, *sample.versions[0][1:])
+    for version in (sample.versions[0], sample.versions[5], other):
+        reason = RefusalReason.BELOW_MIN if version < offered.lowest else RefusalReason.ABOVE_MAX
+        requested = RequestedVersion(RequestedKind.EXACT, version, sample.text(version))
+        response = dialect.refuse(Refusal(reason, requested, version, offered), endpoint, as_mapping([]))
+        yield f"{response.status} {response_text(response)}"
     for text in ("spam", "nope"):
-        refusal = Refusal(Reason.MALFORMED, Ask(AskKind.GARBLED, text=text), None, offer)
-        reply = dialect.refuse(refusal, place, as_mapping([]))
-        yield f"{reply.status} {said_by(reply)}"
-    version = speech.ladder[2]
-    absence = Absence(version, Ask(AskKind.EXACT, version, speech.text(version)), offer)
-    reply = dialect.refuse_operation(absence, place)
-    yield f"{reply.status} {said_by(reply)}"
+        refusal = Refusal(
+            RefusalReason.MALFORMED, RequestedVersion(RequestedKind.MALFORMED, text=text), None, offered
+        )
+        response = dialect.refuse(refusal, endpoint, as_mapping([]))
+        yield f"{response.status} {response_text(response)}"
+    version = sample.versions[2]
+    missing = MissingOperation(
+        version, RequestedVersion(RequestedKind.EXACT, version, sample.text(version)), offered
+    )
+    response = dialect.refuse_operation(missing, endpoint)
+    yield f"{response.status} {response_text(response)}"
 
 
 @every_dialect
-def test_refusals_say_what_the_page_says(name: str) -> None:
-    replies = [each.replace("\\", "") for speech in speeches(name) for each in refusals(speech)]
-    said = [plain(each) for each in replies]
+def test_refusals_have_the_texts_of_the_page(name: str) -> None:
+    responses = [text.replace("\\", "") for sample in samples_of(name) for text in refusals(sample)]
+    plain_responses = [plain(response) for response in responses]
     table = rows(part(name, "What is refused"))
     (operation,) = (row for row in table if row[0].startswith("an operation outside its versions"))
     listed = [row for row in table if row is operation or row[1].startswith(("400", "406"))]
 
     assert len(listed) > 1
-    worded = operation[3].split("`")[1]
-    assert any(plain(worded) in plain(each) and each.startswith(operation[1][:3]) for each in replies)
+    text = operation[3].split("`")[1]
+    assert any(
+        plain(text) in plain(response) and response.startswith(operation[1][:3]) for response in responses
+    )
     for case, _, _, text in listed:
         for quoted in re.findall(r"`([^`]+)`", text):
-            assert any(plain(quoted) in each for each in said), f"{case}: {quoted}"
+            assert any(plain(quoted) in response for response in plain_responses), f"{case}: {quoted}"
 
 
 @every_dialect
 def test_the_releases_are_those_of_the_dialect(name: str) -> None:
-    """Each table of releases, and no other; which of several is whose stands above it."""
-    told = [
+    """Exactly the tables of the dialect; where there are several, a heading names the service."""
+    listed = [
         {release: highest for highest, releases in rows(text) for release in releases.split(", ")}
         for text in part(name, "Releases for ceilings").split("\n#### ")
         if rows(text)
     ]
     own: list[dict[str, str]] = []
-    for speech in speeches(name):
-        table = {release: speech.text(highest) for release, highest in speech.dialect.releases.items()}
+    for sample in samples_of(name):
+        table = {release: sample.text(highest) for release, highest in sample.dialect.releases.items()}
         if table and table not in own:
             own.append(table)
 
-    assert told == own
+    assert listed == own

@@ -9,12 +9,12 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import settings
-from gateway.cli.gateway import Gateway
-from gateway.core.decision import Verdict
-from gateway.core.dialect import AskKind
-from gateway.core.offer import HeldRule, Phase
+from gateway.assembly import Gateway
+from gateway.core.decision.decision import NegotiationResult
+from gateway.core.dialect import RequestedKind
+from gateway.core.fleet.offer import HeldRule, Phase
 from gateway.errors import CLIENT_ERROR_REASONS
-from gateway.telemetry.book import PROBE_FAILURES, RETRY_REASONS
+from gateway.telemetry.counters import PROBE_FAILURES, RETRY_REASONS
 from tests.docs.pages import page, rows, section
 
 PAGE = page("docs/metrics.md")
@@ -34,7 +34,7 @@ services:
 Series = Mapping[str, tuple[str, frozenset[str]]]
 
 
-def told() -> Series:
+def documented() -> Series:
     """Type and labels of every series on the page."""
     found = {}
     for series, kind, labels, _ in rows(section(PAGE, "Series")):
@@ -43,14 +43,14 @@ def told() -> Series:
 
 
 async def exposed() -> Series:
-    """The same, of a gateway that runs."""
+    """Type and labels of every series of a running gateway."""
     configured = settings.load(CONFIGURATION, filename="test", environ={}).require()
     async with (
         Gateway(configured) as gateway,
         aiohttp.ClientSession() as client,
-        client.get(f"{gateway.admin_url}/metrics") as reply,
+        client.get(f"{gateway.admin_url}/metrics") as response,
     ):
-        text = await reply.text()
+        text = await response.text()
     found = {}
     for family in text_string_to_metric_families(text):
         labels = {frozenset(sample.labels) - {"le"} for sample in family.samples}
@@ -61,18 +61,18 @@ async def exposed() -> Series:
 
 
 async def test_the_page_lists_what_is_exposed() -> None:
-    assert told() == await exposed()
+    assert documented() == await exposed()
 
 
 def values(label: str) -> tuple[str, ...]:
-    """What the page says that `label` may be."""
+    """The values of a label, according to the page."""
     (row,) = (row for row in rows(section(PAGE, "Labels")) if row[0] == label)
     return tuple(NAME.findall(row[1]))
 
 
 def test_the_closed_sets_are_whole() -> None:
-    assert values("`ask`") == tuple(AskKind)
-    assert values("`outcome`") == tuple(Verdict)
+    assert values("`requested`") == tuple(RequestedKind)
+    assert values("`result` of negotiations") == tuple(NegotiationResult)
     assert values("`phase`") == tuple(Phase)
     assert values("`rule`") == tuple(HeldRule)
     assert values("`reason` of retries") == (*RETRY_REASONS, "other")
@@ -81,7 +81,7 @@ def test_the_closed_sets_are_whole() -> None:
 
 
 def test_alerts_use_series_that_exist() -> None:
-    said = re.findall(r"skewgate_\w+", section(PAGE, "Worth an alert"))
+    used = re.findall(r"skewgate_\w+", section(PAGE, "Worth an alert"))
 
-    assert said
-    assert set(said) <= told().keys()
+    assert used
+    assert set(used) <= documented().keys()

@@ -12,7 +12,7 @@ import pytest
 
 from gateway import __version__, cli, settings
 from gateway.dialects import discover
-from gateway.settings.model import UNSUPPORTED
+from gateway.settings.model.document import UNSUPPORTED
 from tests.architecture.source import ROOT, project_texts
 from tests.docs.pages import all_pages, anchors, blocks, links, mentioned, page, section
 
@@ -78,14 +78,14 @@ def test_the_bench_finds_its_place() -> None:
     assert lines.index("<!-- bench:start -->") < lines.index("<!-- bench:end -->")
 
 
-def test_what_is_missing_is_said() -> None:
-    """Each key that is refused as unsupported stands in the README's list; no other dialect is claimed."""
+def test_the_readme_lists_what_is_missing() -> None:
+    """Its list has each key that is refused as unsupported, and exactly the dialects that exist."""
     text = section(page("README.md"), "What this release does not do")
 
     for key in UNSUPPORTED:
-        spoken = key.replace(".*", "[]").replace("services[].", "services.NAME.")
-        short = spoken.removeprefix("services.NAME.")
-        assert f"`{spoken}`" in text or f"`{short}`" in text, key
+        full = key.replace(".*", "[]").replace("services[].", "services.NAME.")
+        short = full.removeprefix("services.NAME.")
+        assert f"`{full}`" in text or f"`{short}`" in text, key
     assert re.findall(r"`(\w+)`", text.splitlines()[1]) == list(discover())
 
 

@@ -1,4 +1,4 @@
-"""What README.md shows is what comes: the requests are sent, the replies compared line by line."""
+"""README.md shows what the gateway does: its requests are sent, the responses compared line by line."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import aiohttp
 import pytest
 
 from gateway import settings
-from gateway.cli.demo.fleet import NEW, OLD, Database, Server
-from gateway.cli.gateway import Gateway
+from gateway.assembly import Gateway
 from gateway.cli.status import BACKEND_COLUMNS, SERVICE_COLUMNS
-from gateway.core.snapshot import Snapshot
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.demo.fleet import NEW, OLD, Database, Server
 from tests.docs.pages import blocks, page
 
 CONFIGURATION = """
@@ -34,11 +34,11 @@ services:
 
 
 class Shown(NamedTuple):
-    """A curl line and the reply below it, without what is left out."""
+    """A curl command and the response below it, without the lines that the page leaves out."""
 
     path: str
     headers: dict[str, str]
-    reply: list[str]
+    response: list[str]
 
 
 def shown() -> Iterator[Shown]:
@@ -46,23 +46,23 @@ def shown() -> Iterator[Shown]:
 
 
 def shown_in(text: str) -> Iterator[Shown]:
-    """Every curl command of a page with what it shows of the reply."""
+    """Every curl command of a page, with the lines of its response."""
     for block in blocks(text):
         for command in block.text.split("$ curl ")[1:]:
-            line, *reply = command.splitlines()
-            words = shlex.split(line)
+            request, *response = command.splitlines()
+            words = shlex.split(request)
             url = next(word for word in words if word.startswith("http://"))
             pairs = [words[at + 1].split(": ", 1) for at, word in enumerate(words) if word == "-H"]
             yield Shown(
                 url.removeprefix("http://127.0.0.1:8080"),
                 dict(pairs),
-                [each for each in reply if each and each != "…"],
+                [line for line in response if line and line != "…"],
             )
 
 
 @pytest.fixture
 async def gateway_url() -> AsyncIterator[str]:
-    """The gateway before the demo's two servers, once it has learned both."""
+    """The gateway in front of the demo's two servers, once it has learned both."""
     database = Database(Random(1))
     servers = [Server("api-1", database), Server("api-2", database)]
     async with AsyncExitStack() as stack:
@@ -85,8 +85,8 @@ async def until_offered(gateway: Gateway, service: str = "baremetal") -> None:
         if after.views[service].offer.versions:
             offered.set()
 
-    gateway.cell.subscribe(look)
-    if not gateway.cell.current.views[service].offer.versions:
+    gateway.snapshot_holder.subscribe(look)
+    if not gateway.snapshot_holder.current.views[service].offer.versions:
         async with asyncio.timeout(20):
             await offered.wait()
 
@@ -102,11 +102,11 @@ def test_requests_are_shown() -> None:
     assert len(list(shown())) >= 2
 
 
-async def test_the_replies_are_the_ones_that_come(gateway_url: str) -> None:
+async def test_the_responses_are_those_of_the_page(gateway_url: str) -> None:
     async with aiohttp.ClientSession() as client:
         for request in shown():
-            async with client.get(gateway_url + request.path, headers=request.headers) as reply:
-                came = [f"HTTP/1.1 {reply.status} {reply.reason}"]
-                came += [f"{name}: {value}" for name, value in reply.headers.items()]
-                came += (await reply.text()).splitlines()
-            assert [line for line in request.reply if line not in came] == []
+            async with client.get(gateway_url + request.path, headers=request.headers) as response:
+                received = [f"HTTP/1.1 {response.status} {response.reason}"]
+                received += [f"{name}: {value}" for name, value in response.headers.items()]
+                received += (await response.text()).splitlines()
+            assert [line for line in request.response if line not in received] == []

@@ -8,12 +8,12 @@ import re
 import pytest
 import yaml
 
-from gateway.core.offer import HeldRule, Phase
-from gateway.core.service import Policy
-from gateway.dialects.ironic import Ironic
-from gateway.settings.model import UNSUPPORTED
+from gateway.core.fleet.offer import HeldRule, Phase
+from gateway.core.fleet.service import Policy
+from gateway.dialects.openstack.ironic import Ironic
+from gateway.settings.model.document import UNSUPPORTED
 from tests.docs.pages import blocks, page, rows, section
-from tests.scenarios.upgrading import NEW, TO, from_ver, to_ver, upgrade_of
+from tests.scenarios.upgrade import NEW, TO, from_ver, to_ver, upgrade_of
 
 PAGE = page("docs/rolling-upgrades.md")
 ALERTS = [block.text for block in blocks(PAGE) if block.language == "yaml"]
@@ -34,12 +34,12 @@ def test_every_rule_that_holds_an_offer_is_explained() -> None:
 
 
 def test_every_policy_can_be_chosen_by_this_page() -> None:
-    told = " ".join(row[0] for row in rows(section(PAGE, "Before")))
+    settings = " ".join(row[0] for row in rows(section(PAGE, "Before")))
 
-    assert all(f"`{policy}" in told for policy in Policy)
+    assert all(f"`{policy}" in settings for policy in Policy)
 
 
-def test_the_alerts_ask_for_series_that_exist() -> None:
+def test_the_alerts_use_series_that_exist() -> None:
     [text] = ALERTS
     rules = yaml.safe_load(text)["groups"][0]["rules"]
     queries = [rule["expr"] for rule in rules] + re.findall(r"`(sum by[^`]*)`", PAGE)
@@ -70,23 +70,23 @@ async def test_the_log_is_the_one_that_comes(caplog: pytest.LogCaptureFixture) -
     async with upgrade_of(from_ver(), from_ver()) as upgrade:
         caplog.clear()
         for number in (1, 2):
-            await upgrade.becomes(number, to_ver())
+            await upgrade.replace_backend(number, to_ver())
         await upgrade.until(TO, "uniform")
-        await upgrade.clients_are_told(NEW)
+        await upgrade.assert_clients_see(NEW)
         for number in (1, 2):
-            await upgrade.becomes(number, from_ver())
-    told = [each.getMessage() for each in caplog.records if each.name == "skewgate.offer"]
+            await upgrade.replace_backend(number, from_ver())
+    logged = [record.getMessage() for record in caplog.records if record.name == "skewgate.offer"]
 
-    assert [same_pause(line) for line in told] == [same_pause(line) for line in shown]
+    assert [same_pause(line) for line in logged] == [same_pause(line) for line in shown]
 
 
 def same_pause(line: str) -> str:
-    """The test does not wait for as long as the page says."""
+    """The line with the pause of the page: the test waits less."""
     return re.sub(r"in [\d.]+ m?s,", "in 5 s,", line)
 
 
-def test_every_step_of_ironics_specification_is_told_with_the_phase() -> None:
-    """As the scenarios UPGRADE-0 to UPGRADE-6.4 show them."""
+def test_every_step_of_ironics_specification_has_the_phase_of_its_scenario() -> None:
+    """The scenarios are UPGRADE-0 to UPGRADE-6.4."""
     scenarios = page("tests/scenarios/test_rolling_upgrade.py")
     steps = rows(section(PAGE, "Ironic and its `pin_release_version`"))[-9:]
 
@@ -97,7 +97,7 @@ def test_every_step_of_ironics_specification_is_told_with_the_phase() -> None:
         assert found[1] in phase
 
 
-def test_nothing_is_asked_of_the_operator_that_is_not_supported() -> None:
+def test_the_page_uses_no_unsupported_key() -> None:
     keys = {key.rpartition(".")[2] for key in UNSUPPORTED}
 
     assert not keys & set(re.findall(r"`(?:offer\.)?(\w+)`", PAGE))

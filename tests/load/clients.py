@@ -1,10 +1,10 @@
-"""The load's clients: what each kind asks for, and what it finds wrong with what it gets.
+"""The clients of the load: what each kind requests, and the faults that it finds in responses.
 
-What it does: `KINDS` names every kind with its pace. A `Client` writes a `Request` down for all that it
-asked, whatever came.
+What it does: `KINDS` lists every kind with its rate. A `Client` records a `Request` for each of its requests,
+whatever the response is.
 
-Rules: nothing is asked again because it failed, so nothing that the gateway loses is mended here. Whether an
-error was allowed is not judged here: that takes the whole story, see `ledger`.
+Rules: no client retries, so that a request that the gateway loses stays lost. Whether an error was allowed is
+not judged here: that depends on the whole scenario, see `ledger`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from abc import ABC, abstractmethod
 from time import monotonic
 from typing import ClassVar, Final, Literal, TypeAlias, final
 
-from tests.dataplane.wire import HIGHEST, LOWEST, SERVED, Message, request
+from tests.dataplane.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, request
 from tests.load.connection import HOST, Connection, framed
-from tests.load.records import LATEST, Journal, Request, number
-from tests.load.wares import DIGEST, IMAGE, NODES, SLOW, V1, digest, pieces, target
+from tests.load.records import LATEST, RecordFile, Request, number
+from tests.load.workload import DIGEST, IMAGE, NODES, SLOW, V1, digest, pieces, target
 
 PINNED: Final = "1.58"
 OWN_NEWEST: Final = "1.115"
 """The newest version that python-ironicclient 6.3.0 knows."""
 SESSION: Final = 12
-"""Requests of a negotiating client between two negotiations: its program ends and the next one starts."""
+"""Requests of a negotiating client before its program ends and the next one negotiates."""
 
 Image: TypeAlias = Literal["", "length", "chunked"]
-"""Whether an image goes along with a request, and how it is framed."""
+"""Whether a request has an image as its body, and how it is framed."""
 
 
 class Client(ABC):
@@ -36,20 +36,22 @@ class Client(ABC):
 
     kind: ClassVar[str]
     every: ClassVar[float] = 0.075
-    """Seconds from one of its requests to the next, if the reply is there by then."""
+    """Seconds from one of its requests to the next, or to the response if that takes longer."""
     count: ClassVar[int] = 4
-    """How many there are of it."""
+    """The number of such clients."""
 
-    def __init__(self, port: int, name: str, book: Journal) -> None:
+    def __init__(self, port: int, name: str, records: RecordFile) -> None:
         self._connection = Connection(port)
         self._host = f"{HOST}:{port}"
         self._name = name
-        self._book = book
+        self._records = records
         self.begun = 0
 
     async def run(self, stop: asyncio.Event, offset: float) -> None:
-        """Act at its pace until told to stop; what is under way then is finished. `offset`: the part of its
-        pace by which it begins later than others, so that they do not act in step."""
+        """Act at its rate until `stop` is set, and complete the action in progress.
+
+        `offset`: the part of its interval by which it starts later, so that the clients do not act in step.
+        """
         loop = asyncio.get_running_loop()
         due = loop.time() + offset * self.every
         while True:
@@ -64,18 +66,18 @@ class Client(ABC):
 
     @abstractmethod
     async def act(self) -> None:
-        """One thing that this kind of client does."""
+        """Do one action of this kind of client."""
 
-    async def ask(self, method: str, path: str, asked: str = "", *, image: Image = "") -> Request:
-        """One request at the version `asked`, or without one."""
+    async def send(self, method: str, path: str, requested: str = "", *, image: Image = "") -> Request:
+        """Send one request with the version `requested`, or without one."""
         self.begun += 1
         ident = f"{self._name}-{self.begun}"
-        lines = [f"{SERVED}: {asked}"] if asked else []
+        lines = [f"{VERSION_FIELD}: {requested}"] if requested else []
         body: list[bytes] = []
         if image:
-            whole = pieces(ident)
-            framing, body = framed(whole, by_length=image == "length")
-            lines += [f"{DIGEST}: {digest(b''.join(whole))}", framing]
+            image_pieces = pieces(ident)
+            framing, body = framed(image_pieces, by_length=image == "length")
+            lines += [f"{DIGEST}: {digest(b''.join(image_pieces))}", framing]
         elif method == "POST":
             framing, body = framed([json.dumps({"name": ident}).encode()], by_length=True)
             lines.append(framing)
@@ -84,68 +86,68 @@ class Client(ABC):
         message, fault = await self._connection.exchange(method, head, body)
         ended = monotonic()
         if message is not None:
-            fault = _flaw(message, method, path, ident)
+            fault = _fault_of(message, method, path, ident)
         record = Request(
             ident,
             self.kind,
             method,
-            asked,
+            requested,
             began,
             ended,
             status=message.status if message else 0,
-            served=_told(message, SERVED),
-            lowest=_told(message, LOWEST),
-            highest=_told(message, HIGHEST),
+            served=_fields_text(message, VERSION_FIELD),
+            lowest=_fields_text(message, MIN_FIELD),
+            highest=_fields_text(message, MAX_FIELD),
             fault=fault,
             streamed=bool(image),
         )
-        self._book.note(record)
+        self._records.append(record)
         return record
 
 
-def _told(reply: Message | None, name: str) -> str:
-    """A header's value; every one of them when it stands there more than once, which is no version then."""
-    return "|".join(reply.every(name)) if reply else ""
+def _fields_text(response: Message | None, name: str) -> str:
+    """The value of a field. Several values are joined, so that the result is not a version."""
+    return "|".join(response.every(name)) if response else ""
 
 
-def _flaw(reply: Message, method: str, path: str, ident: str) -> str:
-    """What is wrong with the body of a successful reply; empty: nothing."""
-    if reply.status not in (200, 201):
+def _fault_of(response: Message, method: str, path: str, ident: str) -> str:
+    """What is wrong with the body of a successful response; empty: nothing."""
+    if response.status not in (200, 201):
         return ""
     image = b"".join(pieces(ident)) if path == IMAGE else b""
     if path == IMAGE and method == "GET":
-        if reply.body == image and reply.every(DIGEST) == [digest(image)]:
+        if response.body == image and response.every(DIGEST) == [digest(image)]:
             return ""
-        return f"{len(reply.body)} bytes came, and they are not the {len(image)} of this image"
+        return f"{len(response.body)} bytes came, which are not the {len(image)} bytes of this image"
     try:
-        found = json.loads(reply.body)
+        found = json.loads(response.body)
     except ValueError:
-        return "the body is cut or broken"
+        return "the body is incomplete or malformed"
     if path == NODES and method == "POST" and found != {"name": ident}:
-        return f"the node that was created is not the one asked for: {found}"
-    if path == IMAGE and found != {"got": digest(image)}:
-        return f"the backend got another body: {found}"
+        return f"the created node is not the requested one: {found}"
+    if path == IMAGE and found != {"received": digest(image)}:
+        return f"the backend received another body: {found}"
     return ""
 
 
 @final
 class Negotiating(Client):
-    """As python-ironicclient: reads the range from `/v1`, then keeps the newest version that both know for as
-    long as its program runs. Refused later, it gives up."""
+    """As python-ironicclient: it reads the range from `/v1` and keeps the newest version that both know until
+    its program ends. It gives up when that version is refused later."""
 
     kind, count = "negotiating", 6
-    _settled = ""
+    _negotiated = ""
     _left = 0
 
     async def act(self) -> None:
         if not self._left:
-            told = await self.ask("GET", V1)
-            if told.status != 200 or not told.highest:
+            response = await self.send("GET", V1)
+            if response.status != 200 or not response.highest:
                 return
-            self._settled = min(OWN_NEWEST, told.highest, key=number)
+            self._negotiated = min(OWN_NEWEST, response.highest, key=number)
             self._left = SESSION
-        told = await self.ask("GET", NODES, self._settled)
-        self._left = 0 if told.status == 406 else self._left - 1
+        response = await self.send("GET", NODES, self._negotiated)
+        self._left = 0 if response.status == 406 else self._left - 1
 
 
 @final
@@ -155,90 +157,90 @@ class Pinned(Client):
     kind, count = "pinned", 6
 
     async def act(self) -> None:
-        await self.ask("GET", NODES, PINNED)
+        await self.send("GET", NODES, PINNED)
 
 
 @final
 class Latest(Client):
-    """Takes whatever is newest."""
+    """Requests `latest`."""
 
     kind = "latest"
 
     async def act(self) -> None:
-        await self.ask("GET", NODES, LATEST)
+        await self.send("GET", NODES, LATEST)
 
 
 @final
-class Silent(Client):
-    """From before versions."""
+class Unversioned(Client):
+    """A program from before versions, which sends none."""
 
-    kind = "silent"
+    kind = "unversioned"
 
     async def act(self) -> None:
-        await self.ask("GET", NODES)
+        await self.send("GET", NODES)
 
 
 @final
 class Creating(Client):
-    """Creates nodes, which must not happen twice."""
+    """Creates nodes. None may be created twice."""
 
     kind = "creating"
 
     async def act(self) -> None:
-        await self.ask("POST", NODES, PINNED)
+        await self.send("POST", NODES, PINNED)
 
 
 @final
 class Waiting(Client):
-    """Asks for what takes a while, so that a backend always has something in hand that is safe."""
+    """Sends slow safe requests, so that a backend always has one in progress."""
 
     kind, every = "waiting", 0.0
 
     async def act(self) -> None:
-        await self.ask("GET", SLOW, PINNED)
+        await self.send("GET", SLOW, PINNED)
 
 
 @final
 class Commanding(Client):
-    """Commands what takes effect at once and is answered later: a gateway that sends it again does it
-    twice."""
+    """Sends unsafe requests that take effect at once, with a late response: one that a gateway sends again is
+    executed twice."""
 
     kind, every, count = "commanding", 0.0, 2
 
     async def act(self) -> None:
-        await self.ask("POST", SLOW, PINNED)
+        await self.send("POST", SLOW, PINNED)
 
 
 @final
 class Uploading(Client):
-    """Sends images that say how long they are."""
+    """Sends images with `Content-Length`."""
 
     kind, every, count = "uploading", 0.25, 2
 
     async def act(self) -> None:
-        await self.ask("PUT", IMAGE, PINNED, image="length")
+        await self.send("PUT", IMAGE, PINNED, image="length")
 
 
 @final
 class Chunking(Client):
-    """Sends images in chunks."""
+    """Sends images as chunked bodies."""
 
     kind, every, count = "chunking", 0.25, 2
 
     async def act(self) -> None:
-        await self.ask("POST", IMAGE, PINNED, image="chunked")
+        await self.send("POST", IMAGE, PINNED, image="chunked")
 
 
 @final
 class Downloading(Client):
-    """Reads images, of which some say how long they are and some are chunked."""
+    """Reads images, some with `Content-Length` and some chunked."""
 
     kind, every, count = "downloading", 0.25, 3
 
     async def act(self) -> None:
-        await self.ask("GET", IMAGE, PINNED)
+        await self.send("GET", IMAGE, PINNED)
 
 
 KINDS: Final[tuple[type[Client], ...]] = (
-    Negotiating, Pinned, Latest, Silent, Creating, Waiting, Commanding, Uploading, Chunking, Downloading,
+    Negotiating, Pinned, Latest, Unversioned, Creating, Waiting, Commanding, Uploading, Chunking, Downloading,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The stand of the group `load`, and the table that the group prints.
+"""The testbed of the group `load`, and the table that the group prints.
 
 ./test --load        runs this folder
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.load.stand import Stand
+from tests.load.testbed import Testbed
 
 FIGURES = pytest.StashKey[list[str]]()
 
@@ -22,17 +22,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def figures(pytestconfig: pytest.Config) -> list[str]:
-    """Lines that are printed at the end, whatever comes of the test."""
+    """Lines that are printed at the end, whether the test passes or fails."""
     return pytestconfig.stash[FIGURES]
 
 
 @pytest.fixture
-def stand(tmp_path: Path) -> Iterator[Stand]:
-    """Running. SIGTERM ends the group as Ctrl-C does: no process is left behind."""
+def testbed(tmp_path: Path) -> Iterator[Testbed]:
+    """A running testbed. SIGTERM ends the group as Ctrl-C does, so that no process remains."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with Stand(tmp_path).running() as everything:
-            yield everything
+        with Testbed(tmp_path).running() as testbed:
+            yield testbed
     finally:
         signal.signal(signal.SIGTERM, before)
 

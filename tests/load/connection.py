@@ -1,11 +1,10 @@
-"""One client's connection: HTTP/1.1 as an honest client speaks it.
+"""The connection of one client: HTTP/1.1 as a correct client uses it.
 
-What it does: sends a request once, on the connection that it keeps or on a new one, and reads the reply whole
-by the strict reader of the data plane's tests. A body that streams is written while the reply is waited for,
-since one may come before the body has gone.
+What it does: it sends a request once, on a kept or a new connection, and reads the whole response with the
+strict reader of the data plane's tests. It waits for the response while it sends a body in pieces, because
+the response may come before the end of the body.
 
-Rules: nothing is ever sent twice. After anything but a whole reply that leaves the connection open it is
-closed.
+Rules: nothing is ever sent twice. The connection is kept only after a whole response that keeps it open.
 """
 
 from __future__ import annotations
@@ -15,23 +14,23 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias, final
 
-from tests.dataplane.wire import Message, chunked, read_message
-from tests.load.wares import BETWEEN
+from tests.dataplane.messages import Message, chunked, read_message
+from tests.load.workload import BETWEEN
 
 HOST: Final = "127.0.0.1"
 
 Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class Reply(NamedTuple):
-    """What came back; without a message `why` says how it went wrong."""
+class Response(NamedTuple):
+    """The response, or the reason why there is none."""
 
     message: Message | None
-    why: str = ""
+    reason: str = ""
 
 
 def framed(pieces: Sequence[bytes], *, by_length: bool) -> tuple[str, list[bytes]]:
-    """The header line of a body in pieces, and the pieces as they go over the wire."""
+    """The framing field of a body in pieces, and the pieces as they are on the wire."""
     if by_length:
         return f"Content-Length: {sum(map(len, pieces))}", list(pieces)
     coded = [chunked(piece).removesuffix(chunked()) for piece in pieces]
@@ -40,26 +39,26 @@ def framed(pieces: Sequence[bytes], *, by_length: bool) -> tuple[str, list[bytes
 
 @final
 class Connection:
-    """To a gateway on a port of loopback; made when it is first needed, and again after it was closed."""
+    """A connection to a gateway on a port of loopback. It opens when it is needed."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._streams: Streams | None = None
 
-    async def exchange(self, method: str, head: bytes, body: Sequence[bytes] = ()) -> Reply:
-        """One request with its body in pieces, which are sent one after another."""
+    async def exchange(self, method: str, head: bytes, body: Sequence[bytes] = ()) -> Response:
+        """Send one request with its body in pieces."""
         try:
             streams = await self._open()
-            message = await self._converse(streams, method, head, body)
+            message = await self._exchange(streams, method, head, body)
         except (OSError, asyncio.IncompleteReadError, TimeoutError) as problem:
             self.close()
-            return Reply(None, f"{type(problem).__name__}: {problem}")
+            return Response(None, f"{type(problem).__name__}: {problem}")
         except AssertionError as problem:
             self.close()
-            return Reply(None, f"not what a gateway may write: {problem}")
+            return Response(None, f"not a valid response: {problem}")
         if message.every("Connection") == ["close"]:
             self.close()
-        return Reply(message)
+        return Response(message)
 
     def close(self) -> None:
         streams, self._streams = self._streams, None
@@ -73,21 +72,21 @@ class Connection:
             self._streams = await asyncio.open_connection(HOST, self._port)
         return self._streams
 
-    async def _converse(self, streams: Streams, method: str, head: bytes, body: Sequence[bytes]) -> Message:
+    async def _exchange(self, streams: Streams, method: str, head: bytes, body: Sequence[bytes]) -> Message:
         reader, writer = streams
-        answer = asyncio.create_task(read_message(reader, reply_to=method))
+        response = asyncio.create_task(read_message(reader, response_to=method))
         try:
             writer.write(head)
             for number, piece in enumerate(body):
                 if number:
                     await asyncio.sleep(BETWEEN)
-                if answer.done():  # what was not sent of the body would be read as the next request
+                if response.done():  # the rest of the body would be read as the next request
                     self.close()
                     break
                 writer.write(piece)
-            return await answer
+            return await response
         finally:
-            if not answer.done():
-                answer.cancel()
+            if not response.done():
+                response.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
-                    await answer
+                    await response

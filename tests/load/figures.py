@@ -1,6 +1,6 @@
-"""The figures of one run, as the table that is printed whether it passed or not.
+"""The figures of one run, as a table that is printed whether the test passed or failed.
 
-Rules: counts what the judgement found; judges nothing itself.
+Rules: it counts the findings of the judge, and judges nothing itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from tests.load.clients import KINDS
 from tests.load.ledger import Breach, End, Judgement
 from tests.load.records import Request
-from tests.load.stand import Chapter
+from tests.load.testbed import Step
 from tests.real.gateway_process import Metrics
 
 HEADINGS: Final = (
@@ -25,19 +25,23 @@ TOTAL: Final = "all"
 
 
 def table(requests: Sequence[Request], judgement: Judgement) -> Iterator[str]:
-    """One row for each kind of client, and their sum; durations are those of what was served."""
+    """One row for each kind of client, and one for all. The durations are those of served requests."""
     rows = [HEADINGS]
     for kind in [*(kind.kind for kind in KINDS), TOTAL]:
-        those = [each for each in requests if kind in (each.kind, TOTAL)]
-        ends = Counter(judgement.ends[each.ident] for each in those)
-        idents = {each.ident for each in those}
+        selected = [request for request in requests if kind in (request.kind, TOTAL)]
+        ends = Counter(judgement.ends[request.ident] for request in selected)
+        idents = {request.ident for request in selected}
         breaches = Counter(breach for breach, ident, _ in judgement.breaches if ident in idents)
-        took = sorted(each.ended - each.began for each in those if judgement.ends[each.ident] is End.SERVED)
+        durations = sorted(
+            request.ended - request.began
+            for request in selected
+            if judgement.ends[request.ident] is End.SERVED
+        )
         rows.append(
             (
-                *(kind, str(len(those)), *(str(ends[end]) for end in End)),
-                *(str(breaches[each]) for each in (Breach.DUPLICATED, Breach.DESYNCED)),
-                *(_milliseconds(took, part) for part in (50, 99)),
+                *(kind, str(len(selected)), *(str(ends[end]) for end in End)),
+                *(str(breaches[breach]) for breach in (Breach.DUPLICATED, Breach.DESYNCED)),
+                *(_milliseconds(durations, part) for part in (50, 99)),
             )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
@@ -49,31 +53,33 @@ def table(requests: Sequence[Request], judgement: Judgement) -> Iterator[str]:
 def summary(
     requests: Sequence[Request], judgement: Judgement, metrics: Metrics, refused_by_backends: int
 ) -> Iterator[str]:
-    """The load, and what the gateway did for it."""
-    seconds = max(each.ended for each in requests) - min(each.began for each in requests)
+    """The rate of requests, and how often the gateway sent one again."""
+    seconds = max(request.ended for request in requests) - min(request.began for request in requests)
     yield f"load: {len(requests)} requests in {seconds:.1f} s, {rate(requests):.0f} a second"
     retries = {
-        each["reason"]: metrics.total("skewgate_retries_total", **each)
-        for each in metrics.labels("skewgate_retries_total")
+        labels["reason"]: metrics.total("skewgate_retries_total", **labels)
+        for labels in metrics.labels("skewgate_retries_total")
     }
-    told = ", ".join(f"{reason} {count:.0f}" for reason, count in sorted(retries.items()) if count)
-    yield f"retries by reason: {told or 'none'}"
+    texts = ", ".join(f"{reason} {count:.0f}" for reason, count in sorted(retries.items()) if count)
+    yield f"retries by reason: {texts or 'none'}"
     doubts = ", ".join(f"{count} by {how.value}" for how, count in judgement.doubts.items())
     yield f"in doubt, not sent again because they may have been executed: {doubts or 'none'}"
-    yield f"requests that a backend refused for its version, and the gateway sent on: {refused_by_backends}"
+    yield f"requests that a backend refused for their version, sent to another one: {refused_by_backends}"
 
 
-def story(chapters: Sequence[Chapter], requests: Sequence[Request]) -> Iterator[str]:
-    """What happened when, and how the offer went."""
-    for each in chapters:
-        count = sum(each.span.since <= request.ended <= each.span.until for request in requests)
-        seconds = each.span.until - each.span.since
-        yield f"{each.name}: {seconds:.1f} s, {count} requests, {', '.join(each.phases)}"
+def scenario(steps: Sequence[Step], requests: Sequence[Request]) -> Iterator[str]:
+    """The duration of every step, and the phases and offers in it."""
+    for step in steps:
+        count = sum(step.span.since <= request.ended <= step.span.until for request in requests)
+        seconds = step.span.until - step.span.since
+        yield f"{step.name}: {seconds:.1f} s, {count} requests, {', '.join(step.phases)}"
 
 
 def rate(requests: Sequence[Request]) -> float:
-    """Requests a second over all of the run."""
-    return len(requests) / (max(each.ended for each in requests) - min(each.began for each in requests))
+    """Requests per second over the whole run."""
+    began = min(request.began for request in requests)
+    ended = max(request.ended for request in requests)
+    return len(requests) / (ended - began)
 
 
 def _milliseconds(ordered: Sequence[float], part: int) -> str:

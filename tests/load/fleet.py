@@ -1,11 +1,10 @@
-"""Four fake API servers as processes: started, terminated, killed, stopped in their tracks, and started again
-as another release on the same port.
+"""Four fake API servers as processes, which are started, terminated, killed, suspended and upgraded.
 
-What it does: `Backend` does it to one of them; `Fleet` keeps the chronicle of what was done when, which the
-judgement needs.
+What it does: a `Backend` is one of them. It records its outages and the times in which it served, for the
+judge.
 
-Rules: only processes started here are signalled, by their own ids. A port stays reserved while nobody listens
-on it, so connections are refused as they are where a server is down.
+Rules: only processes that were started here are signalled, by their own ids. A port stays reserved while
+nobody listens on it, so that connections are refused as by a server that is down.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from gateway.cli.demo.fleet import Port
+from gateway.demo.fleet import Port
 from tests.load.records import Execution, How, Outage, Serving, Span, read_lines
 from tests.real.gateway_process import CHECKOUT
 from tests.real.processes import LOOPBACK, Process
@@ -27,11 +26,11 @@ OLD: Final = "1.58"
 NEW: Final = "1.90"
 
 AFTERMATH: Final = 0.25
-"""Seconds after the end of a process in which the gateway may still be told by a closed connection."""
+"""Seconds after the end of a process in which the gateway may still see its closed connections."""
 
 
 class Backend:
-    """One of them."""
+    """One API server on a port of its own."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
@@ -40,7 +39,7 @@ class Backend:
         self.serving: list[Serving] = []
         self._port = Port()
         self._folder = folder
-        self._journal = folder / f"{name}.jsonl"
+        self._records = folder / f"{name}.jsonl"
         self._process: Process | None = None
         self._up_since: float | None = None
         self._hung_since = 0.0
@@ -55,66 +54,69 @@ class Backend:
         return self._process
 
     def start(self, highest: str) -> None:
-        """As the release that serves 1.1 to `highest`. It is not counted on before `counts`."""
+        """Start the release that serves 1.1 to `highest`. It counts as serving after `mark_serving`."""
         self.highest = highest
         minor = highest.partition(".")[2]
         command = [sys.executable, "-m", "tests.load.backend", self.name, str(self._port.number), minor]
-        surroundings = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
-        self._process = Process(self.name, [*command, str(self._journal)], self._folder, surroundings)
+        environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+        self._process = Process(self.name, [*command, str(self._records)], self._folder, environment)
         self._process.start()
 
-    def counts(self) -> None:
-        """The gateway knows what it serves and may choose it, from now on."""
+    def mark_serving(self) -> None:
+        """From now on, the gateway knows what it serves and may choose it."""
         if self._up_since is None:
             self._up_since = monotonic()
 
-    def counts_no_more(self) -> None:
+    def mark_not_serving(self) -> None:
+        """From now on, the gateway need not choose it."""
         if self._up_since is not None:
             self.serving.append(Serving(self.name, self.highest, Span(self._up_since, monotonic())))
             self._up_since = None
 
     def terminate(self, *, drained: bool = False) -> None:
-        """SIGTERM: it finishes what it has, and closes idle connections, on which the gateway may be sending
-        at that moment. `drained`: the gateway sends it nothing, so this excuses nobody."""
-        self.counts_no_more()
+        """SIGTERM: it completes its requests and closes idle connections. The gateway may be sending on one.
+
+        `drained`: the gateway sends it no requests, so that this excuses no failure.
+        """
+        self.mark_not_serving()
         began = monotonic()
         code = self.process.terminate()
         if not drained:
-            self._note(How.TERMINATED, began)
-        assert code == 0, f"{self.name} ended with {code}\n{self.process.last_words()}"
+            self._record_outage(How.TERMINATED, began)
+        assert code == 0, f"{self.name} ended with {code}\n{self.process.log_tail()}"
 
     def kill(self) -> None:
-        """SIGKILL: it finishes nothing."""
-        self.counts_no_more()
+        """SIGKILL: it completes nothing."""
+        self.mark_not_serving()
         began = monotonic()
         self.process.signal(signal.SIGKILL)
         self.process.stop()
-        self._note(How.KILLED, began)
+        self._record_outage(How.KILLED, began)
 
     def hang(self) -> None:
-        """SIGSTOP: its system still accepts connections and bytes, and nobody answers."""
-        self.counts_no_more()
+        """SIGSTOP: the kernel still accepts connections and bytes, and nobody responds."""
+        self.mark_not_serving()
         self._hung_since = monotonic()
         self.process.signal(signal.SIGSTOP)
 
-    def hang_was_noticed(self) -> None:
-        """From now on nothing new may be sent to it while others can take it."""
+    def mark_hang_noticed(self) -> None:
+        """From now on, it must get no new request that another backend can serve."""
         self.outages.append(Outage(self.name, How.HUNG, Span(self._hung_since, monotonic())))
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self.process.signal(signal.SIGCONT)
 
     def end(self) -> None:
-        """Whatever state it is in."""
+        """End it in any state."""
         if self._process is not None:
-            self.counts_no_more()
+            self.mark_not_serving()
             if self._process.is_running:
-                self.go_on()
+                self.resume()
             self._process.stop()
         self._port.close()
 
     def executions(self) -> list[Execution]:
-        return list(read_lines(self._journal, Execution))
+        return list(read_lines(self._records, Execution))
 
-    def _note(self, how: How, began: float) -> None:
+    def _record_outage(self, how: How, began: float) -> None:
         self.outages.append(Outage(self.name, how, Span(began, monotonic() + AFTERMATH)))

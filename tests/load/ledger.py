@@ -1,25 +1,25 @@
-"""The judgement: what clients were told, what backends executed, and what had happened by then.
+"""The judge of a load run: it compares what clients saw, what backends executed, and what happened meanwhile.
 
-What it does: `Ledger.judge` gives every request an `End` and names each breach of the gateway's promise, with
-the request that shows it. What is allowed, and why:
+What it does: `Ledger.judge` gives every request an `End`, and lists each breach of the gateway's promise with
+the request that proves it. The following is allowed:
 
-- 406 to an exact version that was outside an offer in force while the request was under way: `REFUSED`.
-- 503 when at some moment of the request no backend that was up, in service and known served its version:
-  `UNAVAILABLE`. It says that nothing was executed, and then nothing may have been. 502 likewise, when it had
-  been sent to the last of them as that one was terminated or killed.
-- 502, or no reply, to what cannot be sent twice (a POST; a body too large to be held) while a backend was
-  being terminated or killed: it may have been executed, so the gateway must not repeat it: `IN_DOUBT`. In
-  doubt means at most once.
-- 504 to what cannot be sent twice and was sent to a backend that hung before the gateway could know: it may
-  be executed yet: `TIMED_OUT`, and in doubt as well.
-- A reply that ends before its time when the backend that was sending it was killed or hung: its beginning was
-  with the client already: `CUT`. The client must be able to see it, which it can by length or by chunks.
+- `REFUSED`: 406 for an exact version that was outside an offer in force during the request.
+- `UNAVAILABLE`: 503 when at some moment of the request no backend that was up, in service and known served
+  its version. A 503 says that nothing was executed, so nothing may have been. Also 502, when the request was
+  at the last such backend while that one was terminated or killed.
+- `IN_DOUBT`: 502, or no response, to a request that cannot be sent twice (a POST, or a body too large to be
+  kept) while a backend was terminated or killed. The backend may have executed it, so the gateway must not
+  repeat it: it is executed at most once.
+- `TIMED_OUT`: 504 to a request that cannot be sent twice and was sent to a backend that hung, before the
+  gateway could know. The backend may still execute it: this is in doubt as well.
+- `CUT`: a response that ends early because the backend that sent it was killed or hung. Its beginning had
+  reached the client already. The client can detect the cut, by the length or by the chunks.
 
-All else must be answered with success, by a backend that executed it, at the version asked for or settled on,
-which is the version that the client was told, within the range that it was told; what is unsafe exactly once.
-And the offer, as /status and every client saw it, never falls outside the spans in which it was taken back.
+Every other request must succeed. A backend executed it, an unsafe one exactly once. It was executed at the
+requested or negotiated version, which is the version and within the range that the response names. And the
+offer, as /status and every client saw it, falls only within the spans in which it was taken back.
 
-Rules: pure; whatever is not known is not assumed in the gateway's favour.
+Rules: pure. Whatever is unknown counts against the gateway.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from tests.load.records import (
     number,
 )
 
-SILENCE: Final = "1.1"
-"""What a request without a version means to Ironic."""
+DEFAULT_VERSION: Final = "1.1"
+"""The version of a request without one, as Ironic takes it."""
 
 
 class End(Enum):
@@ -62,17 +62,18 @@ class End(Enum):
 
 
 class Breach(Enum):
-    """In which way the promise was broken."""
+    """How the promise was broken."""
 
     LOST = "lost"
     DUPLICATED = "duplicated"
     DESYNCED = "desynced"
-    MISTOLD = "mistold"
+    """Executed at another version than the client requested or saw."""
+    WRONG_RANGE = "wrong range"
     FELL = "fell"
 
 
-class Broken(NamedTuple):
-    """One breach, by which request or reading, and the proof in words."""
+class Finding(NamedTuple):
+    """One breach, the request or reading that shows it, and the proof in words."""
 
     kind: Breach
     who: str
@@ -82,20 +83,20 @@ class Broken(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Every request's end by its identity, and every breach; `doubts`: how the backends had been taken away
-    that leave requests in doubt."""
+    """The end of every request by its identity, and every breach. `doubts`: the outages that left requests
+    in doubt."""
 
     ends: dict[str, End]
-    breaches: tuple[Broken, ...]
+    breaches: tuple[Finding, ...]
     doubts: Counter[How]
 
     def __str__(self) -> str:
-        return "\n".join(f"{each.kind.value}: {each.proof}" for each in self.breaches)
+        return "\n".join(f"{finding.kind.value}: {finding.proof}" for finding in self.breaches)
 
 
 @final
 class Ledger:
-    """All that is known of one run. `falls`: when the offer was taken back, by an operator or the fleet."""
+    """All records of one run. `falls`: the spans in which an operator or the fleet took the offer back."""
 
     def __init__(
         self,
@@ -109,30 +110,30 @@ class Ledger:
     ) -> None:
         self._requests = requests
         self._samples = samples
-        self._came = [sample.came for sample in samples]
+        self._received = [sample.received for sample in samples]
         self._sent = [sample.sent for sample in samples]
         self._outages = outages
         self._serving = serving
         self._falls = falls
         self._executions: defaultdict[str, list[Execution]] = defaultdict(list)
-        known = {request.ident for request in requests}
-        self._strays = [each for each in executions if each.ident not in known]
-        for each in executions:
-            if not each.refused:
-                self._executions[each.ident].append(each)
+        recorded = {request.ident for request in requests}
+        self._unrecorded = [execution for execution in executions if execution.ident not in recorded]
+        for execution in executions:
+            if not execution.refused:
+                self._executions[execution.ident].append(execution)
 
     def judge(self) -> Judgement:
         ends = {request.ident: self._end(request) for request in self._requests}
         breaches = [
-            Broken(kind, request.ident, proof)
+            Finding(kind, request.ident, proof)
             for request in self._requests
-            for kind, proof in self._of(request, ends[request.ident])
+            for kind, proof in self._breaches_of(request, ends[request.ident])
         ]
         breaches += [
-            Broken(Breach.LOST, stray.ident, f"executed, but in no client's book: {stray}")
-            for stray in self._strays
+            Finding(Breach.LOST, execution.ident, f"executed, but no client recorded it: {execution}")
+            for execution in self._unrecorded
         ]
-        breaches += [Broken(Breach.FELL, who, proof) for who, proof in self._dips()]
+        breaches += [Finding(Breach.FELL, who, proof) for who, proof in self._falls_of_offer()]
         doubts = Counter(
             next(how for how in (How.KILLED, How.TERMINATED) if self._met(request, how))
             for request in self._requests
@@ -161,18 +162,18 @@ class Ledger:
         return End.LOST
 
     def _may_be_refused(self, request: Request) -> bool:
-        """Whether an offer without its version may have been in force; `latest` and silence always fit."""
-        if request.asked in ("", LATEST):
+        """Whether an offer without its version may have been in force. `latest` and no version always fit."""
+        if request.requested in ("", LATEST):
             return False
-        return not all(offer.holds(request.asked) for offer in self._offers(request))
+        return not all(offer.holds(request.requested) for offer in self._offers(request))
 
     def _may_be_unavailable(self, request: Request) -> bool:
-        """Whether at some moment of the request nobody could serve it."""
-        wanted = {self._settled(request, offer) for offer in self._offers(request)}
-        return any(self._gap(version, request.began, request.ended) for version in wanted)
+        """Whether at some moment of the request no backend could serve it."""
+        versions = {self._version(request, offer) for offer in self._offers(request)}
+        return any(self._has_gap(version, request.began, request.ended) for version in versions)
 
-    def _gap(self, version: str, since: float, until: float) -> bool:
-        """Whether those who served `version` leave a moment of this time without anybody."""
+    def _has_gap(self, version: str, since: float, until: float) -> bool:
+        """Whether there was a moment in this time without a backend that served `version`."""
         able = sorted(serving.span for serving in self._serving if number(serving.highest) >= number(version))
         covered = since
         for span in able:
@@ -181,85 +182,87 @@ class Ledger:
         return covered <= until
 
     def _met(self, request: Request, *kinds: How) -> bool:
-        """Whether a backend was being taken away in such a way while it was under way."""
+        """Whether such an outage of any backend happened during the request."""
         return any(
-            outage.how in kinds and outage.span.meets(request.began, request.ended)
+            outage.how in kinds and outage.span.overlaps(request.began, request.ended)
             for outage in self._outages
         )
 
     def _was_cut(self, request: Request) -> bool:
-        """Whether the backend that executed it last was killed or hung while it was under way."""
-        executed = self._executions[request.ident]
-        return bool(executed) and any(
+        """Whether the backend that executed it last was killed or hung during the request."""
+        executions = self._executions[request.ident]
+        return bool(executions) and any(
             outage.how is not How.TERMINATED
-            and outage.backend == executed[-1].backend
-            and outage.span.meets(request.began, request.ended)
+            and outage.backend == executions[-1].backend
+            and outage.span.overlaps(request.began, request.ended)
             for outage in self._outages
         )
 
-    # -- what one request proves
+    # -- the breaches that one request proves
 
-    def _of(self, request: Request, end: End) -> Iterator[tuple[Breach, str]]:
-        executed = self._executions[request.ident]
+    def _breaches_of(self, request: Request, end: End) -> Iterator[tuple[Breach, str]]:
+        executions = self._executions[request.ident]
         if end is End.LOST:
-            yield Breach.LOST, f"{request}; {_told(executed)}"
-        if end is End.SERVED and not executed:
-            yield Breach.LOST, f"{request}; answered, but executed by nobody"
-        if len(executed) > 1 and not request.resendable:
-            yield Breach.DUPLICATED, f"{request}; {_told(executed)}"
-        if executed and not request.resendable and request.status in (406, 503):
-            yield Breach.DESYNCED, f"{request}; told that nothing was done, but {_told(executed)}"
+            yield Breach.LOST, f"{request}; {_executed(executions)}"
+        if end is End.SERVED and not executions:
+            yield Breach.LOST, f"{request}; no backend executed it"
+        if len(executions) > 1 and not request.resendable:
+            yield Breach.DUPLICATED, f"{request}; {_executed(executions)}"
+        if executions and not request.resendable and request.status in (406, 503):
+            yield Breach.DESYNCED, f"{request}; this says that nothing was done, but {_executed(executions)}"
         offers = self._offers(request)
-        due = {request.served} if end is End.SERVED else {self._settled(request, offer) for offer in offers}
-        if any(each.version not in due for each in executed):
-            yield Breach.DESYNCED, f"{request}; {_told(executed)}"
+        due = {request.served} if end is End.SERVED else {self._version(request, offer) for offer in offers}
+        if any(execution.version not in due for execution in executions):
+            yield Breach.DESYNCED, f"{request}; {_executed(executions)}"
         if end in (End.SERVED, End.REFUSED):
-            yield from self._mistold(request, offers, served=end is End.SERVED)
+            yield from self._wrong_fields(request, offers, served=end is End.SERVED)
 
-    def _mistold(
+    def _wrong_fields(
         self, request: Request, offers: Sequence[Offer], *, served: bool
     ) -> Iterator[tuple[Breach, str]]:
-        """The range and the version that the client was told must be those in force."""
-        told = Offer(request.lowest, request.highest)
-        if told not in offers:
-            yield Breach.MISTOLD, f"{request}; the offer was {_either(offers)}"
-        elif not served and told.holds(request.asked):
-            yield Breach.MISTOLD, f"{request}; refused although it is within"
-        elif served and request.served != self._settled(request, told):
-            yield Breach.DESYNCED, f"{request}; {self._settled(request, told)} was due"
+        """The range and the version in the response must be those in force."""
+        seen = Offer(request.lowest, request.highest)
+        if seen not in offers:
+            yield Breach.WRONG_RANGE, f"{request}; the offer was {_either(offers)}"
+        elif not served and seen.holds(request.requested):
+            yield Breach.WRONG_RANGE, f"{request}; refused although it is in the range"
+        elif served and request.served != self._version(request, seen):
+            yield Breach.DESYNCED, f"{request}; {self._version(request, seen)} was due"
 
     @staticmethod
-    def _settled(request: Request, offer: Offer) -> str:
-        """The version that the request means under this offer."""
-        return {"": SILENCE, LATEST: offer.highest}.get(request.asked, request.asked)
+    def _version(request: Request, offer: Offer) -> str:
+        """The version at which the request must be executed under this offer."""
+        return {"": DEFAULT_VERSION, LATEST: offer.highest}.get(request.requested, request.requested)
 
     def _offers(self, request: Request) -> list[Offer]:
-        """Every offer that may have been in force at some moment of the request: from the last reading that
-        was over before it to the first that began after it."""
-        first = max(bisect_right(self._came, request.began) - 1, 0)
+        """Every offer that may have been in force during the request: from the last reading that ended before
+        it to the first that began after it."""
+        first = max(bisect_right(self._received, request.began) - 1, 0)
         last = bisect_left(self._sent, request.ended)
         return list(dict.fromkeys(sample.offer for sample in self._samples[first : last + 1]))
 
-    # -- what the offer did
+    # -- the offer over time
 
-    def _dips(self) -> Iterator[tuple[str, str]]:
-        """Every time that somebody was told less than somebody had been told before, with no fall between."""
-        told = [Word(each.sent, each.came, each.offer, "/status") for each in self._samples]
-        told += [
-            Word(each.began, each.ended, Offer(each.lowest, each.highest), each.ident)
-            for each in self._requests
-            if each.lowest and each.highest
+    def _falls_of_offer(self) -> Iterator[tuple[str, str]]:
+        """Every time that somebody saw a smaller offer than somebody had seen before, outside `falls`."""
+        seen = [
+            Observation(sample.sent, sample.received, sample.offer, "/status") for sample in self._samples
         ]
-        stretches: defaultdict[int, list[Word]] = defaultdict(list)
-        for word in sorted(told):
-            if not any(fall.meets(word.began, word.ended) for fall in self._falls):
-                stretches[sum(fall.until < word.began for fall in self._falls)].append(word)
-        for stretch in stretches.values():
-            yield from _dips_of(stretch)
+        seen += [
+            Observation(request.began, request.ended, Offer(request.lowest, request.highest), request.ident)
+            for request in self._requests
+            if request.lowest and request.highest
+        ]
+        periods: defaultdict[int, list[Observation]] = defaultdict(list)
+        for observation in sorted(seen):
+            if not any(fall.overlaps(observation.began, observation.ended) for fall in self._falls):
+                periods[sum(fall.until < observation.began for fall in self._falls)].append(observation)
+        for observations in periods.values():
+            yield from _falls_in(observations)
 
 
-class Word(NamedTuple):
-    """What somebody was told of the offer, at some moment between the two times."""
+class Observation(NamedTuple):
+    """The offer that somebody saw, at some moment between the two times."""
 
     began: float
     ended: float
@@ -267,31 +270,32 @@ class Word(NamedTuple):
     who: str
 
 
-def _dips_of(words: Iterable[Word]) -> Iterator[tuple[str, str]]:
-    """`words` by their beginning. Only one that was over before the other began came first: nothing else has
-    an order."""
-    over: list[tuple[float, Word]] = []
-    widest: Word | None = None
-    for word in words:
-        heappush(over, (word.ended, word))
-        while over[0][0] < word.began:
-            earlier = heappop(over)[1]
+def _falls_in(observations: Iterable[Observation]) -> Iterator[tuple[str, str]]:
+    """The falls among `observations`, which are sorted by their beginning.
+
+    An observation is earlier than another one only if it ended before the other one began. Observations that
+    overlap have no order.
+    """
+    ended: list[tuple[float, Observation]] = []
+    widest: Observation | None = None
+    for observation in observations:
+        heappush(ended, (observation.ended, observation))
+        while ended[0][0] < observation.began:
+            earlier = heappop(ended)[1]
             if widest is None or not _within(earlier.offer, widest.offer):
                 widest = earlier
-        if widest is not None and not _within(widest.offer, word.offer):
-            yield (
-                word.who,
-                f"{word.who} was told {_either([word.offer])} after {widest.who} {_either([widest.offer])}",
-            )
+        if widest is not None and not _within(widest.offer, observation.offer):
+            smaller, larger = _either([observation.offer]), _either([widest.offer])
+            yield observation.who, f"{observation.who} saw {smaller} after {widest.who} saw {larger}"
 
 
 def _within(smaller: Offer, larger: Offer) -> bool:
     return larger.holds(smaller.lowest) and larger.holds(smaller.highest)
 
 
-def _told(executed: Sequence[Execution]) -> str:
-    found = [f"by {each.backend} at {each.version}" for each in executed]
-    return f"executed {' and '.join(found)}" if found else "not executed"
+def _executed(executions: Sequence[Execution]) -> str:
+    texts = [f"by {execution.backend} at {execution.version}" for execution in executions]
+    return f"executed {' and '.join(texts)}" if texts else "not executed"
 
 
 def _either(offers: Sequence[Offer]) -> str:

@@ -1,10 +1,10 @@
-"""What is written down while the load runs: the values, and how they stand in files.
+"""The records of a load run, and their format in files.
 
-What it does: `Request` is one request as its client saw it, `Execution` what a backend did with one, both a
-line of JSON each; `Sample`, `Outage`, `Serving` and `Span` are what the story itself knows.
+What it does: `Request` is one request as its client saw it, and `Execution` is what a backend did with one.
+Both are lines of JSON in files. `Sample`, `Outage`, `Serving` and `Span` come from the scenario itself.
 
-Rules: all times are seconds of the system's monotonic clock, which every process on the machine shares. A
-writer never buffers what has happened already: a backend's lines must survive its SIGKILL.
+Rules: all times are seconds of the system's monotonic clock, which all processes of a machine share. A writer
+never buffers: the lines of a backend must survive its SIGKILL.
 """
 
 from __future__ import annotations
@@ -24,53 +24,54 @@ LATEST: Final = "latest"
 @final
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request of one client, and what it was told."""
+    """One request of one client, and the response that the client got."""
 
     ident: str
     kind: str
     method: str
-    asked: str
-    """The version header's text; empty: none was sent."""
+    requested: str
+    """The text of the version field; empty: the request had none."""
     began: float
     """Before its first byte was written."""
     ended: float
-    """After its reply's last byte was read, or when it was clear that none comes."""
+    """After the last byte of the response was read, or when it was clear that none comes."""
     status: int
-    """0: no whole reply came."""
+    """0: there was no complete response."""
     served: str = ""
     lowest: str = ""
     highest: str = ""
     fault: str = ""
-    """What is wrong with the reply, or why there is none; empty: nothing."""
+    """What is wrong with the response, or why there is none; empty: nothing."""
     streamed: bool = False
-    """Its body is larger than what a gateway holds, so nobody can send it twice."""
+    """The body is larger than what a gateway keeps, so it cannot be sent twice."""
 
     @property
     def resendable(self) -> bool:
-        """Whether a gateway may send it again after a backend that had it died without a reply."""
+        """Whether a gateway may send it again after a backend died without a response."""
         return self.method in SAFE and not self.streamed
 
     def __str__(self) -> str:
-        told = f"{self.status} at {self.served or 'no version'} of {self.lowest}-{self.highest}"
-        said = f"{self.method} asking {self.asked or 'nothing'}: {told if self.status else 'no reply'}"
-        return f"{self.ident}, {said}" + (f" ({self.fault})" if self.fault else "")
+        version = f"at {self.requested}" if self.requested else "without a version"
+        response = f"{self.status} at {self.served or 'no version'} of {self.lowest}-{self.highest}"
+        text = f"{self.ident}, {self.method} {version}: {response if self.status else 'no response'}"
+        return text + (f" ({self.fault})" if self.fault else "")
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What one backend did with one request, written down at the moment when it took effect."""
+    """What one backend did with one request, written when the request took effect."""
 
     ident: str
     backend: str
     version: str
     at: float
     refused: bool = False
-    """It answered 406 for the version; nothing was executed."""
+    """The backend responded 406 because of the version, and executed nothing."""
 
 
 class Offer(NamedTuple):
-    """A range that clients are told."""
+    """A range that clients see."""
 
     lowest: str
     highest: str
@@ -80,16 +81,16 @@ class Offer(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One reading of /status. What it says was true at a moment between `sent` and `came`."""
+    """One reading of /status. Its content was true at some moment between `sent` and `received`."""
 
     sent: float
-    came: float
+    received: float
     offer: Offer
     phase: str
 
 
 class How(Enum):
-    """What was done to a backend."""
+    """How a backend was taken away."""
 
     TERMINATED = "SIGTERM"
     KILLED = "SIGKILL"
@@ -97,17 +98,17 @@ class How(Enum):
 
 
 class Span(NamedTuple):
-    """A stretch of time, both ends within."""
+    """A period of time, including both ends."""
 
     since: float
     until: float
 
-    def meets(self, since: float, until: float) -> bool:
+    def overlaps(self, since: float, until: float) -> bool:
         return self.since <= until and since <= self.until
 
 
 class Outage(NamedTuple):
-    """A backend was taken away; `span` ends when no request can be hurt by it any more."""
+    """A backend was taken away. `span` ends when the outage cannot affect a request any more."""
 
     backend: str
     how: How
@@ -115,7 +116,7 @@ class Outage(NamedTuple):
 
 
 class Serving(NamedTuple):
-    """A backend that was up, in service and known to the gateway, up to `highest`, all of `span`."""
+    """A backend that was up, in service and known to the gateway up to `highest`, during all of `span`."""
 
     backend: str
     highest: str
@@ -123,7 +124,7 @@ class Serving(NamedTuple):
 
 
 def number(version: str) -> tuple[int, ...]:
-    """A version's numbers, for comparing."""
+    """The numbers of a version, for comparisons."""
     return tuple(int(part) for part in version.split("."))
 
 
@@ -135,17 +136,17 @@ def line_of(record: Request | Execution) -> bytes:
 
 
 def read_lines(path: Path, kind: type[Line]) -> Iterator[Line]:
-    """Every record of a file; none when nobody has written it."""
+    """Every record of a file; none if the file does not exist."""
     if path.exists():
         for line in path.read_bytes().splitlines():
             yield kind(**json.loads(line))
 
 
-class Journal:
-    """A file to which whole lines are added, each by one write, by several processes one after another."""
+class RecordFile:
+    """A file to which several processes append whole lines, each line with one write."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
-    def note(self, record: Request | Execution) -> None:
+    def append(self, record: Request | Execution) -> None:
         os.write(self._file, line_of(record))

@@ -1,6 +1,6 @@
-"""The judgement notices what it is there for, and forgives what its rules say and nothing more.
+"""The judge finds every breach, and excuses only what its rules allow.
 
-Every case begins with a run in which all is well, and changes one thing.
+Every case takes a run without a breach and changes one thing.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.load import figures as shown
+from tests.load import figures
 from tests.load.ledger import Breach, End, Judgement, Ledger
 from tests.load.records import (
     Execution,
     How,
-    Journal,
     Offer,
     Outage,
+    RecordFile,
     Request,
     Sample,
     Serving,
@@ -28,7 +28,7 @@ from tests.load.records import (
 
 FROM_58, FROM_90 = Offer("1.1", "1.58"), Offer("1.1", "1.90")
 
-# At 10.0 a GET and a POST at 1.58 are asked, while /status says 1.1-1.58 before, between and after.
+# A GET and a POST at 1.58 are sent at 10.0. /status shows 1.1-1.58 before, between and after.
 GET = Request("get-1", "pinned", "GET", "1.58", 10.0, 10.1, 200, "1.58", *FROM_58)
 POST = Request("post-1", "creating", "POST", "1.58", 10.0, 10.1, 201, "1.58", *FROM_58)
 GOT = Execution("get-1", "api-1", "1.58", 10.05)
@@ -58,16 +58,16 @@ def judged(
 
 
 def kinds(judgement: Judgement) -> list[Breach]:
-    return [each.kind for each in judgement.breaches]
+    return [finding.kind for finding in judgement.breaches]
 
 
 def failed(request: Request, status: int) -> Request:
-    """The same, answered with this status and no version; 0: cut off."""
+    """The same request with this status and no version in the response; 0: the response was incomplete."""
     fault = "" if status else "IncompleteReadError"
     return replace(request, status=status, served="", lowest="", highest="", fault=fault)
 
 
-def test_a_run_in_which_all_is_well() -> None:
+def test_a_run_without_a_breach() -> None:
     judgement = judged([GET, POST], [GOT, POSTED])
 
     assert judgement.breaches == ()
@@ -79,7 +79,7 @@ def test_a_run_in_which_all_is_well() -> None:
 
 @pytest.mark.parametrize("status", [0, 400, 404, 406, 500, 502, 503, 504])
 @pytest.mark.parametrize("request_", [GET, POST], ids=["safe", "unsafe"])
-def test_a_request_that_fails_while_somebody_could_serve_it_is_lost(request_: Request, status: int) -> None:
+def test_a_request_that_fails_while_a_backend_could_serve_it_is_lost(request_: Request, status: int) -> None:
     judgement = judged([failed(request_, status)], [])
 
     assert judgement.ends == {request_.ident: End.LOST}
@@ -87,15 +87,15 @@ def test_a_request_that_fails_while_somebody_could_serve_it_is_lost(request_: Re
     assert request_.ident in str(judgement)
 
 
-def test_a_reply_with_a_broken_body_is_lost() -> None:
-    assert kinds(judged([replace(GET, fault="the body is cut")], [GOT])) == [Breach.LOST]
+def test_a_request_with_a_malformed_response_body_is_lost() -> None:
+    assert kinds(judged([replace(GET, fault="the body is incomplete")], [GOT])) == [Breach.LOST]
 
 
-def test_a_success_that_nobody_executed_is_lost() -> None:
+def test_a_success_that_no_backend_executed_is_lost() -> None:
     assert kinds(judged([GET], [])) == [Breach.LOST]
 
 
-def test_an_execution_that_nobody_asked_for_is_noticed() -> None:
+def test_an_execution_without_a_request_is_found() -> None:
     assert kinds(judged([GET], [GOT, POSTED])) == [Breach.LOST]
 
 
@@ -109,7 +109,7 @@ def test_an_unsafe_request_that_is_executed_twice_is_duplicated() -> None:
     assert "by api-2 at 1.58 and by api-3 at 1.58" in str(judgement)
 
 
-def test_an_unsafe_request_in_doubt_is_at_most_once_executed() -> None:
+def test_an_unsafe_request_in_doubt_is_executed_at_most_once() -> None:
     killed = [Outage("api-2", How.KILLED, Span(10.05, 10.3))]
     doubtful = failed(POST, 502)
 
@@ -117,14 +117,14 @@ def test_an_unsafe_request_in_doubt_is_at_most_once_executed() -> None:
     assert kinds(judged([doubtful], [POSTED], outages=killed)) == []
 
 
-def test_a_safe_request_may_be_executed_twice_and_one_that_streams_may_not() -> None:
+def test_a_safe_request_may_be_executed_twice_and_a_streamed_one_may_not() -> None:
     twice = [GOT, replace(GOT, backend="api-3")]
 
     assert kinds(judged([GET], twice)) == []
     assert kinds(judged([replace(GET, method="PUT", streamed=True)], twice)) == [Breach.DUPLICATED]
 
 
-def test_what_a_backend_refused_is_no_execution() -> None:
+def test_a_refusal_by_a_backend_is_not_an_execution() -> None:
     assert kinds(judged([POST], [replace(POSTED, refused=True), POSTED])) == []
     assert kinds(judged([POST], [replace(POSTED, refused=True)])) == [Breach.LOST]
 
@@ -132,27 +132,30 @@ def test_what_a_backend_refused_is_no_execution() -> None:
 # -- desynced
 
 
-def test_an_execution_at_another_version_than_told_is_desynced() -> None:
+def test_an_execution_at_another_version_than_in_the_response_is_desynced() -> None:
     judgement = judged([GET], [replace(GOT, version="1.1")])
 
     assert kinds(judgement) == [Breach.DESYNCED]
     assert "by api-1 at 1.1" in str(judgement)
 
 
-@pytest.mark.parametrize("asked, served", [("1.58", "1.31"), ("latest", "1.57"), ("", "1.58")])
-def test_a_version_that_the_request_does_not_mean_is_desynced(asked: str, served: str) -> None:
-    """Told and executed alike, and still not what was asked for."""
-    judgement = judged([replace(GET, asked=asked, served=served)], [replace(GOT, version=served)])
+@pytest.mark.parametrize("requested, served", [("1.58", "1.31"), ("latest", "1.57"), ("", "1.58")])
+def test_a_served_version_other_than_the_requested_one_is_desynced(requested: str, served: str) -> None:
+    """The response agrees with the execution, but not with the request."""
+    judgement = judged([replace(GET, requested=requested, served=served)], [replace(GOT, version=served)])
 
     assert kinds(judgement) == [Breach.DESYNCED]
 
 
-@pytest.mark.parametrize("asked, served", [("latest", "1.58"), ("", "1.1")])
-def test_a_version_that_the_request_means_is_right(asked: str, served: str) -> None:
-    assert kinds(judged([replace(GET, asked=asked, served=served)], [replace(GOT, version=served)])) == []
+@pytest.mark.parametrize("requested, served", [("latest", "1.58"), ("", "1.1")])
+def test_latest_and_no_version_are_served_at_the_version_that_they_mean(requested: str, served: str) -> None:
+    assert (
+        kinds(judged([replace(GET, requested=requested, served=served)], [replace(GOT, version=served)]))
+        == []
+    )
 
 
-def test_what_is_in_doubt_is_executed_at_the_version_asked_for_or_not_at_all() -> None:
+def test_a_request_in_doubt_is_executed_at_the_requested_version_or_not_at_all() -> None:
     hung = [Outage("api-2", How.HUNG, Span(10.0, 11.0))]
     doubtful = failed(POST, 504)
 
@@ -160,36 +163,36 @@ def test_what_is_in_doubt_is_executed_at_the_version_asked_for_or_not_at_all() -
     assert kinds(judged([doubtful], [replace(POSTED, version="1.1")], outages=hung)) == [Breach.DESYNCED]
 
 
-def test_an_unsafe_request_that_is_said_not_to_have_happened_must_not_have() -> None:
-    """503: nobody was there to take it. That it was executed is the opposite of what its client was told."""
+def test_an_unsafe_request_with_a_503_must_not_be_executed() -> None:
+    """A 503 says that no backend got the request."""
     assert kinds(judged([failed(POST, 503)], [POSTED], serving=[])) == [Breach.DESYNCED]
     assert kinds(judged([failed(POST, 503)], [], serving=[])) == []
 
 
-@pytest.mark.parametrize("told", [FROM_90, Offer("1.2", "1.58"), Offer("", "")])
-def test_a_range_that_was_not_on_offer_is_noticed(told: Offer) -> None:
-    judgement = judged([replace(GET, lowest=told.lowest, highest=told.highest)], [GOT])
+@pytest.mark.parametrize("seen", [FROM_90, Offer("1.2", "1.58"), Offer("", "")])
+def test_a_range_that_was_not_offered_is_found(seen: Offer) -> None:
+    judgement = judged([replace(GET, lowest=seen.lowest, highest=seen.highest)], [GOT])
 
-    assert Breach.MISTOLD in kinds(judgement)
+    assert Breach.WRONG_RANGE in kinds(judgement)
 
 
 # -- what is allowed, and only then
 
 
-def test_a_refusal_is_right_only_outside_the_offer() -> None:
-    refused = replace(failed(GET, 406), asked="1.90", lowest="1.1", highest="1.58")
+def test_a_refusal_is_allowed_only_outside_the_offer() -> None:
+    refused = replace(failed(GET, 406), requested="1.90", lowest="1.1", highest="1.58")
 
     assert judged([refused], []).ends == {"get-1": End.REFUSED}
     assert judged([refused], [], offers=[FROM_90, FROM_58, FROM_58], falls=[Span(9.0, 11.0)]).breaches == ()
     assert judged([refused], [], offers=[FROM_90] * 3).ends == {"get-1": End.LOST}
     assert kinds(judged([replace(refused, highest="1.90")], [], offers=[FROM_58, FROM_90])) == [
-        Breach.MISTOLD
+        Breach.WRONG_RANGE
     ]
 
 
-@pytest.mark.parametrize("asked", ["", "latest"])
-def test_latest_and_silence_are_never_refused(asked: str) -> None:
-    assert judged([replace(failed(GET, 406), asked=asked)], []).ends == {"get-1": End.LOST}
+@pytest.mark.parametrize("requested", ["", "latest"])
+def test_latest_and_no_version_are_never_refused(requested: str) -> None:
+    assert judged([replace(failed(GET, 406), requested=requested)], []).ends == {"get-1": End.LOST}
 
 
 @pytest.mark.parametrize(
@@ -205,7 +208,7 @@ def test_latest_and_silence_are_never_refused(asked: str) -> None:
         ([("1.31", 0.0, 99.0), ("1.90", 9.0, 11.0)], End.LOST),
     ],
 )
-def test_unavailable_is_right_only_with_a_moment_without_anybody(
+def test_a_503_is_allowed_only_with_a_moment_without_a_backend(
     serving: list[tuple[str, float, float]], end: End
 ) -> None:
     able = [Serving("api-1", highest, Span(since, until)) for highest, since, until in serving]
@@ -228,7 +231,7 @@ def test_unavailable_is_right_only_with_a_moment_without_anybody(
         (POST, 500, How.KILLED, End.LOST),
     ],
 )
-def test_an_outage_excuses_what_cannot_be_otherwise(
+def test_an_outage_excuses_only_unavoidable_failures(
     request_: Request, status: int, how: How, end: End
 ) -> None:
     near = [Outage("api-1", how, Span(10.05, 10.3))]
@@ -238,8 +241,8 @@ def test_an_outage_excuses_what_cannot_be_otherwise(
     assert judged([failed(request_, status)], [], outages=later).ends == {request_.ident: End.LOST}
 
 
-def test_the_last_one_that_serves_a_version_may_take_a_safe_request_along() -> None:
-    """Sent, unanswered, and nobody is left to send it to."""
+def test_a_safe_request_may_fail_when_the_last_backend_of_its_version_dies() -> None:
+    """It was sent, there is no response, and no other backend is left."""
     killed = [Outage("api-1", How.KILLED, Span(10.05, 10.3))]
     until_then = [Serving("api-1", "1.58", Span(0.0, 10.05))]
 
@@ -254,7 +257,7 @@ def test_the_last_one_that_serves_a_version_may_take_a_safe_request_along() -> N
     ("api-1", How.TERMINATED, End.LOST),
     ("api-2", How.KILLED, End.LOST),
 ])  # fmt: skip
-def test_a_safe_reply_is_cut_only_by_the_death_of_the_backend_that_sent_it(
+def test_a_response_may_be_cut_only_by_the_death_of_the_backend_that_sent_it(
     backend: str, how: How, end: End
 ) -> None:
     outage = [Outage(backend, how, Span(10.05, 10.3))]
@@ -265,36 +268,36 @@ def test_a_safe_reply_is_cut_only_by_the_death_of_the_backend_that_sent_it(
 # -- the offer
 
 
-def test_an_offer_that_dips_in_status_is_noticed() -> None:
+def test_an_offer_that_falls_in_status_is_found() -> None:
     judgement = judged([], [], offers=[FROM_58, FROM_90, FROM_58, FROM_90])
 
     assert kinds(judgement) == [Breach.FELL]
-    assert "/status was told 1.1-1.58 after /status 1.1-1.90" in str(judgement)
+    assert "/status saw 1.1-1.58 after /status saw 1.1-1.90" in str(judgement)
 
 
-def test_a_minimum_that_rises_takes_versions_away_as_well() -> None:
+def test_a_minimum_that_rises_is_a_fall_as_well() -> None:
     assert kinds(judged([], [], offers=[FROM_58, Offer("1.2", "1.58")])) == [Breach.FELL]
 
 
-def test_an_offer_that_dips_before_a_client_s_eyes_is_noticed() -> None:
-    """/status never showed it."""
-    first = replace(GET, asked="latest", served="1.90", highest="1.90")
+def test_an_offer_that_falls_in_responses_is_found() -> None:
+    """/status never showed the lower offer."""
+    first = replace(GET, requested="latest", served="1.90", highest="1.90")
     second = replace(GET, ident="get-2", began=10.2, ended=10.3)
     executions = [replace(GOT, version="1.90"), replace(GOT, ident="get-2")]
     judgement = judged([first, second], executions, offers=[FROM_58, FROM_90, FROM_90])
 
-    assert [(each.kind, each.who) for each in judgement.breaches] == [(Breach.FELL, "get-2")]
+    assert [(finding.kind, finding.who) for finding in judgement.breaches] == [(Breach.FELL, "get-2")]
 
 
-def test_replies_that_overlap_have_no_order() -> None:
-    first = replace(GET, asked="latest", served="1.90", highest="1.90")
+def test_responses_that_overlap_have_no_order() -> None:
+    first = replace(GET, requested="latest", served="1.90", highest="1.90")
     second = replace(GET, ident="get-2", began=10.09, ended=10.3)
     executions = [replace(GOT, version="1.90"), replace(GOT, ident="get-2")]
 
     assert judged([first, second], executions, offers=[FROM_58, FROM_90, FROM_90]).breaches == ()
 
 
-def test_what_was_taken_back_in_its_time_may_fall_and_nothing_else() -> None:
+def test_an_offer_may_fall_only_while_it_is_taken_back() -> None:
     offers = [FROM_90, FROM_90, FROM_58, FROM_58]
 
     assert judged([], [], offers=offers, falls=[Span(11.0, 12.05)]).breaches == ()
@@ -304,26 +307,26 @@ def test_what_was_taken_back_in_its_time_may_fall_and_nothing_else() -> None:
     ]
 
 
-# -- books and table
+# -- records and table
 
 
-def test_what_a_journal_was_told_is_there_at_once(tmp_path: Path) -> None:
-    """Nothing is flushed or closed: the one who writes may be killed at any moment."""
-    book = tmp_path / "book.jsonl"
-    one, other = Journal(book), Journal(book)
-    one.note(GET)
-    other.note(POST)
+def test_a_record_is_in_the_file_at_once(tmp_path: Path) -> None:
+    """Without a flush or a close: the writer may be killed at any moment."""
+    path = tmp_path / "records.jsonl"
+    first, second = RecordFile(path), RecordFile(path)
+    first.append(GET)
+    second.append(POST)
 
-    assert list(read_lines(book, Request)) == [GET, POST]
-    assert list(read_lines(tmp_path / "nobody", Execution)) == []
+    assert list(read_lines(path, Request)) == [GET, POST]
+    assert list(read_lines(tmp_path / "missing", Execution)) == []
 
 
 def test_the_table_counts_each_kind_and_all() -> None:
     twice = [POSTED, replace(POSTED, backend="api-3")]
     lost = replace(failed(GET, 500), ident="get-2")
     requests = [GET, lost, POST]
-    heading, *rows = shown.table(requests, judged(requests, [GOT, *twice]))
-    cells = {row.split()[0]: dict(zip(shown.HEADINGS[1:], row.split()[1:], strict=True)) for row in rows}
+    heading, *rows = figures.table(requests, judged(requests, [GOT, *twice]))
+    cells = {row.split()[0]: dict(zip(figures.HEADINGS[1:], row.split()[1:], strict=True)) for row in rows}
 
     assert heading.split()[:3] == ["client", "requests", "served"]
     assert (

@@ -1,201 +1,204 @@
-"""Nothing is lost while everything moves: a rolling upgrade, deaths, a hang, reloads, a pin and a roll-back.
+"""No request is lost during a rolling upgrade, deaths, a hang, reloads, a pin and a roll-back.
 
-The story is told to four fake backends behind a gateway, all of them processes, while ten kinds of clients
-ask more than 200 times a second. Every request is judged afterwards, by what its client was told, what the
-backends executed and what had happened by then: the rules are in `ledger`.
+Four fake backends and a gateway run as processes, and ten kinds of clients send more than 200 requests a
+second. Afterwards, every request is judged by its response, by the executions of the backends and by the
+events meanwhile. The rules are in `ledger`.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from tests.load import figures as shown
+from tests.load import figures as run_figures
 from tests.load.fleet import NAMES, NEW, OLD
 from tests.load.ledger import End, Judgement
-from tests.load.stand import Stand
+from tests.load.testbed import Testbed
 from tests.real.gateway_process import SERVICE
 
 pytestmark = [pytest.mark.load, pytest.mark.timeout(300)]
 
-LOAD = 200
-"""Requests a second that issue and story ask for."""
+MINIMUM_RATE = 200
+"""Requests per second that the test requires."""
 
-STORY: dict[str, list[tuple[str, ...]]] = {
+SCENARIO: dict[str, list[tuple[str, ...]]] = {
     "at rest": [("uniform 1.58",)],
     # UPGRADE-B
-    "upgrade": [("uniform 1.58", "mixed 1.58", "settling 1.58", "uniform 1.90")],
+    "upgrade": [("uniform 1.58", "mixed 1.58", "stabilizing 1.58", "uniform 1.90")],
     "deaths": [("uniform 1.90",)],
-    "a hang": [("uniform 1.90",)],
+    "hang": [("uniform 1.90",)],
     "reloads": [("uniform 1.90",)],
     "pin and unpin": [("uniform 1.90", "capped 1.58", "uniform 1.90")],
     # UPGRADE-stale
-    "an old one rejoins": [("uniform 1.90", "mixed 1.90", "uniform 1.90")],
+    "old backend rejoins": [("uniform 1.90", "mixed 1.90", "uniform 1.90")],
     # UPGRADE-back-late
     "roll-back begins": [("uniform 1.90", "mixed 1.90")],
     "roll-back ends": [
         ("mixed 1.90", "uniform 1.58"),
-        # A refusal may tell what the last one serves now before its first good probe lets the offer fall.
-        ("mixed 1.90", "settling 1.90", "uniform 1.58"),
+        # A refusal may show the range of the last backend before its first good probe lowers the offer.
+        ("mixed 1.90", "stabilizing 1.90", "uniform 1.58"),
     ],
 }
-"""Every chapter with the ways in which phase and offer may go in it (shared scenarios, Rolling upgrade)."""
+"""Every step with the allowed sequences of phases and offers in it (semantics, Rolling upgrade)."""
 
 
-def test_nothing_is_lost_while_everything_moves(stand: Stand, figures: list[str]) -> None:
+def test_no_request_is_lost_while_the_fleet_changes(testbed: Testbed, figures: list[str]) -> None:
     try:
-        tell(stand)
-    finally:  # what came of it until then explains why a story breaks off
-        judgement = account(stand, figures)
+        run_scenario(testbed)
+    finally:  # the figures until then explain why a scenario ends early
+        judgement = evaluate(testbed, figures)
 
     assert not judgement.breaches, f"{len(judgement.breaches)} breaches:\n{judgement}"
-    assert [each.name for each in stand.chapters] == [*STORY]
-    for chapter in stand.chapters:
-        assert chapter.phases in STORY[chapter.name], chapter
-    assert shown.rate(stand.requests()) >= LOAD
-    # What the story is to have met: otherwise it has proved less than it says.
-    retries = {reason: stand.retries(reason) for reason in ("connect", "no_reply", "reply_timeout")}
-    assert all(retries.values()), f"no request had to be sent on: {retries}"
+    assert [step.name for step in testbed.steps] == [*SCENARIO]
+    for step in testbed.steps:
+        assert step.phases in SCENARIO[step.name], step
+    assert run_figures.rate(testbed.requests()) >= MINIMUM_RATE
+    # The scenario must include retries and every allowed failure, or it proves less than it claims.
+    retries = {reason: testbed.retries(reason) for reason in ("connect", "no_reply", "reply_timeout")}
+    assert all(retries.values()), f"a reason without a retry: {retries}"
     ends = set(judgement.ends.values())
     assert {End.SERVED, End.REFUSED, End.UNAVAILABLE} <= ends, ends
 
 
-def tell(stand: Stand) -> None:
-    """The story, each step waited for."""
-    with stand.chapter("at rest"):
-        stand.traffic()
-    with stand.chapter("upgrade"):
-        upgrade(stand)
-    with stand.chapter("deaths"):
-        deaths(stand)
-    with stand.chapter("a hang"):
-        hang(stand)
-        stand.until_retried("reply_timeout", lambda: hang(stand))
-    with stand.chapter("reloads"):
-        reloads(stand)
-    with stand.chapter("pin and unpin", falls=True):
-        pin_and_unpin(stand)
-    with stand.chapter("an old one rejoins"):
-        old_one_rejoins(stand)
-    with stand.chapter("roll-back begins"):
+def run_scenario(testbed: Testbed) -> None:
+    """All steps. Each waits for its effect."""
+    with testbed.step("at rest"):
+        testbed.wait_for_traffic()
+    with testbed.step("upgrade"):
+        upgrade(testbed)
+    with testbed.step("deaths"):
+        deaths(testbed)
+    with testbed.step("hang"):
+        hang(testbed)
+        testbed.repeat_until_retried("reply_timeout", lambda: hang(testbed))
+    with testbed.step("reloads"):
+        reloads(testbed)
+    with testbed.step("pin and unpin", falls=True):
+        pin_and_unpin(testbed)
+    with testbed.step("old backend rejoins"):
+        old_backend_rejoins(testbed)
+    with testbed.step("roll-back begins"):
         for name in NAMES[:-1]:
-            restart(stand, name, OLD)
-        assert stand.offered(NEW, "mixed")["offer"]["held_rule"] == "memory"
-    with stand.chapter("roll-back ends", falls=True):
-        restart(stand, NAMES[-1], OLD)
-        stand.offered(OLD, "uniform")
-        stand.traffic()
+            restart(testbed, name, OLD)
+        assert testbed.wait_for_offer(NEW, "mixed")["offer"]["held_rule"] == "state"
+    with testbed.step("roll-back ends", falls=True):
+        restart(testbed, NAMES[-1], OLD)
+        testbed.wait_for_offer(OLD, "uniform")
+        testbed.wait_for_traffic()
 
 
-def restart(stand: Stand, name: str, highest: str, *, kill: bool = False) -> None:
-    """A backend goes and comes back as this release, under load all the time."""
-    backend = stand.backends[name]
+def restart(testbed: Testbed, name: str, highest: str, *, kill: bool = False) -> None:
+    """Stop a backend and start it as this release, under load."""
+    backend = testbed.backends[name]
     if kill:
-        # It must have something in its hands, or its death would prove little.
-        stand.watch.until(lambda state: state["backends"][name]["in_flight"] >= 2, f"{name} has work")
+        # Without requests in progress, its death would prove little.
+        testbed.poller.until(lambda state: state["backends"][name]["in_flight"] >= 2, f"{name} has requests")
         backend.kill()
     else:
         backend.terminate()
-    stand.traffic()
+    testbed.wait_for_traffic()
     backend.start(highest)
-    stand.known(name)
-    stand.traffic()
+    testbed.wait_until_known(name)
+    testbed.wait_for_traffic()
 
 
-def upgrade(stand: Stand) -> None:
-    """One at a time, in every way in which operators do it."""
+def upgrade(testbed: Testbed) -> None:
+    """Upgrade one backend at a time, in every way that operators use."""
     first, second, third, fourth = NAMES
-    restart(stand, first, NEW)
-    stand.offered(OLD, "mixed")
-    drain_and_restart(stand, second)
-    restart(stand, third, NEW, kill=True)
-    restart(stand, fourth, NEW)
-    stand.offered(NEW, "uniform")
-    stand.traffic()
+    restart(testbed, first, NEW)
+    testbed.wait_for_offer(OLD, "mixed")
+    drain_and_restart(testbed, second)
+    restart(testbed, third, NEW, kill=True)
+    restart(testbed, fourth, NEW)
+    testbed.wait_for_offer(NEW, "uniform")
+    testbed.wait_for_traffic()
 
 
-def drain_and_restart(stand: Stand, name: str) -> None:
-    """Drained first, as it should be: then there is not even a doubt about a request."""
-    backend = stand.backends[name]
-    backend.counts_no_more()
-    stand.command("drain", f"{SERVICE}/{name}", "--wait")
-    state = stand.watch.until(lambda state: state["backends"][name]["drained"], f"{name} drained")
+def drain_and_restart(testbed: Testbed, name: str) -> None:
+    """Drain the backend first: then no request is in doubt."""
+    backend = testbed.backends[name]
+    backend.mark_not_serving()
+    testbed.command("drain", f"{SERVICE}/{name}", "--wait")
+    state = testbed.poller.until(lambda state: state["backends"][name]["drained"], f"{name} drained")
     assert state["backends"][name]["in_flight"] == 0
     executed = len(backend.executions())
-    stand.traffic()
-    assert len(backend.executions()) == executed, f"{name} is drained and got requests"
+    testbed.wait_for_traffic()
+    assert len(backend.executions()) == executed, f"{name} got requests although it is drained"
     backend.terminate(drained=True)
     backend.start(NEW)
-    stand.watch.until(lambda state: state["backends"][name]["max"] == NEW, f"{name} is probed while drained")
-    assert len(backend.executions()) == executed, f"{name} is drained and got requests"
-    stand.command("enable", f"{SERVICE}/{name}")
-    stand.known(name)
-    stand.traffic()
+    testbed.poller.until(
+        lambda state: state["backends"][name]["max"] == NEW, f"{name} is probed while drained"
+    )
+    assert len(backend.executions()) == executed, f"{name} got requests although it is drained"
+    testbed.command("enable", f"{SERVICE}/{name}")
+    testbed.wait_until_known(name)
+    testbed.wait_for_traffic()
 
 
-def deaths(stand: Stand) -> None:
-    """SIGTERM, and SIGKILL until a safe request that a backend had in its hands had to be sent on."""
+def deaths(testbed: Testbed) -> None:
+    """SIGTERM, and SIGKILL until a safe request at a killed backend was sent again."""
     first, second, *_ = NAMES
-    restart(stand, first, NEW)
-    restart(stand, second, NEW, kill=True)
-    stand.until_retried("no_reply", lambda: restart(stand, second, NEW, kill=True))
+    restart(testbed, first, NEW)
+    restart(testbed, second, NEW, kill=True)
+    testbed.repeat_until_retried("no_reply", lambda: restart(testbed, second, NEW, kill=True))
 
 
-def hang(stand: Stand) -> None:
-    backend = stand.backends[NAMES[2]]
+def hang(testbed: Testbed) -> None:
+    backend = testbed.backends[NAMES[2]]
     backend.hang()
-    stand.not_fresh(backend.name)
-    backend.hang_was_noticed()
-    stand.idle(backend.name)
-    stand.traffic()
-    backend.go_on()
-    stand.known(backend.name)
-    stand.traffic()
+    testbed.wait_until_not_fresh(backend.name)
+    backend.mark_hang_noticed()
+    testbed.wait_until_idle(backend.name)
+    testbed.wait_for_traffic()
+    backend.resume()
+    testbed.wait_until_known(backend.name)
+    testbed.wait_for_traffic()
 
 
-def reloads(stand: Stand) -> None:
-    """By signal and by command; and a file that is refused changes nothing."""
-    done = stand.reloads("success")
-    generation = stand.watch.until_document(lambda document: True, "a reading")["generation"]
-    stand.configure(weight=2)
-    stand.hang_up()
-    stand.watch.until_document(lambda document: document["generation"] > generation, "reloaded by SIGHUP")
-    stand.traffic()
-    stand.configure(weight=1)
-    stand.command("reload")
-    assert stand.reloads("success") == done + 2
-    stand.configure(extra="nonsense: 1\n")
-    assert "nonsense" in stand.command("reload", code=1)
-    assert (stand.reloads("success"), stand.reloads("failure")) == (done + 2, 1)
-    stand.configure()
-    stand.traffic()
+def reloads(testbed: Testbed) -> None:
+    """Reload by signal and by command. A malformed file changes nothing."""
+    before = testbed.reloads("success")
+    generation = testbed.poller.until_document(lambda document: True, "a reading")["generation"]
+    testbed.configure(weight=2)
+    testbed.send_sighup()
+    testbed.poller.until_document(lambda document: document["generation"] > generation, "reloaded by SIGHUP")
+    testbed.wait_for_traffic()
+    testbed.configure(weight=1)
+    testbed.command("reload")
+    assert testbed.reloads("success") == before + 2
+    testbed.configure(extra="nonsense: 1\n")
+    assert "nonsense" in testbed.command("reload", code=1)
+    assert (testbed.reloads("success"), testbed.reloads("failure")) == (before + 2, 1)
+    testbed.configure()
+    testbed.wait_for_traffic()
 
 
-def pin_and_unpin(stand: Stand) -> None:
-    stand.command("pin", SERVICE, OLD)
-    state = stand.offered(OLD, "capped")
+def pin_and_unpin(testbed: Testbed) -> None:
+    testbed.command("pin", SERVICE, OLD)
+    state = testbed.wait_for_offer(OLD, "capped")
     assert (state["offer"]["ceiling"], state["offer"]["held_rule"]) == (OLD, "ceiling")
-    stand.traffic()
-    stand.command("unpin", SERVICE)
-    stand.offered(NEW, "uniform")
-    stand.traffic()
+    testbed.wait_for_traffic()
+    testbed.command("unpin", SERVICE)
+    testbed.wait_for_offer(NEW, "uniform")
+    testbed.wait_for_traffic()
 
 
-def old_one_rejoins(stand: Stand) -> None:
-    """Nobody's version is taken away by it, and it gets only what it serves."""
+def old_backend_rejoins(testbed: Testbed) -> None:
+    """The offer stays, and the old backend gets only versions that it serves."""
     name = NAMES[-1]
-    restart(stand, name, OLD, kill=True)
-    offer = stand.offered(NEW, "mixed")["offer"]
-    assert (offer["held_rule"], offer["held_by"]) == ("memory", [name])
-    restart(stand, name, NEW)
-    stand.offered(NEW, "uniform")
+    restart(testbed, name, OLD, kill=True)
+    offer = testbed.wait_for_offer(NEW, "mixed")["offer"]
+    assert (offer["held_rule"], offer["held_by"]) == ("state", [name])
+    restart(testbed, name, NEW)
+    testbed.wait_for_offer(NEW, "uniform")
 
 
-def account(stand: Stand, figures: list[str]) -> Judgement:
-    """What came of it, for the table."""
-    stand.end_traffic()
-    requests, judgement = stand.requests(), stand.ledger().judge()
-    refused = sum(each.refused for backend in stand.backends.values() for each in backend.executions())
-    figures += shown.table(requests, judgement)
-    figures += shown.summary(requests, judgement, stand.gateway.metrics(), refused)
-    figures += shown.story(stand.chapters, requests)
+def evaluate(testbed: Testbed, figures: list[str]) -> Judgement:
+    """Judge all requests, and write the table."""
+    testbed.end_traffic()
+    requests, judgement = testbed.requests(), testbed.ledger().judge()
+    backends = testbed.backends.values()
+    refused = sum(execution.refused for backend in backends for execution in backend.executions())
+    figures += run_figures.table(requests, judgement)
+    figures += run_figures.summary(requests, judgement, testbed.gateway.metrics(), refused)
+    figures += run_figures.scenario(testbed.steps, requests)
     return judgement

@@ -1,7 +1,7 @@
 """The real client libraries of other APIs: docker, elasticsearch (8 and 9), PyGithub and stripe.
 
-What it does: runs a session of one of them in an environment of its own, while the loop of the test, in which
-the gateway and the servers run, goes on. The rules of `Clients` hold.
+What it does: it runs a session of one of them in an environment of its own. Meanwhile, the event loop of the
+test continues, in which the gateway and the servers run. The rules of `Clients` hold.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OF_ELASTICSEARCH_8 = "client-elasticsearch-8"
 
 
 class Libraries:
-    """Runs the libraries of these environments."""
+    """Runs the client libraries of these environments."""
 
     def __init__(self, environments: Mapping[str, Environment]) -> None:
         self._clients = {name: Clients(environment) for name, environment in environments.items()}
@@ -30,7 +30,7 @@ class Libraries:
         version: str | None = None,
         environment: str = OF_ALL,
     ) -> Session:
-        """One process of it; `version` None is what it chooses by itself. Calls are those of
+        """Run one process of a library. `version` None: the library's own default. `calls`: those of
         `scripts/library_session.py`."""
         plan = {"library": library, "endpoint": endpoint, "version": version, "calls": calls}
         run = self._clients[environment]._session

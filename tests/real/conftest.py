@@ -1,11 +1,10 @@
-"""The fixtures of the group `real`: real servers, the gateway before them, real clients.
+"""The fixtures of the group `real`: real servers, the gateway in front of them, real clients.
 
     ./test --real        runs this folder
 
-Servers and gateways are started once for the whole group and ended at its end by their own ids. A test
-asks for a stand (`guaranteed`, `reachable`, ...) and for `clients`; whatever a test does, the recorders
-are read after it and a request at the wrong server is an error of that test. Nothing is skipped: what is
-missing on this machine is a failure that says what.
+Servers and gateways start once for the whole group, and end by their own ids. A test uses a testbed
+(`guaranteed`, `reachable`, ...) and `clients`. After every test the recorders are read, and a request at the
+wrong server is an error of that test. Nothing is skipped: a missing prerequisite is a failure that names it.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ import pytest
 from tests.real.client_libraries import OF_ALL, OF_ELASTICSEARCH_8, Libraries
 from tests.real.clients import Clients
 from tests.real.environments import Environment, build_all
-from tests.real.goiardi import GOIARDI, WIRE, ChefServer, chef_servers
-from tests.real.ironic import NEW, OLD, Family, whole_server
-from tests.real.launching import RunningServer
+from tests.real.goiardi import API, GOIARDI, ChefServer, chef_servers
+from tests.real.ironic import NEW, OLD, OneDatabaseFleet, whole_server
+from tests.real.launcher import RunningServer
 from tests.real.pairs import Pair
-from tests.real.park import Park
 from tests.real.processes import stop_all
+from tests.real.server_pool import ServerPool
 from tests.real.service_clients import ClusteringClients, ComputeClients, PlacementClients
-from tests.real.stand import Stand
+from tests.real.testbed import Testbed
 
 FIGURES = pytest.StashKey[list[tuple[str, ...]]]()
 NOTES = pytest.StashKey[list[str]]()
-HEADINGS = ("stand", "seen by", "requests", "probes", "406", "503", "served at version:times")
+HEADINGS = ("testbed", "seen by", "requests", "probes", "406", "503", "served at version:times")
 
 ENVIRONMENTS = (OLD.environment, NEW.environment, "client-new")
 
@@ -40,14 +39,13 @@ OF_NEW = ("1.1", NEW.top)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "real: real servers and clients, installed from the package index")
     config.stash[FIGURES] = []
     config.stash[NOTES] = []
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _end_in_order() -> Iterator[None]:
-    """SIGTERM ends the group as Ctrl-C does: fixtures are taken down, no server is left behind."""
+def _end_processes() -> Iterator[None]:
+    """SIGTERM ends the group as Ctrl-C does, with the teardown of fixtures, so that no server remains."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     yield
     signal.signal(signal.SIGTERM, before)
@@ -65,13 +63,13 @@ def clients(environments: dict[str, Environment]) -> Clients:
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where everything that runs keeps its files."""
+    """The folder for the files of all processes."""
     return tmp_path_factory.mktemp("real")
 
 
 @pytest.fixture(scope="session")
 def servers(environments: dict[str, Environment], folder: Path) -> Iterator[dict[str, RunningServer]]:
-    """Ironic 21.4.0 as `old` and 39.0.0 as `new`, each with a database of its own."""
+    """Ironic 21.4.0 as `old` and 39.0.0 as `new`, each with its own database."""
     started: dict[str, RunningServer] = {}
 
     def launch(name: str) -> None:
@@ -88,9 +86,9 @@ def servers(environments: dict[str, Environment], folder: Path) -> Iterator[dict
 
 
 @pytest.fixture(scope="session")
-def family(environments: dict[str, Environment], folder: Path) -> Iterator[Family]:
-    """39.0.0 twice on one database, one of them pinned to the API of 21.4."""
-    members = Family(environments[NEW.environment], folder / "family")
+def one_database_fleet(environments: dict[str, Environment], folder: Path) -> Iterator[OneDatabaseFleet]:
+    """39.0.0 twice on one database. One is pinned to the API of 21.4."""
+    members = OneDatabaseFleet(environments[NEW.environment], folder / "one-database")
     try:
         members.start()
         yield members
@@ -98,108 +96,116 @@ def family(environments: dict[str, Environment], folder: Path) -> Iterator[Famil
         members.stop()
 
 
-# -- the stands: a session fixture each, and for every test one that checks the records after it ------
+# -- testbeds: each has a fixture for the session, and one for a test, which checks the records -------------
 
 
-def _standing(stand: Stand, config: pytest.Config) -> Iterator[Stand]:
-    """Start a stand, lend it, and end it: SIGTERM must end the gateway with exit code 0."""
+def _run_testbed(testbed: Testbed, config: pytest.Config) -> Iterator[Testbed]:
+    """Start a testbed, and end it: SIGTERM must end the gateway with exit code 0."""
     try:
-        stand.start()
-        yield stand
+        testbed.start()
+        yield testbed
     finally:
-        config.stash[FIGURES] += stand.figures()
-        code = stand.stop()
+        config.stash[FIGURES] += testbed.figures()
+        code = testbed.stop()
     assert code == 0, (
-        f"the gateway {stand.name} ended with {code} on SIGTERM\n{stand.gateway.process.last_words()}"
+        f"the gateway {testbed.name} ended with {code} on SIGTERM\n{testbed.gateway.process.log_tail()}"
     )
 
 
 @pytest.fixture(scope="session")
-def guaranteed_stand(
+def guaranteed_testbed(
     servers: dict[str, RunningServer], folder: Path, pytestconfig: pytest.Config
-) -> Iterator[Stand]:
-    yield from _standing(Stand("guaranteed", folder, servers, {"policy": "guaranteed"}, OF_OLD), pytestconfig)
+) -> Iterator[Testbed]:
+    yield from _run_testbed(
+        Testbed("guaranteed", folder, servers, {"policy": "guaranteed"}, OF_OLD), pytestconfig
+    )
 
 
 @pytest.fixture(scope="session")
-def reachable_stand(
+def reachable_testbed(
     servers: dict[str, RunningServer], folder: Path, pytestconfig: pytest.Config
-) -> Iterator[Stand]:
-    yield from _standing(Stand("reachable", folder, servers, {"policy": "reachable"}, OF_NEW), pytestconfig)
+) -> Iterator[Testbed]:
+    yield from _run_testbed(
+        Testbed("reachable", folder, servers, {"policy": "reachable"}, OF_NEW), pytestconfig
+    )
 
 
 @pytest.fixture(scope="module")
-def capped_stand(
+def capped_testbed(
     servers: dict[str, RunningServer], folder: Path, pytestconfig: pytest.Config
-) -> Iterator[Stand]:
+) -> Iterator[Testbed]:
     policy = {"policy": "guaranteed", "ceiling": '"1.6"'}
-    yield from _standing(Stand("capped", folder, servers, policy, ("1.1", "1.6")), pytestconfig)
+    yield from _run_testbed(Testbed("capped", folder, servers, policy, ("1.1", "1.6")), pytestconfig)
 
 
 @pytest.fixture(scope="module")
-def family_stand(family: Family, folder: Path, pytestconfig: pytest.Config) -> Iterator[Stand]:
-    members = {"pinned": family.pinned, "unpinned": family.unpinned}
-    yield from _standing(Stand("family", folder, members, {"policy": "guaranteed"}, OF_OLD), pytestconfig)
+def one_database_testbed(
+    one_database_fleet: OneDatabaseFleet, folder: Path, pytestconfig: pytest.Config
+) -> Iterator[Testbed]:
+    members = {"pinned": one_database_fleet.pinned, "unpinned": one_database_fleet.unpinned}
+    yield from _run_testbed(
+        Testbed("one-database", folder, members, {"policy": "guaranteed"}, OF_OLD), pytestconfig
+    )
 
 
 @pytest.fixture(scope="module")
-def bare_stand(
+def direct_testbed(
     servers: dict[str, RunningServer], folder: Path, pytestconfig: pytest.Config
-) -> Iterator[Stand]:
-    """The gateway speaks with the old server itself, so that ending the server is all that happens."""
-    stand = Stand("bare", folder, servers, {"policy": "guaranteed"}, OF_OLD, bare=frozenset({"old"}))
-    yield from _standing(stand, pytestconfig)
+) -> Iterator[Testbed]:
+    """The gateway connects to the old server itself, so that a test can end that server."""
+    testbed = Testbed("direct", folder, servers, {"policy": "guaranteed"}, OF_OLD, direct=frozenset({"old"}))
+    yield from _run_testbed(testbed, pytestconfig)
 
 
 @pytest.fixture
-def guaranteed(guaranteed_stand: Stand) -> Iterator[Stand]:
-    """Both real servers; the offer is what both serve: 1.1 to 1.82."""
-    with guaranteed_stand.test() as stand:
-        yield stand
+def guaranteed(guaranteed_testbed: Testbed) -> Iterator[Testbed]:
+    """Both real servers. The offer is what both serve: 1.1 to 1.82."""
+    with guaranteed_testbed.test() as testbed:
+        yield testbed
 
 
 @pytest.fixture
-def reachable(reachable_stand: Stand) -> Iterator[Stand]:
-    """Both real servers; the offer is what one of them serves: 1.1 to 1.115."""
-    with reachable_stand.test() as stand:
-        yield stand
+def reachable(reachable_testbed: Testbed) -> Iterator[Testbed]:
+    """Both real servers. The offer is what one of them serves: 1.1 to 1.115."""
+    with reachable_testbed.test() as testbed:
+        yield testbed
 
 
 @pytest.fixture
-def capped(capped_stand: Stand) -> Iterator[Stand]:
-    """Both real servers under a ceiling of 1.6, below what the library sends by default."""
-    with capped_stand.test() as stand:
-        yield stand
+def capped(capped_testbed: Testbed) -> Iterator[Testbed]:
+    """Both real servers under a ceiling of 1.6, below the default version of the library."""
+    with capped_testbed.test() as testbed:
+        yield testbed
 
 
 @pytest.fixture
-def one_database(family_stand: Stand) -> Iterator[Stand]:
-    """Two APIs on one database; the offer is what both serve: 1.1 to 1.82."""
-    with family_stand.test() as stand:
-        yield stand
+def one_database(one_database_testbed: Testbed) -> Iterator[Testbed]:
+    """Two APIs on one database. The offer is what both serve: 1.1 to 1.82."""
+    with one_database_testbed.test() as testbed:
+        yield testbed
 
 
 @pytest.fixture
-def bare(bare_stand: Stand) -> Iterator[Stand]:
-    with bare_stand.test() as stand:
-        yield stand
+def direct(direct_testbed: Testbed) -> Iterator[Testbed]:
+    with direct_testbed.test() as testbed:
+        yield testbed
 
 
-# -- nova, placement, senlin (an old and a new one of each, started when first asked for) and Chef ----------
+# -- nova, placement, senlin (an old and a new one of each, started when first used) and Chef ---------------
 
 
 @pytest.fixture(scope="session")
-def park(folder: Path, pytestconfig: pytest.Config) -> Iterator[Park]:
-    with Park(folder) as everything:
-        yield everything
-        pytestconfig.stash[FIGURES] += everything.figures()
+def server_pool(folder: Path, pytestconfig: pytest.Config) -> Iterator[ServerPool]:
+    with ServerPool(folder) as pool:
+        yield pool
+        pytestconfig.stash[FIGURES] += pool.figures()
 
 
 @pytest.fixture
-def pair(park: Park, request: pytest.FixtureRequest) -> Iterator[Pair]:
-    """A pair by its `(kind, policy)`: parametrize indirectly. Its records are checked after the test."""
-    with park.pair(*request.param).test() as lent:
-        yield lent
+def pair(server_pool: ServerPool, request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """The pair of a parameter `(kind, policy)`. Its records are checked after the test."""
+    with server_pool.pair(*request.param).test() as pair:
+        yield pair
 
 
 @pytest.fixture(scope="session")
@@ -224,42 +230,47 @@ def libraries() -> Libraries:
 
 
 @pytest.fixture(scope="module")
-def chefs(folder: Path) -> Iterator[dict[str, ChefServer]]:
-    """Two goiardis that know the same user by the same key."""
+def goiardis(folder: Path) -> Iterator[dict[str, ChefServer]]:
+    """Two goiardis that know the same user with the same key."""
     with chef_servers(folder, ("one", "two")) as servers:
         yield servers
 
 
 @pytest.fixture(scope="module")
-def kitchen_stand(chefs: dict[str, ChefServer], folder: Path, pytestconfig: pytest.Config) -> Iterator[Pair]:
-    with Pair(WIRE, "guaranteed", folder, chefs, GOIARDI).running() as lent:
-        yield lent
-        pytestconfig.stash[FIGURES] += lent.figures()
+def running_chef_pair(
+    goiardis: dict[str, ChefServer], folder: Path, pytestconfig: pytest.Config
+) -> Iterator[Pair]:
+    with Pair(API, "guaranteed", folder, goiardis, GOIARDI).running() as pair:
+        yield pair
+        pytestconfig.stash[FIGURES] += pair.figures()
 
 
 @pytest.fixture
-def kitchen(kitchen_stand: Pair) -> Iterator[Pair]:
+def chef_pair(running_chef_pair: Pair) -> Iterator[Pair]:
     """Two goiardis behind the gateway. Its records are checked after the test."""
-    with kitchen_stand.test() as lent:
-        yield lent
+    with running_chef_pair.test() as pair:
+        yield pair
 
 
-# -- what a person gets to see --------------------------------------------------------------------------
+# -- reports ------------------------------------------------------------------------------------------------
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Beside a failure: what passed through the stand, and the ends of all its logs."""
+    """Add the exchanges of the testbed and the ends of all its logs to a failure."""
     report = yield
     if report.failed:
         values = getattr(item, "funcargs", {}).values()
-        stands = [value for value in values if isinstance(value, Stand | Pair)]
-        for stand in {stand.name: stand for stand in stands}.values():
-            report.sections.append((f"what passed through the stand {stand.name}", stand.records()))
-            for process in (stand.gateway.process, *(server.process for server in stand.servers.values())):
-                report.sections.append((f"log of {process.name}", process.last_words(1500)))
+        testbeds = [value for value in values if isinstance(value, Testbed | Pair)]
+        for testbed in {testbed.name: testbed for testbed in testbeds}.values():
+            report.sections.append((f"exchanges of the testbed {testbed.name}", testbed.records()))
+            for process in (
+                testbed.gateway.process,
+                *(server.process for server in testbed.servers.values()),
+            ):
+                report.sections.append((f"log of {process.name}", process.log_tail(1500)))
     return report
 
 
@@ -267,7 +278,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     rows = config.stash[FIGURES]
     if not rows:
         return
-    terminalreporter.section("real servers, real clients: what passed")
+    terminalreporter.section("exchanges of real servers and real clients")
     widths = [max(len(row[column]) for row in [HEADINGS, *rows]) for column in range(len(HEADINGS))]
     for row in [HEADINGS, *rows]:
         cells = (

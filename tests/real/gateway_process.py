@@ -1,9 +1,9 @@
-"""The gateway as a user starts it: `python -m gateway run -c FILE`, a process of its own.
+"""The gateway as a process, as a user starts it: `python -m gateway run -c FILE`.
 
-What it does: writes the configuration file, starts the command, waits until it says that it is ready, and
+What it does: it writes the configuration file, starts the command, waits until the gateway is ready, and
 reads its admin listener.
 
-Rules: nothing of the gateway is imported; all that is known of it is what a user can see from outside.
+Rules: it imports nothing of the gateway and uses only what a user can see.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 SERVICE = "baremetal"
 
-# Short, so that a backend that has come back is known to be back while a test waits for it.
+# Short, because tests wait for the gateway to notice that a backend is back.
 PROBE_INTERVAL = "300ms"
 
 Sample = tuple[str, frozenset[tuple[str, str]]]
 
 
 class Gateway:
-    """One gateway process in front of backends `{name: url}`; `offer` is the text of the offer's keys."""
+    """One gateway process in front of backends `{name: url}`. `offer`: the keys of the section `offer`."""
 
     def __init__(
         self,
@@ -43,23 +43,23 @@ class Gateway:
         service: str = SERVICE,
         dialect: Sequence[str] = ("dialect: ironic",),
     ) -> None:
-        """`service` is the one service's name, `dialect` the configuration lines that say how it speaks."""
+        """`service`: the name of the one service. `dialect`: its configuration lines for the dialect."""
         folder.mkdir(parents=True)
         self.port = free_port()
         self.admin_port = free_port()
         self.file = folder / "gateway.yaml"
         self.file.write_text(_configuration(self.port, self.admin_port, backends, offer, service, dialect))
         command = [sys.executable, "-m", "gateway", "run", "-c", str(self.file)]
-        surroundings = {**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": "1"}
-        self.process = Process(f"gateway-{name}", command, folder, surroundings)
+        environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": "1"}
+        self.process = Process(f"gateway-{name}", command, folder, environment)
         self._backends = set(backends)
         self._service = service
 
     def start(self) -> None:
-        """Start it; return once it is ready and knows what every backend serves."""
+        """Start it. Return when it is ready and knows what every backend serves."""
         self.process.start()
         self.process.wait_until(self.is_ready, "ready (/readyz 200)")
-        self.process.wait_until(self.knows_all, "told by /status what every backend serves")
+        self.process.wait_until(self.knows_all, "aware of what every backend serves (/status)")
 
     def is_ready(self) -> bool:
         try:
@@ -69,39 +69,41 @@ class Gateway:
         return status == 200
 
     def knows_all(self) -> bool:
-        """True when every backend has an advert and its last probe answered."""
+        """True when every backend has an advertisement and its last probe succeeded."""
         backends = self.service()["backends"]
         assert set(backends) == self._backends, f"/status lists {sorted(backends)}"
-        return all(one["standing"] == "fresh" and one["max"] is not None for one in backends.values())
+        return all(
+            backend["freshness"] == "fresh" and backend["max"] is not None for backend in backends.values()
+        )
 
     def admin(self, target: str) -> tuple[int, str]:
-        """GET this from the admin listener: the status and the text."""
+        """GET this target from the admin listener. Return status and text."""
         connection = http.client.HTTPConnection(LOOPBACK, self.admin_port, timeout=10)
         try:
             connection.request("GET", target)
-            reply = connection.getresponse()
-            return reply.status, reply.read().decode()
+            response = connection.getresponse()
+            return response.status, response.read().decode()
         finally:
             connection.close()
 
     def service(self) -> dict[str, Any]:
-        """What /status says of the one service."""
+        """The service in /status."""
         status, text = self.admin("/status")
-        assert status == 200, f"/status answered {status}: {text}"
+        assert status == 200, f"/status responded {status}: {text}"
         found: dict[str, Any] = json.loads(text)["services"][self._service]
         return found
 
     def explain(self, method: str, path: str, *headers: str) -> dict[str, Any]:
-        """What /explain says would happen to this request (`headers`: each `Name: value`)."""
+        """The decision about this request, from /explain. `headers`: each `Name: value`."""
         query = [("method", method), ("path", path), *(("header", header) for header in headers)]
         status, text = self.admin(f"/explain?{urllib.parse.urlencode(query)}")
-        assert status == 200, f"/explain answered {status}: {text}"
+        assert status == 200, f"/explain responded {status}: {text}"
         found: dict[str, Any] = json.loads(text)
         return found
 
     def metrics(self) -> Metrics:
         status, text = self.admin("/metrics")
-        assert status == 200, f"/metrics answered {status}: {text}"
+        assert status == 200, f"/metrics responded {status}: {text}"
         return Metrics(text)
 
 
@@ -115,7 +117,7 @@ class Metrics:
             self._samples[name, pairs] = float(value)
 
     def value(self, metric: str, **labels: str) -> float | None:
-        """The sample with exactly these labels; None when there is no such series."""
+        """The sample with exactly these labels; None: there is no such series."""
         return self._samples.get((metric, frozenset(labels.items())))
 
     def total(self, metric: str, **labels: str) -> float:

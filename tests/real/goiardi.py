@@ -1,7 +1,7 @@
-"""A real Chef server on loopback: Debian's goiardi, all in memory, every request's signature checked.
+"""A real Chef server on loopback: Debian's goiardi, in memory, with checks of all signatures.
 
-Rules: it is installed by the system (`.ci/packages`), the only server here that is; a test that needs it
-fails with words where it is missing. All its files lie in the folder that the caller gives.
+Rules: it is the only server here that comes from a system package (`.ci/packages`). A test that needs it
+fails with an explanation when it is missing. All its files are in the folder that the caller gives.
 """
 
 from __future__ import annotations
@@ -14,74 +14,75 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.real.environments import MissingPrerequisite
-from tests.real.launching import Release, RunningServer
-from tests.real.pairs import Wire
-from tests.real.processes import LOOPBACK, Process, answers, free_port, stop_all
-from tests.real.wire import Head
+from tests.real.launcher import Release, RunningServer
+from tests.real.message_reader import Head
+from tests.real.pairs import ServiceApi
+from tests.real.processes import LOOPBACK, Process, free_port, responds, stop_all
 
-# Its versions are whole numbers; here and below a number stands for `0.N`.
+# Its versions are whole numbers. Here and below, `0.N` stands for the number N.
 GOIARDI = Release("goiardi", "Debian's", (0, 0), (0, 1))
 PROGRAM = "goiardi"
 USER = "admin"
 
-
 HEADER = "X-Ops-Server-API-Version"
 
 
-class ChefWire(Wire):
-    """Chef's versions: whole numbers in requests, an object with the version that was used in replies."""
+class ChefApi(ServiceApi):
+    """Chef's versions: whole numbers in requests, a JSON object with the served version in responses."""
 
     def versions(self, head: Head | None) -> list[str]:
         values = [] if head is None else head.all(HEADER)
-        used = [json.loads(text)["response_version"] if text.startswith("{") else text for text in values]
-        return [f"0.{number}" for number in used if str(number).isdecimal()]
+        numbers = [json.loads(text)["response_version"] if text.startswith("{") else text for text in values]
+        return [f"0.{number}" for number in numbers if str(number).isdecimal()]
 
     def headers(self, version: str | None) -> dict[str, str]:
-        """What an unsigned request carries; `version` is the whole number itself."""
-        said = {} if version is None else {HEADER: version}
-        return {"Accept": "application/json", "X-Chef-Version": "16.12.3", "X-Ops-Userid": USER, **said}
+        """The fields of an unsigned request. `version`: the whole number itself."""
+        fields = {} if version is None else {HEADER: version}
+        return {"Accept": "application/json", "X-Chef-Version": "16.12.3", "X-Ops-Userid": USER, **fields}
 
 
-WIRE = ChefWire(
+API = ChefApi(
     service="chef",
     dialect=("dialect: chef",),
     service_type="",
-    silence="0.0",
+    default_version="0.0",
     documents=frozenset({"/users", "/server_api_version", "/_status"}),
-    # What is signed over its version goes on as it came, without one too.
-    silent=True,
+    # A request with a signature over its version is forwarded unchanged, also without a version.
+    unversioned_allowed=True,
 )
 
 
 class ChefServer(RunningServer):
-    """One goiardi; `key` is the private key that it made for its first user, `USER`."""
+    """One goiardi. `key`: the private key that it made for its first user, `USER`."""
 
     def __init__(self, process: Process, port: int, key: Path) -> None:
         super().__init__(GOIARDI, process, port)
         self.key = key
 
     def start(self) -> None:
-        """Start and return once it answers and the first user's key is there."""
+        """Start. Return when it responds and the key of the first user exists."""
         self.process.start()
         self.process.wait_until(
-            lambda: answers(self.port, "/_status") and self.key.exists(), "answering HTTP"
+            lambda: responds(self.port, "/_status") and self.key.exists(), "responding to HTTP"
         )
 
 
 def chef_server(folder: Path, like: ChefServer | None = None) -> ChefServer:
-    """A Chef server; not yet started. Empty, or with the users and keys that `like`, ended, had left.
+    """A Chef server that is not started yet. It is empty, or has the users and keys of `like`, which has
+    ended.
 
-    Raises MissingPrerequisite where goiardi is not installed."""
+    Raises MissingPrerequisite when goiardi is not installed.
+    """
     program = shutil.which(PROGRAM, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin")
     if program is None:
         raise MissingPrerequisite(
-            "the real Chef server is goiardi, and no such program was found; as root on Debian: .ci/packages"
+            "the real Chef server is goiardi, which is not installed; as root on Debian: .ci/packages"
         )
     settings = folder / "conf"
     if like is None:
         settings.mkdir(parents=True)
     else:
-        # It saves what it holds when it ends, and its first user's key is a file.
+        # It saves its data when it ends, and the key of its first user is a file.
         shutil.copytree(like.process.folder, folder, ignore=shutil.ignore_patterns("*.out"))
     (folder / "files").mkdir(exist_ok=True)
     port = free_port()
@@ -96,7 +97,7 @@ def chef_server(folder: Path, like: ChefServer | None = None) -> ChefServer:
 
 @contextlib.contextmanager
 def chef_servers(folder: Path, names: tuple[str, ...]) -> Iterator[dict[str, ChefServer]]:
-    """As many Chef servers as there are names, which know the same users by the same keys."""
+    """One Chef server for each name. All know the same users with the same keys."""
     first = chef_server(folder / "goiardi")
     try:
         first.start()

@@ -1,12 +1,12 @@
-"""Real Ironic servers on loopback: no authentication, SQLite, hardware that is only pretended.
+"""Real Ironic servers on loopback: no authentication, SQLite, fake hardware.
 
-What it does: writes the configuration, makes the schema, starts the processes. A whole server is one release
-with a database of its own, API and conductor in one process. `Family` is several APIs of one release on
-one database with one conductor, each pinned to the API of another release: what is created through one
-member is there through every other.
+What it does: it writes the configuration, creates the schema and starts the processes. A whole server is API
+and conductor of one release in one process, with its own database. A `OneDatabaseFleet` is two APIs of one
+release with one database and one conductor. One API is pinned to an older release. A node that was created
+through one is visible through the other.
 
-Rules: every file lies in the run folder that the caller gives. What a server serves is stated here from
-its release notes and never asked from it, so that a test can hold the two against each other.
+Rules: all files are in the folder that the caller gives. The range of a release is stated here from its
+release notes and never read from the server, so that a test can compare the two.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import shutil
 import sqlite3
 import subprocess
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from tests.real import launching
+from tests.real import launcher
 from tests.real.environments import Environment
-from tests.real.launching import Number, RunningServer
-from tests.real.processes import LOOPBACK, Process, StartFailed, answers, free_port, stop_all
+from tests.real.launcher import Number, RunningServer
+from tests.real.processes import LOOPBACK, Process, StartFailed, free_port, responds, stop_all
 
 # The first version of every Ironic release.
 MINIMUM = (1, 1)
@@ -32,26 +33,26 @@ Options = dict[str, dict[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Release(launching.Release):
-    """A release of Ironic. `pin` is the release to whose API and objects an operator holds it: [DEFAULT]
-    pin_release_version."""
+class Release(launcher.Release):
+    """A release of Ironic. `pin`: the release to whose API and objects an operator pins it, with
+    `pin_release_version` in [DEFAULT]."""
 
     pin: str | None = None
 
 
 def ironic(number: str, maximum: Number, pin: str | None = None) -> Release:
-    """The release with this number, which serves up to `maximum`."""
+    """The Ironic release with this number, which serves up to `maximum`."""
     return Release("ironic", number, MINIMUM, maximum, pin)
 
 
 OLD = ironic("21.4.0", (1, 82))
 NEW = ironic("39.0.0", (1, 115))
-# The new code, held by an operator to the API of 21.4 in the middle of an upgrade.
+# The new release, pinned to the API of 21.4 by an operator during an upgrade.
 NEW_PINNED = ironic("39.0.0", (1, 82), pin="21.4")
 
 
 def whole_server(release: Release, environment: Environment, folder: Path) -> RunningServer:
-    """API and conductor of one release in one process, database and all in `folder`; not yet started."""
+    """API and conductor of one release in one process that is not started yet. All files are in `folder`."""
     folder.mkdir(parents=True)
     port = free_port()
     options = _options(folder, port, folder / "ironic.sqlite")
@@ -62,7 +63,7 @@ def whole_server(release: Release, environment: Environment, folder: Path) -> Ru
     return RunningServer(release, ironic_process("ironic", environment, settings), port)
 
 
-class Family:
+class OneDatabaseFleet:
     """Two APIs of one release on one database: `unpinned`, and `pinned` to the API of an older release."""
 
     def __init__(self, environment: Environment, folder: Path) -> None:
@@ -77,17 +78,17 @@ class Family:
             for name, release in (("unpinned", NEW), ("pinned", NEW_PINNED))
         )
         for server in (self.unpinned, self.pinned):
-            # What a write failed of is in the conductor's log.
+            # The conductor's log has the cause of a failed write.
             server.process.logs += self._conductor.logs
 
     def start(self) -> None:
-        """Start all three side by side and return once both APIs answer."""
+        """Start all three in parallel. Return when both APIs respond."""
         everything = (self._conductor, self.unpinned.process, self.pinned.process)
         for process in everything:
             process.start()
         wait_for_conductor(self._conductor)
         for server in (self.unpinned, self.pinned):
-            server.process.wait_until(lambda server=server: answers(server.port), "answering HTTP")  # type: ignore[misc]
+            server.process.wait_until(partial(responds, server.port), "responding to HTTP")
 
     def stop(self) -> None:
         stop_all((self.unpinned.process, self.pinned.process, self._conductor))
@@ -96,21 +97,25 @@ class Family:
 def api_server(
     release: Release, environment: Environment, folder: Path, database: Path, *, port: int, calls: int
 ) -> RunningServer:
-    """An API of this release on a database that exists; it finds its conductor there. Not yet started."""
+    """An API of this release, not started yet, on an existing database. It finds its conductor there."""
     settings = member(folder, database, release, calls=calls, port=port)
     return RunningServer(release, ironic_process("ironic-api", environment, settings), port)
 
 
 def wait_for_conductor(process: Process) -> None:
-    """Until this conductor (of 39.0.0), in a folder of its own, has registered itself: before that a write
-    finds no conductor, though it listens already."""
+    """Wait until this conductor (of 39.0.0, in a folder of its own) has registered itself.
+
+    Before that, writes find no conductor, although it listens already.
+    """
     log = process.folder / LOG
     process.wait_until(lambda: log.exists() and "Created RPC server" in log.read_text(), "registered")
 
 
 def member(folder: Path, database: Path, release: Release, *, calls: int, port: int | None = None) -> Path:
-    """The configuration of one process of several on one database: they speak JSON-RPC over loopback. The
-    conductor takes calls on the port `calls`."""
+    """Write the configuration of one process of several on one database. They use JSON-RPC over loopback.
+
+    `calls`: the port of the conductor.
+    """
     folder.mkdir()
     options = _options(folder, port or free_port(), database)
     options["DEFAULT"]["rpc_transport"] = "json-rpc"
@@ -121,13 +126,13 @@ def member(folder: Path, database: Path, release: Release, *, calls: int, port: 
 
 
 def _options(folder: Path, port: int, database: Path) -> Options:
-    """What every process needs: pretended hardware, nothing outside loopback and `folder`."""
+    """The options of every process: fake hardware, and nothing outside loopback and `folder`."""
     state = folder / "state"
     state.mkdir()
-    pretended = ("bios", "boot", "deploy", "management", "power", "raid")
-    or_none = ("console", "inspect", "rescue", "vendor")
-    interfaces: dict[str, object] = {f"enabled_{kind}_interfaces": "fake" for kind in pretended}
-    interfaces |= {f"enabled_{kind}_interfaces": f"fake,no-{kind}" for kind in or_none}
+    fake_interfaces = ("bios", "boot", "deploy", "management", "power", "raid")
+    optional_interfaces = ("console", "inspect", "rescue", "vendor")
+    interfaces: dict[str, object] = {f"enabled_{kind}_interfaces": "fake" for kind in fake_interfaces}
+    interfaces |= {f"enabled_{kind}_interfaces": f"fake,no-{kind}" for kind in optional_interfaces}
     interfaces |= {"enabled_network_interfaces": "noop", "enabled_storage_interfaces": "fake,noop"}
     interfaces |= {f"default_{kind}_interface": "fake" for kind in ("deploy", "inspect")}
     interfaces |= {f"default_{kind}_interface": "noop" for kind in ("network", "storage")}
@@ -165,20 +170,21 @@ def ironic_process(program: str, environment: Environment, settings: Path) -> Pr
 
 
 def create_schema(environment: Environment, settings: Path, database: Path) -> None:
-    """An empty database of this release: made by its own tool once, and kept beside its environment."""
+    """Create an empty database of this release. Its own tool makes it once; it is kept beside the
+    environment."""
     kept = environment.home / "empty.sqlite"
     if kept.exists():
         shutil.copyfile(kept, database)
     else:
         command = environment.command("ironic-dbsync", "--config-file", str(settings), "create_schema")
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=settings.parent)
-        if done.returncode != 0:
-            raise StartFailed(f"{environment.name}: no schema\n{(done.stdout + done.stderr)[-3000:]}")
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=settings.parent)
+        if ended.returncode != 0:
+            raise StartFailed(f"{environment.name}: no schema\n{(ended.stdout + ended.stderr)[-3000:]}")
         unfinished = kept.with_name(f".empty-{os.getpid()}.sqlite")
         shutil.copyfile(database, unfinished)
         unfinished.rename(kept)
-    # With a write-ahead log readers do not block a writer's commit; without it the green threads of one
-    # process wait for each other until SQLite says that the database is locked.
+    # With a write-ahead log, readers do not block the commit of a writer. Without it, the green threads of
+    # one process wait for each other until SQLite reports a locked database.
     connection = sqlite3.connect(database)
     try:
         connection.execute("pragma journal_mode=wal")

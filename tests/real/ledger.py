@@ -1,10 +1,11 @@
-"""The books of an upgrade: each thing that a client did, and what the recorders saw of it.
+"""The judge of a rolling upgrade: it compares the calls of clients with the records of the recorders.
 
-What it does: `Ledger` puts a client's call, its requests before the gateway and its requests before the
-servers together by the call's id, and says what was lost, executed twice or at another version than told;
-what a server itself answered with 500 and what a server took with it when it ended is counted apart.
+What it does: `judge` groups a client's call, its requests in front of the gateway and its requests at the
+servers by the id of the call. It finds what was lost, executed twice, or executed at another version than the
+client saw. Failures of the servers themselves are counted separately: their own 500, and requests that a
+server did not complete when it ended.
 
-Rules: values in, values out. What is judged here came over the wire; nothing is asked from the gateway.
+Rules: values in, values out. Everything judged here was on the wire; the gateway itself is not queried.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tests.real.hop import Exchange
-from tests.real.launching import Release
-from tests.real.loops import CALL_HEADER, Call
-from tests.real.stand import lie, misdirected
+from tests.real.continuous_clients import CALL_HEADER, Call
+from tests.real.launcher import Release
+from tests.real.recorder import Exchange
+from tests.real.testbed import misdirected, wrong_response
 
-# What must not be executed twice. DELETE may be sent again: twice is as good as once.
+# Methods that must not be executed twice. A DELETE may be sent again, because it is idempotent.
 ONCE = frozenset({"POST", "PATCH"})
-# What a gateway says of a server that gave no reply, or of having none.
+# The gateway's own statuses when a server gave no response, or when there is no server.
 GATEWAY_ERRORS = frozenset({502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A request as it arrived at a server: which member of the fleet, and what ran there at that moment."""
+    """A request at a server: the member of the fleet, and its release at that time."""
 
     member: str
     release: Release
@@ -36,37 +37,41 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A time in which something was not there: a member that was being stopped, from its last new connection
-    to its process's end; or what a member needs, from its end to its successor."""
+    """A time in which something was missing.
+
+    For a member that is stopped, it lasts from the last accepted connection to the end of the process. For
+    the conductor, it lasts from its end to the start of the next one.
+    """
 
     member: str
     began: float
     ended: float
 
-    def meets(self, one: Exchange) -> bool:
-        """True when this request was under way in this time."""
-        return one.began <= self.ended and (one.ended is None or one.ended >= self.began)
+    def overlaps(self, exchange: Exchange) -> bool:
+        """True when this request was in progress in this time."""
+        return exchange.began <= self.ended and (exchange.ended is None or exchange.ended >= self.began)
 
 
 @dataclass(frozen=True, slots=True)
 class Excuse:
-    """A failure that is a server's own: 500 to one of these methods, by this release, saying `text`.
+    """A failure of a server itself: this release responds 500 to one of these methods, with `text`.
 
-    `within`: only in this time; then nobody can know what has been written, else all has."""
+    `within`: only in this time. Then it is unknown what was written, else everything was written.
+    """
 
     release: Release
     methods: frozenset[str]
     text: str
     within: Window | None = None
 
-    def covers(self, one: Exchange, source: Arrival, said: str) -> bool:
-        """True when this reply by `source`, of which the client got to read `said`, is such a failure."""
+    def covers(self, exchange: Exchange, source: Arrival, text: str) -> bool:
+        """True when this response of `source`, whose `text` the client has read, is such a failure."""
         return (
-            one.status == 500
+            exchange.status == 500
             and source.release == self.release
-            and one.method in self.methods
-            and self.text in said
-            and (self.within is None or self.within.meets(one))
+            and exchange.method in self.methods
+            and self.text in text
+            and (self.within is None or self.within.overlaps(exchange))
         )
 
 
@@ -74,8 +79,9 @@ class Excuse:
 class Ledger:
     """The findings. `lost`, `duplicated`, `desynced`, `misdirected` and `forgotten` must be empty.
 
-    `passed_500` and `in_doubt` are not the gateway's doing, each with its evidence checked. `doubtful` are
-    the nodes of which nobody can know what was written."""
+    `passed_500` and `in_doubt` are failures of servers, with checked evidence. `doubtful`: the nodes for
+    which it is unknown what was written.
+    """
 
     calls: int = 0
     requests: int = 0
@@ -99,149 +105,159 @@ def judge(
     excuses: Sequence[Excuse],
     offers: Sequence[tuple[str, str]],
 ) -> Ledger:
-    """Everything by call. `seen`: what clients asked and were told. `windows`: when members ended. `offers`:
-    the ranges that clients may be told, one after the other."""
+    """Judge every call. `seen`: the exchanges of clients. `windows`: when members were stopped. `offers`: the
+    ranges that clients may see, in order."""
     ledger = Ledger(calls=len(calls))
-    asked: dict[str | None, list[Exchange]] = defaultdict(list)
-    came: dict[str | None, list[Arrival]] = defaultdict(list)
-    for one in seen:
-        asked[one.request.get(CALL_HEADER)].append(one)
+    seen_by_call: dict[str | None, list[Exchange]] = defaultdict(list)
+    arrived_by_call: dict[str | None, list[Arrival]] = defaultdict(list)
+    for exchange in seen:
+        seen_by_call[exchange.request.get(CALL_HEADER)].append(exchange)
     for arrival in arrivals:
-        came[arrival.exchange.request.get(CALL_HEADER)].append(arrival)
-        if wrong := misdirected(arrival.exchange, arrival.release):
-            place = f"{arrival.member} ({arrival.release.number})"
-            ledger.misdirected.append(f"{place} got {arrival.exchange}: {wrong}")
-    ledger.requests = sum(map(len, asked.values()))
-    ledger.desynced += untruths(seen, offers)
+        arrived_by_call[arrival.exchange.request.get(CALL_HEADER)].append(arrival)
+        if reason := misdirected(arrival.exchange, arrival.release):
+            server = f"{arrival.member} ({arrival.release.number})"
+            ledger.misdirected.append(f"{server} got {arrival.exchange}: {reason}")
+    ledger.requests = sum(map(len, seen_by_call.values()))
+    ledger.desynced += wrong_responses(seen, offers)
     for call in calls:
-        _Case(call, asked.pop(call.call, []), came.pop(call.call, []), windows, ledger).judge(excuses)
+        _Case(
+            call, seen_by_call.pop(call.call, []), arrived_by_call.pop(call.call, []), windows, ledger
+        ).judge(excuses)
     ledger.forgotten += forgotten(call for call in calls if call.node not in ledger.doubtful)
-    ledger.lost += [f"nobody's request: {one}" for some in asked.values() for one in some]
-    for arrival in (one for some in came.values() for one in some if one.exchange.was_forwarded):
-        ledger.duplicated.append(f"nobody's request at {arrival.member}: {arrival.exchange}")
+    ledger.lost += [
+        f"a request without a call: {exchange}" for rest in seen_by_call.values() for exchange in rest
+    ]
+    for arrival in (arrival for rest in arrived_by_call.values() for arrival in rest):
+        if arrival.exchange.was_forwarded:
+            ledger.duplicated.append(f"a request without a call at {arrival.member}: {arrival.exchange}")
     return ledger
 
 
 class _Case:
-    """One call: what its client was told (`seen`) and what the servers saw of it (`came`)."""
+    """One call: the exchanges of its client (`seen`), and those at the servers (`arrived`)."""
 
     def __init__(
         self,
         call: Call,
         seen: list[Exchange],
-        came: list[Arrival],
+        arrived: list[Arrival],
         windows: Sequence[Window],
         ledger: Ledger,
     ) -> None:
         self._call = call
         self._seen = seen
-        self._came = came
+        self._arrived = arrived
         self._windows = windows
         self._ledger = ledger
-        # The statuses for which the client may rightly say that it failed.
+        # The number of responses because of which the client may report a failure.
         self._failures = 0
 
     def judge(self, excuses: Sequence[Excuse]) -> None:
-        """Enter all that there is to say of this call."""
+        """Enter all findings about this call."""
         by_target: dict[tuple[str, str], list[Exchange]] = defaultdict(list)
-        for one in self._seen:
-            if one.status == 406 and one.served is None:
-                # The gateway's own word: no server was asked. The library asks again at a version on offer.
+        for exchange in self._seen:
+            if exchange.status == 406 and exchange.served is None:
+                # The gateway's own refusal. The library repeats the request at a version in the offer.
                 self._ledger.refusals += 1
             else:
-                by_target[one.method, one.request.start].append(one)
-        for (method, start), told in by_target.items():
-            came = [one for one in self._came if one.exchange.request.start == start]
-            self._count(method, told, came)
-            for one in told:
-                self._answer(one, came, excuses)
+                by_target[exchange.method, exchange.request.start].append(exchange)
+        for (method, start), seen in by_target.items():
+            arrived = [arrival for arrival in self._arrived if arrival.exchange.request.start == start]
+            self._count(method, seen, arrived)
+            for exchange in seen:
+                self._judge_response(exchange, arrived, excuses)
         if not self._seen:
-            self._lose("no request of it was seen")
+            self._lose("none of its requests was seen")
         if self._call.error is not None and not self._failures:
-            self._lose("the client failed though every reply was good")
+            self._lose("the client failed though every response was good")
 
-    def _count(self, method: str, told: list[Exchange], came: list[Arrival]) -> None:
-        """Each request arrived once; one without a reply may have been sent again where that is harmless."""
-        more = len(came) - len(told)
-        replied = sum(arrival.exchange.reply is not None for arrival in came)
-        if replied > len(told) or (more > 0 and method in ONCE):
-            self._ledger.duplicated.append(
-                f"{self._call}: {', '.join(f'{a.member}: {a.exchange}' for a in came)}"
-            )
+    def _count(self, method: str, seen: list[Exchange], arrived: list[Arrival]) -> None:
+        """Each request arrived once. One without a response may have been sent again if that is harmless."""
+        more = len(arrived) - len(seen)
+        responses = sum(arrival.exchange.response is not None for arrival in arrived)
+        if responses > len(seen) or (more > 0 and method in ONCE):
+            texts = (f"{arrival.member}: {arrival.exchange}" for arrival in arrived)
+            self._ledger.duplicated.append(f"{self._call}: {', '.join(texts)}")
         elif more > 0:
             self._ledger.resent += more
 
-    def _answer(self, one: Exchange, came: list[Arrival], excuses: Sequence[Excuse]) -> None:
-        answered = [other for other in came if _same_reply(one, other.exchange)]
-        if one.status is None:
-            self._lose(f"no reply: {one}")
-        elif not answered and one.status in GATEWAY_ERRORS:
-            self._unanswered(one, came)
-        elif not answered:
-            self._ledger.desynced.append(f"{self._call}: told {one}, of which no server knows")
-        elif one.status >= 400:
-            source = answered[-1]
+    def _judge_response(self, exchange: Exchange, arrived: list[Arrival], excuses: Sequence[Excuse]) -> None:
+        sources = [arrival for arrival in arrived if _same_response(exchange, arrival.exchange)]
+        if exchange.status is None:
+            self._lose(f"no response: {exchange}")
+        elif not sources and exchange.status in GATEWAY_ERRORS:
+            self._judge_gateway_error(exchange, arrived)
+        elif not sources:
+            self._ledger.desynced.append(f"{self._call}: the client saw {exchange}, but no server sent it")
+        elif exchange.status >= 400:
+            source = sources[-1]
             self._failures += 1
-            excuse = next((e for e in excuses if e.covers(one, source, self._call.text)), None)
+            excuse = next((e for e in excuses if e.covers(exchange, source, self._call.text)), None)
             if excuse is not None:
-                self._ledger.passed_500[f"{excuse.text}: {one.method} at {source.release.number}"] += 1
+                self._ledger.passed_500[f"{excuse.text}: {exchange.method} at {source.release.number}"] += 1
                 if excuse.within is not None:
                     self._ledger.doubtful.add(self._call.node)
-            elif not self._may_be_missing(one, came):
-                self._lose(f"{source.member} ({source.release.number}) said {one.status}: {one}")
+            elif not self._may_be_missing(exchange, arrived):
+                server = f"{source.member} ({source.release.number})"
+                self._lose(f"{server} responded {exchange.status}: {exchange}")
 
-    def _unanswered(self, one: Exchange, came: list[Arrival]) -> None:
-        """The gateway says that no server answered. Only what may not be sent again may end so, only when the
-        server that had it was ending, and only when it had been sent there once."""
-        ending = {window.member for window in self._windows if window.meets(one)}
-        silent = {arrival.member for arrival in came if arrival.exchange.reply is None}
+    def _judge_gateway_error(self, exchange: Exchange, arrived: list[Arrival]) -> None:
+        """The gateway reports that no server responded. That is allowed only for a request that must not be
+        repeated, and only when it was sent once, to a server that was ending."""
+        ending = {window.member for window in self._windows if window.overlaps(exchange)}
+        unanswered = {arrival.member for arrival in arrived if arrival.exchange.response is None}
         self._failures += 1
-        # A connection that the ending server never took from its queue is not among the arrivals.
-        taken_along = ending and silent <= ending and len(came) == len(silent) <= 1
-        if one.status == 502 and one.method in ONCE and taken_along:
-            self._ledger.in_doubt.append(f"{self._call}: {one}")
+        # The recorder has no arrival for a connection that the ending server never accepted.
+        lost_with_server = ending and unanswered <= ending and len(arrived) == len(unanswered) <= 1
+        if exchange.status == 502 and exchange.method in ONCE and lost_with_server:
+            self._ledger.in_doubt.append(f"{self._call}: {exchange}")
             self._ledger.doubtful.add(self._call.node)
         else:
-            self._lose(f"{one}; it had been sent to {[arrival.member for arrival in came] or 'nobody'}")
+            members = [arrival.member for arrival in arrived]
+            self._lose(f"{exchange}; it was sent to {members or 'no server'}")
 
-    def _may_be_missing(self, one: Exchange, came: list[Arrival]) -> bool:
-        """404 is right where nobody can know whether the node was made, and of a DELETE that was sent again
-        because a server took it with it as it ended: the node was gone already."""
-        sent_again = one.method == "DELETE" and any(arrival.exchange.reply is None for arrival in came)
-        return one.status == 404 and (sent_again or self._call.node in self._ledger.doubtful)
+    def _may_be_missing(self, exchange: Exchange, arrived: list[Arrival]) -> bool:
+        """A 404 is right when it is unknown whether the node was created. It is right for a DELETE that was
+        sent again after its server ended without a response: the first one has deleted the node."""
+        sent_again = exchange.method == "DELETE" and any(
+            arrival.exchange.response is None for arrival in arrived
+        )
+        return exchange.status == 404 and (sent_again or self._call.node in self._ledger.doubtful)
 
-    def _lose(self, why: str) -> None:
-        self._ledger.lost.append(f"{self._call}: {why}")
-
-
-def _same_reply(told: Exchange, given: Exchange) -> bool:
-    """The client was told what this server said, and of the version that it had been sent."""
-    # On / nothing is negotiated: no version is sent there, and new servers speak of one nevertheless.
-    as_sent = given.served in (None, given.asked) or told.path == "/"
-    return as_sent and (told.status, told.served) == (given.status, given.served)
+    def _lose(self, reason: str) -> None:
+        self._ledger.lost.append(f"{self._call}: {reason}")
 
 
-def untruths(seen: Sequence[Exchange], offers: Sequence[tuple[str, str]]) -> list[str]:
-    """Where a client was told a range that is none of these, one that was over already, or another version
-    than it asked for. Ranges follow each other: who asks after somebody was told one gets no older one."""
+def _same_response(seen: Exchange, sent: Exchange) -> bool:
+    """The client saw the response that this server sent, which has the version in its request."""
+    # On `/` nothing is negotiated: the request has no version, but new servers respond with one.
+    at_sent_version = sent.served in (None, sent.requested) or seen.path == "/"
+    return at_sent_version and (seen.status, seen.served) == (sent.status, sent.served)
+
+
+def wrong_responses(seen: Sequence[Exchange], offers: Sequence[tuple[str, str]]) -> list[str]:
+    """Where a client saw an unknown range, a former range, or another version than it requested.
+
+    The ranges follow each other: a request that begins after a client saw one range gets no older one.
+    """
     found = []
-    told = [one for one in seen if one.offered != (None, None)]
-    for one in told:
-        place = next((place for place, offer in enumerate(offers) if offer == one.offered), None)
-        if place is None:
-            found.append(f"{one}: told {one.offered}, and the offers were {offers}")
+    with_range = [exchange for exchange in seen if exchange.offered != (None, None)]
+    for exchange in with_range:
+        position = next((at for at, offer in enumerate(offers) if offer == exchange.offered), None)
+        if position is None:
+            found.append(f"{exchange}: the range is {exchange.offered}, and the offers were {offers}")
             continue
-        newer = offers[place + 1 :]
-        if any(other.offered in newer and (other.ended or math.inf) < one.began for other in told):
-            found.append(f"{one}: told {one.offered} when clients had been told more")
-        if reason := lie(one, offers[place]):
-            found.append(f"{one}: {reason}")
+        newer = offers[position + 1 :]
+        if any(other.offered in newer and (other.ended or math.inf) < exchange.began for other in with_range):
+            found.append(f"{exchange}: the range is {exchange.offered}, after clients saw a newer one")
+        if reason := wrong_response(exchange, offers[position]):
+            found.append(f"{exchange}: {reason}")
     return found
 
 
 def forgotten(calls: Iterable[Call]) -> list[str]:
-    """Where a node that was made was not in the list, or what was changed was not there afterwards, also when
-    the answer to the change was an error."""
+    """Where a created node was missing in the list, or a change was missing afterwards, also when the
+    response to the change was an error."""
     found = []
     changes: dict[str, str] = {}
     for call in calls:

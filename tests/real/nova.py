@@ -1,9 +1,9 @@
-"""Real compute APIs on loopback: nova alone, SQLite, an in-process message bus, everyone an administrator.
+"""Real compute APIs on loopback: only nova, SQLite, an in-process message bus, every user an administrator.
 
-What it does: writes the configuration and the pipeline, makes the three databases and the two cells.
+What it does: it writes the configuration and the pipeline, and makes the three databases and the two cells.
 
-Rules: the pipeline is the release's own, and only its identity filter is another (`standin/confirmed.py`).
-Flavors are written for real; whatever needs a compute host is not for these servers.
+Rules: the pipeline is the one of the release, with another identity filter (`standin/confirmed.py`). Flavors
+are written to the database. Operations that need a compute host do not work.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.real.environments import Environment
-from tests.real.launching import SCRIPTS, Release, RunningServer, databases, python_process, write_options
+from tests.real.launcher import SCRIPTS, Release, RunningServer, databases, python_process, write_options
 from tests.real.processes import LOOPBACK, free_port
 
 OLD = Release("nova", "17.0.13", (2, 1), (2, 60))
@@ -22,20 +22,20 @@ DATABASES = ("nova_api.sqlite", "nova_cell0.sqlite", "nova.sqlite")
 
 
 def nova_server(release: Release, environment: Environment, folder: Path) -> RunningServer:
-    """A compute API of this release, all its files in `folder`; not yet started."""
+    """A compute API of this release that is not started yet. All its files are in `folder`."""
     port = free_port()
     settings = _settings(environment, folder, port)
     log = folder / "nova.log"
     variables = {"OS_NOVA_CONFIG_DIR": str(folder), "NOVA_CONFIG_DIR": str(folder)}
-    databases(environment, folder, DATABASES, _making(environment, settings))
+    databases(environment, folder, DATABASES, _database_commands(environment, settings))
     own_program = environment.home / "bin" / "nova-api-os-compute"
     if own_program.exists():
-        words = [str(own_program), "--config-file", str(settings)]
+        arguments = [str(own_program), "--config-file", str(settings)]
     else:
         variables["OS_NOVA_DISABLE_EVENTLET_PATCHING"] = "true"
         application = ["nova.wsgi.osapi_compute", "application", str(port), "nova.monkey_patch"]
-        words = [str(SCRIPTS / "serve_wsgi.py"), *application]
-    process = python_process(f"nova-{release.number}", environment, folder, words, log, variables)
+        arguments = [str(SCRIPTS / "serve_wsgi.py"), *application]
+    process = python_process(f"nova-{release.number}", environment, folder, arguments, log, variables)
     return RunningServer(release, process, port)
 
 
@@ -44,7 +44,7 @@ def _settings(environment: Environment, folder: Path, port: int) -> Path:
     state.mkdir()
     policy.touch()
     own = (environment.home / "etc" / "nova" / "api-paste.ini").read_text()
-    assert IDENTITY_FILTER in own, f"{environment.name}: its pipeline has another identity filter"
+    assert IDENTITY_FILTER in own, f"{environment.name}: its pipeline has an unknown identity filter"
     pipeline.write_text(own.replace(IDENTITY_FILTER, "confirmed:factory"))
     return write_options(
         folder / "nova.conf",
@@ -60,8 +60,7 @@ def _settings(environment: Environment, folder: Path, port: int) -> Path:
                 "osapi_compute_workers": 1,
             },
             "api": {"auth_strategy": "keystone"},
-            # Relative to the folder that the server runs in, so that what is written about a cell into
-            # one database holds for every copy of it.
+            # Relative to the working folder of the server: the databases contain these paths and are copied.
             "api_database": {"connection": "sqlite:///nova_api.sqlite"},
             "database": {"connection": "sqlite:///nova.sqlite"},
             "wsgi": {"api_paste_config": pipeline},
@@ -71,8 +70,8 @@ def _settings(environment: Environment, folder: Path, port: int) -> Path:
     )
 
 
-def _making(environment: Environment, settings: Path) -> list[list[str]]:
-    """The commands that make the databases and enter both cells."""
+def _database_commands(environment: Environment, settings: Path) -> list[list[str]]:
+    """The commands that make the databases and register both cells."""
     cell0 = ["map_cell0", "--database_connection", "sqlite:///nova_cell0.sqlite"]
     cell1 = [
         "--name",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.real.environments import Environment
-from tests.real.launching import SCRIPTS, Release, RunningServer, databases, python_process, write_options
+from tests.real.launcher import SCRIPTS, Release, RunningServer, databases, python_process, write_options
 from tests.real.processes import free_port
 
 OLD = Release("placement", "1.1.0", (1, 0), (1, 31))
@@ -13,7 +13,7 @@ NEW = Release("placement", "16.0.0", (1, 0), (1, 39))
 
 TOKEN = "admin"
 
-# Where the application is: a module of its own in newer releases, a function before.
+# The application: a module of its own in newer releases, a function in older ones.
 APPLICATION = {
     OLD.number: ("placement.wsgi", "init_application()"),
     NEW.number: ("placement.wsgi.api", "application"),
@@ -21,7 +21,8 @@ APPLICATION = {
 
 
 def placement_server(release: Release, environment: Environment, folder: Path) -> RunningServer:
-    """A server of this release with an empty database, all its files in `folder`; not yet started."""
+    """A server of this release that is not started yet, with an empty database. All its files are in
+    `folder`."""
     port = free_port()
     policy, log = folder / "policy.yaml", folder / "placement.log"
     policy.touch()
@@ -36,9 +37,9 @@ def placement_server(release: Release, environment: Environment, folder: Path) -
     )
     sync = environment.command("placement-manage", "--config-file", str(settings), "db", "sync")
     databases(environment, folder, ("placement.sqlite",), [sync])
-    words = [str(SCRIPTS / "serve_wsgi.py"), *APPLICATION[release.number], str(port)]
+    arguments = [str(SCRIPTS / "serve_wsgi.py"), *APPLICATION[release.number], str(port)]
     process = python_process(
-        f"placement-{release.number}", environment, folder, words, log,
+        f"placement-{release.number}", environment, folder, arguments, log,
         {"OS_PLACEMENT_CONFIG_DIR": str(folder)},
     )  # fmt: skip
     return RunningServer(release, process, port)

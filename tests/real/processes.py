@@ -1,9 +1,9 @@
-"""Processes that the group starts: each in a process group of its own, its output in a file, ended by id.
+"""Processes that the group starts: each in its own process group, with its output in a file.
 
-What it does: `Process.start`, `Process.stop`, waiting for HTTP to answer, and a free port.
+What it does: it starts and ends processes, waits for HTTP responses, and finds free ports.
 
-Rules: only what was started here is ever signalled, and by its own group's id. Whoever waits, waits for
-the thing itself and gives up early when the process has died, with its last words in the error.
+Rules: only processes that were started here are signalled, by the id of their own group. A wait is for the
+event itself. It ends early when the process has died, with the end of its logs in the error.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
-PAUSE = 0.05  # seconds between two looks at something that is not there yet
-START_LIMIT = 60.0  # seconds: a server needs 3 on an idle machine
+PAUSE = 0.05  # seconds between two checks of a condition
+START_LIMIT = 60.0  # seconds; a server needs 3 on an idle machine
 STOP_LIMIT = 15.0  # seconds before a server that ignores SIGTERM is killed
 
 _taken: set[int] = set()
 
 
 class StartFailed(RuntimeError):
-    """A process died or did not answer in time. The text ends with the end of its logs."""
+    """A process died or did not respond in time. The text ends with the end of its logs."""
 
 
 def free_port() -> int:
-    """A loopback port that nothing listens on and that was not handed out before.
+    """A port of loopback on which nothing listens and which was not returned before.
 
-    Below the range from which the system takes ports for outgoing connections, so that it stays free
-    while the server behind it is down."""
+    It is below the range of ports that the system uses for outgoing connections, so that it stays free while
+    its server is down.
+    """
     for _ in range(1000):
         port = random.randrange(12_000, 30_000)
         if port in _taken:
@@ -50,7 +51,7 @@ def free_port() -> int:
 
 
 class Process:
-    """One program: its command line, the folder it runs in and the file that gets all it prints."""
+    """One program: its command line, its working folder, and the file for its output."""
 
     def __init__(
         self, name: str, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
@@ -80,27 +81,28 @@ class Process:
             )
 
     def stop(self) -> int | None:
-        """SIGTERM to the process group, SIGKILL after a while; its exit code, None if it never ran."""
+        """SIGTERM to the process group, then SIGKILL. Return the exit code; None: it never ran."""
         if self._popen is None or self._popen.returncode is not None:
             return None if self._popen is None else self._popen.returncode
-        self.ask_to_end()
+        self.request_stop()
         end = time.monotonic() + STOP_LIMIT
         while not self._has_ended() and time.monotonic() < end:
             time.sleep(PAUSE)
-        # Also when the leader has gone by itself: children of its group may have stayed. It has not been
-        # waited for yet, so the group's id still means this group and no other.
+        # Also when the leader has ended by itself: its group may have children left. The leader has not been
+        # waited for yet, so the id still belongs to this group.
         self.signal(signal.SIGKILL)
         return self._popen.wait()
 
-    def ask_to_end(self) -> None:
-        """SIGTERM to the process group, and no waiting: `stop` does that."""
+    def request_stop(self) -> None:
+        """Send SIGTERM to the process group without waiting."""
         if self.is_running:
             self.signal(signal.SIGTERM)
 
     def terminate(self) -> int:
-        """SIGTERM to this process alone, as an operator sends it; its exit code.
+        """Send SIGTERM to this process only, as an operator does. Return its exit code.
 
-        Raises StartFailed when it does not end in time (and kills it)."""
+        Raises StartFailed when it does not end in time, and kills it.
+        """
         assert self._popen is not None
         self._popen.send_signal(signal.SIGTERM)
         try:
@@ -108,51 +110,51 @@ class Process:
         except subprocess.TimeoutExpired:
             self.stop()
             raise StartFailed(
-                f"{self.name} did not end within {STOP_LIMIT:.0f} s of SIGTERM\n{self.last_words()}"
+                f"{self.name} did not end within {STOP_LIMIT:.0f} s of SIGTERM\n{self.log_tail()}"
             ) from None
 
-    def wait_until(self, ready: Callable[[], object], what: str, limit: float = START_LIMIT) -> None:
-        """Until `ready` is true; StartFailed when the process dies first or the time is up."""
+    def wait_until(self, ready: Callable[[], object], state: str, limit: float = START_LIMIT) -> None:
+        """Wait until `ready` is true. Raises StartFailed when the process dies first or the time is up."""
         end = time.monotonic() + limit
         while not ready():
             if not self.is_running:
-                raise StartFailed(f"{self.name} ended before {what}\n{self.last_words()}")
+                raise StartFailed(f"{self.name} ended before it was {state}\n{self.log_tail()}")
             if time.monotonic() > end:
-                raise StartFailed(f"{self.name}: not {what} after {limit:.0f} s\n{self.last_words()}")
+                raise StartFailed(f"{self.name}: not {state} after {limit:.0f} s\n{self.log_tail()}")
             time.sleep(PAUSE)
 
-    def last_words(self, length: int = 3000) -> str:
+    def log_tail(self, length: int = 3000) -> str:
         """The end of each of its logs."""
         parts = []
         for log in self.logs:
             text = log.read_text("utf-8", "replace") if log.exists() else ""
             if text.strip():
                 parts.append(f"--- the end of {log.name} ---\n{text[-length:]}")
-        return "\n".join(parts) or "(it wrote nothing)"
+        return "\n".join(parts) or "(the logs are empty)"
 
     def _has_ended(self) -> bool:
-        """True once the process is over; it is left unwaited for, so that its id stays its own."""
+        """True when the process has ended. It is not waited for, so that its id stays reserved."""
         assert self._popen is not None
         return os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def signal(self, number: int) -> None:
-        """To its process group; nothing happens when it has gone."""
+        """Signal its process group. Nothing happens when the group has ended."""
         assert self._popen is not None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._popen.pid, number)
 
 
 def stop_all(processes: Iterable[Process]) -> None:
-    """Every one of them ended; all are asked before any is waited for."""
+    """End all of these. All get SIGTERM before the first is waited for."""
     started = list(processes)
     for process in started:
-        process.ask_to_end()
+        process.request_stop()
     for process in started:
         process.stop()
 
 
-def answers(port: int, path: str = "/") -> bool:
-    """True when something on this loopback port answers HTTP with anything below 500."""
+def responds(port: int, path: str = "/") -> bool:
+    """True when a server on this port of loopback responds to HTTP with a status below 500."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=5)
     try:
         connection.request("GET", path)
@@ -163,9 +165,9 @@ def answers(port: int, path: str = "/") -> bool:
         connection.close()
 
 
-def wait_for(ready: Callable[[], object], what: str, limit: float = 20.0) -> None:
-    """Until `ready` is true; AssertionError that says `what` was waited for when the time is up."""
+def wait_for(ready: Callable[[], object], description: str, limit: float = 20.0) -> None:
+    """Wait until `ready` is true. Raises AssertionError with the description when the time is up."""
     end = time.monotonic() + limit
     while not ready():
-        assert time.monotonic() < end, f"after {limit:.0f} s still not so: {what}"
+        assert time.monotonic() < end, f"did not happen within {limit:.0f} s: {description}"
         time.sleep(PAUSE)

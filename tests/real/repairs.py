@@ -1,11 +1,11 @@
-"""Old releases made to load on Python 3.11: what venerable sources use and the language no longer has.
+"""Makes old releases load on Python 3.11.
 
-What it does: `repair` rewrites, inside an environment that is being built, files that no longer parse
-because they use `async` as a name, and adds a start-up module that gives back names which the standard
-library has dropped. A list asks for it with a line `# repair: PACKAGE` (`wanted_by`).
+What it does: `repair` changes an environment during its build. It rewrites files that do not parse because
+they use `async` as a name, and adds a start-up module with names that the standard library has dropped. A
+list requests it with a line `# repair: PACKAGE` (`requested_by`).
 
-Rules: only files that do not parse are touched, and each is replaced by a new file: the old one may share
-its bytes with an installer's cache. What still does not parse afterwards is an error at once, not a
+Rules: only files that do not parse are changed. Each is replaced by a new file, because the old one may share
+its bytes with the cache of the installer. A file that still does not parse is an error at once, instead of a
 failure of a server later.
 """
 
@@ -16,13 +16,13 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-# A name, not a part of a longer one and not a quoted word.
+# `async` as a whole name, not inside quotes.
 ASYNC_AS_A_NAME = re.compile(r"""(?<!['"\w])async(?!['"\w])""")
 
-# Python imports this module by itself when it starts.
+# Python imports this module when it starts.
 START_UP = "sitecustomize.py"
 START_UP_TEXT = '''\
-"""Names that Python 3.11 has dropped and old releases still use."""
+"""Names that Python 3.11 has dropped and that old releases use."""
 
 import collections
 import collections.abc
@@ -43,32 +43,32 @@ if not hasattr(platform, "linux_distribution"):
 
 
 class BeyondRepair(RuntimeError):
-    """A file does not parse even after the repair. The text names it."""
+    """A file does not parse after the repair. The text names it."""
 
 
-def wanted_by(exact_list: Path) -> list[str]:
-    """The packages that this list wants repaired: the words of its `# repair:` lines."""
+def requested_by(exact_list: Path) -> list[str]:
+    """The packages that this list wants repaired, from its `# repair:` lines."""
     lines = exact_list.read_text().splitlines()
     return [word for line in lines if line.startswith("# repair:") for word in line.split(":")[1].split()]
 
 
 def repair(site_packages: Path, packages: Iterable[str]) -> None:
-    """Make these packages load. Raises BeyondRepair when one still would not."""
+    """Make these packages load. Raises BeyondRepair when one still does not parse."""
     (site_packages / START_UP).write_text(START_UP_TEXT)
     for package in packages:
         for source in sorted((site_packages / package).rglob("*.py")):
             if "tests" not in source.relative_to(site_packages).parts:
-                _mend(source)
+                _repair_file(source)
 
 
-def _mend(source: Path) -> None:
+def _repair_file(source: Path) -> None:
     before = source.read_text("utf-8", "surrogateescape")
     if _parses(before):
         return
     after = ASYNC_AS_A_NAME.sub("async_", before)
     if not _parses(after):
-        raise BeyondRepair(f"{source} does not parse on this Python, and not because of `async`")
-    unfinished = source.with_suffix(".mended")
+        raise BeyondRepair(f"{source} does not parse on this Python, for another reason than `async`")
+    unfinished = source.with_suffix(".repaired")
     unfinished.write_text(after, "utf-8", "surrogateescape")
     unfinished.replace(source)
 

@@ -1,11 +1,12 @@
-"""Real Ironic processes of two releases on one database, exchanged one at a time.
+"""Real Ironic processes of two releases on one database, which are replaced one at a time.
 
-What it does: four APIs (`RollingFleet.members`) and one conductor, each of which can be made another release
-on the address that it has.
+What it does: four APIs (`RollingFleet.members`) and one conductor. Each can be replaced by another release on
+the same address.
 
-Rules: one database, made by the newer release: its changes to an older release's schema are not SQLite. All
-end by SIGTERM to their process, as an operator ends them. The conductor keeps its address, too: on SQLite an
-API of 39.0.0 never looks again who the conductors are. While it is restarted nobody takes the APIs' calls.
+Rules: the newer release makes the one database, because its migrations of an older schema do not work on
+SQLite. All processes end by SIGTERM, as an operator ends them. The conductor keeps its address as well,
+because on SQLite an API of 39.0.0 looks up the conductors only once. While the conductor restarts, calls of
+the APIs fail.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.real.ironic import (
     member,
     wait_for_conductor,
 )
-from tests.real.launching import RunningServer
+from tests.real.launcher import RunningServer
 from tests.real.processes import Process, free_port, stop_all
 
 # The specification's FromVer, ToVer-pinned and ToVer.
@@ -37,7 +38,7 @@ MEMBERS = ("one", "two", "three", "four")
 
 
 class RollingFleet:
-    """Four APIs of FROM and a conductor of TO_PINNED at first; everything lies in `folder`."""
+    """At first, four APIs of FROM and a conductor of TO_PINNED. All files are in `folder`."""
 
     def __init__(self, environments: Mapping[str, Environment], folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -50,7 +51,7 @@ class RollingFleet:
         self.members = {name: self._api(name, FROM, free_port()) for name in MEMBERS}
 
     def start(self) -> None:
-        """All five side by side; returns once they answer."""
+        """Start all five in parallel. Return when they respond."""
         with ThreadPoolExecutor() as pool:
             starts = [pool.submit(self._start_conductor)]
             starts += [pool.submit(self._start, server) for server in self.members.values()]
@@ -58,16 +59,16 @@ class RollingFleet:
                 start.result()
 
     def take_down(self, name: str) -> None:
-        """SIGTERM to this API; returns once its process has ended. It must have ended of its own accord."""
+        """Send SIGTERM to this API. Return when its process has ended, which it must do by itself."""
         _end(self.members[name].process)
 
     def bring_up(self, name: str, release: Release) -> None:
-        """The API that was taken down is this release now, on its old port; returns once it answers."""
+        """Start this API as `release` on its old port, after `take_down`. Return when it responds."""
         self.members[name] = self._api(name, release, self.members[name].port)
         self._start(self.members[name])
 
     def restart_conductor(self, release: Release) -> None:
-        """The conductor is this release now; returns once it takes calls."""
+        """Replace the conductor by this release. Return when it accepts calls."""
         _end(self._conductor)
         self._conductor = self._new_conductor(release)
         self._start_conductor()
@@ -79,7 +80,7 @@ class RollingFleet:
         home = self._folder / f"{name}-{_label(release)}"
         environment = self._environments[release.environment]
         server = api_server(release, environment, home, self._database, port=port, calls=self._calls)
-        # What a write failed of is in the conductor's log.
+        # The conductor's log has the cause of a failed write.
         server.process.logs += self._conductor.logs
         return server
 
@@ -103,7 +104,7 @@ class RollingFleet:
 
 def _end(process: Process) -> None:
     code = process.terminate()
-    assert code == 0, f"{process.name} ended with {code} on SIGTERM\n{process.last_words()}"
+    assert code == 0, f"{process.name} ended with {code} on SIGTERM\n{process.log_tail()}"
 
 
 def _label(release: Release) -> str:

@@ -1,11 +1,11 @@
-"""A rolling upgrade as operators make it, behind a gateway that clients never stop using.
+"""A rolling upgrade as operators do it, behind a gateway that clients use all the time.
 
-What it does: `UpgradeRun` takes a fleet along the specification's path (UPGRADE-4.2, 5.1, 5.2, 6.2, 6.3,
-6.4), one server at a time, and keeps what was to be seen from outside: /status all the while (`Watch`), a
-`Step` for each server, the records of the recorders.
+What it does: `UpgradeRun` follows the path of the specification (UPGRADE-4.2, 5.1, 5.2, 6.2, 6.3, 6.4), one
+server at a time. It keeps what a user can see: /status (`StatusPoller`), a `Step` for each server, and the
+records of the recorders.
 
-Rules: it asserts nothing about the gateway, it only waits for what must come; the tests judge. A recorder
-refuses connections exactly while its server is not there to take them.
+Rules: it asserts nothing about the gateway. It only waits for expected states, and the tests judge. A
+recorder refuses connections exactly while its server is down.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.real.continuous_clients import NAMES, NEWEST_CLIENTS, client_of
 from tests.real.ironic import Release
 from tests.real.ledger import ONCE, Arrival, Window
-from tests.real.loops import NAMES, NEWEST_CLIENTS, client_of
 from tests.real.processes import wait_for
 from tests.real.rolling_fleet import FROM, MEMBERS, TO, TO_PINNED, RollingFleet
-from tests.real.stand import Stand
+from tests.real.testbed import Testbed
 
-# How long the fleet must agree before the offer rises: long enough to be seen settling.
-SETTLE = 2.0
-GLANCE = 0.05  # seconds between two looks at /status
-PATIENCE = 60.0  # seconds for what must come: a server's first answers, on a machine with other work
+# `offer.stabilization` in seconds: long enough that /status shows the phase `stabilizing`.
+STABILIZATION = 2.0
+POLL_INTERVAL = 0.05  # seconds between two readings of /status
+TIMEOUT = 60.0  # seconds for an expected state, also on a busy machine
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What an operator sees once a step is done: its scenario, the member that was exchanged (if any), what
-    /status says of the service, and how long the step took (seconds)."""
+    """The state after one step: its scenario, the replaced member (if any), the service in /status, and the
+    duration of the step in seconds."""
 
     scenario: str
     member: str | None
     status: dict[str, Any]
-    took: float
+    seconds: float
 
     @property
     def phase(self) -> str:
@@ -49,142 +49,164 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
-    """Phase and highest version on offer at one moment (`time.monotonic`)."""
+class StatusSample:
+    """Phase and highest version of the offer at one time (`time.monotonic`)."""
 
     at: float
     phase: str
     top: str
 
 
-class Watch(threading.Thread):
-    """Looks at /status all the while; `changes` has the first glance of everything new."""
+class StatusPoller(threading.Thread):
+    """Polls /status. `changes`: the first sample of every new phase or offer."""
 
-    def __init__(self, look: Callable[[], dict[str, Any]]) -> None:
-        super().__init__(name="watch", daemon=True)
-        self.changes: list[Glance] = []
-        self.broke: Exception | None = None
-        self._look = look
-        self._enough = threading.Event()
+    def __init__(self, read_status: Callable[[], dict[str, Any]]) -> None:
+        super().__init__(name="status-poller", daemon=True)
+        self.changes: list[StatusSample] = []
+        self.failure: Exception | None = None
+        self._read_status = read_status
+        self._ended = threading.Event()
 
     def run(self) -> None:
         try:
-            while not self._enough.wait(GLANCE):
-                status = self._look()
-                now = Glance(time.monotonic(), status["phase"], status["offer"]["max"])
-                if not self.changes or (now.phase, now.top) != (self.changes[-1].phase, self.changes[-1].top):
-                    self.changes.append(now)
-        except Exception as error:  # noqa: BLE001 - told by `stop`, in the test's own thread
-            self.broke = error
+            while not self._ended.wait(POLL_INTERVAL):
+                status = self._read_status()
+                sample = StatusSample(time.monotonic(), status["phase"], status["offer"]["max"])
+                if not self.changes or (sample.phase, sample.top) != (
+                    self.changes[-1].phase,
+                    self.changes[-1].top,
+                ):
+                    self.changes.append(sample)
+        except Exception as error:  # noqa: BLE001 - `stop` raises it in the thread of the test
+            self.failure = error
 
     def stop(self) -> None:
-        """End it. Fails when it could not look at one moment."""
-        self._enough.set()
+        """End it. Fails when one reading failed."""
+        self._ended.set()
         self.join(timeout=10)
-        assert self.broke is None, f"/status did not answer: {self.broke!r}"
+        assert self.failure is None, f"/status did not respond: {self.failure!r}"
 
 
 class UpgradeRun:
-    """One upgrade of `fleet` behind `stand`. `run` makes it; the rest is what came of it."""
+    """One upgrade of `fleet` behind `testbed`. `run` performs it, the rest is its record."""
 
-    def __init__(self, fleet: RollingFleet, stand: Stand) -> None:
+    def __init__(self, fleet: RollingFleet, testbed: Testbed) -> None:
         self.steps: list[Step] = []
-        # When each member ended, and when there was no conductor.
+        # The times in which each member was stopped, and the time without a conductor.
         self.windows: list[Window] = []
-        self.conductor_away: Window | None = None
-        self.watch = Watch(stand.gateway.service)
+        self.without_conductor: Window | None = None
+        self.poller = StatusPoller(testbed.gateway.service)
         self._fleet = fleet
-        self._stand = stand
-        # What ran where: for each member the first request's number of each release.
+        self._testbed = testbed
+        # For each member: the releases that it had, each with the number of its first request.
         self._releases: dict[str, list[tuple[int, Release]]] = {name: [(0, FROM)] for name in MEMBERS}
 
     def run(self) -> None:
-        """From all FromVer to all ToVer; returns when every client has been served by what came last."""
-        self.watch.start()
+        """From all FromVer to all ToVer. Return when the last releases have served every client."""
+        self.poller.start()
         try:
             began = time.monotonic()
             self._await_clients()
-            self._note("UPGRADE-4.2", None, began)
+            self._record_step("UPGRADE-4.2", None, began)
             for name in MEMBERS:
-                self._exchange("UPGRADE-5.2" if name == MEMBERS[-1] else "UPGRADE-5.1", name, TO_PINNED)
+                self._replace("UPGRADE-5.2" if name == MEMBERS[-1] else "UPGRADE-5.1", name, TO_PINNED)
             self._unpin_conductor()
             for name in MEMBERS[:-1]:
-                self._exchange("UPGRADE-6.3", name, TO)
-            self._exchange("UPGRADE-6.4", MEMBERS[-1], TO)
+                self._replace("UPGRADE-6.3", name, TO)
+            self._replace("UPGRADE-6.4", MEMBERS[-1], TO)
             began = time.monotonic()
             wait_for(
-                lambda: self._stand.gateway.service()["offer"]["max"] == TO.top,
-                "the offer has risen",
-                PATIENCE,
+                lambda: self._testbed.gateway.service()["offer"]["max"] == TO.top,
+                "the offer is raised",
+                TIMEOUT,
             )
-            self._note("UPGRADE-6.4 settled", None, began)
+            self._record_step("UPGRADE-6.4 stable", None, began)
             self._await_clients()
             wait_for(
-                self._newest_is_used, "every client that asks for the newest gets more than before", PATIENCE
+                self._newest_is_used,
+                "every client that requests the newest version gets a newer one than before",
+                TIMEOUT,
             )
         finally:
-            self.watch.stop()
+            self.poller.stop()
 
     def arrivals(self) -> list[Arrival]:
-        """All that arrived at the servers, with what ran there."""
+        """All exchanges at the servers, with the releases that ran there."""
         return [
             Arrival(name, self._release(name, number), exchange)
             for name in MEMBERS
-            for number, exchange in enumerate(self._stand.arrived(name))
+            for number, exchange in enumerate(self._testbed.arrived(name))
         ]
 
     def _release(self, name: str, number: int) -> Release:
         return [release for first, release in self._releases[name] if first <= number][-1]
 
-    def _exchange(self, scenario: str, name: str, release: Release) -> None:
-        """Stop this member, start the release on its port, and wait until it takes part."""
+    def _replace(self, scenario: str, name: str, release: Release) -> None:
+        """Stop this member, start the release on its port, and wait until clients use it."""
         began = time.monotonic()
-        hop = self._stand.backends[name].hop
-        hop.refuse()
+        recorder = self._testbed.backends[name].recorder
+        recorder.refuse()
         self._fleet.take_down(name)
         self.windows.append(Window(name, began, time.monotonic()))
-        # What is left of connections to a process that has ended.
-        hop.stop()
+        # Close the remaining connections to the ended process.
+        recorder.stop()
         self._fleet.bring_up(name, release)
-        first = hop.count()
+        first = recorder.count()
         self._releases[name].append((first, release))
-        hop.start()
-        wait_for(lambda: self._is_known(name, release), f"the gateway knows {name} as it is now", PATIENCE)
-        self._note(scenario, name, began)
-        wait_for(lambda: self._has_written(name, first), f"{name} takes part again", PATIENCE)
+        recorder.start()
+        wait_for(
+            lambda: self._is_known(name, release), f"the gateway knows the new release of {name}", TIMEOUT
+        )
+        self._record_step(scenario, name, began)
+        wait_for(lambda: self._has_written(name, first), f"{name} is used again", TIMEOUT)
 
     def _has_written(self, name: str, since: int) -> bool:
-        """True when clients had this member write something. It knows the conductor from then on: on SQLite
-        an API that looks for it first while it is restarted finds none, and never looks again."""
-        written = (one for one in self._stand.backends[name].hop.exchanges(since) if one.method in ONCE)
-        return any(one.was_forwarded and one.reply for one in written)
+        """True when this member has written something for clients.
+
+        Then it knows the conductor. On SQLite, an API looks up the conductor only once: it never finds one
+        when its first look-up happens while the conductor restarts.
+        """
+        writes = (
+            exchange
+            for exchange in self._testbed.backends[name].recorder.exchanges(since)
+            if exchange.method in ONCE
+        )
+        return any(write.was_forwarded and write.response for write in writes)
 
     def _unpin_conductor(self) -> None:
         began = time.monotonic()
         self._fleet.restart_conductor(TO)
-        self.conductor_away = Window("conductor", began, time.monotonic())
+        self.without_conductor = Window("conductor", began, time.monotonic())
         self._await_clients()
-        self._note("UPGRADE-6.2", None, began)
+        self._record_step("UPGRADE-6.2", None, began)
 
     def _is_known(self, name: str, release: Release) -> bool:
-        member = self._stand.gateway.service()["backends"][name]
-        return bool(member["standing"] == "fresh" and member["max"] == release.top)
+        member = self._testbed.gateway.service()["backends"][name]
+        return bool(member["freshness"] == "fresh" and member["max"] == release.top)
 
     def _await_clients(self) -> None:
-        """Until each client has got an answer to something that it asked from now on."""
-        mark = self._stand.front.count()
+        """Wait until each client has a response to a request that it sends from now on."""
+        first = self._testbed.front.count()
         now = time.monotonic()
 
-        def everybody() -> bool:
-            answered = (one for one in self._stand.front.exchanges(mark) if one.reply and one.began >= now)
-            return {client_of(one) for one in answered} >= set(NAMES)
+        def all_have_responses() -> bool:
+            completed = (
+                exchange
+                for exchange in self._testbed.front.exchanges(first)
+                if exchange.response and exchange.began >= now
+            )
+            return {client_of(exchange) for exchange in completed} >= set(NAMES)
 
-        wait_for(everybody, "every client has been answered", PATIENCE)
+        wait_for(all_have_responses, "every client has a response", TIMEOUT)
 
     def _newest_is_used(self) -> bool:
-        served = (one for one in self._stand.seen() if one.served and not FROM.serves(one.served))
-        return {client_of(one) for one in served} >= set(NEWEST_CLIENTS)
+        newer = (
+            exchange
+            for exchange in self._testbed.seen()
+            if exchange.served and not FROM.serves(exchange.served)
+        )
+        return {client_of(exchange) for exchange in newer} >= set(NEWEST_CLIENTS)
 
-    def _note(self, scenario: str, member: str | None, began: float) -> None:
-        status = self._stand.gateway.service()
+    def _record_step(self, scenario: str, member: str | None, began: float) -> None:
+        status = self._testbed.gateway.service()
         self.steps.append(Step(scenario, member, status, time.monotonic() - began))

@@ -1,10 +1,10 @@
-"""Real clustering servers on loopback: senlin in one process, SQLite, its own pretended cloud.
+"""Real clustering servers on loopback: senlin in one process, SQLite, its own fake cloud.
 
-What it does: writes the configuration and the pipeline, makes the database.
+What it does: it writes the configuration and the pipeline, and makes the database.
 
-Rules: the pipeline is written here because older wheels ship none: the release's own filters in their own
-order, the identity filter replaced (`standin/confirmed.py`) and `trust` left out, which asks an identity
-service for what `_entrust` puts into the database instead.
+Rules: the pipeline is written here because older wheels have none. It has the filters of the release in their
+order, with another identity filter (`standin/confirmed.py`) and without `trust`. That one would need an
+identity service; `_store_trust` writes its data into the database instead.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ import sqlite3
 from pathlib import Path
 
 from tests.real.environments import Environment
-from tests.real.launching import SCRIPTS, Release, RunningServer, databases, python_process, write_options
+from tests.real.launcher import SCRIPTS, Release, RunningServer, databases, python_process, write_options
 from tests.real.processes import LOOPBACK, free_port
 
 OLD = Release("senlin", "5.0.1", (1, 0), (1, 9))
 NEW = Release("senlin", "16.0.0", (1, 0), (1, 14))
 
 OWN_FACTORY = "senlin.api.common.wsgi:filter_factory"
-# Ours, and whom the token names that openstacksdk sends when it is told to send none.
+# The user of these tests, and the one in the token of openstacksdk when it is configured without a token.
 USERS = ("admin", "notused")
 TRUST = '{"openstack": {"trust": "none"}}'
 
 
 def senlin_server(release: Release, environment: Environment, folder: Path) -> RunningServer:
-    """A server of this release, all its files in `folder`; not yet started."""
+    """A server of this release that is not started yet. All its files are in `folder`."""
     port = free_port()
     log = folder / "senlin.log"
     settings = _settings(folder, port, log)
     sync = environment.command("senlin-manage", "--config-file", str(settings), "db_sync")
     databases(environment, folder, ("senlin.sqlite",), [sync])
-    _entrust(folder / "senlin.sqlite")
-    words = [str(SCRIPTS / "senlin_in_one.py"), "--config-file", str(settings)]
-    process = python_process(f"senlin-{release.number}", environment, folder, words, log)
+    _store_trust(folder / "senlin.sqlite")
+    arguments = [str(SCRIPTS / "senlin_in_one.py"), "--config-file", str(settings)]
+    process = python_process(f"senlin-{release.number}", environment, folder, arguments, log)
     return RunningServer(release, process, port)
 
 
@@ -52,7 +52,7 @@ def _settings(folder: Path, port: int, log: Path) -> Path:
                 "log_file": log,
                 "cloud_backend": "openstack_test",
             },
-            # Demanded and never used: nobody listens there.
+            # Required and never used: nobody listens there.
             "authentication": {
                 "auth_url": f"http://{LOOPBACK}:9/",
                 "service_username": "senlin",
@@ -73,7 +73,7 @@ def _settings(folder: Path, port: int, log: Path) -> Path:
 
 
 def _pipeline(target: Path) -> Path:
-    def own(name: str) -> dict[str, object]:
+    def filter_options(name: str) -> dict[str, object]:
         return {"paste.filter_factory": OWN_FACTORY, "senlin.filter_factory": f"senlin.api.middleware:{name}"}
 
     return write_options(
@@ -87,17 +87,17 @@ def _pipeline(target: Path) -> Path:
                 "senlin.app_factory": "senlin.api.openstack.v1.router:API",
             },
             "filter:request_id": {"paste.filter_factory": "oslo_middleware.request_id:RequestId.factory"},
-            "filter:faultwrap": own("fault_filter"),
-            "filter:versionnegotiation": own("version_filter"),
-            "filter:webhook": own("webhook_filter"),
+            "filter:faultwrap": filter_options("fault_filter"),
+            "filter:versionnegotiation": filter_options("version_filter"),
+            "filter:webhook": filter_options("webhook_filter"),
             "filter:authtoken": {"paste.filter_factory": "confirmed:factory"},
-            "filter:context": own("context_filter") | {"oslo_config_project": "senlin"},
+            "filter:context": filter_options("context_filter") | {"oslo_config_project": "senlin"},
         },
     )
 
 
-def _entrust(database: Path) -> None:
-    """What the identity service would have entrusted the server with on the user's behalf."""
+def _store_trust(database: Path) -> None:
+    """Store the trust that the identity service would have created for the users."""
     with sqlite3.connect(database) as connection:
         connection.executemany(
             'insert into credential ("user", project, cred) values (?, ?, ?)',

@@ -1,7 +1,7 @@
 """The real clients of compute, placement, clustering and Chef.
 
-What it does: adds to `Clients` (whose rules hold: an empty home, nothing of the user's) python-novaclient,
-openstacksdk for compute, the `openstack` command with osc-placement, python-senlinclient, and pychef.
+What it does: it adds python-novaclient, openstacksdk for compute, the `openstack` command with osc-placement,
+python-senlinclient and pychef to `Clients`. The rules of `Clients` hold.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ TOKEN = "admin"
 
 
 class ComputeClients(Clients):
-    """python-novaclient, openstacksdk and the `openstack` command at a compute API. Each takes the
-    gateway's or server's own URL."""
+    """python-novaclient, openstacksdk and the `openstack` command for a compute API. `url`: that of the
+    gateway or of a server."""
 
     def nova(self, url: str, calls: list[Call], *, version: str) -> Session:
-        """A session of python-novaclient at `2.N` or `2.latest`."""
+        """Run a session of python-novaclient at `2.N` or `2.latest`."""
         return self._session(
             "nova_session.py", {"endpoint": f"{url}/v2.1", "version": version, "calls": calls}
         )
 
     def compute_sdk(self, url: str, calls: list[Call], *, version: str | None = None) -> Session:
-        """A session of openstacksdk; `version` None lets it choose from what it discovers."""
+        """Run a session of openstacksdk. `version` None: it chooses one from the documents."""
         return self._session(
             "sdk_compute_session.py", {"endpoint": f"{url}/v2.1", "version": version, "calls": calls}
         )
 
-    def openstack(self, url: str, *words: str, version: str | None = None) -> CommandResult:
-        """One command of the `openstack` command line; `version` None is its own default."""
+    def openstack(self, url: str, *arguments: str, version: str | None = None) -> CommandResult:
+        """Run one command of the `openstack` command line. `version` None: its own default."""
         options = ["--os-auth-type", "none", "--os-endpoint", f"{url}/v2.1"]
         if version is not None:
             options += ["--os-compute-api-version", version]
-        return self._run(self._environment.command("openstack", *options, *words))
+        return self._run(self._environment.command("openstack", *options, *arguments))
 
 
 class PlacementClients(Clients):
     """osc-placement, inside the `openstack` command."""
 
-    def openstack(self, url: str, *words: str, version: str | None = None) -> CommandResult:
-        """One command; `version` None is the plug-in's own default."""
+    def openstack(self, url: str, *arguments: str, version: str | None = None) -> CommandResult:
+        """Run one command. `version` None: the default of the plug-in."""
         options = ["--os-auth-type", "admin_token", "--os-token", TOKEN, "--os-endpoint", url]
         if version is not None:
             options += ["--os-placement-api-version", version]
-        return self._run(self._environment.command("openstack", *options, *words))
+        return self._run(self._environment.command("openstack", *options, *arguments))
 
 
 class ClusteringClients(Clients):
     """python-senlinclient."""
 
     def senlin(self, url: str, calls: list[Call], *, version: str | None = None) -> Session:
-        """A session; `version` None is the one that this release of the client is built for."""
+        """Run a session. `version` None: the version that this release of the client is made for."""
         return self._session("senlin_session.py", {"endpoint": url, "version": version, "calls": calls})
 
 
@@ -67,12 +67,12 @@ class ChefClients:
         self._user = user
 
     def pychef(self, url: str, key: Path, calls: list[Call]) -> Session:
-        """A session of pychef, which signs by protocol 1.0 and never names a version."""
+        """Run a session of pychef, which signs by protocol 1.0 and never sends a version."""
         plan = {"endpoint": url, "user": self._user, "key": str(key), "calls": calls}
         return self._pychef._session("pychef_session.py", plan)
 
     def signed(self, url: str, key: Path, *calls: Mapping[str, str | None]) -> list[dict[str, Any]]:
-        """Requests of our own, signed (`scripts/chef_signed.py` says how): each reply's status, what it
-        said in the version header, and its body."""
+        """Send requests with signatures, see `scripts/chef_signed.py`. Return the status, the version field
+        and the body of each response."""
         plan = {"endpoint": url, "user": self._user, "key": str(key), "calls": calls}
         return self._signing._session("chef_signed.py", plan).values()

@@ -1,7 +1,8 @@
-"""Nova, placement and senlin in pairs behind the gateway: every kind of ask, by requests of our own.
+"""Nova, placement and senlin in pairs behind the gateway: every kind of requested version, without libraries.
 
-Under `guaranteed` clients are offered what both releases serve, under `reachable` what one of them does.
-That nothing reached a server that does not serve it is checked after each test (`pairs.violations`)."""
+Under `guaranteed`, the offer is what both releases serve. Under `reachable`, it is what one of them serves.
+After each test, `pairs.violations` checks that no request reached a server that does not serve its version.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ from typing import Any, cast
 
 import pytest
 
-from tests.real.hop import Hop
-from tests.real.launching import Release
-from tests.real.pairs import Pair, ask, violations
-from tests.real.park import KINDS, Kind, Park
+from tests.real.launcher import Release
+from tests.real.pairs import Pair, send, violations
+from tests.real.recorder import Recorder
+from tests.real.server_pool import KINDS, Kind, ServerPool
 
 pytestmark = pytest.mark.real
 
@@ -35,102 +36,106 @@ EVERY_PAIR = pytest.mark.parametrize(
 
 
 def kind_of(pair: Pair) -> Kind:
-    return next(kind for kind in KINDS.values() if kind.wire is pair.wire)
+    return next(kind for kind in KINDS.values() if kind.api is pair.api)
 
 
-def reached(pair: Pair) -> dict[str, int]:
-    """How many requests of clients each server got, documents apart."""
-    return {member: len(pair.reached(member)) for member in pair.servers}
+def forwarded(pair: Pair) -> dict[str, int]:
+    """The number of forwarded requests at each server, without documents."""
+    return {member: len(pair.forwarded(member)) for member in pair.servers}
 
 
 @EVERY_PAIR
-def test_silence_runs_at_the_service_s_default_and_is_sent_explicitly(pair: Pair) -> None:
+def test_a_request_without_a_version_gets_the_default_version_explicitly(pair: Pair) -> None:
     for _ in range(8):
-        assert pair.ask(kind_of(pair).resource).status == 200
-    assert set(pair.served()) == {pair.wire.silence}
-    sent = [pair.wire.versions(one.request) for member in pair.servers for one in pair.reached(member)]
-    assert [set(versions) for versions in sent] == [{pair.wire.silence}] * 8
+        assert pair.send(kind_of(pair).resource).status == 200
+    assert set(pair.served()) == {pair.api.default_version}
+    sent = [
+        pair.api.versions(exchange.request) for member in pair.servers for exchange in pair.forwarded(member)
+    ]
+    assert [set(versions) for versions in sent] == [{pair.api.default_version}] * 8
 
 
 @EVERY_PAIR
-def test_what_both_serve_goes_to_both(pair: Pair) -> None:
+def test_a_version_of_both_goes_to_both(pair: Pair) -> None:
     kind = kind_of(pair)
     for _ in range(24):
-        assert pair.ask(kind.resource, kind.inside).status == 200
+        assert pair.send(kind.resource, kind.inside).status == 200
     assert pair.served() == [kind.inside] * 24
-    assert all(reached(pair).values()), reached(pair)
+    assert all(forwarded(pair).values()), forwarded(pair)
 
 
 @of("reachable")
-def test_what_only_the_new_one_serves_goes_to_the_new_one(pair: Pair) -> None:
+def test_a_version_of_the_new_server_goes_to_the_new_server(pair: Pair) -> None:
     kind = kind_of(pair)
     for _ in range(12):
-        assert pair.ask(kind.resource, kind.above).status == 200
+        assert pair.send(kind.resource, kind.above).status == 200
     assert pair.served() == [kind.above] * 12
-    assert reached(pair) == {"old": 0, "new": 12}
+    assert forwarded(pair) == {"old": 0, "new": 12}
 
 
 @of("guaranteed")
-def test_what_only_the_new_one_serves_is_refused_where_it_is_not_on_offer(pair: Pair) -> None:
+def test_a_version_of_the_new_server_is_refused_outside_the_offer(pair: Pair) -> None:
     kind = kind_of(pair)
-    reply = pair.ask(kind.resource, kind.above)
-    assert reply.status == 406
-    assert kind.old.top in reply.body.decode()
-    assert kind.new.top not in reply.body.decode()
-    assert reached(pair) == {"old": 0, "new": 0}
+    response = pair.send(kind.resource, kind.above)
+    assert response.status == 406
+    assert kind.old.top in response.body.decode()
+    assert kind.new.top not in response.body.decode()
+    assert forwarded(pair) == {"old": 0, "new": 0}
 
 
 @EVERY_PAIR
-def test_what_nobody_serves_is_refused_by_the_gateway(pair: Pair) -> None:
+def test_a_version_that_no_server_has_is_refused_by_the_gateway(pair: Pair) -> None:
     kind = kind_of(pair)
-    reply = pair.ask(kind.resource, f"{kind.new.maximum[0]}.999")
-    assert reply.status == 406
-    assert pair.offer.top in reply.body.decode()
-    assert reached(pair) == {"old": 0, "new": 0}
+    response = pair.send(kind.resource, f"{kind.new.maximum[0]}.999")
+    assert response.status == 406
+    assert pair.offer.top in response.body.decode()
+    assert forwarded(pair) == {"old": 0, "new": 0}
 
 
 @EVERY_PAIR
-def test_a_garbled_version_is_refused_by_the_gateway(pair: Pair) -> None:
-    assert pair.ask(kind_of(pair).resource, "spam").status == 400
-    assert reached(pair) == {"old": 0, "new": 0}
+def test_a_malformed_version_is_refused_by_the_gateway(pair: Pair) -> None:
+    assert pair.send(kind_of(pair).resource, "spam").status == 400
+    assert forwarded(pair) == {"old": 0, "new": 0}
 
 
 @EVERY_PAIR
-def test_latest_is_the_offer_s_maximum(pair: Pair) -> None:
+def test_latest_is_the_maximum_of_the_offer(pair: Pair) -> None:
     for _ in range(8):
-        assert pair.ask(kind_of(pair).resource, "latest").status == 200
+        assert pair.send(kind_of(pair).resource, "latest").status == 200
     assert pair.served() == [pair.offer.top] * 8
     if pair.offer is kind_of(pair).new:
-        assert reached(pair) == {"old": 0, "new": 8}
+        assert forwarded(pair) == {"old": 0, "new": 8}
 
 
 @EVERY_PAIR
-def test_every_document_names_the_offer(pair: Pair) -> None:
-    """Whichever server it came from: eight times each, and both have been asked by then."""
-    for path in sorted(path for path in pair.wire.documents if path):
+def test_every_document_contains_the_offer(pair: Pair) -> None:
+    """Eight requests for each document, which reach both servers."""
+    for path in sorted(path for path in pair.api.documents if path):
         for _ in range(8):
-            reply = pair.ask(path)
-            if reply.status == 302:
-                # Old nova's answer to `/v2.1`: it must lead the client to the gateway, not past it.
-                assert reply.headers["Location"] == f"{pair.url}{path}/"
-                reply = pair.ask(f"{path}/")
-            assert reply.status in (200, 300), path
-            found = ranges(json.loads(reply.body))
+            response = pair.send(path)
+            if response.status == 302:
+                # Old nova redirects `/v2.1`: the location must be at the gateway.
+                assert response.headers["Location"] == f"{pair.url}{path}/"
+                response = pair.send(f"{path}/")
+            assert response.status in (200, 300), path
+            found = ranges(json.loads(response.body))
             assert found == {(pair.offer.bottom, pair.offer.top)}, path
 
 
 def ranges(document: dict[str, Any]) -> set[tuple[str, str]]:
-    """Every range that a version document names; entries for versions without any are left out."""
+    """Every range in a version document. Entries without a range are left out."""
     entries = [*document.get("versions", []), *([document["version"]] if "version" in document else [])]
-    named = ((one.get("min_version"), one.get("max_version") or one.get("version")) for one in entries)
-    return {(bottom, top) for bottom, top in named if bottom and top}
+    found = (
+        (entry.get("min_version"), entry.get("max_version") or entry.get("version")) for entry in entries
+    )
+    return {(bottom, top) for bottom, top in found if bottom and top}
 
 
 @EVERY_PAIR
-def test_status_tells_what_each_server_serves(pair: Pair) -> None:
+def test_status_contains_the_range_of_each_server(pair: Pair) -> None:
     kind = kind_of(pair)
     backends = pair.gateway.service()["backends"]
-    assert {name: (one["min"], one["max"]) for name, one in backends.items()} == {
+    assert {name: (backend["min"], backend["max"]) for name, backend in backends.items()} == {
         "old": (kind.old.bottom, kind.old.top),
         "new": (kind.new.bottom, kind.new.top),
     }
@@ -138,17 +143,19 @@ def test_status_tells_what_each_server_serves(pair: Pair) -> None:
 
 @EVERY_KIND
 @pytest.mark.parametrize("fault", ["too new", "no version", "not forwarded", None])
-def test_a_request_at_the_wrong_server_is_found(park: Park, kind: str, fault: str | None) -> None:
-    """The check that runs after every other test can fail: here it does."""
+def test_a_request_at_the_wrong_server_is_found(
+    server_pool: ServerPool, kind: str, fault: str | None
+) -> None:
+    """The check after every test can fail: here it does."""
     chosen = KINDS[kind]
-    server = park.servers(kind)["old"]
+    server = server_pool.servers(kind)["old"]
     version = {"too new": chosen.above, "no version": None}.get(fault or "", chosen.inside)
-    headers = chosen.wire.headers(version) | ({} if fault == "not forwarded" else {"Via": "1.1 x"})
-    with Hop(f"judged-{kind}", server.port) as hop:
-        ask(hop.port, chosen.resource, headers)
+    headers = chosen.api.headers(version) | ({} if fault == "not forwarded" else {"Via": "1.1 x"})
+    with Recorder(f"judged-{kind}", server.port) as recorder:
+        send(recorder.port, chosen.resource, headers)
         judged: Any = SimpleNamespace(
-            wire=chosen.wire, offer=chosen.new, servers={"old": server},
-            seen=list, arrived=lambda member: hop.exchanges(),
+            api=chosen.api, offer=chosen.new, servers={"old": server},
+            seen=list, arrived=lambda member: recorder.exchanges(),
         )  # fmt: skip
         found = violations(cast(Pair, judged))
     assert len(found) == (0 if fault is None else 1), found

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.repairs import START_UP, BeyondRepair, repair, wanted_by
+from tests.real.repairs import START_UP, BeyondRepair, repair, requested_by
 
 pytestmark = pytest.mark.real
 
@@ -55,6 +55,6 @@ def test_names_that_were_dropped_are_back_from_the_start(tmp_path: Path) -> None
 def test_a_list_says_which_packages_it_wants_repaired(tmp_path: Path) -> None:
     exact_list = tmp_path / "list.txt"
     exact_list.write_text("# Some release.\n# repair: one two\nthree==1\n")
-    assert wanted_by(exact_list) == ["one", "two"]
+    assert requested_by(exact_list) == ["one", "two"]
     exact_list.write_text("# Some release.\nthree==1\n")
-    assert wanted_by(exact_list) == []
+    assert requested_by(exact_list) == []

@@ -1,6 +1,7 @@
-"""What the rest of the group stands on: the servers are what they are said to be, the recorder sees it all.
+"""The basis of the group: the servers serve their stated ranges, and the recorder records every request.
 
-No gateway here. The golden examples' ids are those of the dialect's tests."""
+There is no gateway here. The ids of the golden examples are those of the tests of the dialect.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from typing import Any, cast
 import pytest
 
 from tests.real.clients import LIBRARY_DEFAULT, NEWEST_KNOWN, Clients
-from tests.real.hop import LOOPBACK, OWN_HEADER, STANDARD_HEADER, Hop
 from tests.real.ironic import NEW, OLD
-from tests.real.launching import RunningServer
-from tests.real.stand import Backend, Stand, violations
-from tests.real.wire import MessageReader
+from tests.real.launcher import RunningServer
+from tests.real.message_reader import MessageReader
+from tests.real.recorder import LOOPBACK, OWN_HEADER, STANDARD_HEADER, Recorder
+from tests.real.testbed import Backend, Testbed, violations
 
 pytestmark = pytest.mark.real
 
@@ -26,13 +27,13 @@ BOTH = pytest.mark.parametrize("name", ["old", "new"])
 
 
 @pytest.fixture
-def hop(servers: dict[str, RunningServer], name: str) -> Iterator[Hop]:
-    """A recorder of this test's own before one server."""
-    with Hop(f"direct-{name}", servers[name].port) as relay:
+def recorder(servers: dict[str, RunningServer], name: str) -> Iterator[Recorder]:
+    """A recorder in front of one server, for one test."""
+    with Recorder(f"direct-{name}", servers[name].port) as relay:
         yield relay
 
 
-def ask(
+def send(
     port: int, *headers: tuple[str, str], path: str = "/v1/nodes"
 ) -> tuple[int, http.client.HTTPMessage, bytes]:
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=30)
@@ -41,15 +42,15 @@ def ask(
         for header, value in headers:
             connection.putheader(header, value)
         connection.endheaders()
-        reply = connection.getresponse()
-        return reply.status, reply.headers, reply.read()
+        response = connection.getresponse()
+        return response.status, response.headers, response.read()
     finally:
         connection.close()
 
 
 @BOTH
 @pytest.mark.parametrize(
-    "asked, served",
+    "requested, served",
     [
         pytest.param(None, "1.1", id="I1"),
         pytest.param("1.31", "1.31", id="I2"),
@@ -57,12 +58,12 @@ def ask(
         pytest.param("LATEST", "the maximum", id="I3-any-case"),
     ],
 )
-def test_a_server_serves_what_its_release_serves(
-    hop: Hop, servers: dict[str, RunningServer], name: str, asked: str | None, served: str
+def test_a_server_serves_the_range_of_its_release(
+    recorder: Recorder, servers: dict[str, RunningServer], name: str, requested: str | None, served: str
 ) -> None:
     top = servers[name].release.top
-    status, headers, body = ask(hop.port, *([] if asked is None else [(OWN_HEADER, asked)]))
-    (seen,) = hop.exchanges()
+    status, headers, body = send(recorder.port, *([] if requested is None else [(OWN_HEADER, requested)]))
+    (seen,) = recorder.exchanges()
     assert (status, seen.status) == (200, 200)
     assert seen.served == headers[OWN_HEADER] == (top if served == "the maximum" else served)
     assert seen.offered == ("1.1", top)
@@ -70,80 +71,80 @@ def test_a_server_serves_what_its_release_serves(
 
 
 @BOTH
-@pytest.mark.parametrize("asked", [pytest.param("1.999", id="I4"), pytest.param("1.0", id="I5")])
-def test_a_server_refuses_what_its_release_does_not_serve(
-    hop: Hop, servers: dict[str, RunningServer], name: str, asked: str
+@pytest.mark.parametrize("requested", [pytest.param("1.999", id="I4"), pytest.param("1.0", id="I5")])
+def test_a_server_refuses_versions_outside_the_range_of_its_release(
+    recorder: Recorder, servers: dict[str, RunningServer], name: str, requested: str
 ) -> None:
     top = servers[name].release.top
-    status, _, body = ask(hop.port, (OWN_HEADER, asked))
-    (seen,) = hop.exchanges()
+    status, _, body = send(recorder.port, (OWN_HEADER, requested))
+    (seen,) = recorder.exchanges()
     inner = json.loads(json.loads(body)["error_message"])
     assert (status, seen.served, seen.offered) == (406, None, ("1.1", top))
     assert inner["description"] == (
-        f"Version {asked} was requested but the minor version is not supported by this service."
+        f"Version {requested} was requested but the minor version is not supported by this service."
         f" The supported version range is: [1.1, {top}]."
     )
 
 
 @BOTH
-def test_i8_only_the_new_release_knows_the_standard_header(hop: Hop, name: str) -> None:
-    ask(hop.port, (STANDARD_HEADER, "compute 2.1, baremetal 1.31"))
-    (seen,) = hop.exchanges()
-    assert (seen.asked, seen.asked_standard) == (None, "1.31")
+def test_i8_only_the_new_release_reads_the_standard_field(recorder: Recorder, name: str) -> None:
+    send(recorder.port, (STANDARD_HEADER, "compute 2.1, baremetal 1.31"))
+    (seen,) = recorder.exchanges()
+    assert (seen.requested, seen.requested_standard) == (None, "1.31")
     assert seen.served == {"old": "1.1", "new": "1.31"}[name]
 
 
 @BOTH
-def test_the_clients_reach_a_server_through_the_recorder(hop: Hop, clients: Clients, name: str) -> None:
-    """A whole life of a node with the library, and what each client sends by default."""
-    session = clients.ironicclient(hop.url, [("create", "direct"), ("list", None), ("delete", "direct")])
+def test_the_clients_work_through_the_recorder(recorder: Recorder, clients: Clients, name: str) -> None:
+    """The lifecycle of a node with the library, and the default version of each client."""
+    session = clients.ironicclient(recorder.url, [("create", "direct"), ("list", None), ("delete", "direct")])
     created, listed, _ = session.values()
     assert created["name"] in listed
-    assert [(one.method, one.asked, one.status) for one in hop.exchanges()] == [
+    assert [(one.method, one.requested, one.status) for one in recorder.exchanges()] == [
         ("POST", LIBRARY_DEFAULT, 201),
         ("GET", LIBRARY_DEFAULT, 200),
         ("DELETE", LIBRARY_DEFAULT, 204),
     ]
-    before = hop.count()
-    assert clients.baremetal(hop.url, "node", "list", "-f", "json").json() == []
-    assert hop.exchanges(before)[0].asked == NEWEST_KNOWN
+    before = recorder.count()
+    assert clients.baremetal(recorder.url, "node", "list", "-f", "json").json() == []
+    assert recorder.exchanges(before)[0].requested == NEWEST_KNOWN
 
 
 def test_the_recorder_relays_a_kept_connection_and_refuses_when_stopped(
     servers: dict[str, RunningServer],
 ) -> None:
-    with Hop("kept", servers["old"].port) as hop:
-        connection = http.client.HTTPConnection(LOOPBACK, hop.port, timeout=30)
+    with Recorder("kept", servers["old"].port) as recorder:
+        connection = http.client.HTTPConnection(LOOPBACK, recorder.port, timeout=30)
         for method, path in (("GET", "/v1"), ("HEAD", "/"), ("GET", "/v1/nodes?limit=1")):
             connection.request(method, path)
             connection.getresponse().read()
         connection.close()
-        assert [(one.method, one.path, one.status) for one in hop.exchanges()] == [
+        assert [(one.method, one.path, one.status) for one in recorder.exchanges()] == [
             ("GET", "/v1", 200),
             ("HEAD", "/", 200),
             ("GET", "/v1/nodes", 200),
         ]
-        hop.stop()
+        recorder.stop()
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((LOOPBACK, hop.port), timeout=5)
-        hop.start()
-        assert ask(hop.port)[0] == 200
+            socket.create_connection((LOOPBACK, recorder.port), timeout=5)
+        recorder.start()
+        assert send(recorder.port)[0] == 200
 
 
-def test_the_recorder_refuses_as_a_server_that_ends_and_lets_go_on_what_is_open(
+def test_the_recorder_refuses_new_connections_and_keeps_open_ones(
     servers: dict[str, RunningServer],
 ) -> None:
-    with Hop("ending", servers["old"].port) as hop:
-        connection = http.client.HTTPConnection(LOOPBACK, hop.port, timeout=30)
+    with Recorder("ending", servers["old"].port) as recorder:
+        connection = http.client.HTTPConnection(LOOPBACK, recorder.port, timeout=30)
         connection.request("GET", "/v1")
         connection.getresponse().read()
-        hop.refuse()
+        recorder.refuse()
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((LOOPBACK, hop.port), timeout=5)
+            socket.create_connection((LOOPBACK, recorder.port), timeout=5)
         connection.request("GET", "/v1/nodes")
         assert connection.getresponse().status == 200
         connection.close()
-        assert [one.status for one in hop.exchanges()] == [200, 200]
+        assert [one.status for one in recorder.exchanges()] == [200, 200]
 
 
 def test_the_recorder_finds_every_head_however_the_bytes_arrive() -> None:
@@ -162,7 +163,7 @@ def test_the_recorder_finds_every_head_however_the_bytes_arrive() -> None:
 
 
 @pytest.mark.parametrize(
-    "headers, complaint",
+    "headers, reason",
     [
         ([("Via", "1.1 x"), (OWN_HEADER, "1.90")], "this release serves 1.1 to 1.82"),
         ([("Via", "1.1 x")], "no explicit version"),
@@ -175,15 +176,15 @@ def test_the_recorder_finds_every_head_however_the_bytes_arrive() -> None:
     ],
 )
 def test_a_request_at_the_wrong_server_is_found(
-    servers: dict[str, RunningServer], headers: list[tuple[str, str]], complaint: str | None
+    servers: dict[str, RunningServer], headers: list[tuple[str, str]], reason: str | None
 ) -> None:
-    """The check that runs after every other test can fail: here it does."""
-    with Hop("judged", servers["old"].port) as hop:
-        ask(hop.port, *headers)
+    """The check after every test can fail: here it does."""
+    with Recorder("judged", servers["old"].port) as recorder:
+        send(recorder.port, *headers)
         judged: Any = SimpleNamespace(
-            name="judged", offer=("1.1", NEW.top), backends={"old": Backend(OLD, hop)},
-            seen=list, arrived=lambda member: hop.exchanges(),
+            name="judged", offer=("1.1", NEW.top), backends={"old": Backend(OLD, recorder)},
+            seen=list, arrived=lambda member: recorder.exchanges(),
         )  # fmt: skip
-        found = violations(cast(Stand, judged))
-    assert (complaint is None) == (found == [])
-    assert complaint is None or complaint in found[0]
+        found = violations(cast(Testbed, judged))
+    assert (reason is None) == (found == [])
+    assert reason is None or reason in found[0]

@@ -1,7 +1,7 @@
-"""API servers that answer as Chef Server or goiardi does, and a gateway in front of them.
+"""Fake API servers that respond as Chef Server or goiardi does, and a gateway in front of them.
 
-Sockets, and what is remembered of requests, are those of the fakes of Ironic; every answer is Chef's own. The
-servers know nothing of the gateway.
+Sockets and the record of requests are those of `fakes`; every response is Chef's. The servers know nothing
+of the gateway.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from gateway.cli.gateway import Gateway
-from gateway.core.offer import Phase
+from gateway.assembly import Gateway
+from gateway.core.fleet.offer import Phase
 from gateway.settings import load
 from tests.scenarios.fakes import END, LOOPBACK, Head, Ironic, Lines, running
-from tests.scenarios.stand import Stand
+from tests.scenarios.testbed import Testbed
 
 OWN: Final = "X-Ops-Server-API-Version"
 SIGNED_1_1: Final = (("X-Ops-Sign", "algorithm=sha1;version=1.1;"), ("X-Ops-Userid", "bob"))
 SIGNED_1_3: Final = (("X-Ops-Sign", "algorithm=sha256;version=1.3;"), ("X-Ops-Userid", "bob"))
 
 
-def told(low: int, high: int, asked: int, served: int) -> str:
-    """The object on a reply, as Chef Server writes it."""
+def version_object(low: int, high: int, requested: int, served: int) -> str:
+    """The JSON object in the version field of a response, as Chef Server writes it."""
     return (
         f'{{"min_version":"{low}","max_version":"{high}",'
-        f'"request_version":"{asked}","response_version":"{served}"}}'
+        f'"request_version":"{requested}","response_version":"{served}"}}'
     )
 
 
 class Erchef(Ironic):
-    """Chef Server, of `lowest` to `highest`; None: before 12.1, it knows no versions.
+    """Chef Server that serves `lowest` to `highest`. `highest` None: a release before 12.1, without versions.
 
-    Every resource answers with what it was sent, so that a test can see whether it was touched.
+    Every resource responds with target and body of the request, so that a test sees any change to them.
     """
 
     highest: int | None
@@ -41,33 +41,32 @@ class Erchef(Ironic):
     def __init__(self, highest: int | None, lowest: int = 0) -> None:
         super().__init__(highest, lowest)
 
-    def _reply(self, head: Head) -> bytes:
+    def _response(self, head: Head) -> bytes:
         path = head.target.partition("?")[0]
         if path in ("/_status", "/nowhere"):
-            # The health check, and the nginx before erchef where it knows no path, say nothing of versions.
+            # Neither the health check nor a 404 of the nginx in front of erchef has a version field.
             return message(200 if path == "/_status" else 404, b'{"status":"pong"}', ())
         if self.highest is None:
             return message(*self._signed_resource(path, head), ())
         values = head.all(OWN)
         try:
-            asked = int(
-                values[0] if values else "0"
-            )  # signs and leading zeros as Erlang; nothing lax is sent
-            refused = bool(values) and not self.lowest <= asked <= self.highest
+            # Erlang takes signs and leading zeros too. It takes no blanks, and no test sends any.
+            requested = int(values[0] if values else "0")
+            refused = bool(values) and not self.lowest <= requested <= self.highest
         except ValueError:
-            asked, refused = -1, True
+            requested, refused = -1, True
         if refused:
             self.refused.append(head)
             text = f"Specified version {values[0]} not supported"
             error = {"error": "invalid-x-ops-server-api-version", "message": text}
             body = {**error, "min_version": self.lowest, "max_version": self.highest}
-            return message(406, compact(body), self._object(asked, -1))
+            return message(406, compact(body), self._version_field(requested, -1))
         status, body_bytes = self._signed_resource(path, head)
-        return message(status, body_bytes, self._object(asked, -1 if status == 406 else asked))
+        return message(status, body_bytes, self._version_field(requested, -1 if status == 406 else requested))
 
-    def _object(self, asked: int, served: int) -> Lines:
+    def _version_field(self, requested: int, served: int) -> Lines:
         assert self.highest is not None
-        return ((OWN, told(self.lowest, self.highest, asked, served)),)
+        return ((OWN, version_object(self.lowest, self.highest, requested, served)),)
 
     def _signed_resource(self, path: str, head: Head) -> tuple[int, bytes]:
         if not head.all("X-Ops-Sign"):
@@ -80,16 +79,18 @@ class Erchef(Ironic):
 
 
 class Goiardi(Erchef):
-    """goiardi 0.11.10: says something to exactly `0` and `1`, and serves whatever it is asked for."""
+    """goiardi 0.11.10: it serves every request, and writes a version field for `0` and `1` only."""
 
     def __init__(self) -> None:
         super().__init__(1)
 
-    def _reply(self, head: Head) -> bytes:
+    def _response(self, head: Head) -> bytes:
         status, body = self._signed_resource(head.target, head)
         value = (head.all(OWN) or [""])[0]
-        blanks = json.dumps(json.loads(told(0, 1, int(value), int(value)))) if value in ("0", "1") else ""
-        lines = (("X-Ops-Server-Api-Version", blanks),) if blanks else ()
+        lines: Lines = ()
+        if value in ("0", "1"):
+            with_blanks = json.dumps(json.loads(version_object(0, 1, int(value), int(value))))
+            lines = (("X-Ops-Server-Api-Version", with_blanks),)
         return message(status, body, (("X-Goiardi", "yes"), *lines))
 
 
@@ -103,16 +104,16 @@ def message(status: int, body: bytes, lines: Lines) -> bytes:
     return "\r\n".join(head).encode() + END + body
 
 
-class ChefStand(Stand):
-    """A gateway that runs, with one service `chef`."""
+class ChefTestbed(Testbed):
+    """A running gateway with one service `chef`."""
 
     service = "chef"
 
     async def at(
         self, version: str | None, target: str = "/nodes", sign: tuple[tuple[str, str], ...] = SIGNED_1_1
     ) -> Head:
-        """A signed request that names `version`, or none."""
-        return await self.ask(target, *sign, *(() if version is None else ((OWN, version),)))
+        """Send a signed request with `version`, or without a version."""
+        return await self.send(target, *sign, *(() if version is None else ((OWN, version),)))
 
 
 @asynccontextmanager
@@ -123,9 +124,11 @@ async def in_front_of(
     interval: str = "100ms",
     at: tuple[int, ...] = (),
     operations: str = "[]",
-) -> AsyncIterator[ChefStand]:
-    """A gateway on the code path of `run` that has heard every server out; with ports `at`, where nobody
-    listens, it cannot have."""
+) -> AsyncIterator[ChefTestbed]:
+    """A gateway in front of `servers`, assembled as by `run`, that knows what they serve.
+
+    `at`: ports of further backends, where nobody listens. The gateway is not ready then.
+    """
     async with running(*servers):
         backends = [
             f"      - {{name: api-{number}, url: 'http://{LOOPBACK}:{port}'}}\n"
@@ -139,7 +142,7 @@ async def in_front_of(
         )
         configured = load(text, filename="scenario.yaml", environ={}).require()
         async with Gateway(configured) as gateway:
-            stand = ChefStand(gateway, servers, "")
+            testbed = ChefTestbed(gateway, servers, "")
             if not at:
-                await stand.until(lambda view: view.offer.phase is not Phase.UNKNOWN)
-            yield stand
+                await testbed.until(lambda view: view.offer.phase is not Phase.UNKNOWN)
+            yield testbed

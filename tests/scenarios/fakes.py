@@ -1,6 +1,6 @@
-"""API servers that answer as Ironic of some age does, and remember every byte that they were sent.
+"""Fake API servers that respond as an old or new Ironic does, and keep every request that they received.
 
-Written on bare sockets, so that what is asserted is what was on the wire. They know nothing of the gateway.
+They use plain sockets, so that tests assert what was on the wire. They know nothing of the gateway.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Lines: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Head(NamedTuple):
-    """A start line and header lines as they were on the wire, and the body."""
+    """Start line and field lines of a message as they were on the wire, and its body."""
 
     start: str
     lines: Lines
@@ -40,14 +40,14 @@ class Head(NamedTuple):
         return [value for known, value in self.lines if known.lower() == name.lower()]
 
     def get(self, name: str) -> str | None:
-        """The one value; a header that came twice is an error of whoever sent it."""
+        """The value of a field that may occur once; None: the field is missing."""
         values = self.all(name)
-        assert len(values) <= 1, f"{name} came {len(values)} times"
+        assert len(values) <= 1, f"{name} occurs {len(values)} times"
         return values[0] if values else None
 
     @property
     def versions(self) -> dict[str, str]:
-        """Every header line that has to do with versions, names as they were written."""
+        """Every field whose name is about API versions, with the name as it was written."""
         return {name: value for name, value in self.lines if re.search("api.*version", name.lower())}
 
     @property
@@ -60,7 +60,7 @@ class Head(NamedTuple):
 
 
 async def read_head(reader: asyncio.StreamReader, *, bodiless: bool = False) -> Head | None:
-    """One message with its body by length, if it has one; None at the end of the connection."""
+    """Read one message with a body of `Content-Length` bytes; None: the connection has ended."""
     try:
         raw = await reader.readuntil(END)
     except asyncio.IncompleteReadError:
@@ -70,28 +70,41 @@ async def read_head(reader: asyncio.StreamReader, *, bodiless: bool = False) -> 
     return head._replace(body=await reader.readexactly(length))
 
 
+def bound_socket(port: int) -> socket.socket:
+    """A socket bound to this port of loopback; 0: a free port. Several sockets can be bound to one port.
+
+    One that never listens reserves the port: connections are refused, and no other program gets the port.
+    """
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.bind((LOOPBACK, port))
+    return bound
+
+
 class ApiServer:
-    """One API server: its socket, and what it was sent. What it answers is `_reply`."""
+    """One API server: its socket and the requests that it received. A subclass writes the responses."""
 
     def __init__(self) -> None:
-        self.heard: list[Head] = []
+        self.received: list[Head] = []
         self.refused: list[Head] = []
-        """Requests refused for their version."""
+        """Requests that it refused because of their version."""
         self.port = 0
+        self._reservation: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._serving: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
 
-    # -- life
+    # -- start and stop
 
     async def start(self) -> None:
-        """On its own port, the same one after `stop`."""
-        ours = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        ours.bind((LOOPBACK, self.port))
-        self.port = ours.getsockname()[1]
-        self._server = await asyncio.start_server(self._serve, sock=ours)
+        """Listen on its own port. The port stays reserved after `stop`, until `close`."""
+        if self._reservation is None:
+            self._reservation = bound_socket(self.port)
+            self.port = self._reservation.getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, sock=bound_socket(self.port))
 
     async def stop(self) -> None:
+        """Close all connections and refuse new ones."""
         if self._server is not None:
             self._server.close()
             tasks = [task for task in self._serving.values() if task is not None]
@@ -101,38 +114,46 @@ class ApiServer:
             await self._server.wait_closed()
             self._server = None
 
-    @property
-    def asked(self) -> list[Head]:
-        """What came through a proxy: everything but the probes."""
-        return [head for head in self.heard if head.all("Via")]
+    async def close(self) -> None:
+        """Stop, and release the port."""
+        await self.stop()
+        if self._reservation is not None:
+            self._reservation.close()
+            self._reservation = None
 
-    # -- answering
+    @property
+    def forwarded(self) -> list[Head]:
+        """The requests that came through a proxy: all except the probes."""
+        return [head for head in self.received if head.all("Via")]
+
+    # -- responses
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._serving[writer] = asyncio.current_task()
         try:
             while (head := await read_head(reader)) is not None:
-                self.heard.append(head)
-                writer.write(self._reply(head))
+                self.received.append(head)
+                writer.write(self._response(head))
                 if head.get("Connection") == "close":
                     break
         except ConnectionError:
-            pass  # whoever asked has gone
+            pass  # the client has closed the connection
         finally:
             del self._serving[writer]
             writer.close()
 
-    def _reply(self, head: Head) -> bytes:
-        """The whole reply to one request."""
+    def _response(self, head: Head) -> bytes:
+        """The whole response to one request."""
         raise NotImplementedError
 
 
 class Ironic(ApiServer):
-    """One API server. `highest` None: before Kilo, it knows no versions. Its range may change while it runs.
+    """One Ironic API server. Its range may change while it runs.
 
-    `reads_standard`: from 25.0 on servers also read `OpenStack-API-Version`, those before ignore it.
-    `reads_forwarded`: links are built from X-Forwarded headers, as with `enable_proxy_headers_parsing`.
-    `document_range`: from 4.3 and 12.0 on the documents tell the range.
+    `highest` None: a release before Kilo, without versions.
+    `reads_standard`: releases from 25.0 on also read `OpenStack-API-Version`, older ones ignore it.
+    `reads_forwarded`: links are built from X-Forwarded fields, as with `enable_proxy_headers_parsing`.
+    `document_range`: the documents contain the range, `/` from 4.3 on and `/v1` from 12.0 on.
     """
 
     def __init__(
@@ -150,13 +171,13 @@ class Ironic(ApiServer):
         self.reads_forwarded = reads_forwarded
         self.document_range = document_range
 
-    # -- answering
+    # -- responses
 
-    def _reply(self, head: Head) -> bytes:
+    def _response(self, head: Head) -> bytes:
         method, target, _ = head.start.split(" ")
         path, _, query = target.partition("?")
         if self.highest is None:
-            return message(*self._silent(path, head))
+            return message(*self._legacy_resource(path, head))
         if path == "/":
             return message(200, self.root(self._base(head)))
         minor = self._minor(head)
@@ -166,8 +187,8 @@ class Ironic(ApiServer):
         if not self.lowest <= minor <= self.highest:
             self.refused.append(head)
             return message(406, fault(406, "Not Acceptable", not_served(minor, self)), lines=self._range)
-        status, body, marked = self._resource(method, path.rstrip("/"), query, minor, head)
-        return message(status, body, lines=(*self._range, (OWN, f"1.{minor}")) if marked else ())
+        status, body, versioned = self._resource(method, path.rstrip("/"), query, minor, head)
+        return message(status, body, lines=(*self._range, (OWN, f"1.{minor}")) if versioned else ())
 
     def _minor(self, head: Head) -> int | None:
         text = head.get(OWN) or ""
@@ -183,7 +204,7 @@ class Ironic(ApiServer):
     def _resource(
         self, method: str, path: str, query: str, minor: int, head: Head
     ) -> tuple[int, bytes, bool]:
-        """Status, body, and whether version headers stand on it."""
+        """Status, body, and whether the response has version fields."""
         if path == "/v1":
             return 200, self.v1(self._base(head)), True
         if path == "/v1/bogus":
@@ -202,7 +223,7 @@ class Ironic(ApiServer):
             return 200, b'{"nodes": []}', True
         return 404, client_fault(f"Node {path.rpartition('/')[2]} could not be found."), True
 
-    def _silent(self, path: str, head: Head) -> tuple[int, bytes]:
+    def _legacy_resource(self, path: str, head: Head) -> tuple[int, bytes]:
         if path.rstrip("/") == "/v1":
             return 200, self.v1(self._base(head))
         if path == "/":
@@ -215,27 +236,27 @@ class Ironic(ApiServer):
 
     def entry(self, base: str, highest: str | None = None) -> dict[str, object]:
         links = [{"href": f"{base}/v1/", "rel": "self"}]
-        told: dict[str, object] = {"id": "v1", "links": links}
+        entry: dict[str, object] = {"id": "v1", "links": links}
         if self.highest is not None and self.document_range:
-            told |= {"status": "CURRENT", "min_version": "1.1", "version": highest or f"1.{self.highest}"}
-        return told
+            entry |= {"status": "CURRENT", "min_version": "1.1", "version": highest or f"1.{self.highest}"}
+        return entry
 
     def root(self, base: str, highest: str | None = None) -> bytes:
-        """`/` as this server tells it at `base`, or as it would with another maximum."""
+        """The document `/` of this server at `base`. `highest`: a maximum other than its own."""
         entry = self.entry(base, highest)
         return json.dumps(
             {"name": "OpenStack Ironic API", "default_version": entry, "versions": [entry]}
         ).encode()
 
     def v1(self, base: str, highest: str | None = None) -> bytes:
-        """`/v1`, the same."""
+        """The document `/v1`, likewise."""
         nodes = [{"href": f"{base}/v1/nodes/", "rel": "self"}]
         entry = self.entry(base, highest)
-        told = {"version": entry} if self.highest is not None and self.document_range else {}
-        return json.dumps({"id": "v1", "links": entry["links"], "nodes": nodes, **told}).encode()
+        version = {"version": entry} if self.highest is not None and self.document_range else {}
+        return json.dumps({"id": "v1", "links": entry["links"], "nodes": nodes, **version}).encode()
 
     def _base(self, head: Head) -> str:
-        """Where this server believes it is reached."""
+        """The address that this server writes into its links."""
         host, scheme, prefix = head.get("Host"), "http", ""
         if self.reads_forwarded:
             host = head.get("X-Forwarded-Host") or host
@@ -245,7 +266,7 @@ class Ironic(ApiServer):
 
 
 def fault(status: int, title: str, description: str) -> bytes:
-    """An error of Ironic's routing: JSON in a string in JSON."""
+    """An error of Ironic's routing: a JSON document as a string inside a JSON document."""
     inner = json.dumps({"code": status, "title": title, "description": description})
     return json.dumps({"error_message": inner}).encode()
 
@@ -264,17 +285,18 @@ def not_served(minor: int, server: Ironic) -> str:
 
 
 def message(status: int, body: bytes, kind: str = "application/json", lines: Lines = ()) -> bytes:
-    """A reply as it is on the wire."""
+    """A response as it is on the wire."""
     head = [f"HTTP/1.1 {status} X", f"Content-Type: {kind}", f"Content-Length: {len(body)}"]
     return "\r\n".join([*head, *(f"{name}: {value}" for name, value in lines)]).encode() + END + body
 
 
 @asynccontextmanager
 async def running(*servers: ApiServer) -> AsyncIterator[None]:
+    """Start all servers and close them at the end."""
     try:
         for server in servers:
             await server.start()
         yield
     finally:
         for server in servers:
-            await server.stop()
+            await server.close()

@@ -1,7 +1,7 @@
-"""API servers that answer as Nova of some age does, and a gateway in front of them.
+"""Fake API servers that respond as an old or new Nova does, and a gateway in front of them.
 
-Sockets, and what is remembered of requests, are those of the fakes of Ironic; every answer is Nova's own. The
-servers know nothing of the gateway.
+Sockets and the record of requests are those of `fakes`; every response is Nova's. The servers know nothing
+of the gateway.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from gateway.cli.gateway import Gateway
-from gateway.core.offer import Phase
+from gateway.assembly import Gateway
+from gateway.core.fleet.offer import Phase
 from gateway.settings import load
 from tests.scenarios.fakes import LOOPBACK, STANDARD, Head, Ironic, Lines, message, running
-from tests.scenarios.stand import Stand
+from tests.scenarios.testbed import Testbed
 
 OWN: Final = "X-OpenStack-Nova-API-Version"
 SERVERS: Final = "/v2.1/servers"
@@ -27,16 +27,16 @@ MICROVERSION: Final = re.compile(r"([1-9]\d*)\.([1-9]\d*|0)", re.ASCII)
 
 
 def pair(version: str) -> dict[str, str]:
-    """The two lines that say one version."""
+    """The two fields that name one version."""
     return {STANDARD: f"compute {version}", OWN: version}
 
 
 class Nova(Ironic):
-    """One API server, of 2.1 to `highest`; None: it has `/v2` only, and no idea of versions.
+    """One Nova API server that serves 2.1 to `highest`. `highest` None: it has `/v2` only, without versions.
 
-    `newton`: from 14 on servers read and write `OpenStack-API-Version` too, and take several values.
-    `redirects`: until 20 or so `/v2.1` is a 302 with an absolute Location. `wants_token`: until 20 the
-    document of `/v2.1/` needs one. `rooted`: `/` is this server's, and not somebody else's 404.
+    `newton`: releases from 14 on also read and write `OpenStack-API-Version`, and accept several values.
+    `redirects`: until about 20, `/v2.1` is a 302 with an absolute `Location`. `wants_token`: until 20, the
+    document `/v2.1/` needs a token. `rooted` False: `/` belongs to another program, which responds 404.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class Nova(Ironic):
         self.rooted = rooted
         self.v2_status = v2_status
 
-    # -- answering
+    # -- responses
 
-    def _reply(self, head: Head) -> bytes:
+    def _response(self, head: Head) -> bytes:
         method, target, _ = head.start.split(" ")
         path, base = target.partition("?")[0], f"http://{head.get('Host')}"
         if path == "/":
@@ -79,7 +79,7 @@ class Nova(Ironic):
         return self._versioned(method, below, head, base)
 
     def _versioned(self, method: str, below: str, head: Head, base: str) -> bytes:
-        """Below `/v2.1`: the version first, then everything else."""
+        """Below `/v2.1`: the version is checked before anything else."""
         text = self._text(head)
         text = f"2.{self.highest}" if text == "latest" else text
         match = MICROVERSION.fullmatch(text)
@@ -98,7 +98,7 @@ class Nova(Ironic):
         return self._below(method, below, head, self._echo(text))
 
     def _text(self, head: Head) -> str:
-        """The version's text as this age finds it: the last item for `compute`, else the own header."""
+        """The version as this release reads it: the last item for `compute`, else Nova's own field."""
         items = [item.split(maxsplit=1) for item in ",".join(head.all(STANDARD)).split(",")]
         texts = [words[1] for words in items if len(words) == 2 and words[0].lower() == "compute"]
         if texts and self.newton:
@@ -132,26 +132,26 @@ class Nova(Ironic):
 
     def old_entry(self, base: str) -> dict[str, object]:
         links = [{"rel": "self", "href": f"{base}/v2/"}]
-        told: dict[str, object] = {"id": "v2.0", "status": self.v2_status, "links": links}
-        return told if self.highest is None else told | {"version": "", "min_version": ""}
+        entry: dict[str, object] = {"id": "v2.0", "status": self.v2_status, "links": links}
+        return entry if self.highest is None else entry | {"version": "", "min_version": ""}
 
     def root(self, base: str, highest: str | None = None) -> bytes:
-        """`/` as this server tells it at `base`, or as it would with another maximum."""
+        """The document `/` of this server at `base`. `highest`: a maximum other than its own."""
         newer = [] if self.highest is None else [self.entry(base, highest)]
         return json.dumps({"versions": [self.old_entry(base), *newer]}).encode()
 
     def v2_1(self, base: str, highest: str | None = None) -> bytes:
-        """`/v2.1/`, the same."""
+        """The document `/v2.1/`, likewise."""
         entry = self.entry(base, highest)
         described = {"rel": "describedby", "href": "http://docs.openstack.org/"}
         return json.dumps({"version": {**entry, "links": [*self._links(entry), described]}}).encode()
 
     def v2(self, base: str) -> bytes:
-        """`/v2/`."""
+        """The document `/v2/`."""
         return json.dumps({"version": self.old_entry(base)}).encode()
 
     def choices(self, base: str, path: str) -> bytes:
-        """300, for what is below no mount."""
+        """The body of the 300 for a path outside `/v2` and `/v2.1`."""
         mounts = ["v2"] if self.highest is None else ["v2", "v2.1"]
         return json.dumps(
             {
@@ -173,7 +173,7 @@ NOT_FOUND: Final = b'{"itemNotFound": {"code": 404, "message": "The resource cou
 
 
 def rejected(text: str, lowest: str, highest: str) -> bytes:
-    """The body of a 406, as the examples show it."""
+    """The body of a 406, as in the golden examples."""
     return (
         f'{{"computeFault": {{"code": 406, "message": "Version {text} is not supported by the API. '
         f'Minimum is {lowest} and maximum is {highest}."}}}}'
@@ -181,7 +181,7 @@ def rejected(text: str, lowest: str, highest: str) -> bytes:
 
 
 def malformed(text: str) -> bytes:
-    """The body of a 400, the same."""
+    """The body of a 400, as in the golden examples."""
     return (
         f'{{"badRequest": {{"code": 400, "message": "API Version String {text} is of invalid format. '
         f'Must be of format MajorNum.MinorNum."}}}}'
@@ -191,21 +191,21 @@ def malformed(text: str) -> bytes:
 # --- the gateway in front of them ----------------------------------------------------------------------
 
 
-class ComputeStand(Stand):
-    """A gateway that runs, with one service `compute`."""
+class NovaTestbed(Testbed):
+    """A running gateway with one service `compute`."""
 
     service = "compute"
 
     async def at(self, version: str | None, target: str = SERVERS) -> Head:
-        """A request that names `version` in Nova's own header, or none."""
-        return await self.ask(target, *(() if version is None else ((OWN, version),)))
+        """Send a request with `version` in Nova's own field, or without a version."""
+        return await self.send(target, *(() if version is None else ((OWN, version),)))
 
 
 @asynccontextmanager
 async def in_front_of(
     *servers: Nova, offer: str = "{}", match: str = "{}", probe: str = "interval: 100ms"
-) -> AsyncIterator[ComputeStand]:
-    """A gateway on the code path of `run` that has heard every server out."""
+) -> AsyncIterator[NovaTestbed]:
+    """A gateway in front of `servers`, assembled as by `run`, that knows what they serve."""
     async with running(*servers):
         backends = [
             f"      - {{name: api-{number}, url: 'http://{LOOPBACK}:{server.port}'}}\n"
@@ -218,18 +218,18 @@ async def in_front_of(
         )
         configured = load(text, filename="scenario.yaml", environ={}).require()
         async with Gateway(configured) as gateway:
-            stand = ComputeStand(gateway, servers, configured.services[0].match.prefix)
-            await stand.until(lambda view: view.offer.phase is not Phase.UNKNOWN)
-            yield stand
+            testbed = NovaTestbed(gateway, servers, configured.services[0].match.prefix)
+            await testbed.until(lambda view: view.offer.phase is not Phase.UNKNOWN)
+            yield testbed
 
 
-def told(reply: Head) -> dict[str, str]:
-    """Every version line of a reply; none came twice."""
-    assert len(reply.all(STANDARD)) <= 1
-    assert len(reply.all(OWN)) <= 1
-    return reply.versions
+def version_fields(response: Head) -> dict[str, str]:
+    """Every version field of a response. None may occur twice."""
+    assert len(response.all(STANDARD)) <= 1
+    assert len(response.all(OWN)) <= 1
+    return response.versions
 
 
-def varies(reply: Head) -> list[str]:
-    """The names that `Vary` lists, over all its lines."""
-    return sorted(name.strip() for line in reply.all("Vary") for name in line.split(","))
+def varies(response: Head) -> list[str]:
+    """The names in all `Vary` lines."""
+    return sorted(name.strip() for line in response.all("Vary") for name in line.split(","))

@@ -1,6 +1,7 @@
-"""Cinder, Placement, Manila and Senlin behind one gateway: each reads its own item of one header.
+"""Cinder, Placement, Manila and Senlin behind one gateway: each reads its own item of one field.
 
-The golden examples P1 to P3 as bytes, and what load balancers get wrong with mixed fleets of these services.
+Here are the golden examples P1 to P3 as bytes, and what plain load balancers do wrong with mixed fleets of
+these services.
 """
 
 # ruff: noqa: N802 -- ids of examples are written with capitals
@@ -23,86 +24,84 @@ from tests.scenarios.openstack_fleet import (
     other,
     senlin,
 )
-from tests.scenarios.stand import Stand
+from tests.scenarios.testbed import REPEATS, Testbed
 
 JSON = ("Content-Type", "application/json")
-TRIES = 12
-"""Requests: enough that every server has answered, nearly always; no assertion rests on that."""
 
 
 @pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    """Mixed fleets; the offers are volume 3.0 to 3.50, placement 1.0 to 1.31, shares 2.0 to 2.51."""
+async def testbed() -> AsyncIterator[Testbed]:
+    """Mixed fleets. The offers are volume 3.0 to 3.50, placement 1.0 to 1.31, shares 2.0 to 2.51."""
     async with in_front_of(
         other("volume", CinderServer(50), CinderServer(71)),
         other("placement", PlacementServer(31), PlacementServer(39)),
         other("shared-file-system", ManilaServer(51), ManilaServer(99)),
         senlin(SenlinServer(9), SenlinServer(14)),
-    ) as stand:
-        yield stand
+    ) as testbed:
+        yield testbed
 
 
-async def test_one_header_for_several_services_reaches_each_with_its_own_item_alone(stand: Stand) -> None:
+async def test_each_service_gets_only_its_own_item_of_one_field(testbed: Testbed) -> None:
     several = (STANDARD, "compute 2.20, volume 3.27, placement 1.10, clustering 1.5")
-    for _ in range(TRIES):
+    for _ in range(REPEATS):
         for target, served in (
             ("/volume/v3/volumes", "volume 3.27"),
             ("/placement/resource_providers", "placement 1.10"),
             ("/clustering/v1/clusters", "clustering 1.5"),
         ):
-            reply = await stand.ask(target, several)
-            assert (reply.status, reply.get(STANDARD)) == (200, served)
+            response = await testbed.send(target, several)
+            assert (response.status, response.get(STANDARD)) == (200, served)
 
-    for server in stand.servers:
-        want = {"volume": "volume 3.27", "placement": "placement 1.10", "clustering": "clustering 1.5"}
-        assert all(head.versions == {STANDARD: want[server.service]} for head in server.asked)
+    for server in testbed.servers:
+        expected = {"volume": "volume 3.27", "placement": "placement 1.10", "clustering": "clustering 1.5"}
+        assert all(head.versions == {STANDARD: expected[server.service]} for head in server.forwarded)
 
 
 @pytest.mark.parametrize("value", ["compute 2.20", "nonesuch", ""])
-async def test_cinder_is_always_named_and_so_never_answers_400(stand: Stand, value: str) -> None:
-    for _ in range(TRIES):
-        reply = await stand.ask("/volume/v3/volumes", (STANDARD, value))
-        assert (reply.status, reply.get(STANDARD)) == (200, "volume 3.0")
+async def test_cinder_always_gets_its_item_and_never_responds_400(testbed: Testbed, value: str) -> None:
+    for _ in range(REPEATS):
+        response = await testbed.send("/volume/v3/volumes", (STANDARD, value))
+        assert (response.status, response.get(STANDARD)) == (200, "volume 3.0")
 
-    assert all(head.versions == {STANDARD: "volume 3.0"} for head in stand.asked)
+    assert all(head.versions == {STANDARD: "volume 3.0"} for head in testbed.forwarded)
 
 
-async def test_P1_out_of_range(stand: Stand) -> None:
-    reply = await stand.ask("/placement/resource_providers", (STANDARD, "placement 1.99"))
+async def test_P1_out_of_range(testbed: Testbed) -> None:
+    response = await testbed.send("/placement/resource_providers", (STANDARD, "placement 1.99"))
 
-    assert (reply.status, reply.versions) == (406, {})
-    assert JSON in reply.lines
-    assert reply.body == (
+    assert (response.status, response.versions) == (406, {})
+    assert JSON in response.lines
+    assert response.body == (
         b'{"errors": [{"status": 406, "title": "Not Acceptable", "detail": "The resource could not be '
         b"generated that was acceptable to your browser (content of type application/json. \\n\\n Invalid "
         b'microversion: Unacceptable version header: 1.99", "max_version": "1.31", "min_version": "1.0"}]}'
     )
-    assert stand.asked == []
+    assert testbed.forwarded == []
 
 
-async def test_P1_on_the_root_which_placement_negotiates(stand: Stand) -> None:
-    assert (await stand.ask("/placement/", (STANDARD, "placement 1.99"))).status == 406
-    assert (await stand.ask("/volume/", (STANDARD, "volume 3.99"))).status == 300
+async def test_P1_on_the_root_where_placement_negotiates(testbed: Testbed) -> None:
+    assert (await testbed.send("/placement/", (STANDARD, "placement 1.99"))).status == 406
+    assert (await testbed.send("/volume/", (STANDARD, "volume 3.99"))).status == 300
 
 
-async def test_P2_malformed(stand: Stand) -> None:
-    reply = await stand.ask("/placement/resource_providers", (STANDARD, "placement spam"))
+async def test_P2_malformed(testbed: Testbed) -> None:
+    response = await testbed.send("/placement/resource_providers", (STANDARD, "placement spam"))
 
-    (error,) = json.loads(reply.body)["errors"]
-    assert (reply.status, reply.versions, error["title"]) == (400, {}, "Bad Request")
+    (error,) = json.loads(response.body)["errors"]
+    assert (response.status, response.versions, error["title"]) == (400, {}, "Bad Request")
     assert "Invalid microversion: invalid version string: spam; " in error["detail"]
-    assert stand.asked == []
+    assert testbed.forwarded == []
 
 
-async def test_P3_the_served_version_stands_in_lower_case(stand: Stand) -> None:
-    reply = await stand.ask("/placement/resource_providers", (STANDARD, "placement 1.10"))
+async def test_P3_the_field_of_the_served_version_is_in_lower_case(testbed: Testbed) -> None:
+    response = await testbed.send("/placement/resource_providers", (STANDARD, "placement 1.10"))
 
-    assert ("openstack-api-version", "placement 1.10") in reply.lines
-    assert reply.get("Vary") == STANDARD
+    assert ("openstack-api-version", "placement 1.10") in response.lines
+    assert response.get("Vary") == STANDARD
 
 
 @pytest.mark.parametrize(
-    "target,name,ask,served",
+    "target, name, requested, served",
     [
         ("/volume/v3/volumes", STANDARD, "volume latest", "volume 3.50"),
         ("/placement/resource_providers", STANDARD, "placement latest", "placement 1.31"),
@@ -111,71 +110,71 @@ async def test_P3_the_served_version_stands_in_lower_case(stand: Stand) -> None:
         ("/shared-file-system/v2/shares", STANDARD, "shared-file-system 2.51", None),
     ],
 )
-async def test_a_mixed_fleet_serves_one_version_to_one_ask(
-    stand: Stand, target: str, name: str, ask: str, served: str | None
+async def test_a_mixed_fleet_serves_one_version_for_one_requested_version(
+    testbed: Testbed, target: str, name: str, requested: str, served: str | None
 ) -> None:
-    """Manila does not read the standard header: it serves its minimum, whatever that says."""
-    replies = [await stand.ask(target, (name, ask)) for _ in range(TRIES)]
+    """Manila does not read the standard field: it serves its minimum then."""
+    responses = [await testbed.send(target, (name, requested)) for _ in range(REPEATS)]
 
-    assert {each.status for each in replies} == {200}
+    assert {response.status for response in responses} == {200}
     if served is None:
-        assert {each.get(MANILA_OWN) for each in replies} == {"2.0"}
-        assert all(head.versions == {MANILA_OWN: "2.0"} for head in stand.asked)
+        assert {response.get(MANILA_OWN) for response in responses} == {"2.0"}
+        assert all(head.versions == {MANILA_OWN: "2.0"} for head in testbed.forwarded)
     else:
-        assert {each.get(name) for each in replies} == {served}
+        assert {response.get(name) for response in responses} == {served}
 
 
-async def test_manila_has_no_latest(stand: Stand) -> None:
-    reply = await stand.ask("/shared-file-system/v2/shares", (MANILA_OWN, "latest"))
+async def test_manila_has_no_latest(testbed: Testbed) -> None:
+    response = await testbed.send("/shared-file-system/v2/shares", (MANILA_OWN, "latest"))
 
-    assert (reply.status, list(json.loads(reply.body))) == (400, ["badRequest"])
-    assert stand.asked == []
+    assert (response.status, list(json.loads(response.body))) == (400, ["badRequest"])
+    assert testbed.forwarded == []
 
 
-async def test_manilas_experimental_flag_crosses(stand: Stand) -> None:
+async def test_the_experimental_flag_of_manila_is_forwarded(testbed: Testbed) -> None:
     flag = ("X-OpenStack-Manila-API-Experimental", "true")
 
-    await stand.ask("/shared-file-system/v2/shares", (MANILA_OWN, "2.5"), flag)
+    await testbed.send("/shared-file-system/v2/shares", (MANILA_OWN, "2.5"), flag)
 
-    assert flag in stand.asked[0].lines
+    assert flag in testbed.forwarded[0].lines
 
 
-async def test_documents_tell_the_offer_and_links_that_can_be_followed(stand: Stand) -> None:
-    for _ in range(TRIES):
-        (volume,) = json.loads((await stand.ask("/volume/")).body)["versions"]
-        (placement,) = json.loads((await stand.ask("/placement/")).body)["versions"]
-        (share,) = json.loads((await stand.ask("/shared-file-system/")).body)["versions"]
+async def test_documents_contain_the_offer_and_links_to_the_gateway(testbed: Testbed) -> None:
+    for _ in range(REPEATS):
+        (volume,) = json.loads((await testbed.send("/volume/")).body)["versions"]
+        (placement,) = json.loads((await testbed.send("/placement/")).body)["versions"]
+        (share,) = json.loads((await testbed.send("/shared-file-system/")).body)["versions"]
 
         assert (volume["min_version"], volume["version"]) == ("3.0", "3.50")
-        assert volume["links"] == [{"rel": "self", "href": f"http://{stand.authority}/volume/v3/"}]
+        assert volume["links"] == [{"rel": "self", "href": f"http://{testbed.authority}/volume/v3/"}]
         assert (placement["min_version"], placement["max_version"]) == ("1.0", "1.31")
         assert placement["links"] == [{"rel": "self", "href": ""}]
         assert share["version"] == "2.51"
 
 
-async def test_a_newer_version_is_served_by_the_member_that_has_it() -> None:
+async def test_a_newer_version_is_served_by_the_server_that_has_it() -> None:
     old, new = CinderServer(50), CinderServer(71)
-    async with in_front_of(other("volume", old, new, policy="reachable")) as stand:
-        for _ in range(TRIES):
-            reply = await stand.ask("/volume/v3/volumes", (STANDARD, "volume 3.60"))
-            assert (reply.status, reply.get(STANDARD)) == (200, "volume 3.60")
+    async with in_front_of(other("volume", old, new, policy="reachable")) as testbed:
+        for _ in range(REPEATS):
+            response = await testbed.send("/volume/v3/volumes", (STANDARD, "volume 3.60"))
+            assert (response.status, response.get(STANDARD)) == (200, "volume 3.60")
 
-    assert (len(old.asked), len(new.asked)) == (0, TRIES)
+    assert (len(old.forwarded), len(new.forwarded)) == (0, REPEATS)
 
 
 @pytest.mark.parametrize(
     "service_type,kind,text",
     [("volume", CinderServer, "volume 3.60"), ("placement", PlacementServer, "placement 1.39")],
 )
-async def test_a_backends_refusal_is_understood_and_another_one_serves(
+async def test_after_a_refusal_by_a_backend_another_one_serves(
     service_type: str, kind: type[CinderServer | PlacementServer], text: str
 ) -> None:
     rolled_back, new = kind(71), kind(71)
     async with in_front_of(
         other(service_type, rolled_back, new, policy="reachable"), interval="60s"
-    ) as stand:
+    ) as testbed:
         rolled_back.highest = 31
-        replies = [await stand.ask(f"/{service_type}/x", (STANDARD, text)) for _ in range(3 * TRIES)]
+        responses = [await testbed.send(f"/{service_type}/x", (STANDARD, text)) for _ in range(3 * REPEATS)]
 
-    assert {(each.status, each.get(STANDARD)) for each in replies} == {(200, text)}
+    assert {(response.status, response.get(STANDARD)) for response in responses} == {(200, text)}
     assert len(rolled_back.refused) <= 1

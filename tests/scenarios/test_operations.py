@@ -1,7 +1,7 @@
-"""Operations with ranges, through a whole gateway: SENLIN-2 and its three examples, CHEF-6, and who is asked.
+"""Operations with version ranges, through a whole gateway: SENLIN-2 with its three examples, and CHEF-6.
 
-The examples of Senlin's guide speak of 2.4; so does the fleet here, whose servers serve 2.0 to 2.9 and know
-every method at every version. What is refused was refused by the gateway.
+The examples in Senlin's guide use 2.4. So the servers here serve 2.0 to 2.9, and every method at every
+version: whatever is refused was refused by the gateway.
 """
 
 # ruff: noqa: N802 -- ids of examples are written with capitals
@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.dataplane.metering import BURST
-from tests.scenarios.chef_fleet import OWN, SIGNED_1_3, ChefStand, Erchef, told
+from gateway.dataplane.rate_limiter import BURST
+from tests.scenarios.chef_fleet import OWN, SIGNED_1_3, ChefTestbed, Erchef, version_object
 from tests.scenarios.chef_fleet import in_front_of as in_front_of_chef
 from tests.scenarios.fakes import STANDARD, Head
 from tests.scenarios.openstack_fleet import (
@@ -23,18 +23,18 @@ from tests.scenarios.openstack_fleet import (
     senlin,
     senlin_error,
 )
-from tests.scenarios.stand import Stand
+from tests.scenarios.testbed import Testbed
 
 VARY = ("Vary", STANDARD)
 
 
 class Lax(SenlinServer):
-    """A Senlin that serves 2.0 and up, and executes whatever it is asked for at whatever version."""
+    """A Senlin that serves 2.0 and newer, and executes every method at every version."""
 
     major = 2
 
     def entry(self, link: str, highest: str | None = None) -> dict[str, object]:
-        return {**super().entry(link, highest), "min_version": self.bounds[0]}
+        return {**super().entry(link, highest), "min_version": self.offered[0]}
 
     def resource(self, path: str, minor: int, head: Head) -> tuple[int, object, bool]:
         return 200, {"path": path, "version": f"2.{minor}"}, True
@@ -51,14 +51,14 @@ GUIDE = (
 
 
 @pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with in_front_of(senlin(Lax(9), Lax(9), operations=GUIDE)) as stand:
-        yield stand
+async def testbed() -> AsyncIterator[Testbed]:
+    async with in_front_of(senlin(Lax(9), Lax(9), operations=GUIDE)) as testbed:
+        yield testbed
 
 
-async def at(stand: Stand, version: str | None, path: str, method: str = "GET") -> Head:
+async def at(testbed: Testbed, version: str | None, path: str, method: str = "GET") -> Head:
     lines = () if version is None else ((STANDARD, f"clustering {version}"),)
-    return await stand.ask(f"/clustering/v1/{path}", *lines, method=method, bodiless=method == "HEAD")
+    return await testbed.send(f"/clustering/v1/{path}", *lines, method=method, bodiless=method == "HEAD")
 
 
 @pytest.mark.parametrize(
@@ -71,69 +71,73 @@ async def at(stand: Stand, version: str | None, path: str, method: str = "GET") 
     ids=["added at 2.4", "removed after 2.4", "changed at 2.4"],
 )
 async def test_SENLIN_2_the_three_examples_of_the_guide(
-    stand: Stand, path: str, method: str, served: list[str | None], refused: list[str | None]
+    testbed: Testbed, path: str, method: str, served: list[str | None], refused: list[str | None]
 ) -> None:
-    """Senlin's own answer is 400, byte for byte (S6), where its guide says 404; no server is asked."""
+    """Senlin itself responds 400, byte for byte as here (S6), although its guide says 404."""
     for version in served:
-        reply = await at(stand, version, path, method)
+        response = await at(testbed, version, path, method)
         number = {"latest": "2.9", None: "2.0"}.get(version, version)
-        assert (reply.status, json.loads(reply.body)["version"]) == (200, number)
-    asked = len(stand.asked)
+        assert (response.status, json.loads(response.body)["version"]) == (200, number)
+    forwarded = len(testbed.forwarded)
     for version in refused:
-        reply = await at(stand, version, path, method)
+        response = await at(testbed, version, path, method)
         number = {"latest": "2.9", None: "2.0"}.get(version, version)
         message = f"API version '{number}' is not supported on this method."
         error = json.dumps(senlin_error(400, "Bad Request", "MethodVersionNotFound", message)).encode()
-        assert (reply.status, reply.body) == (400, error)
-        assert VARY in reply.lines
-        assert reply.versions == {}
-    assert len(stand.asked) == asked == len(served)
+        assert (response.status, response.body) == (400, error)
+        assert VARY in response.lines
+        assert response.versions == {}
+    assert len(testbed.forwarded) == forwarded == len(served)
 
 
-async def test_SENLIN_2_the_status_of_the_guide_by_setting(stand: Stand) -> None:
-    """And a literal segment goes before a placeholder."""
-    assert (await at(stand, "2.1", "added/summary")).status == 404
-    assert (await at(stand, "2.2", "added/summary")).status == 200
-    assert (await at(stand, "2.2", "added/other")).status == 400
+async def test_SENLIN_2_the_status_of_the_guide_can_be_configured(testbed: Testbed) -> None:
+    """A literal segment takes precedence over a placeholder."""
+    assert (await at(testbed, "2.1", "added/summary")).status == 404
+    assert (await at(testbed, "2.2", "added/summary")).status == 200
+    assert (await at(testbed, "2.2", "added/other")).status == 400
 
 
-async def test_what_nobody_restricted_is_served_at_every_version(stand: Stand) -> None:
+async def test_an_operation_without_a_rule_is_served_at_every_version(testbed: Testbed) -> None:
     for version in ("2.0", "2.4", "2.9"):
         for path, method in (("added/x", "POST"), ("added", "GET"), ("added/x/y", "GET"), ("other", "GET")):
-            assert (await at(stand, version, path, method)).status == 200
+            assert (await at(testbed, version, path, method)).status == 200
 
 
-async def test_head_is_where_get_is_and_other_spellings_are_held_to_the_same(stand: Stand) -> None:
-    assert (await at(stand, "2.3", "added/x", "HEAD")).status == 400
-    assert (await at(stand, "2.3", "/added//%78/")).status == 400
-    assert (await at(stand, "2.3", "%61dded/x?y=1")).status == 400
-    assert stand.asked == []
+async def test_the_rules_of_get_hold_for_head_and_for_other_spellings_of_the_path(testbed: Testbed) -> None:
+    assert (await at(testbed, "2.3", "added/x", "HEAD")).status == 400
+    assert (await at(testbed, "2.3", "/added//%78/")).status == 400
+    assert (await at(testbed, "2.3", "%61dded/x?y=1")).status == 400
+    assert testbed.forwarded == []
 
 
-async def test_what_is_still_to_come_is_in_no_version(stand: Stand) -> None:
-    assert {(await at(stand, version, "coming", "POST")).status for version in ("2.0", "latest")} == {400}
+async def test_a_future_operation_is_in_no_version(testbed: Testbed) -> None:
+    assert {(await at(testbed, version, "coming", "POST")).status for version in ("2.0", "latest")} == {400}
 
 
-async def test_an_ask_outside_the_offer_is_refused_as_such(stand: Stand) -> None:
-    assert (await at(stand, "2.10", "added/x")).status == 406
+async def test_a_version_outside_the_offer_is_refused_first(testbed: Testbed) -> None:
+    assert (await at(testbed, "2.10", "added/x")).status == 406
 
 
-async def test_a_body_is_read_over_and_the_connection_goes_on(stand: Stand) -> None:
+async def test_a_refused_request_with_a_body_gets_its_response(testbed: Testbed) -> None:
     body = b"x" * 5000
-    reply = await stand.ask("/clustering/v1/coming", (STANDARD, "clustering 2.4"), method="POST", body=body)
+    response = await testbed.send(
+        "/clustering/v1/coming", (STANDARD, "clustering 2.4"), method="POST", body=body
+    )
 
-    assert reply.status == 400
-    assert stand.asked == []
+    assert response.status == 400
+    assert testbed.forwarded == []
 
 
-async def test_it_is_counted_by_the_side_on_which_it_lies(stand: Stand) -> None:
+async def test_metrics_tell_versions_below_and_above_the_range_apart(testbed: Testbed) -> None:
     for version, path in (("2.3", "added/x"), ("2.5", "removed/x"), ("2.4", "added/x")):
-        await at(stand, version, path)
+        await at(testbed, version, path)
 
-    counted = stand.gateway.metrics.exposition("")[0].decode().splitlines()
-    for outcome in ("below_min", "above_max", "served"):
-        labels = {'ask="exact"', f'outcome="{outcome}"', 'service="clustering"'}
-        (line,) = (each for each in counted if each.startswith(NEGOTIATIONS) and labels <= parts(each))
+    counted = testbed.gateway.metrics.exposition("")[0].decode().splitlines()
+    for result in ("below_min", "above_max", "served"):
+        labels = {'requested="exact"', f'result="{result}"', 'service="clustering"'}
+        (line,) = (
+            series for series in counted if series.startswith(NEGOTIATIONS) and labels <= parts(series)
+        )
         assert line.endswith("} 1.0")
 
 
@@ -165,34 +169,34 @@ EXTENDED = "/server_api_version/extended"
 
 
 @pytest.fixture
-async def chef() -> AsyncIterator[ChefStand]:
+async def chef() -> AsyncIterator[ChefTestbed]:
     """A mixed fleet that offers 0 and 1."""
-    async with in_front_of_chef(Erchef(1), Erchef(2), operations=OPERATIONS) as stand:
-        assert stand.offer == "0-1"
-        yield stand
+    async with in_front_of_chef(Erchef(1), Erchef(2), operations=OPERATIONS) as testbed:
+        assert testbed.offer == "0-1"
+        yield testbed
 
 
 @pytest.mark.parametrize("sign", [(), SIGNED_1_3], ids=["unsigned", "signed"])
-async def test_CHEF_6_the_list_tells_what_is_on_offer(
-    chef: ChefStand, sign: tuple[tuple[str, str], ...]
+async def test_CHEF_6_the_list_contains_the_operations_in_the_offer(
+    chef: ChefTestbed, sign: tuple[tuple[str, str], ...]
 ) -> None:
-    reply = await chef.ask(EXTENDED, *sign, (OWN, "1"))
+    response = await chef.send(EXTENDED, *sign, (OWN, "1"))
 
-    assert (reply.status, reply.get(OWN), reply.get("Content-Type")) == (
+    assert (response.status, response.get(OWN), response.get("Content-Type")) == (
         200,
-        told(0, 1, 1, 1),
+        version_object(0, 1, 1, 1),
         "application/json",
     )
-    assert json.loads(reply.body) == {"endpoints": [USER]}, "POST /users exists from 2 on only"
-    assert ("Vary", OWN) in reply.lines
-    assert chef.asked == []
+    assert json.loads(response.body) == {"endpoints": [USER]}, "POST /users exists from 2 on"
+    assert ("Vary", OWN) in response.lines
+    assert chef.forwarded == []
 
 
-async def test_CHEF_6_one_endpoint_404_405_and_406(chef: ChefStand) -> None:
+async def test_CHEF_6_one_endpoint_404_405_and_406(chef: ChefTestbed) -> None:
     for path in ("/users/:user", "/users/bob"):
-        reply = await chef.ask(f"{EXTENDED}/GET{path}")
-        assert (reply.status, json.loads(reply.body)) == (200, USER)
-    for target, method, lines, status, asked, served in (
+        response = await chef.send(f"{EXTENDED}/GET{path}")
+        assert (response.status, json.loads(response.body)) == (200, USER)
+    for target, method, lines, status, requested, served in (
         ("/GET/nodes", "GET", (), 404, 0, 0),
         ("/POST/users", "GET", (), 404, 0, 0),
         ("", "POST", (), 405, 0, 0),
@@ -200,35 +204,37 @@ async def test_CHEF_6_one_endpoint_404_405_and_406(chef: ChefStand) -> None:
         ("", "PUT", ((OWN, "2"),), 406, 2, -1),
         ("", "GET", ((OWN, "spam"),), 406, -1, -1),
     ):
-        reply = await chef.ask(EXTENDED + target, *lines, method=method)
-        assert (reply.status, reply.get(OWN)) == (status, told(0, 1, asked, served))
-    assert chef.asked == []
+        response = await chef.send(EXTENDED + target, *lines, method=method)
+        assert (response.status, response.get(OWN)) == (status, version_object(0, 1, requested, served))
+    assert chef.forwarded == []
 
 
-async def test_CHEF_6_it_is_rate_limited_and_nothing_else_is(chef: ChefStand) -> None:
-    """After a burst it is 429 in Chef's shape; when the time that it names has gone by it answers again."""
-    replies = [await chef.ask(EXTENDED, (OWN, "1")) for _ in range(3 * BURST)]
+async def test_CHEF_6_only_the_list_is_rate_limited(chef: ChefTestbed) -> None:
+    """After a burst the response is 429 in Chef's shape. After the time in `Retry-After` it is 200 again."""
+    responses = [await chef.send(EXTENDED, (OWN, "1")) for _ in range(3 * BURST)]
 
-    answered = [reply for reply in replies if reply.status == 200]
-    refused = [reply for reply in replies if reply.status == 429]
-    assert {reply.status for reply in replies[:BURST]} == {200}
-    assert len(answered) + len(refused) == len(replies)
-    assert refused, "sixty requests on loopback take less time than it takes to answer sixty times"
-    for reply in refused:
-        assert (reply.get(OWN), reply.get("Retry-After")) == (told(0, 1, 1, 1), "1")
-        assert json.loads(reply.body) == {"error": ["This document was asked for too often."]}
-    assert (await chef.ask("/server_api_version")).status == 200
+    served = [response for response in responses if response.status == 200]
+    refused = [response for response in responses if response.status == 429]
+    assert {response.status for response in responses[:BURST]} == {200}
+    assert len(served) + len(refused) == len(responses)
+    assert refused, "the limit allows sixty requests in more time than sixty requests on loopback take"
+    for response in refused:
+        assert (response.get(OWN), response.get("Retry-After")) == (version_object(0, 1, 1, 1), "1")
+        assert json.loads(response.body) == {"error": ["This document was asked for too often."]}
+    assert (await chef.send("/server_api_version")).status == 200
     assert (await chef.at("1")).status == 200
 
-    while (again := await chef.ask(EXTENDED)).status != 200:
+    while (again := await chef.send(EXTENDED)).status != 200:
         assert again.status == 429
 
 
 async def test_chef_refuses_an_operation_outside_its_versions_with_the_object() -> None:
-    async with in_front_of_chef(Erchef(2), Erchef(2), operations=OPERATIONS) as stand:
+    async with in_front_of_chef(Erchef(2), Erchef(2), operations=OPERATIONS) as testbed:
         for sign in ((), SIGNED_1_3):
-            reply = await stand.ask("/users", *sign, (OWN, "1"), method="POST", body=b"{}")
-            assert (reply.status, reply.get(OWN)) == (404, told(0, 2, 1, 1))
-            assert json.loads(reply.body)["error"]
-        assert stand.asked == []
-        assert (await stand.ask("/users", *SIGNED_1_3, (OWN, "2"), method="POST", body=b"{}")).status == 200
+            response = await testbed.send("/users", *sign, (OWN, "1"), method="POST", body=b"{}")
+            assert (response.status, response.get(OWN)) == (404, version_object(0, 2, 1, 1))
+            assert json.loads(response.body)["error"]
+        assert testbed.forwarded == []
+        assert (
+            await testbed.send("/users", *SIGNED_1_3, (OWN, "2"), method="POST", body=b"{}")
+        ).status == 200

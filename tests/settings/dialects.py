@@ -1,4 +1,4 @@
-"""Two dialects for settings that must hold for every dialect: a plain one, and one with options and dates."""
+"""Two dialects for tests of rules that hold for every dialect: one plain, and one with options and dates."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Self
 
 from gateway.core.dialect import (
-    ASK_SILENT,
     NO_HEADERS,
-    Advert,
-    Ask,
-    Bounds,
+    NO_VERSION_REQUESTED,
+    Advertisement,
+    ConfigurationRules,
+    DefaultKind,
+    DefaultVersion,
     Dialect,
-    Failure,
-    Place,
-    ProbeAnswer,
+    Endpoint,
+    GatewayError,
+    OfferedVersions,
+    ProbeResponse,
     ProbeStep,
     Refusal,
+    RequestedVersion,
     Served,
-    Silence,
-    SilenceKind,
 )
-from gateway.core.message import Header, Reply
-from gateway.core.ranges import VersionSet
-from gateway.core.version import CalendarDate, MajorMinor, Scheme, Version
+from gateway.core.http.message import Header, Response
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import CalendarDate, MajorMinor, Scheme, Version
 from gateway.errors import OptionsError, VersionTextError
 
 
@@ -69,51 +70,51 @@ class Plain(Dialect):
 
     name = "plain"
     scheme: Scheme = MajorMinor()
-    reads = owned_request = owned_reply = frozenset[str]()
+    reads = owned_request = owned_response = frozenset[str]()
     vary: tuple[str, ...] = ()
-    silence = Silence(SilenceKind.MINIMUM)
+    default_version = DefaultVersion(DefaultKind.MINIMUM)
     releases: Mapping[str, Version] = {"old": Version(1, 10), "2024.1": Version(1, 90)}
 
-    def place(self, method: str, path: str, query: str) -> Place:
-        return Place("resource")
+    def endpoint(self, method: str, path: str, query: str) -> Endpoint:
+        return Endpoint("resource")
 
-    def read_ask(self, place: Place, headers: Mapping[str, str]) -> Ask:
-        return ASK_SILENT
+    def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
+        return NO_VERSION_REQUESTED
 
     def write_request(
         self,
-        place: Place,
+        endpoint: Endpoint,
         version: Version,
-        ask: Ask,
+        requested: RequestedVersion,
         *,
-        silent: bool,
+        legacy: bool,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> tuple[Header, ...]:
         return ()
 
-    def refuse(self, refusal: Refusal, place: Place, headers: Mapping[str, str]) -> Reply:
+    def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
         raise NotImplementedError
 
-    def fail(self, failure: Failure) -> Reply:
+    def error_response(self, error: GatewayError) -> Response:
         raise NotImplementedError
 
-    def read_reply(self, place: Place, status: int, headers: Mapping[str, str]) -> Served:
+    def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
         return Served()
 
-    def write_reply(
+    def write_response(
         self,
-        place: Place,
+        endpoint: Endpoint,
         status: int,
         served: Served,
-        settled: Version | None,
-        bounds: Bounds,
+        negotiated: Version | None,
+        offered: OfferedVersions,
         *,
-        silent: bool,
+        legacy: bool,
     ) -> tuple[Header, ...]:
         return ()
 
-    def probe(self, answers: tuple[ProbeAnswer, ...], path: str | None) -> ProbeStep:
-        return Advert(VersionSet())
+    def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
+        return Advertisement(VersionSet())
 
 
 class Dated(Plain):
@@ -126,7 +127,7 @@ class Dated(Plain):
     def __init__(self, options: DatedOptions) -> None:
         self.options = options
         self.scheme = CalendarDate(day=options.days)
-        self.own_paths = ((("title",), options.title),)
+        self.configuration_rules = ConfigurationRules(option_paths=((("title",), options.title),))
 
     @classmethod
     def configured(cls, options: object) -> Self:

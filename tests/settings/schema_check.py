@@ -1,4 +1,4 @@
-"""As much of JSON Schema as our schema uses; a word that it does not know is an error, not a pass."""
+"""A validator for the part of JSON Schema that our schema uses. An unknown keyword is an error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def accepts(whole: dict[str, Any], value: object) -> bool:
-    """Whether the schema accepts `value`, as a YAML reader with types of its own would give it."""
+    """Whether the schema accepts `value`, which comes from a YAML reader with types."""
     return _accepts(whole, whole, value)
 
 

@@ -1,4 +1,4 @@
-"""Whatever the text: it ends in settings or in problems, never in an exception; all point into the text."""
+"""Any text gives settings or problems, never an exception, and every problem has a position in the text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.settings import load
-from gateway.settings.problem import split_lines
+from gateway.settings.yaml.problem import split_lines
 from tests.architecture.source import ROOT
 from tests.settings.dialects import DIALECTS
 
@@ -92,7 +92,7 @@ def check(text: str) -> None:
         assert problem.message
         assert "\n" not in problem.headline("x")
     loaded.render().encode()
-    assert list(loaded.problems) == sorted(loaded.problems, key=lambda each: (each.line, each.column))
+    assert list(loaded.problems) == sorted(loaded.problems, key=lambda found: (found.line, found.column))
 
 
 @given(st.text())
@@ -113,7 +113,7 @@ def test_a_good_file_with_a_piece_replaced(at: int, removed: int, added: str) ->
 
 
 def tree_texts() -> st.SearchStrategy[object]:
-    """Values of any shape, to be put where another one belongs."""
+    """Values of any shape, for places where another shape is expected."""
     leaves = st.sampled_from(["1", "x", "", "${A}", "127.0.0.1:1", "http://a", "plain", "5s"])
     keys = st.sampled_from([word for word in WORDS if word.isidentifier()])
     return st.recursive(
@@ -125,5 +125,5 @@ def tree_texts() -> st.SearchStrategy[object]:
 
 @given(st.dictionaries(st.sampled_from(["listen", "services", "admin", "limits", "timeouts"]), tree_texts()))
 def test_any_shape(tree: dict[str, object]) -> None:
-    """JSON is YAML: every shape under every key."""
+    """Every shape under every key. JSON is YAML."""
     check(str(tree).replace("'", '"'))

@@ -1,13 +1,14 @@
-"""`services.NAME.operations`: what is written is what is held, and whatever is wrong has its place."""
+"""`services.NAME.operations`: the operations of the service, and the position of each problem."""
 
 from __future__ import annotations
 
 import pytest
 
-from gateway.core.operations import Entry, Extent, Operations, PathTemplate, Status
-from gateway.core.version import CalendarDate, MajorMinor, Scheme
+from gateway.core.decision.operations import OperationRule, Operations, OperationStatus, PathTemplate
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import CalendarDate, MajorMinor, Scheme
 from gateway.settings import load
-from gateway.settings.problem import Problem
+from gateway.settings.yaml.problem import Problem
 from tests.settings import texts
 from tests.settings.texts import load_text
 
@@ -20,7 +21,7 @@ def problems(items: str, base: str = BASE, **environ: str) -> tuple[Problem, ...
 
 
 def found(items: str) -> list[tuple[str, int, int]]:
-    return [(each.code, each.line, each.column) for each in problems(items)]
+    return [(problem.code, problem.line, problem.column) for problem in problems(items)]
 
 
 def operations(items: str, base: str = BASE) -> Operations:
@@ -33,63 +34,67 @@ def entry(
     methods: tuple[str, ...],
     path: str,
     versions: str | None,
-    status: Status = Status.ACTIVE,
+    status: OperationStatus = OperationStatus.ACTIVE,
     refusal: int | None = None,
     scheme: Scheme = XY,
-) -> Entry:
-    extent = Extent() if versions is None else Extent.read(versions, scheme)
-    return Entry(methods, PathTemplate.read(path), extent, status, refusal)
+) -> OperationRule:
+    exists = VersionSet() if versions is None else VersionSet.read_open(versions, scheme)
+    return OperationRule(methods, PathTemplate.read(path), exists, status, refusal)
 
 
-def test_what_is_written_is_what_is_held() -> None:
-    held = operations(
+def test_the_service_has_the_operations_of_the_file() -> None:
+    read = operations(
         "      - methods: [GET, POST]\n        path: /v1/nodes/{node}\n        versions: '>=1.5'\n"
         "      - {methods: [GET], path: '/v1/nodes/{id}', versions: 1.1-1.3,\n"
         "         status: deprecated, refusal: 400}\n"
         "      - {methods: [GET], path: /, versions: next, status: unstable}\n"
     )
 
-    assert held == Operations.of(
+    assert read == Operations.of(
         [
             entry(("GET", "POST"), "/v1/nodes/{node}", ">=1.5"),
-            entry(("GET",), "/v1/nodes/{id}", "1.1-1.3", Status.DEPRECATED, 400),
-            entry(("GET",), "/", None, Status.UNSTABLE),
+            entry(("GET",), "/v1/nodes/{id}", "1.1-1.3", OperationStatus.DEPRECATED, 400),
+            entry(("GET",), "/", None, OperationStatus.UNSTABLE),
         ]
     )
-    assert [(each.method, len(each.entries)) for each in held.listed] == [("GET", 2), ("POST", 1), ("GET", 1)]
+    assert [(operation.method, len(operation.rules)) for operation in read.listed] == [
+        ("GET", 2),
+        ("POST", 1),
+        ("GET", 1),
+    ]
 
 
-def test_a_path_is_held_as_requests_will_be_looked_up_and_shown_as_it_was_written() -> None:
-    """Ironic takes a path without `/v1` for one below it, and one with `.json` for one without."""
+def test_a_path_is_compared_as_those_of_requests_and_shown_as_it_was_written() -> None:
+    """Ironic reads a path without `/v1` as one below `/v1`, and a path with `.json` as one without."""
     items = (
         "      - {methods: [GET], path: '/nodes/{node}/vifs', versions: '>=1.5'}\n"
         "      - {methods: [GET], path: '/v1/nodes/{node}/vifs.json', versions: '1.1'}\n"
     )
-    held = (
+    read = (
         load(BASE.replace("plain", "ironic") + items, filename="f", environ={})
         .require()
         .services[0]
         .operations
     )
 
-    (one,) = held.listed
+    (one,) = read.listed
     assert one.format(XY) == "GET /nodes/{node}/vifs exists only in 1.1, 1.5 and later"
-    assert held.find("GET", "/v1/nodes/7/vifs") is one
+    assert read.find("GET", "/v1/nodes/7/vifs") is one
 
 
-def test_without_any_nothing_is_restricted() -> None:
+def test_without_operations_nothing_is_restricted() -> None:
     assert not operations("", BASE.replace("    operations:\n", ""))
     assert not operations("", BASE.replace("operations:", "operations: []"))
 
 
 def test_versions_are_those_of_the_dialect() -> None:
-    held = operations(
+    read = operations(
         "      - {methods: [GET], path: /x, versions: 2020-01-01..2021-12-31}\n",
         BASE.replace("plain", "dated"),
     )
 
     expected = entry(("GET",), "/x", "2020-01-01..2021-12-31", scheme=CalendarDate())
-    assert held == Operations.of([expected])
+    assert read == Operations.of([expected])
 
 
 @pytest.mark.parametrize(
@@ -134,23 +139,23 @@ def test_values(key: str, value: str, column: int) -> None:
 
 
 @pytest.mark.parametrize("missing", ["methods", "path", "versions"])
-def test_what_must_be_there(missing: str) -> None:
+def test_required_keys(missing: str) -> None:
     keys = {"methods": "[GET]", "path": "/x", "versions": "'1.5'"}
     text = ", ".join(f"{name}: {value}" for name, value in keys.items() if name != missing)
 
     assert found(f"      - {{{text}}}\n") == [("missing-key", 8, 9)]
 
 
-def test_a_bare_decimal_is_a_number_to_others() -> None:
+def test_a_plain_decimal_causes_a_warning() -> None:
     assert found("      - {methods: [GET], path: /x, versions: 1.10}\n") == [("number", 8, 46)]
 
 
 def test_a_version_from_the_environment_is_not_quoted() -> None:
     item = "      - {methods: [GET], path: /x, versions: '${A}'}\n"
 
-    (problem,) = problems(item, A="hush")
+    (problem,) = problems(item, A="secret")
 
-    assert (problem.code, "hush" in problem.message) == ("bad-value", False)
+    assert (problem.code, "secret" in problem.message) == ("bad-value", False)
     assert problem.hint is not None
     assert problem.hint.endswith("the value comes from the environment: A")
 
@@ -159,7 +164,7 @@ ONE = "      - {methods: [GET, PUT], path: '/x/{a}', versions: '1.1-1.5', status
 
 
 @pytest.mark.parametrize(
-    "other, place",
+    "other, position",
     [
         ("{methods: [PUT], path: '/x/{b}', versions: '1.9', refusal: 400}", ("contradiction", 9, 68)),
         ("{methods: [PUT], path: '/x/{b}', versions: '>=1.5', status: deprecated}", ("contradiction", 9, 69)),
@@ -173,12 +178,12 @@ ONE = "      - {methods: [GET, PUT], path: '/x/{a}', versions: '1.1-1.5', status
         ("{methods: [GET], path: '/x/{a}', versions: next, status: active}", None),
     ],
 )
-def test_what_contradicts(other: str, place: tuple[str, int, int] | None) -> None:
-    """Items of one method and path have one refusal, and each of its versions one status."""
-    assert found(f"{ONE}      - {other}\n") == ([] if place is None else [place])
+def test_contradictions(other: str, position: tuple[str, int, int] | None) -> None:
+    """Items with the same method and path have one refusal, and one status in each version."""
+    assert found(f"{ONE}      - {other}\n") == ([] if position is None else [position])
 
 
-def test_two_words_about_what_is_to_come_contradict() -> None:
+def test_two_statuses_of_next_contradict() -> None:
     items = "".join(
         f"      - {{methods: [GET], path: /x, versions: next{status}}}\n"
         for status in ("", ", status: unstable")
@@ -189,7 +194,7 @@ def test_two_words_about_what_is_to_come_contradict() -> None:
     assert problem.message == "GET '/x' is active in next above"
 
 
-def test_a_contradiction_is_told_in_words() -> None:
+def test_a_contradiction_names_the_operation_and_the_versions() -> None:
     (problem,) = problems(
         f"{ONE}      - {{methods: [GET], path: '/x/{{b}}', versions: '>=1.4', status: deprecated}}\n"
     )

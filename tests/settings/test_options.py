@@ -1,4 +1,4 @@
-"""A dialect's options may be nested: what comes of them, and that each mistake is shown where it stands."""
+"""The options of a dialect, nested ones included: their values, and the position of each mistake."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def load_text(options: str, **environ: str) -> Loaded:
     return load(BASE + options, filename="x.yaml", environ=environ, dialects=DIALECTS)
 
 
-def test_parts_and_lists_of_parts_become_the_dialects_own_values() -> None:
+def test_parts_and_lists_of_parts_become_the_values_of_the_dialect() -> None:
     loaded = load_text(
         "      steps:\n        - {name: one, days: [mon, tue]}\n        - {name: two, since: 2024-01-31}\n"
         '      paper: {note: "a\\nb"}\n'
@@ -56,18 +56,20 @@ def test_left_out_they_have_their_defaults() -> None:
         ("      paper: x\n", [("wrong-type", 8, 14)]),
     ],
 )
-def test_a_mistake_is_shown_where_it_stands(options: str, found: list[tuple[str, int, int]]) -> None:
-    assert [(each.code, each.line, each.column) for each in load_text(options).problems] == found
+def test_a_mistake_has_its_position(options: str, found: list[tuple[str, int, int]]) -> None:
+    problems = load_text(options).problems
+
+    assert [(problem.code, problem.line, problem.column) for problem in problems] == found
 
 
-def test_what_follows_from_a_default_that_nobody_meant_is_no_finding() -> None:
+def test_nothing_is_reported_about_a_default_that_replaces_a_wrong_value() -> None:
     loaded = load_text("      paper: {size: -1}\n      steps: [{name: impossible}]\n")
 
-    assert [(each.line, each.message) for each in loaded.problems] == [(8, "this is no whole number")]
+    assert [(problem.line, problem.message) for problem in loaded.problems] == [(8, "not a whole number")]
 
 
 def test_a_message_does_not_quote_what_came_from_the_environment() -> None:
     loaded = load_text('      steps: [{name: "${STEP}"}]\n', STEP="impossible")
 
-    assert [each.message for each in loaded.problems] == ["this step is impossible"]
+    assert [problem.message for problem in loaded.problems] == ["this step is impossible"]
     assert "comes from the environment: STEP" in (loaded.problems[0].hint or "")

@@ -1,4 +1,4 @@
-"""Every way in which a file can be wrong: its code, line and column; and how problems are shown."""
+"""Every way in which a file can be wrong, with code, line and column; and how problems are shown."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import read_file
-from gateway.settings.problem import CODES, Problem
+from gateway.settings import load, read_file
+from gateway.settings.yaml.problem import CODES, Problem
 from tests.settings.dialects import DIALECTS
 from tests.settings.texts import BASE, load_text
 
@@ -15,7 +15,7 @@ Found = list[tuple[str, int, int]]
 
 
 def found_in(text: str) -> Found:
-    return [(each.code, each.line, each.column) for each in load_text(text).problems]
+    return [(problem.code, problem.line, problem.column) for problem in load_text(text).problems]
 
 
 FORM: list[tuple[str, Found]] = [
@@ -87,7 +87,7 @@ UNSUPPORTED: list[tuple[str, Found]] = [
 ]
 
 VALUES: list[tuple[str, str, Found]] = [
-    # key path, values of it, all refused at the value
+    # a key, values of it, and what is found for each of these values
     (
         "timeouts:\n  connect: {}\n",
         "5 5S 5.0s 0s -1s 1h 1_0s \u0665s 1441m 9999999999s",
@@ -160,8 +160,8 @@ MEANING: list[tuple[str, Found]] = [
     (BASE + "    offer: {policy: at_least, at_least: 2}\n", [("contradiction", 7, 41)]),
     (BASE + "    offer: {policy: at_least, at_least: 101%}\n", [("bad-value", 7, 41)]),
     (BASE + "    offer: {policy: at_least, at_least: 0}\n", [("bad-value", 7, 41)]),
-    (BASE + "    offer: {policy: at_least, at_least: 100%, settle: 0s}\n", []),
-    (BASE + "    offer: {settle: 5}\n", [("bad-value", 7, 21)]),
+    (BASE + "    offer: {policy: at_least, at_least: 100%, stabilization: 0s}\n", []),
+    (BASE + "    offer: {stabilization: 5}\n", [("bad-value", 7, 28)]),
     (
         BASE + "    match: {path: /}\n  b:\n    dialect: plain\n    backends: [{url: 'http://a'}]\n",
         [("duplicate-match", 8, 3)],
@@ -222,11 +222,51 @@ MEANING: list[tuple[str, Found]] = [
         [("ceiling-below-minimum", 9, 22)],
     ),
     (
-        # The other one may serve less, and then it is what is offered.
+        # The other backend may serve less, and then that is offered.
         BASE
         + "        versions: 1.5-1.9\n      - url: http://b\n"
         + "    offer: {policy: reachable, ceiling: '1.4'}\n",
         [],
+    ),
+]
+
+IRONIC = BASE.replace("plain", "ironic")
+CUSTOM = """\
+listen: 127.0.0.1:8080
+services:
+  api:
+    dialect: custom
+    backends:
+      - {url: "http://127.0.0.1:6385", versions: "1-9"}
+"""
+PLACES = "      places: [{header: X}]\n"
+
+RENAMED: list[tuple[str, Found, list[str]]] = [
+    # a file with keys of earlier releases, what is found, the new name in each hint
+    (IRONIC + "    offer: {settle: 5s}\n", [("unknown-key", 7, 13)], ["stabilization"]),
+    (IRONIC + "    offer:\n      settle: 5s\n", [("unknown-key", 8, 7)], ["stabilization"]),
+    (
+        IRONIC + "    offer: {settle: 5s, stabilization: 5s}\n",
+        [("unknown-key", 7, 13)],
+        ["stabilization"],
+    ),
+    (CUSTOM + "    custom:\n      silence: maximum\n" + PLACES, [("unknown-key", 8, 7)], ["default_version"]),
+    (
+        CUSTOM + "    default_version: '1'\n    custom:\n" + PLACES + "      silence: {version: '1'}\n",
+        [("unknown-key", 10, 7)],
+        ["default_version"],
+    ),
+    (CUSTOM + "    custom:\n" + PLACES + "    header: {}\n", [("unknown-key", 9, 5)], ["custom"]),
+    (CUSTOM.replace("custom", "header"), [("unknown-dialect", 4, 14)], ["custom"]),
+    (
+        CUSTOM.replace("custom", "header") + "    header:\n" + PLACES,
+        [("unknown-dialect", 4, 14), ("unknown-key", 7, 5)],
+        ["custom", "custom"],
+    ),
+    (
+        CUSTOM.replace("custom", "header") + "    offer: {settle: 1s}\n    header:\n" + PLACES,
+        [("unknown-dialect", 4, 14), ("unknown-key", 7, 13), ("unknown-key", 8, 5)],
+        ["custom", "stabilization", "custom"],
     ),
 ]
 
@@ -238,8 +278,45 @@ def test_what_is_found(text: str, found: Found) -> None:
     assert found_in(text) == found, load_text(text).render()
 
 
+@pytest.mark.parametrize("text, found, names", RENAMED)
+def test_a_key_of_an_earlier_release_is_an_error_that_names_the_new_one(
+    text: str, found: Found, names: list[str]
+) -> None:
+    loaded = load(text, filename="x.yaml", environ={})
+
+    assert [(problem.code, problem.line, problem.column) for problem in loaded.problems] == found
+    for problem, name in zip(loaded.problems, names, strict=True):
+        assert name in (problem.hint or ""), problem
+    assert loaded.settings is None
+
+
+def test_an_old_key_and_an_old_dialect_as_people_see_them() -> None:
+    loaded = load(
+        CUSTOM.replace("custom", "header") + "    header: {}\n    offer: {settle: 5s}\n",
+        filename="x.yaml",
+        environ={},
+    )
+
+    assert (
+        loaded.render()
+        == """\
+x.yaml:4:14: error[unknown-dialect]: there is no dialect of this name
+    4 |     dialect: header
+      |              ^^^^^^
+      = hint: write custom, which is its new name
+x.yaml:7:5: error[unknown-key]: the key 'header' was replaced
+    7 |     header: {}
+      |     ^^^^^^
+      = hint: write `custom`, which is the new name of the dialect
+x.yaml:8:13: error[unknown-key]: the key 'settle' was replaced
+    8 |     offer: {settle: 5s}
+      |             ^^^^^^
+      = hint: write `stabilization`"""
+    )
+
+
 def split_values(values: str) -> list[str]:
-    """Words, of which quoted ones may hold blanks."""
+    """The words of `values`. A quoted one may contain blanks."""
     words: list[str] = []
     for word in values.split(" "):
         if words and words[-1][0] in "'\"" and (len(words[-1]) == 1 or words[-1][-1] != words[-1][0]):
@@ -263,7 +340,7 @@ def test_a_bad_value(more: str, value: str, found: Found) -> None:
 
 
 def test_everything_at_once() -> None:
-    """What is wrong in one place hides nothing that is wrong in another, whoever finds it."""
+    """A problem at one place hides no problem at another place."""
     assert found_in("""\
 lisen: 127.0.0.1:80
 workers: two
@@ -276,7 +353,7 @@ services:
       - {url: "http://a"}
     match: {path: a}
     default_version: x
-    offer: {ceiling: {release: x}, settle: 1}
+    offer: {ceiling: {release: x}, stabilization: 1}
   b:
     dialect: chef
     backends: []
@@ -290,7 +367,7 @@ services:
         ("bad-value", 10, 19),
         ("bad-value", 11, 22),
         ("unknown-release", 12, 32),
-        ("bad-value", 12, 44),
+        ("bad-value", 12, 51),
         ("unknown-dialect", 14, 14),
         ("bad-value", 15, 15),
         ("bad-value", 16, 23),
@@ -298,7 +375,7 @@ services:
 
 
 def test_every_code_is_explained_and_tried() -> None:
-    tried = {code for _, found in ALL for code, _, _ in found} | {each[2][0][0] for each in VALUES}
+    tried = {code for _, found in ALL for code, _, _ in found} | {found[0][0] for _, _, found in VALUES}
 
     assert tried | {"not-utf-8", "unreadable"} == CODES.keys()
 
@@ -317,7 +394,7 @@ x.yaml:8:22: warning[number]: other tools read 1.90 as the number 1.9
     8 |     offer: {ceiling: 1.90}
       |                      ^^^^
       = hint: write "1.90"
-x.yaml:9:10: error[bad-value]: this is no whole number
+x.yaml:9:10: error[bad-value]: not a whole number
     9 | workers: 'x'
       |          ^^^
       = hint: write digits only"""
@@ -333,12 +410,12 @@ def test_a_caret_behind_a_tab_stands_under_its_token() -> None:
 @pytest.mark.parametrize(
     "more, hint",
     [
-        ("interval: 5s\n", "`interval` stands under `services.NAME.probe`"),
+        ("interval: 5s\n", "`interval` belongs under `services.NAME.probe`"),
         ("    match: {pth: /}\n", "did you mean `path`?"),
-        ("    match: {zzz: /}\n", "known here: host, path, strip_prefix"),
+        ("    match: {zzz: /}\n", "known keys: host, path, strip_prefix"),
         (
             "    match:\n      path: /${A:-b?}\n",
-            "paths are compared as they come; the value comes from the environment: A",
+            "paths are compared as clients send them; the value comes from the environment: A",
         ),
         ("    default_version: ${NOPE}\n", "set it, or give a default: ${NOPE:-...}"),
         ("    match: {path: /${NOPE}}\n", 'inside [ ] and { } a variable needs quotation marks: "${NAME}"'),
@@ -353,16 +430,16 @@ def test_a_caret_behind_a_tab_stands_under_its_token() -> None:
     ],
 )
 def test_hints(more: str, hint: str) -> None:
-    assert hint in [each.hint for each in load_text(BASE + more).problems]
+    assert hint in [problem.hint for problem in load_text(BASE + more).problems]
 
 
-def test_an_unknown_dialect_names_those_there_are() -> None:
+def test_the_hint_for_an_unknown_dialect_names_the_known_ones() -> None:
     [problem] = load_text(BASE.replace("plain", "chef")).problems
 
-    assert problem.hint == "there are: dated, plain"
+    assert problem.hint == "known dialects: dated, plain"
 
 
-def test_a_terminal_gets_nothing_to_act_on() -> None:
+def test_a_terminal_gets_no_control_characters() -> None:
     shown = load_text('"\\e[31m\\u202e": 1\n# \u202e\nlisten: \u202ex\n').render()
 
     assert "\x1b" not in shown

@@ -1,4 +1,4 @@
-"""The schema, the reference page and the files in config/ say what is in force."""
+"""The schema, the reference page and the files in config/ agree with the code."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import yaml
 
 from gateway.dialects import discover
 from gateway.settings import load, read_file, schema_json, schema_text
-from gateway.settings.model import UNSUPPORTED
-from gateway.settings.reference import reference_text, spoken_path
+from gateway.settings.model.document import RENAMED, RENAMED_DIALECTS, UNSUPPORTED
+from gateway.settings.reference import dotted_path, reference_text
 from gateway.settings.schema import Path, keys_of
 from tests.architecture.source import ROOT
 from tests.settings.dialects import DIALECTS
@@ -37,7 +37,7 @@ def test_the_reference_page_is_what_the_schema_says() -> None:
     assert written == reference_text(), f"run: {command}"
 
 
-@pytest.mark.parametrize("path", KEYS, ids=spoken_path)
+@pytest.mark.parametrize("path", KEYS, ids=dotted_path)
 def test_every_key_is_explained(path: Path) -> None:
     key, needed = KEYS[path]
 
@@ -47,12 +47,24 @@ def test_every_key_is_explained(path: Path) -> None:
     assert needed != ("default" in key)
 
 
+def page_rows() -> dict[tuple[str, str], str]:
+    """The rows of the tables on the reference page, by the heading above them and the key."""
+    rows: dict[tuple[str, str], str] = {}
+    heading = ""
+    for line in reference_text().splitlines():
+        if line.startswith("## "):
+            heading = line.removeprefix("## ").strip("`")
+        elif line.startswith("| `"):
+            rows[heading, line.split("`")[1]] = line
+    return rows
+
+
 def test_the_page_names_every_key_with_default_and_reason() -> None:
-    rows = [line for line in reference_text().splitlines() if line.startswith("| `")]
+    rows = page_rows()
 
     for path, key, needed in keys_of(SCHEMA):
-        reason = key["x-reason"]
-        [row] = {row for row in rows if row.startswith(f"| `{path[-1]}` |") and f"| {reason} |" in row}
+        row = rows[dotted_path(path[:-1]) or "Top level", path[-1]]
+        assert f"| {key['x-reason']} |" in row
         default = row.split(" | ")[1]
         if needed:
             assert default == "required"
@@ -81,23 +93,24 @@ def test_the_schema_accepts_the_example_files(name: str) -> None:
 
 
 def shown_keys(text: str) -> set[Path]:
-    """The paths of all keys in a file, by their indentation, those behind `# ` included."""
+    """The paths of all keys in a file, by their indentation. Keys after `# ` are included."""
     found: set[Path] = set()
     above: list[tuple[int, str]] = []
     for line in text.splitlines():
-        held = re.match(r"( *(?:- )?)([a-z_]+):(?= |$)(.*)", re.sub("^( *)# ", r"\1", line))
-        if held is None:
+        key = re.match(r"( *(?:- )?)([a-z_]+):(?= |$)(.*)", re.sub("^( *)# ", r"\1", line))
+        if key is None:
             continue
-        above = [each for each in above if each[0] < len(held[1])] + [(len(held[1]), held[2])]
+        indentation = len(key[1])
+        above = [outer for outer in above if outer[0] < indentation] + [(indentation, key[2])]
         names = [name for _, name in above]
         path = tuple("*" if names[:at] == ["services"] else name for at, name in enumerate(names))
-        inside = re.findall("[{,] ?([a-z_]+):", held[3])
+        inside = re.findall("[{,] ?([a-z_]+):", key[3])
         found |= {path, *((*path, name) for name in inside)}
     return found
 
 
 def test_the_example_shows_every_key_and_its_default() -> None:
-    """Commented out or not, each in its place."""
+    """Each key is at its place, commented out or not."""
     text = (ROOT / "config" / "skewgate.yaml").read_text(encoding="utf-8")
     keys = {tuple(part for part in path if part != "[]") for path, _, _ in keys_of(SCHEMA)}
 
@@ -115,12 +128,12 @@ def test_the_example_shows_every_key_and_its_default() -> None:
         "limits",
     ):
         assert getattr(settings, part) == getattr(minimal, part)
-    for part in ("policy", "ceiling", "silence", "probe", "retry"):
+    for part in ("policy", "at_least", "stabilization", "ceiling", "default_version", "probe", "retry"):
         assert getattr(settings.services[0], part) == getattr(minimal.services[0], part)
 
 
 def with_value(path: Path, value: object) -> dict[str, Any]:
-    """A whole configuration in which `value` stands at `path`."""
+    """A whole configuration with `value` at `path`."""
     dialect = path[2] if len(path) > 2 and path[2] in DIALECTS else "plain"
     service: dict[str, Any] = {
         "dialect": dialect,
@@ -136,11 +149,11 @@ def with_value(path: Path, value: object) -> dict[str, Any]:
             place[name] = value
         elif below == "[]":
             item = {"name": "first"} if name == "steps" else {}
-            held = name if name not in place else name + "!"
-            place = place[name] if isinstance(place.get(name), list) else place.setdefault(held, [item])
+            free_name = name if name not in place else name + "!"
+            place = place[name] if isinstance(place.get(name), list) else place.setdefault(free_name, [item])
         else:
             place = place[name] if isinstance(name, int) else place.setdefault(name, {})
-    if path[-1] == "at_least":  # which counts with the policy of that name only
+    if path[-1] == "at_least":  # allowed with the policy of that name only
         service["offer"]["policy"] = "at_least"
     if "listen!" in whole:
         whole["listen"] = whole.pop("listen!")
@@ -148,12 +161,12 @@ def with_value(path: Path, value: object) -> dict[str, Any]:
 
 
 def as_text(value: object) -> str:
-    """As JSON, which is YAML. Texts in quotation marks, so that both readers see the same."""
+    """As JSON, which is YAML. Texts have quotation marks, so that both readers see the same."""
     return json.dumps(value)
 
 
 class OtherReader(yaml.SafeLoader):
-    """A reader that gives plain values types of their own, by YAML 1.2: `true` is one, `on` is a word."""
+    """A reader that gives plain values their types by YAML 1.2: `true` is a boolean, `on` is a word."""
 
 
 OtherReader.yaml_implicit_resolvers = {
@@ -167,9 +180,9 @@ def read_as_others_do(text: str) -> object:
     return yaml.load(text, Loader=OtherReader)  # noqa: S506 - a SafeLoader, too
 
 
-@pytest.mark.parametrize("path", KEYS, ids=spoken_path)
+@pytest.mark.parametrize("path", KEYS, ids=dotted_path)
 def test_every_example_is_accepted_by_the_schema_and_by_load(path: Path) -> None:
-    """Of every key: its example, and its default where that is no absence."""
+    """Of every key: its examples, and its default where it has one."""
     key, _ = KEYS[path]
     schema = schema_json(DIALECTS)
     values = [*key["examples"], *([key["default"]] if key.get("default") is not None else [])]
@@ -208,7 +221,7 @@ def test_every_example_is_accepted_by_the_schema_and_by_load(path: Path) -> None
         (("services", "*", "offer", "policy"), "most"),
         (("services", "*", "offer", "at_least"), "101%"),
         (("services", "*", "offer", "at_least"), 0),
-        (("services", "*", "offer", "settle"), "5"),
+        (("services", "*", "offer", "stabilization"), "5"),
         (("services", "*", "offer", "ceiling"), {"version": "1.2"}),
         (("services", "*", "backends", "[]", "url"), "https://a"),
         (("services", "*", "dated"), {"shape": "round"}),
@@ -230,16 +243,31 @@ def test_what_load_refuses_the_schema_refuses(path: Path, value: object) -> None
 def test_an_unquoted_decimal_is_a_warning_here_and_refused_by_the_schema() -> None:
     text = as_text(with_value(("services", "*", "offer", "ceiling"), "1.90")).replace('"1.90"', "1.90")
 
-    assert [each.code for each in load(text, filename="x", environ={}, dialects=DIALECTS).problems] == [
+    assert [problem.code for problem in load(text, filename="x", environ={}, dialects=DIALECTS).problems] == [
         "number"
     ]
     assert not accepts(schema_json(DIALECTS), read_as_others_do(text))
 
 
-def test_what_is_not_in_force_is_no_key() -> None:
+def test_an_unsupported_key_is_not_in_the_schema() -> None:
     known = {".".join("*" if part == "[]" else part for part in path) for path in KEYS}
 
     assert not known & UNSUPPORTED
+
+
+@pytest.mark.parametrize("renamed", RENAMED)
+def test_a_renamed_key_is_not_in_the_schema_and_its_hint_names_one_that_is(renamed: str) -> None:
+    known = {".".join("*" if part == "[]" else part for part in path) for path, _, _ in keys_of(SCHEMA)}
+    found = re.search("`([a-z_]+)`", RENAMED[renamed])
+
+    assert renamed not in known
+    assert found is not None
+    assert any(path.endswith(f".{found[1]}") for path in known)
+
+
+def test_a_renamed_dialect_is_gone_and_its_new_name_exists() -> None:
+    assert not RENAMED_DIALECTS.keys() & discover().keys()
+    assert set(RENAMED_DIALECTS.values()) <= discover().keys()
 
 
 def test_every_dialect_has_a_place_for_its_options() -> None:

@@ -1,4 +1,4 @@
-"""A secret is shown nowhere: not in a problem, not in a dump, not in what is generated (hardening O9)."""
+"""A secret is shown nowhere: not in a problem, a dump or a generated page (threats O9)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.settings.texts import BASE, load_text
 CANARY = "c4n4ry-in-the-mine"
 
 
-def everything_said(loaded: Loaded) -> str:
+def all_output(loaded: Loaded) -> str:
     parts = [loaded.render(), repr(loaded), str(loaded), repr(loaded.problems), "\n".join(loaded.lines)]
     if loaded.settings:
         parts += [repr(loaded.settings), str(loaded.settings.admin), repr(loaded.settings.services)]
@@ -52,7 +52,7 @@ def everything_said(loaded: Loaded) -> str:
     ],
 )
 def test_a_secret_in_the_file(more: str) -> None:
-    assert CANARY not in everything_said(load_text(BASE + more.replace("CANARY", CANARY)))
+    assert CANARY not in all_output(load_text(BASE + more.replace("CANARY", CANARY)))
 
 
 @pytest.mark.parametrize(
@@ -83,18 +83,18 @@ def test_a_secret_in_the_file(more: str) -> None:
 def test_a_secret_in_the_environment(more: str) -> None:
     loaded = load_text(BASE + more, CANARY=CANARY)
 
-    assert CANARY not in everything_said(loaded)
+    assert CANARY not in all_output(loaded)
     assert loaded.settings or loaded.problems
 
 
-def test_what_is_generated_holds_none() -> None:
+def test_generated_pages_contain_no_secret() -> None:
     load_text(BASE + f"admin: {{token: {CANARY}}}\n")
 
     assert CANARY not in schema_text()
     assert CANARY not in reference_text()
 
 
-def test_a_secret_shows_itself_only_when_asked() -> None:
+def test_only_reveal_shows_a_secret() -> None:
     secret = Secret(CANARY)
 
     assert CANARY not in f"{secret} {secret!r} {secret!s} {[secret]} %s" % secret
@@ -111,7 +111,7 @@ def test_a_secret_shows_itself_only_when_asked() -> None:
         pickle.dumps(secret)
 
 
-def test_a_header_of_a_probe_is_sent_as_it_is_and_dumped_hidden() -> None:
+def test_a_header_of_a_probe_is_sent_as_it_is_and_hidden_in_dumps() -> None:
     text = MaskedText(CANARY)
 
     assert text == CANARY

@@ -1,9 +1,10 @@
-"""A dialect whose clients sign the path keeps a configuration from changing it on its way to a backend."""
+"""Where clients sign the path, a configuration that would change the path is refused."""
 
 from __future__ import annotations
 
 import pytest
 
+from gateway.core.dialect import ConfigurationRules
 from gateway.settings import load
 from tests.settings.dialects import Plain
 
@@ -12,7 +13,7 @@ class Signed(Plain):
     """A dialect whose clients sign the path."""
 
     name = "signed"
-    path_is_signed = True
+    configuration_rules = ConfigurationRules(path_is_signed=True)
 
 
 DIALECTS = {"plain": Plain, "signed": Signed}
@@ -29,7 +30,7 @@ services:
 
 def problems(text: str) -> list[tuple[str, int, int]]:
     found = load(text, filename="x.yaml", environ={}, dialects=DIALECTS).problems
-    return [(each.code, each.line, each.column) for each in found]
+    return [(problem.code, problem.line, problem.column) for problem in found]
 
 
 @pytest.mark.parametrize(
@@ -43,20 +44,20 @@ def problems(text: str) -> list[tuple[str, int, int]]:
         ("{path: /chef, strip_prefix: true}", [("contradiction", 5, 40)]),
     ],
 )
-def test_a_prefix_that_would_be_taken_off_a_signed_path(
+def test_a_prefix_that_would_be_removed_from_a_signed_path(
     match: str, found: list[tuple[str, int, int]]
 ) -> None:
     assert problems(BASE.replace("match: {}", f"match: {match}")) == found
 
 
 @pytest.mark.parametrize("path, found", [("/", []), ("/chef", [("contradiction", 7, 14)])])
-def test_a_base_path_that_would_be_put_before_a_signed_path(
+def test_a_base_path_that_would_be_added_to_a_signed_path(
     path: str, found: list[tuple[str, int, int]]
 ) -> None:
     assert problems(BASE.replace(":4000", f":4000{path}")) == found
 
 
-def test_where_nobody_signs_paths_they_may_be_changed() -> None:
+def test_paths_without_a_signature_may_be_changed() -> None:
     text = BASE.replace("dialect: signed", "dialect: plain").replace(":4000", ":4000/base")
 
     assert problems(text.replace("match: {}", "match: {path: /api}")) == []

@@ -1,4 +1,4 @@
-"""What a file says is what the settings hold."""
+"""The settings have the values that the file says."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from ipaddress import ip_network
 
 import pytest
 
-from gateway.core.dialect import Silence, SilenceKind
-from gateway.core.ranges import VersionSet
-from gateway.core.service import Match, Policy, ProbePlan, RetryPlan, Service
-from gateway.core.version import Version
+from gateway.core.dialect import DefaultKind, DefaultVersion
+from gateway.core.fleet.service import Policy, ProbePlan, RetryPlan, RouteMatch, Service
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
 from gateway.errors import SettingsError
 from gateway.settings import AccessLog, AdminSettings, Limits, Listen, Settings, Timeouts, load
 from tests.settings.dialects import Dated
@@ -23,7 +23,7 @@ def settings_of(text: str, **environ: str) -> Settings:
 
 
 def service_of(more: str, **environ: str) -> Service:
-    """The service of the minimal file with more keys in it."""
+    """The service of the smallest file with `more` added."""
     return settings_of(BASE + more, **environ).services[0]
 
 
@@ -56,15 +56,15 @@ def test_a_minimal_file_gets_every_default() -> None:
     )
     [service] = settings.services
     assert service.name == "api"
-    assert service.match == Match()
+    assert service.match == RouteMatch()
     assert service.policy is Policy.GUARANTEED
     assert service.ceiling is None
-    assert service.silence is None
+    assert service.default_version is None
     assert service.probe == ProbePlan()
     assert service.retry == RetryPlan()
     [backend] = service.backends
     assert (backend.name, backend.url) == ("127.0.0.1:6385", "http://127.0.0.1:6385")
-    assert (backend.weight, backend.declared, backend.tls) == (1, None, None)
+    assert (backend.weight, backend.declared) == (1, None)
 
 
 def test_a_whole_file() -> None:
@@ -99,7 +99,7 @@ services:
     assert (settings.timeouts.connect, settings.timeouts.drain) == (0.25, 120.0)
     assert (settings.limits.body, settings.limits.replay_body, settings.limits.connections) == (512, 0, 7)
     [service] = settings.services
-    assert service.match == Match("api.example.org", "/base", strip_prefix=False)
+    assert service.match == RouteMatch("api.example.org", "/base", strip_prefix=False)
     first, second = service.backends
     assert (first.name, first.host, first.port, first.weight) == ("[::1]:80", "::1", 80, 3)
     assert first.declared == VersionSet.read("1.1-1.5, 1.7", service.dialect.scheme)
@@ -107,7 +107,7 @@ services:
     assert service.probe == ProbePlan(1.0, 0.1, "/x", (("X-A", "b c"),))
     assert service.policy is Policy.REACHABLE
     assert service.ceiling == Version(1, 6)
-    assert service.silence == Silence(SilenceKind.CONSTANT, Version(1, 2))
+    assert service.default_version == DefaultVersion(DefaultKind.CONSTANT, Version(1, 2))
     assert service.retry == RetryPlan(1, on_connect=False, on_no_reply=False, on_version=True)
 
 
@@ -125,26 +125,31 @@ def test_ceilings(written: str, ceiling: Version) -> None:
     service = service_of(f"    offer: {{ceiling: {written}}}\n    releases: {{ours: '1.77'}}\n")
 
     assert service.ceiling == ceiling
-    assert service.releases == {"ours": Version(1, 77)}, "for ceilings that are set while it runs"
+    assert service.releases == {"ours": Version(1, 77)}, "for ceilings that are set at run time"
 
 
-def test_releases_are_none_when_the_file_names_none() -> None:
+def test_without_releases_in_the_file_there_are_none() -> None:
     assert service_of("").releases == {}
 
 
 @pytest.mark.parametrize(
     "written, host", [("API.example", "api.example"), ("'[0:0::1]'", "[::1]"), ("10.0.0.1", "10.0.0.1")]
 )
-def test_a_host_is_what_a_host_field_says(written: str, host: str) -> None:
+def test_a_host_is_kept_as_a_host_field_has_it(written: str, host: str) -> None:
     assert service_of(f"    match:\n      host: {written}\n").match.host == host
 
 
 @pytest.mark.parametrize(
-    "word, silence",
-    [("minimum", Silence(SilenceKind.MINIMUM)), ("maximum", Silence(SilenceKind.MAXIMUM))],
+    "written, default_version",
+    [
+        ("minimum", DefaultVersion(DefaultKind.MINIMUM)),
+        ("maximum", DefaultVersion(DefaultKind.MAXIMUM)),
+        ("refused", DefaultVersion(DefaultKind.REFUSED)),
+        ('"1.4"', DefaultVersion(DefaultKind.CONSTANT, Version(1, 4))),
+    ],
 )
-def test_what_silence_means(word: str, silence: Silence) -> None:
-    assert service_of(f"    default_version: {word}\n").silence == silence
+def test_default_versions(written: str, default_version: DefaultVersion) -> None:
+    assert service_of(f"    default_version: {written}\n").default_version == default_version
 
 
 @pytest.mark.parametrize(
@@ -153,7 +158,7 @@ def test_what_silence_means(word: str, silence: Silence) -> None:
         ("/${A}", "/one"),
         ('"/${A}/${B:-two}"', "/one/two"),
         ("/${EMPTY:-x}", "/x"),
-        ("/${DOLLAR}", "/$B"),  # what comes out is not looked at again
+        ("/${DOLLAR}", "/$B"),  # the value of a variable is not searched for variables
     ],
 )
 def test_variables(value: str, path: str) -> None:
@@ -165,7 +170,7 @@ def test_variables(value: str, path: str) -> None:
 def test_a_key_is_never_replaced() -> None:
     loaded = load_text(BASE + "${A}: 1\n", A="workers")
 
-    assert [each.code for each in loaded.problems] == ["unknown-key"]
+    assert [problem.code for problem in loaded.problems] == ["unknown-key"]
 
 
 def test_options_reach_the_dialect() -> None:
@@ -178,7 +183,7 @@ def test_options_reach_the_dialect() -> None:
     assert (dialect.options.retries, dialect.options.title) == (7, "on")
 
 
-def test_the_hash_is_the_texts() -> None:
+def test_the_hash_is_that_of_the_text() -> None:
     assert settings_of(BASE).hash == settings_of(BASE).hash
     assert settings_of(BASE).hash != settings_of(BASE + "# x\n").hash
     assert len(settings_of(BASE).hash) == 12
@@ -187,11 +192,13 @@ def test_the_hash_is_the_texts() -> None:
 def test_warnings_leave_the_settings() -> None:
     loaded = load_text(BASE + "    default_version: 1.10\n")
 
-    assert [(each.code, str(each.severity)) for each in loaded.problems] == [("number", "warning")]
-    assert loaded.require().services[0].silence == Silence(SilenceKind.CONSTANT, Version(1, 10))
+    assert [(problem.code, str(problem.severity)) for problem in loaded.problems] == [("number", "warning")]
+    assert loaded.require().services[0].default_version == DefaultVersion(
+        DefaultKind.CONSTANT, Version(1, 10)
+    )
 
 
-def test_require_raises_what_render_says() -> None:
+def test_require_raises_the_text_of_render() -> None:
     loaded = load("listen: x\n", filename="x.yaml", environ={})
 
     with pytest.raises(SettingsError) as caught:

@@ -1,11 +1,11 @@
-"""The smallest file, and how the tests of settings read one: with two dialects of their own, from a text."""
+"""The smallest configuration, and how the tests of settings read a text: with two dialects of their own."""
 
 from __future__ import annotations
 
 from gateway.settings import Loaded, load
 from tests.settings.dialects import DIALECTS
 
-# What a test adds stands in line 7 or below.
+# The lines that a test adds begin with line 7.
 BASE = """\
 listen: 127.0.0.1:8080
 services:

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.decision import Verdict
-from gateway.core.dialect import AskKind
+from gateway.core.decision.decision import NegotiationResult
+from gateway.core.dialect import RequestedKind
 from gateway.errors import StartupError
-from gateway.telemetry.access_log import BATCH, LONGEST, AccessLog, printable, quoted
-from gateway.telemetry.outcome import Outcome
-from tests.telemetry.stage import outcome
+from gateway.telemetry.access_log import BATCH, MAX_VALUE, AccessLog, printable, quoted
+from gateway.telemetry.request_record import RequestRecord
+from tests.telemetry.builders import record
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    """The log's thread tells nobody what it has done: look until it has."""
+    """The log's thread reports nothing, so poll until it has written."""
     deadline = time.monotonic() + 10
     while not holds():
         assert time.monotonic() < deadline
@@ -31,10 +31,12 @@ def lines(path: Path) -> list[str]:
     return path.read_text("ascii").splitlines()
 
 
-def test_a_line_of_json_says_everything(tmp_path: Path) -> None:
+def test_a_line_of_json_holds_everything(tmp_path: Path) -> None:
     log = AccessLog("json", str(tmp_path / "log"))
-    log.record(outcome())
-    log.record(outcome(service="", backend="none", ask=None, verdict=None, version="", backend_seconds=-1.0))
+    log.record(record())
+    log.record(
+        record(service="", backend="none", requested=None, result=None, served="", backend_seconds=-1.0)
+    )
     log.close()
 
     first, second = map(json.loads, lines(tmp_path / "log"))
@@ -46,33 +48,33 @@ def test_a_line_of_json_says_everything(tmp_path: Path) -> None:
         "status": 200,
         "service": "baremetal",
         "backend": "old",
-        "ask": "exact",
-        "outcome": "served",
-        "version": "1.31",
+        "requested": "exact",
+        "result": "served",
+        "served": "1.31",
         "attempts": 1,
         "seconds": 0.004,
         "backend_seconds": 0.003,
         "bytes": 532,
-        "error": "",
+        "reason": "",
     }
-    assert (second["ask"], second["outcome"], second["backend_seconds"]) == (None, None, None)
+    assert (second["requested"], second["result"], second["backend_seconds"]) == (None, None, None)
 
 
-def test_a_line_of_text_says_it_for_people(tmp_path: Path) -> None:
+def test_a_line_of_text_is_for_people(tmp_path: Path) -> None:
     log = AccessLog("text", str(tmp_path / "log"))
-    log.record(outcome(ask=AskKind.LATEST, verdict=Verdict.SERVED))
+    log.record(record(requested=RequestedKind.LATEST, result=NegotiationResult.SERVED))
     log.close()
 
     (line,) = lines(tmp_path / "log")
     assert line.split(" ", 1)[1] == (
         '192.0.2.7 "GET /v1/nodes" 200 baremetal/old latest served 1.31 '
-        "attempts=1 seconds=0.004000 bytes=532 error=-"
+        "attempts=1 seconds=0.004000 bytes=532 reason=-"
     )
 
 
 def test_off_writes_nothing(tmp_path: Path) -> None:
     log = AccessLog("off", str(tmp_path / "log"))
-    log.record(outcome())
+    log.record(record())
     log.reopen()
     log.close()
 
@@ -86,8 +88,8 @@ HOSTILE = '/\r\n127.0.0.1 - - "GET /" \x1b[2J\x7f\x00\x85\u2028\u202e\U0001f600\
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_o8_what_a_client_wrote_cannot_leave_its_place(form: str, tmp_path: Path) -> None:
     log = AccessLog(form, str(tmp_path / "log"))  # type: ignore[arg-type]
-    log.record(outcome(target=HOSTILE, client=HOSTILE, version=HOSTILE, method=HOSTILE))
-    log.record(outcome())
+    log.record(record(target=HOSTILE, client=HOSTILE, served=HOSTILE, method=HOSTILE))
+    log.record(record())
     log.close()
 
     written = (tmp_path / "log").read_bytes()
@@ -103,7 +105,7 @@ def test_o8_long_texts_are_cut(character: str, length: int) -> None:
     text = character * length
     line = quoted(text)
 
-    assert len(line) <= LONGEST + 2
+    assert len(line) <= MAX_VALUE + 2
     assert printable(text) == line[1:-1]
     back = json.loads(line)
     assert back == text or (back.endswith("...") and text.startswith(back[:-3]))
@@ -112,7 +114,7 @@ def test_o8_long_texts_are_cut(character: str, length: int) -> None:
 async def test_a_line_is_written_within_a_moment(tmp_path: Path) -> None:
     path = tmp_path / "log"
     log = AccessLog("json", str(path))
-    log.record(outcome())
+    log.record(record())
     assert path.read_bytes() == b"", "lines are written together"
 
     await asyncio.to_thread(wait_until, lambda: path.read_bytes() != b"")
@@ -123,7 +125,7 @@ def test_many_lines_are_written_without_waiting(tmp_path: Path) -> None:
     path = tmp_path / "log"
     log = AccessLog("json", str(path))
     for _ in range(BATCH):
-        log.record(outcome())
+        log.record(record())
 
     wait_until(lambda: path.read_bytes().count(b"\n") == BATCH)
     log.close()
@@ -133,11 +135,11 @@ def test_after_rotation_lines_go_to_the_new_file_and_none_is_lost(tmp_path: Path
     path, old = tmp_path / "log", tmp_path / "log.1"
     log = AccessLog("json", str(path))
     for number in range(500):
-        log.record(outcome(bytes_out=number))
+        log.record(record(bytes_out=number))
     path.rename(old)
     log.reopen()
     for number in range(500, 1000):
-        log.record(outcome(bytes_out=number))
+        log.record(record(bytes_out=number))
     log.close()
 
     assert [json.loads(line)["bytes"] for line in (*lines(old), *lines(path))] == list(range(1000))
@@ -151,7 +153,7 @@ def test_a_rotation_that_fails_keeps_the_old_file(tmp_path: Path) -> None:
     log = AccessLog("json", str(folder / "log"))
     folder.rename(moved)
     log.reopen()
-    log.record(outcome())
+    log.record(record())
     log.close()
 
     assert len(lines(moved / "log")) == 1
@@ -161,7 +163,7 @@ def test_a_rotation_that_fails_keeps_the_old_file(tmp_path: Path) -> None:
 def test_a_full_disk_costs_lines_but_no_request() -> None:
     log = AccessLog("json", "/dev/full")
     for _ in range(BATCH * 3 + 1):
-        log.record(outcome())
+        log.record(record())
     log.close()
 
     assert log.dropped == BATCH * 3 + 1
@@ -176,7 +178,7 @@ def test_a_reader_that_stopped_reading_blocks_nobody(tmp_path: Path) -> None:
     started = time.monotonic()
     long = "/" + "x" * 1000
     for _ in range(10_000):
-        log.record(outcome(target=long))
+        log.record(record(target=long))
     took = time.monotonic() - started
 
     assert took < 5
@@ -204,7 +206,7 @@ def test_a_line_that_was_cut_short_does_not_swallow_the_next(
 
     monkeypatch.setattr("gateway.telemetry.access_log.os.write", full_in_the_middle)
     for number in range(2 * BATCH):
-        log.record(outcome(bytes_out=number))
+        log.record(record(bytes_out=number))
         if number == BATCH - 1:
             wait_until(lambda: log.dropped == BATCH)
     log.close()
@@ -217,11 +219,11 @@ def test_a_line_that_was_cut_short_does_not_swallow_the_next(
 
 def test_a_record_that_cannot_be_formatted_is_a_lost_line_and_no_error(tmp_path: Path) -> None:
     log = AccessLog("json", str(tmp_path / "log"))
-    broken = Outcome()
+    broken = RequestRecord()
     broken.seconds = "soon"  # type: ignore[assignment]
     log.record(broken)
     log.close()
-    log.record(outcome())
+    log.record(record())
 
     assert log.dropped == 1
     assert lines(tmp_path / "log") == []
@@ -229,12 +231,12 @@ def test_a_record_that_cannot_be_formatted_is_a_lost_line_and_no_error(tmp_path:
 
 def test_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
     log = AccessLog("json")
-    log.record(outcome())
+    log.record(record())
     log.close()
 
     assert json.loads(capfd.readouterr().out)["target"] == "/v1/nodes"
 
 
-def test_a_file_that_cannot_be_opened_is_said_at_the_start(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_is_reported_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="cannot be opened: No such file or directory"):
         AccessLog("json", str(tmp_path / "nowhere" / "log"))

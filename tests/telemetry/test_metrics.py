@@ -1,4 +1,4 @@
-"""What /metrics says, read back with the library's own parsers."""
+"""The exposition of /metrics, read back with the library's own parsers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from gateway.core.decision import Verdict
-from gateway.core.dialect import Advert, AskKind
-from gateway.core.fleet import Answered, Failed
-from gateway.core.ranges import VersionSet
-from gateway.core.service import Service
-from gateway.core.snapshot import Snapshot
-from gateway.core.version import Version
+from gateway.core.decision.decision import NegotiationResult
+from gateway.core.dialect import Advertisement, RequestedKind
+from gateway.core.fleet.fleet import ProbeFailed, ProbeSucceeded
+from gateway.core.fleet.service import Service
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
 from gateway.dataplane.failures import Failure
-from gateway.dialects.ironic import Ironic
+from gateway.dialects.openstack.ironic import Ironic
 from gateway.telemetry.metrics import Metrics
-from tests.telemetry.stage import NEW, OLD, advert, cell, outcome
+from tests.telemetry.builders import NEW, OLD, advertisement, record, snapshot_holder
 
 CONTRACT = {
     "skewgate_build_info": "gauge",
@@ -49,7 +49,7 @@ CONTRACT = {
     "skewgate_deferred_facts": "counter",
     "skewgate_retries_given_up": "counter",
 }
-"""Every name and type of the contract, and those beyond it."""
+"""Every name and type of the contract."""
 
 Sample = tuple[str, frozenset[tuple[str, str]]]
 
@@ -74,7 +74,7 @@ def series(samples: Mapping[Sample, float], name: str) -> dict[frozenset[tuple[s
 def watching(*, known: bool = True) -> Metrics:
     metrics = Metrics()
     metrics.watch(
-        cell(known=known),
+        snapshot_holder(known=known),
         lambda: {"baremetal": 3},
         lambda: {("baremetal", "old"): (2, 1), ("gone", "x"): (9, 9)},
     )
@@ -92,7 +92,7 @@ def test_every_metric_of_the_contract_is_there_with_its_type() -> None:
     assert all(family.documentation for family in parse_text(body.decode()))
 
 
-def test_openmetrics_is_given_to_who_asks_for_it() -> None:
+def test_openmetrics_is_given_if_accept_prefers_it() -> None:
     body, content_type = watching().exposition("application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
 
     assert content_type.startswith("application/openmetrics-text; version=1.0.0")
@@ -123,25 +123,25 @@ def test_known_series_exist_at_zero() -> None:
     assert value(samples, "offer_changes_total", service="baremetal", bound="max", direction="up") == 0
 
 
-def test_a_request_is_counted_in_all_its_places() -> None:
+def test_a_request_is_counted_in_every_series() -> None:
     metrics = watching()
-    metrics.record(outcome(version="1.31", seconds=0.004, backend_seconds=0.003))
+    metrics.record(record(served="1.31", seconds=0.004, backend_seconds=0.003))
     metrics.record(
-        outcome(
+        record(
             backend="none",
             status=406,
-            ask=AskKind.GARBLED,
-            verdict=Verdict.MALFORMED,
-            version="",
+            requested=RequestedKind.MALFORMED,
+            result=NegotiationResult.MALFORMED,
+            served="",
             seconds=0.0001,
             backend_seconds=-1.0,
         )
     )
-    metrics.record(outcome(ask=None, verdict=None, version=""))
+    metrics.record(record(requested=None, result=None, served=""))
     metrics.record(
-        outcome(service="", backend="none", status=404, ask=None, verdict=None, backend_seconds=-1.0)
+        record(service="", backend="none", status=404, requested=None, result=None, backend_seconds=-1.0)
     )
-    metrics.record(outcome(status=0, backend="none", backend_seconds=-1.0))
+    metrics.record(record(status=0, backend="none", backend_seconds=-1.0))
 
     samples = read(metrics)
 
@@ -154,34 +154,40 @@ def test_a_request_is_counted_in_all_its_places() -> None:
         (("backend", "none"), ("code", "none"), ("service", "baremetal")): 1,
         (("backend", "none"), ("code", "404"), ("service", "none")): 1,
     }
-    one = {"service": "baremetal"}
-    assert value(samples, "negotiations_total", **one, ask="exact", outcome="served") == 2
-    assert value(samples, "negotiations_total", **one, ask="garbled", outcome="malformed") == 1
+    labels = {"service": "baremetal"}
+    assert value(samples, "negotiations_total", **labels, requested="exact", result="served") == 2
+    assert value(samples, "negotiations_total", **labels, requested="malformed", result="malformed") == 1
     assert sum(series(samples, "negotiations_total").values()) == 3
-    assert value(samples, "served_version_total", **one, version="1.31") == 2
-    assert value(samples, "request_duration_seconds_count", **one) == 4
-    assert value(samples, "request_duration_seconds_sum", **one) == pytest.approx(0.0121)
-    assert value(samples, "request_duration_seconds_bucket", **one, le="0.0025") == 1
-    assert value(samples, "request_duration_seconds_bucket", **one, le="0.005") == 4
-    assert value(samples, "request_duration_seconds_bucket", **one, le="+Inf") == 4
-    assert value(samples, "backend_duration_seconds_count", **one, backend="old") == 2
-    assert value(samples, "backend_duration_seconds_count", **one, backend="new") == 0
+    assert value(samples, "served_version_total", **labels, version="1.31") == 2
+    assert value(samples, "request_duration_seconds_count", **labels) == 4
+    assert value(samples, "request_duration_seconds_sum", **labels) == pytest.approx(0.0121)
+    assert value(samples, "request_duration_seconds_bucket", **labels, le="0.0025") == 1
+    assert value(samples, "request_duration_seconds_bucket", **labels, le="0.005") == 4
+    assert value(samples, "request_duration_seconds_bucket", **labels, le="+Inf") == 4
+    assert value(samples, "backend_duration_seconds_count", **labels, backend="old") == 2
+    assert value(samples, "backend_duration_seconds_count", **labels, backend="new") == 0
 
 
 def test_a_transparent_service_is_counted_as_such() -> None:
     metrics = watching()
-    metrics.record(outcome(ask=None, verdict=Verdict.TRANSPARENT, version=""))
+    metrics.record(record(requested=None, result=NegotiationResult.TRANSPARENT, served=""))
 
     assert (
-        value(read(metrics), "negotiations_total", service="baremetal", ask="silent", outcome="transparent")
+        value(
+            read(metrics),
+            "negotiations_total",
+            service="baremetal",
+            requested="none",
+            result="transparent",
+        )
         == 1
     )
 
 
 def test_a_bound_of_a_bucket_belongs_to_it() -> None:
     metrics = watching()
-    metrics.record(outcome(seconds=0.25))
-    metrics.record(outcome(seconds=1e9))
+    metrics.record(record(seconds=0.25))
+    metrics.record(record(seconds=1e9))
 
     samples = read(metrics)
 
@@ -190,10 +196,10 @@ def test_a_bound_of_a_bucket_belongs_to_it() -> None:
     assert value(samples, "request_duration_seconds_bucket", service="baremetal", le="+Inf") == 2
 
 
-def test_gauges_say_what_stands_now() -> None:
+def test_gauges_show_the_present_state() -> None:
     metrics = Metrics()
-    stage = cell(known=False)
-    metrics.watch(stage, lambda: {"baremetal": 3}, lambda: {("baremetal", "old"): (2, 1)})
+    holder = snapshot_holder(known=False)
+    metrics.watch(holder, lambda: {"baremetal": 3}, lambda: {("baremetal", "old"): (2, 1)})
 
     samples = read(metrics)
     assert series(samples, "offer_info") == {
@@ -201,18 +207,18 @@ def test_gauges_say_what_stands_now() -> None:
     }
     assert value(samples, "phase", service="baremetal", phase="unknown") == 1
 
-    stage.observe("baremetal", "old", Answered(advert(58), 1.0))
-    stage.observe("baremetal", "new", Answered(advert(90), 1.0))
-    stage.observe("baremetal", "new", Failed("x", 2.0))
+    holder.observe("baremetal", "old", ProbeSucceeded(advertisement(58), 1.0))
+    holder.observe("baremetal", "new", ProbeSucceeded(advertisement(90), 1.0))
+    holder.observe("baremetal", "new", ProbeFailed("x", 2.0))
     samples = read(metrics)
 
     assert series(samples, "offer_info") == {
         frozenset({("service", "baremetal"), ("min", "1.1"), ("max", "1.58")}): 1
     }
     phases = {dict(labels)["phase"]: number for labels, number in series(samples, "phase").items()}
-    assert phases == {"unknown": 0, "mixed": 1, "capped": 0, "settling": 0, "uniform": 0}
+    assert phases == {"unknown": 0, "mixed": 1, "capped": 0, "stabilizing": 0, "uniform": 0}
     rules = {dict(labels)["rule"]: number for labels, number in series(samples, "offer_held").items()}
-    assert rules == {"ceiling": 0, "settle": 0, "memory": 0, "guaranteed": 1}
+    assert rules == {"ceiling": 0, "stabilization": 0, "state": 0, "guaranteed": 1}
     old, new = ({"service": "baremetal", "backend": name} for name in ("old", "new"))
     assert value(samples, "backend_info", **new, min="1.1", max="1.90") == 1
     assert (value(samples, "backend_up", **old), value(samples, "backend_up", **new)) == (1, 0)
@@ -224,16 +230,16 @@ def test_gauges_say_what_stands_now() -> None:
 
 
 def test_offer_changes_are_counted_by_bound_and_direction() -> None:
-    stage, metrics = cell(known=False), Metrics()
-    metrics.watch(stage, dict, dict)
-    stage.subscribe(metrics.snapshot_changed)
+    holder, metrics = snapshot_holder(known=False), Metrics()
+    metrics.watch(holder, dict, dict)
+    holder.subscribe(metrics.snapshot_changed)
 
     for at, highest in enumerate((58, 90, 90, 31)):
-        stage.observe("baremetal", "old", Answered(advert(highest), float(at)))
-        stage.observe("baremetal", "new", Answered(advert(highest), float(at)))
-    narrow = Advert(VersionSet.between(Version(1, 10), Version(1, 31)))
+        holder.observe("baremetal", "old", ProbeSucceeded(advertisement(highest), float(at)))
+        holder.observe("baremetal", "new", ProbeSucceeded(advertisement(highest), float(at)))
+    narrow = Advertisement(VersionSet.between(Version(1, 10), Version(1, 31)))
     for name in ("old", "new"):
-        stage.observe("baremetal", name, Answered(narrow, 100.0))
+        holder.observe("baremetal", name, ProbeSucceeded(narrow, 100.0))
 
     samples = read(metrics)
     changes = {
@@ -244,23 +250,23 @@ def test_offer_changes_are_counted_by_bound_and_direction() -> None:
     assert changes == {("min", "up"): 1, ("min", "down"): 0, ("max", "up"): 1, ("max", "down"): 1}
 
 
-def test_probes_retries_errors_contradictions_reloads_and_lag() -> None:
+def test_probes_retries_errors_mismatches_reloads_and_lag() -> None:
     metrics = watching()
     metrics.probed("baremetal", "old", 0.02, None)
     metrics.probed("baremetal", "old", 2.0, "timeout")
-    metrics.probed("baremetal", "old", 0.01, "a dialect's new word")
+    metrics.probed("baremetal", "old", 0.01, "a dialect's new reason")
     metrics.probed("baremetal", "gone", 0.01, "timeout")
     metrics.retry("baremetal", Failure.CONNECT)
-    metrics.retry("baremetal", "never heard of")
+    metrics.retry("baremetal", "an unknown reason")
     metrics.client_error("smuggling")
-    metrics.contradiction("baremetal", "new")
-    metrics.contradiction("baremetal", "gone")
+    metrics.version_mismatch("baremetal", "new")
+    metrics.version_mismatch("baremetal", "gone")
     metrics.deferred("baremetal", "new")
     metrics.deferred("baremetal", "gone")
     metrics.retry_given_up("baremetal")
     metrics.retry_given_up("gone")
-    metrics.reloaded(True, 1790000000.0)
-    metrics.reloaded(False, 1790000009.0)
+    metrics.reloaded(ok=True, at=1790000000.0)
+    metrics.reloaded(ok=False, at=1790000009.0)
     metrics.lag("0", 0.02)
 
     samples = read(metrics)
@@ -285,13 +291,13 @@ def test_probes_retries_errors_contradictions_reloads_and_lag() -> None:
 
 def test_o7_clients_cannot_make_series() -> None:
     metrics = watching()
-    metrics.record(outcome())
+    metrics.record(record())
     before = set(read(metrics))
     chance = random.Random(7)
 
     for number in range(100_000):
         text = "".join(map(chr, chance.choices(range(1, 0x2FF), k=12))) if number % 2 else f"1.{number}"
-        metrics.record(outcome(version=text, method=text, target=f"/{text}", client=text))
+        metrics.record(record(served=text, method=text, target=f"/{text}", client=text))
         metrics.retry("baremetal", text)
 
     samples = read(metrics)
@@ -302,16 +308,16 @@ def test_o7_clients_cannot_make_series() -> None:
 
 
 def test_o7_a_backend_cannot_make_series_without_bound() -> None:
-    stage, metrics = cell(known=False), Metrics()
-    metrics.watch(stage, dict, dict)
-    everything = Advert(VersionSet.between(Version(1, 0), Version(1, 999_999)))
-    stage.observe("baremetal", "old", Answered(everything, 1.0))
-    stage.observe("baremetal", "new", Answered(everything, 1.0))
+    holder, metrics = snapshot_holder(known=False), Metrics()
+    metrics.watch(holder, dict, dict)
+    everything = Advertisement(VersionSet.between(Version(1, 0), Version(1, 999_999)))
+    holder.observe("baremetal", "old", ProbeSucceeded(everything, 1.0))
+    holder.observe("baremetal", "new", ProbeSucceeded(everything, 1.0))
 
     for number in range(5000):
-        metrics.record(outcome(version=f"1.{number}"))
+        metrics.record(record(served=f"1.{number}"))
     for status in range(-10, 2000):
-        metrics.record(outcome(status=status))
+        metrics.record(record(status=status))
 
     samples = read(metrics)
     assert len(series(samples, "served_version_total")) == 512
@@ -333,15 +339,17 @@ def test_client_error_reasons_are_bounded() -> None:
 
 
 def test_after_a_reload_new_services_are_counted_and_removed_ones_keep_their_counts() -> None:
-    stage, metrics = cell(), Metrics()
-    metrics.watch(stage, dict, dict)
-    stage.subscribe(metrics.snapshot_changed)
-    metrics.record(outcome())
+    holder, metrics = snapshot_holder(), Metrics()
+    metrics.watch(holder, dict, dict)
+    holder.subscribe(metrics.snapshot_changed)
+    metrics.record(record())
 
-    stage.update(Snapshot.configured([Service("metal2", Ironic(), (OLD, NEW))], after=stage.current, now=0.0))
-    metrics.record(outcome(service="metal2"))
-    metrics.record(outcome())
-    metrics.record(outcome(service="never", backend="x"))
+    holder.update(
+        Snapshot.configured([Service("metal2", Ironic(), (OLD, NEW))], after=holder.current, now=0.0)
+    )
+    metrics.record(record(service="metal2"))
+    metrics.record(record())
+    metrics.record(record(service="never", backend="x"))
 
     samples = read(metrics)
     assert value(samples, "requests_total", service="baremetal", backend="old", code="200") == 2
@@ -360,8 +368,8 @@ def test_lost_log_lines_are_counted_where_a_log_is_watched() -> None:
 
 
 def test_two_instances_share_nothing() -> None:
-    one, other = watching(), watching()
-    one.record(outcome())
+    first, second = watching(), watching()
+    first.record(record())
 
-    assert value(read(one), "requests_total", service="baremetal", backend="old", code="200") == 1
-    assert value(read(other), "requests_total", service="baremetal", backend="old", code="200") == 0
+    assert value(read(first), "requests_total", service="baremetal", backend="old", code="200") == 1
+    assert value(read(second), "requests_total", service="baremetal", backend="old", code="200") == 0

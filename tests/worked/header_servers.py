@@ -1,6 +1,6 @@
-"""Servers whose version stands in a header or a media type: GitHub's, Stripe's, Elasticsearch's, a plain one.
+"""Servers with the version in a header or a media type: GitHub, Stripe, Elasticsearch, and a plain one.
 
-Each answers as the system of its name does, as far as versions go. They know nothing of the gateway.
+Each responds like the system of its name, as far as versions are concerned. They know nothing of the gateway.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def encoded(document: object) -> bytes:
 
 
 class Orders(WorkedServer):
-    """A plain API with whole numbers in `API-Version`; without one it takes its oldest."""
+    """A plain API with whole numbers in `API-Version`; without one it serves its oldest."""
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -39,7 +39,7 @@ class Orders(WorkedServer):
 
 
 class GitHub(WorkedServer):
-    """Dates, of which the first is what silence means for good."""
+    """Dates. A request without a version always gets the first one, in any release."""
 
     first = "2022-11-28"
 
@@ -60,7 +60,7 @@ class GitHub(WorkedServer):
 
 
 class Stripe(WorkedServer):
-    """Named dates; without one the account's default."""
+    """Named dates. A request without a version gets the default of the account."""
 
     default = "2023-10-16"
 
@@ -82,7 +82,7 @@ class MediaType(NamedTuple):
 
     @classmethod
     def parse(cls, text: str | None) -> MediaType | None:
-        """None for none, and for a list: there it looks no further."""
+        """None without a media type, and for a list, in which Elasticsearch reads no version."""
         if text is None or "," in text or text.strip() == "*/*":
             return None
         found = re.search(r";\s*compatible-with=(\d+)", text)
@@ -90,14 +90,14 @@ class MediaType(NamedTuple):
 
 
 class Elasticsearch(WorkedServer):
-    """One release: it serves its own major version and the one before."""
+    """One release. It serves its own major version and the one before."""
 
     def __init__(self, release: str) -> None:
         super().__init__()
         self.upgrade(release)
 
     def upgrade(self, release: str) -> None:
-        """From now on it is another release."""
+        """Make it another release."""
         self.release, self.major = release, int(release.partition(".")[0])
         self.versions = (str(self.major - 1), str(self.major))
 
@@ -106,9 +106,9 @@ class Elasticsearch(WorkedServer):
         accepted = self.major if accept is None or accept.version is None else accept.version
         fault = None if str(accepted) in self.versions else f"Accept version {accepted}"
         if head.body and not fault:
-            told = None if content is None else content.version
-            asked = None if accept is None else accept.version
-            if told != asked:
+            of_content = None if content is None else content.version
+            of_accept = None if accept is None else accept.version
+            if of_content != of_accept:
                 fault = "A compatible version is required on both headers, and they must match"
         if fault:
             self.refuse(head)

@@ -1,6 +1,6 @@
-"""Servers whose version stands in the path: the Docker Engine, Shopify's and Kubernetes'.
+"""Servers with the version in the path: Docker Engine, Shopify and Kubernetes.
 
-Each answers as the system of its name does, as far as versions go. They know nothing of the gateway.
+Each responds like the system of its name, as far as versions are concerned. They know nothing of the gateway.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def pair(version: str) -> tuple[int, ...]:
 
 
 class DockerEngine(WorkedServer):
-    """A daemon from `versions[0]` to `versions[-1]`, and everything between."""
+    """A daemon that serves everything from `versions[0]` to `versions[-1]`."""
 
     @property
     def lines(self) -> Lines:
@@ -32,25 +32,25 @@ class DockerEngine(WorkedServer):
         if not pair(oldest) <= pair(version) <= pair(newest):
             self.refuse(head)
             age = "old" if pair(version) < pair(oldest) else "new"
-            return self._said(400, {"message": f"client version {version} is too {age}"})
+            return self._json(400, {"message": f"client version {version} is too {age}"})
         resource = path[found.end() :] if found else path
         if resource == "/version":
-            return self._said(200, self.told(oldest, newest))
+            return self._json(200, self.version_document(oldest, newest))
         self.execute(version, head)
         if resource == "/_ping":
             return message(200, b"OK", "text/plain; charset=utf-8", self.lines)
         if resource == "/containers/json":
-            return self._said(200, [])
+            return self._json(200, [])
         if resource == "/volumes/create":
-            return self._said(201, {"Name": "data", "Driver": "local"})
-        return self._said(404, {"message": "page not found"})
+            return self._json(201, {"Name": "data", "Driver": "local"})
+        return self._json(404, {"message": "page not found"})
 
-    def _said(self, status: int, document: object) -> bytes:
+    def _json(self, status: int, document: object) -> bytes:
         return message(status, encoded(document), lines=self.lines)
 
     @staticmethod
-    def told(oldest: str, newest: str) -> dict[str, object]:
-        """`/version` of a daemon with this range."""
+    def version_document(oldest: str, newest: str) -> dict[str, object]:
+        """The body of `/version` of a daemon with this range."""
         engine = {"ApiVersion": newest, "MinAPIVersion": oldest, "Os": "linux"}
         components = [
             {"Name": "Engine", "Version": "27.0", "Details": engine},
@@ -60,16 +60,16 @@ class DockerEngine(WorkedServer):
 
 
 class Shopify(WorkedServer):
-    """Months. One older than all that is served is taken for the oldest."""
+    """Months. One older than all that it serves gets the oldest."""
 
     def answer(self, head: Head) -> bytes:
         path = head.target.partition("?")[0]
         found = re.match(r"/admin/api/([^/]+)/", path)
-        asked = found[1] if found else self.versions[0]
-        if not re.fullmatch(r"\d{4}-\d{2}", asked) or asked > self.versions[-1]:
+        requested = found[1] if found else self.versions[0]
+        if not re.fullmatch(r"\d{4}-\d{2}", requested) or requested > self.versions[-1]:
             self.refuse(head)
             return message(404, encoded({"errors": "Not Found"}), JSON)
-        version = max(asked, self.versions[0])
+        version = max(requested, self.versions[0])
         self.execute(version, head)
         lines = (("X-Shopify-API-Version", version),)
         return message(200, encoded({"products": []}), JSON, lines)
@@ -100,8 +100,10 @@ class Kubernetes(WorkedServer):
 
     @staticmethod
     def group(name: str, versions: Sequence[str]) -> dict[str, object]:
-        """The document of a group with these versions: the newest first, which is also the preferred one."""
-        entries = [{"groupVersion": f"{name}/{each}", "version": each} for each in reversed(versions)]
+        """The document of a group with these versions, newest first. The newest is the preferred one."""
+        entries = [
+            {"groupVersion": f"{name}/{version}", "version": version} for version in reversed(versions)
+        ]
         return {
             "kind": "APIGroup",
             "apiVersion": "v1",

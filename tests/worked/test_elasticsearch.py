@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.worked.fleet import TRIES, WorkedStand, running
+from tests.scenarios.testbed import REPEATS
+from tests.worked.fleet import WorkedTestbed, running
 from tests.worked.header_servers import Elasticsearch
 
 VENDOR = "application/vnd.elasticsearch+json"
@@ -19,31 +20,33 @@ def compatible(version: int, kind: str = VENDOR) -> str:
 
 
 @pytest.fixture
-async def stand() -> AsyncIterator[WorkedStand]:
-    """Releases 8 (of 7 and 8) and 9 (of 8 and 9): both serve 8 alone."""
-    async with running("elasticsearch", Elasticsearch("8.19.0"), Elasticsearch("9.1.0")) as stand:
-        assert stand.offer == "8"
-        yield stand
+async def testbed() -> AsyncIterator[WorkedTestbed]:
+    """Release 8 serves 7 and 8, release 9 serves 8 and 9. Both serve only 8."""
+    async with running("elasticsearch", Elasticsearch("8.19.0"), Elasticsearch("9.1.0")) as testbed:
+        assert testbed.offer == "8"
+        yield testbed
 
 
-async def test_what_both_serve_is_executed_as_asked_for(stand: WorkedStand) -> None:
-    reply = await stand.same(SEARCH, ("Accept", compatible(8)))
+async def test_a_version_that_both_serve_is_executed_as_requested(testbed: WorkedTestbed) -> None:
+    response = await testbed.repeated(SEARCH, ("Accept", compatible(8)))
 
-    assert (reply.status, reply.get("Content-Type")) == (200, f"{VENDOR};compatible-with=8")
-    assert reply.get("Vary") == "Accept, Content-Type"
-    assert stand.executed() == ["8"] * TRIES
+    assert (response.status, response.get("Content-Type")) == (200, f"{VENDOR};compatible-with=8")
+    assert response.get("Vary") == "Accept, Content-Type"
+    assert testbed.executed() == ["8"] * REPEATS
 
 
-async def test_a_body_has_it_in_both_headers(stand: WorkedStand) -> None:
+async def test_a_request_with_a_body_has_the_version_in_both_headers(testbed: WorkedTestbed) -> None:
     kind = compatible(8, "application/vnd.elasticsearch+x-ndjson")
     lines = [("Accept", compatible(8)), ("Content-Type", kind)]
 
-    for _ in range(TRIES):
-        reply = await stand.ask("/_bulk", *lines, method="POST", body=b'{"index": {}}\n{}\n')
-        assert (reply.status, json.loads(reply.body)["errors"]) == (200, False)
+    for _ in range(REPEATS):
+        response = await testbed.send("/_bulk", *lines, method="POST", body=b'{"index": {}}\n{}\n')
+        assert (response.status, json.loads(response.body)["errors"]) == (200, False)
 
-    assert stand.executed() == ["8"] * TRIES
-    assert {(head.get("Accept"), head.get("Content-Type")) for head in stand.asked} == {(compatible(8), kind)}
+    assert testbed.executed() == ["8"] * REPEATS
+    assert {(head.get("Accept"), head.get("Content-Type")) for head in testbed.forwarded} == {
+        (compatible(8), kind)
+    }
 
 
 @pytest.mark.parametrize(
@@ -59,35 +62,35 @@ async def test_a_body_has_it_in_both_headers(stand: WorkedStand) -> None:
         (f"text/plain;q=0, {VENDOR}", VENDOR),
     ],
 )
-async def test_silence_is_told_the_version_in_the_one_type_that_servers_read(
-    stand: WorkedStand, accept: str | None, sent: str
+async def test_a_request_without_a_version_gets_one_in_the_single_type_that_servers_read(
+    testbed: WorkedTestbed, accept: str | None, sent: str
 ) -> None:
-    """The new one would execute it at 9 otherwise, the old one at 8."""
-    reply = await stand.same(SEARCH, *([] if accept is None else [("Accept", accept)]))
+    """Otherwise the new server would execute it at 9 and the old one at 8."""
+    response = await testbed.repeated(SEARCH, *([] if accept is None else [("Accept", accept)]))
 
-    assert (reply.status, reply.get("Content-Type")) == (200, f"{sent};compatible-with=8")
-    assert stand.executed() == ["8"] * TRIES
-    assert {head.get("Accept") for head in stand.asked} == {compatible(8, sent)}
+    assert (response.status, response.get("Content-Type")) == (200, f"{sent};compatible-with=8")
+    assert testbed.executed() == ["8"] * REPEATS
+    assert {head.get("Accept") for head in testbed.forwarded} == {compatible(8, sent)}
 
 
-async def test_a_plain_body_is_told_the_version_in_both_headers(stand: WorkedStand) -> None:
+async def test_a_plain_body_gets_the_version_in_both_headers(testbed: WorkedTestbed) -> None:
     lines = [("Content-Type", "application/json"), ("Accept", "*/*")]
 
-    for _ in range(TRIES):
-        assert (await stand.ask(SEARCH, *lines, method="POST", body=b"{}")).status == 200
+    for _ in range(REPEATS):
+        assert (await testbed.send(SEARCH, *lines, method="POST", body=b"{}")).status == 200
 
-    assert stand.executed() == ["8"] * TRIES
-    assert {head.get("Content-Type") for head in stand.asked} == {compatible(8)}
+    assert testbed.executed() == ["8"] * REPEATS
+    assert {head.get("Content-Type") for head in testbed.forwarded} == {compatible(8)}
 
 
 @pytest.mark.parametrize("version", [7, 9, 10, 4])
-async def test_what_only_one_or_none_serves_is_refused(stand: WorkedStand, version: int) -> None:
-    reply = await stand.same(SEARCH, ("Accept", compatible(version)))
+async def test_a_version_that_not_both_serve_is_refused(testbed: WorkedTestbed, version: int) -> None:
+    response = await testbed.repeated(SEARCH, ("Accept", compatible(version)))
 
-    told = json.loads(reply.body)
-    assert (reply.status, told["status"]) == (400, 400)
-    assert told["error"]["reason"] == f"Version {version} is not supported. Supported: 8."
-    assert stand.asked == []
+    document = json.loads(response.body)
+    assert (response.status, document["status"]) == (400, 400)
+    assert document["error"]["reason"] == f"Version {version} is not supported. Supported: 8."
+    assert testbed.forwarded == []
 
 
 @pytest.mark.parametrize(
@@ -101,31 +104,39 @@ async def test_what_only_one_or_none_serves_is_refused(stand: WorkedStand, versi
         [("Accept", f"{compatible(8)}, {compatible(7)}")],
     ],
 )
-async def test_disagreement_and_nonsense_are_refused(
-    stand: WorkedStand, lines: list[tuple[str, str]]
+async def test_differing_and_malformed_versions_are_refused(
+    testbed: WorkedTestbed, lines: list[tuple[str, str]]
 ) -> None:
-    reply = await stand.same(SEARCH, *lines)
+    response = await testbed.repeated(SEARCH, *lines)
 
-    assert (reply.status, json.loads(reply.body)["error"]["type"]) == (400, "media_type_header_exception")
-    assert stand.asked == []
+    assert (response.status, json.loads(response.body)["error"]["type"]) == (
+        400,
+        "media_type_header_exception",
+    )
+    assert testbed.forwarded == []
 
 
-async def test_the_offer_moves_once_all_are_upgraded(stand: WorkedStand) -> None:
-    old, _ = stand.servers
+async def test_the_offer_moves_once_all_are_upgraded(testbed: WorkedTestbed) -> None:
+    old, _ = testbed.servers
     assert isinstance(old, Elasticsearch)
     old.upgrade("9.1.0")
-    await stand.until_offered("8-9")
+    await testbed.until_offered("8-9")
 
-    assert (await stand.same(SEARCH, ("Accept", compatible(9)))).status == 200
-    assert stand.executed() == ["9"] * TRIES
-    assert (await stand.same(SEARCH, ("Accept", compatible(8)))).status == 200
-    assert stand.executed() == ["8"] * TRIES
-    reply = await stand.same(SEARCH)
-    assert (reply.get("Content-Type"), stand.executed()) == (f"{VENDOR};compatible-with=9", ["9"] * TRIES)
+    assert (await testbed.repeated(SEARCH, ("Accept", compatible(9)))).status == 200
+    assert testbed.executed() == ["9"] * REPEATS
+    assert (await testbed.repeated(SEARCH, ("Accept", compatible(8)))).status == 200
+    assert testbed.executed() == ["8"] * REPEATS
+    response = await testbed.repeated(SEARCH)
+    assert (response.get("Content-Type"), testbed.executed()) == (
+        f"{VENDOR};compatible-with=9",
+        ["9"] * REPEATS,
+    )
 
 
-async def test_the_root_is_passed_on_with_the_release_of_whoever_answers(stand: WorkedStand) -> None:
-    reply = await stand.ask("/", ("Accept", compatible(8)))
+async def test_the_root_passes_through_with_the_release_of_the_server_that_responds(
+    testbed: WorkedTestbed,
+) -> None:
+    response = await testbed.send("/", ("Accept", compatible(8)))
 
-    assert json.loads(reply.body)["version"]["number"] in ("8.19.0", "9.1.0")
-    assert stand.executed() == ["8"]
+    assert json.loads(response.body)["version"]["number"] in ("8.19.0", "9.1.0")
+    assert testbed.executed() == ["8"]

@@ -1,4 +1,4 @@
-"""The files of config/examples as an operator meets them: fine for `check`, tested, listed in the page."""
+"""The files of config/examples: `check` accepts them, a test runs each, and the page lists them."""
 
 from __future__ import annotations
 
@@ -27,39 +27,40 @@ def test_check_finds_nothing(file: Path, capfd: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_it_begins_with_what_it_relies_on(file: Path) -> None:
+def test_a_file_begins_with_what_it_relies_on(file: Path) -> None:
     head = file.read_text(encoding="utf-8").split("\n\n", 1)[0]
 
     assert re.search(r"^# .*this relies on:$|^# What it relies on:$", head, re.MULTILINE)
     assert len(re.findall(r"^# - ", head, re.MULTILINE)) >= 3
 
 
-def test_each_is_run_in_front_of_a_fleet() -> None:
+def test_each_file_is_run_in_front_of_a_fleet() -> None:
     texts = [path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py")]
     run = {name for text in texts for name in re.findall(r"running\(\s*\"([\w-]+)\"", text)}
 
     assert run == {file.stem for file in FILES}
 
 
-def test_the_table_has_them_all() -> None:
+def test_the_table_lists_every_file() -> None:
     assert sorted(TABLE) == [file.name for file in FILES]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_what_the_table_says_stands_in_the_file(file: Path) -> None:
+def test_the_table_quotes_only_what_is_in_the_file(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
-    said = [each for cell in TABLE[file.name][2:] for each in re.findall(r"`([^`]+)`", cell)]
+    quoted = [quote for cell in TABLE[file.name][2:] for quote in re.findall(r"`([^`]+)`", cell)]
 
-    assert len(said) >= 4
-    assert [each for each in said if each not in text] == []
+    assert len(quoted) >= 4
+    assert [quote for quote in quoted if quote not in text] == []
 
 
-def test_a_declared_one_can_be_explained_before_anything_runs(capfd: pytest.CaptureFixture[str]) -> None:
-    """What falls forward, and where to; ends of an offer that have dashes of their own can be told apart."""
+def test_declared_versions_can_be_explained_before_anything_runs(capfd: pytest.CaptureFixture[str]) -> None:
+    """The explanation says to which month the requested one falls forward. Two dots separate the ends of an
+    offer whose versions have dashes."""
     file = str(EXAMPLES / "shopify.yaml")
     assert main(["explain", "--offline", "-c", file, "GET", "/admin/api/2023-07/products.json"]) == 0
 
-    told = capfd.readouterr().out
-    assert "settles on 2023-10 of the offer 2023-10, 2024-01, 2024-04" in told
-    assert "to the API it is /admin/api/2023-10/products.json" in told
-    assert "  offer     2023-10..2024-04 (guaranteed), phase mixed" in told
+    printed = capfd.readouterr().out
+    assert "2023-10 of the offer 2023-10, 2024-01, 2024-04" in printed
+    assert "path in the API /admin/api/2023-10/products.json" in printed
+    assert "  offer     2023-10..2024-04 (guaranteed), phase mixed" in printed

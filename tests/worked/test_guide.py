@@ -1,4 +1,4 @@
-"""From a version header to a running gateway, as docs/dialects.md has it: what is shown there comes."""
+"""The guide of docs/dialects.md from a version header to a running gateway: it works as the page shows it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Final
 
 import pytest
 
+from gateway.assembly import Gateway
 from gateway.cli import main
-from gateway.cli.gateway import Gateway
 from gateway.settings import load
 from tests.docs.pages import blocks, page
 from tests.scenarios.fakes import running as started
-from tests.worked.fleet import TRIES, WorkedStand
+from tests.scenarios.testbed import REPEATS
+from tests.worked.fleet import WorkedTestbed
 from tests.worked.header_servers import Orders
 
 GUIDE: Final = page("docs/dialects.md").split("#### From a version header to a running gateway\n")[1]
@@ -20,7 +21,7 @@ FIRST, SECOND = [block.text for block in blocks(GUIDE) if block.language == "yam
 CONSOLE: Final = next(block.text for block in blocks(GUIDE) if block.language == "console")
 
 
-def test_what_the_commands_print(
+def test_the_commands_print_what_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -35,11 +36,11 @@ def test_what_the_commands_print(
     assert [line for line in shown if line not in printed] == []
 
 
-def test_readme_shows_the_same_file() -> None:
+def test_the_readme_shows_the_same_file() -> None:
     assert FIRST in [block.text for block in blocks(page("README.md"))]
 
 
-async def test_with_most_of_it_said_it_works_as_the_questions_promise() -> None:
+async def test_the_second_file_works_as_the_page_promises() -> None:
     fleet = Orders("1", "2", "3"), Orders("2", "3", "4")
     async with started(*fleet):
         text = SECOND.replace(":8080", ":0\nadmin:\n  listen: 127.0.0.1:0")
@@ -47,14 +48,14 @@ async def test_with_most_of_it_said_it_works_as_the_questions_promise() -> None:
             text = text.replace(f":{port}", f":{server.port}")
         configured = load(text, filename="my.yaml", environ={}).require()
         async with Gateway(configured) as gateway:
-            stand = WorkedStand(gateway, fleet, "", "orders")
-            await stand.until_offered("2-3")
+            testbed = WorkedTestbed(gateway, fleet, "", "orders")
+            await testbed.until_offered("2-3")
 
-            newest = await stand.same("/orders", ("API-Version", "latest"))
-            silent = await stand.same("/orders")
-            assert (newest.get("API-Version"), silent.get("API-Version")) == ("3", "2")
-            assert sorted(stand.executed()) == ["2"] * TRIES + ["3"] * TRIES
-            assert (await stand.same("/orders", ("API-Version", "4"))).status == 400
-            assert (await stand.same("/versions")).body == b'{"oldest":2,"newest":3}'
-            await stand.ask("/healthz", ("API-Version", "99"))
-            assert [head.versions for head in stand.asked if head.target == "/healthz"] == [{}]
+            newest = await testbed.repeated("/orders", ("API-Version", "latest"))
+            unversioned = await testbed.repeated("/orders")
+            assert (newest.get("API-Version"), unversioned.get("API-Version")) == ("3", "2")
+            assert sorted(testbed.executed()) == ["2"] * REPEATS + ["3"] * REPEATS
+            assert (await testbed.repeated("/orders", ("API-Version", "4"))).status == 400
+            assert (await testbed.repeated("/versions")).body == b'{"oldest":2,"newest":3}'
+            await testbed.send("/healthz", ("API-Version", "99"))
+            assert [head.versions for head in testbed.forwarded if head.target == "/healthz"] == [{}]

@@ -8,35 +8,40 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.scenarios.fakes import Head
-from tests.worked.fleet import TRIES, WorkedStand, running
+from tests.scenarios.testbed import REPEATS
+from tests.worked.fleet import WorkedTestbed, running
 from tests.worked.header_servers import Orders
 
-ASK = "API-Version"
+VERSION = "API-Version"
 
 
 @pytest.fixture
-async def stand() -> AsyncIterator[WorkedStand]:
-    """1 to 3 and 2 to 4: 2 and 3 are what both serve."""
-    async with running("integer", Orders("1", "2", "3"), Orders("2", "3", "4")) as stand:
-        assert stand.offer == "2-3"
-        yield stand
+async def testbed() -> AsyncIterator[WorkedTestbed]:
+    """1 to 3 and 2 to 4. Both serve 2 and 3."""
+    async with running("integer", Orders("1", "2", "3"), Orders("2", "3", "4")) as testbed:
+        assert testbed.offer == "2-3"
+        yield testbed
 
 
-def told(reply: Head) -> tuple[str | None, str | None, str | None]:
-    return reply.get("API-Version-Min"), reply.get("API-Version-Max"), reply.get(ASK)
+def version_headers(response: Head) -> tuple[str | None, str | None, str | None]:
+    return response.get("API-Version-Min"), response.get("API-Version-Max"), response.get(VERSION)
 
 
-@pytest.mark.parametrize("said, served", [("2", "2"), ("3", "3"), ("latest", "3"), (None, "2")])
-async def test_what_is_on_offer(stand: WorkedStand, said: str | None, served: str) -> None:
-    reply = await stand.same("/orders", *([] if said is None else [(ASK, said)]))
+@pytest.mark.parametrize("requested, served", [("2", "2"), ("3", "3"), ("latest", "3"), (None, "2")])
+async def test_versions_on_offer(testbed: WorkedTestbed, requested: str | None, served: str) -> None:
+    response = await testbed.repeated("/orders", *([] if requested is None else [(VERSION, requested)]))
 
-    assert (reply.status, told(reply), reply.get("Vary")) == (200, ("2", "3", served), ASK)
-    assert stand.executed() == [served] * TRIES
-    assert all(head.versions == {ASK: served} for head in stand.asked)
+    assert (response.status, version_headers(response), response.get("Vary")) == (
+        200,
+        ("2", "3", served),
+        VERSION,
+    )
+    assert testbed.executed() == [served] * REPEATS
+    assert all(head.versions == {VERSION: served} for head in testbed.forwarded)
 
 
 @pytest.mark.parametrize(
-    "said, detail",
+    "requested, detail",
     [
         ("4", "Version 4 is not supported. Supported: 2 to 3."),
         ("1", "Version 1 is not supported. Supported: 2 to 3."),
@@ -45,15 +50,17 @@ async def test_what_is_on_offer(stand: WorkedStand, said: str | None, served: st
         ("LATEST", "LATEST is no version. Supported: 2 to 3."),
     ],
 )
-async def test_what_only_one_or_none_serves_is_a_problem(stand: WorkedStand, said: str, detail: str) -> None:
-    reply = await stand.same("/orders", (ASK, said))
+async def test_a_version_that_not_both_serve_gets_a_problem_document(
+    testbed: WorkedTestbed, requested: str, detail: str
+) -> None:
+    response = await testbed.repeated("/orders", (VERSION, requested))
 
-    assert (reply.status, reply.get("Content-Type"), told(reply)) == (
+    assert (response.status, response.get("Content-Type"), version_headers(response)) == (
         400,
         "application/problem+json",
         ("2", "3", None),
     )
-    assert json.loads(reply.body) == {
+    assert json.loads(response.body) == {
         "type": "about:blank",
         "title": "Bad Request",
         "status": 400,
@@ -61,31 +68,35 @@ async def test_what_only_one_or_none_serves_is_a_problem(stand: WorkedStand, sai
         "minimum": "2",
         "maximum": "3",
     }
-    assert stand.asked == []
+    assert testbed.forwarded == []
 
 
-async def test_the_document_is_the_offer_in_numbers(stand: WorkedStand) -> None:
-    reply = await stand.same("/versions", (ASK, "99"))
+async def test_the_document_shows_the_offer_as_numbers(testbed: WorkedTestbed) -> None:
+    response = await testbed.repeated("/versions", (VERSION, "99"))
 
-    assert (reply.status, json.loads(reply.body)) == (200, {"oldest": 2, "newest": 3})
-    assert all(head.versions == {} for head in stand.asked)
-
-
-async def test_the_offer_moves_once_all_are_upgraded(stand: WorkedStand) -> None:
-    stand.servers[0].versions = ("2", "3", "4")
-    await stand.until_offered("2-4")
-
-    assert told(await stand.same("/orders", (ASK, "latest"))) == ("2", "4", "4")
-    assert stand.executed() == ["4"] * TRIES
-    assert told(await stand.same("/orders")) == ("2", "4", "2")
+    assert (response.status, json.loads(response.body)) == (200, {"oldest": 2, "newest": 3})
+    assert all(head.versions == {} for head in testbed.forwarded)
 
 
-async def test_while_nobody_serves_a_version_on_offer_it_is_503(stand: WorkedStand) -> None:
-    """An outage is no change of the offer."""
-    for server in stand.servers:
+async def test_the_offer_moves_once_all_are_upgraded(testbed: WorkedTestbed) -> None:
+    testbed.servers[0].versions = ("2", "3", "4")
+    await testbed.until_offered("2-4")
+
+    assert version_headers(await testbed.repeated("/orders", (VERSION, "latest"))) == ("2", "4", "4")
+    assert testbed.executed() == ["4"] * REPEATS
+    assert version_headers(await testbed.repeated("/orders")) == ("2", "4", "2")
+
+
+async def test_503_while_no_server_can_be_reached(testbed: WorkedTestbed) -> None:
+    """An outage does not change the offer."""
+    for server in testbed.servers:
         await server.stop()
 
-    reply = await stand.ask("/orders", (ASK, "3"))
+    response = await testbed.send("/orders", (VERSION, "3"))
 
-    assert (reply.status, reply.get("Retry-After"), told(reply)) == (503, "2", ("2", "3", None))
-    assert json.loads(reply.body)["title"] == "Service Unavailable"
+    assert (response.status, response.get("Retry-After"), version_headers(response)) == (
+        503,
+        "2",
+        ("2", "3", None),
+    )
+    assert json.loads(response.body)["title"] == "Service Unavailable"

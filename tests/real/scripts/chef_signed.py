@@ -1,9 +1,9 @@
-"""Requests signed as Chef clients sign them, by each signing protocol; one line of JSON about the replies.
+"""Sends requests with the signatures of Chef clients, by each signing protocol. Prints one line of JSON.
 
-Runs inside the clients' environment for its `cryptography`; nothing of this project is imported. The only
-argument is a JSON object: `endpoint`; `user`; `key` (a file); `calls`, each a GET as
-`{"path", "sign": "1.0" | "1.1" | "1.3", "version": what is signed for and sent, null for no header, "sent":
-optional, what is sent instead}`. The value of each is `{"status", "said": the version header or null}`.
+It runs inside the clients' environment, which has `cryptography`, and imports nothing of this project. The
+only argument is a JSON object: `endpoint`; `user`; `key` (a file); `calls`, each a GET as `{"path", "sign":
+"1.0" | "1.1" | "1.3", "version": the signed and sent version, null for none, "sent": optional, the version to
+send instead}`. The value of each call is `{"status", "version_field": an object or null, "body"}`.
 """
 
 import base64
@@ -27,8 +27,8 @@ def digest(algorithm, text):
     return base64.b64encode(hashlib.new(algorithm, text.encode()).digest()).decode()
 
 
-def seal_whole(text):
-    """The private key on the padded text itself, as protocols before 1.2 do: no digest is named."""
+def sign_text(text):
+    """Sign the padded text itself, without a digest, as protocols before 1.2 do."""
     numbers = key.private_numbers()
     modulus = numbers.public_numbers.n
     size = (modulus.bit_length() + 7) // 8
@@ -46,15 +46,15 @@ def signed(path, sign, version):
             "Method:GET", f"Path:{path}", f"X-Ops-Content-Hash:{content}", "X-Ops-Sign:version=1.3",
             f"X-Ops-Timestamp:{moment}", f"X-Ops-UserId:{user}", f"{HEADER}:{version or '0'}",
         ]  # fmt: skip
-        sealed = key.sign("\n".join(lines).encode(), padding.PKCS1v15(), hashes.SHA256())
+        signature = key.sign("\n".join(lines).encode(), padding.PKCS1v15(), hashes.SHA256())
     else:
         content = digest("sha1", "")
         lines = [
             "Method:GET", f"Hashed Path:{digest('sha1', path)}", f"X-Ops-Content-Hash:{content}",
             f"X-Ops-Timestamp:{moment}", f"X-Ops-UserId:{user if sign == '1.0' else digest('sha1', user)}",
         ]  # fmt: skip
-        sealed = seal_whole("\n".join(lines))
-    text = base64.b64encode(sealed).decode()
+        signature = sign_text("\n".join(lines))
+    text = base64.b64encode(signature).decode()
     pieces = [text[start : start + 60] for start in range(0, len(text), 60)]
     return {
         "Accept": "application/json",
@@ -73,11 +73,12 @@ def call(path, sign, version=None, sent=None):
         headers[HEADER] = sent or version
     connection = http.client.HTTPConnection(urllib.parse.urlsplit(plan["endpoint"]).netloc, timeout=30)
     connection.request("GET", path, headers=headers)
-    reply = connection.getresponse()
-    body = reply.read().decode()
+    response = connection.getresponse()
+    body = response.read().decode()
     connection.close()
-    told = reply.headers[HEADER]
-    return {"status": reply.status, "said": None if told is None else json.loads(told), "body": body}
+    text = response.headers[HEADER]
+    field = None if text is None else json.loads(text)
+    return {"status": response.status, "version_field": field, "body": body}
 
 
 print(json.dumps({"results": [{"value": call(**arguments)} for arguments in plan["calls"]]}))

@@ -1,9 +1,9 @@
-"""One python-ironicclient, a list of calls, one line of JSON about what came of them.
+"""Makes calls with one python-ironicclient. Prints one line of JSON with their results.
 
-Runs inside the clients' environment, not the tests': nothing of this project is imported. The only
-argument is a JSON object: `endpoint`; `version` (null: the library's own default, a version, `latest`, or
-a list); `retries`; `calls`, each `[name, argument]`. A call that fails does not end the session, as in a
-program that catches the error: its entry is `{"error": class, "text": message}`.
+It runs inside the clients' environment and imports nothing of this project. The only argument is a JSON
+object: `endpoint`; `version` (null for the library's own default, a version, `latest`, or a list); `retries`;
+`calls`, each `[name, argument]`. A call that fails does not end the session, as in a program that catches the
+error: its entry is `{"error": class, "text": message}`.
 """
 
 import json
@@ -30,7 +30,7 @@ CALLS = {
     "create": lambda name: describe(ironic.node.create(driver="fake-hardware", name=name)),
     "show": lambda name: describe(ironic.node.get(name)),
     "list": lambda _: [node.name for node in ironic.node.list()],
-    # The version of one call, beside the client's own.
+    # A version for one call, other than the client's own.
     "list at": lambda version: [node.name for node in ironic.node.list(os_ironic_api_version=version)],
     "owned by": lambda owner: [node.name for node in ironic.node.list(owner=owner)],
     "delete": ironic.node.delete,

@@ -1,9 +1,9 @@
-"""One client library, a list of calls, one line of JSON about what came of them.
+"""Makes calls with one client library. Prints one line of JSON with their results.
 
-Runs inside the libraries' environment, not the tests': nothing of this project is imported. The only
-argument is a JSON object: `library`; `endpoint`; `version`, what the library is told to speak (null: its own
-default); `calls`, names. A call that fails does not end the session: its entry is `{"error", "text"}`.
-`version` of what is printed is the one that the library holds at the end.
+It runs inside the libraries' environment and imports nothing of this project. The only argument is a JSON
+object: `library`; `endpoint`; `version`, the configured version (null: the library's own default); `calls`,
+names. A call that fails does not end the session: its entry is `{"error", "text"}`. The printed `version` is
+the one of the library at the end.
 """
 
 import json
@@ -30,15 +30,17 @@ def elasticsearch():
 
     client = Elasticsearch(endpoint, max_retries=0)
     documents = [{"index": {}}, {"item": 1}]
-    replies = {
+    responses = {
         "search": lambda: client.search(index="orders", query={"match_all": {}}),
         "index": lambda: client.index(index="orders", id="1", document={"item": 1}),
         "bulk": lambda: client.bulk(operations=documents, index=None),
         "info": client.info,
         "cat": client.cat.indices,
     }
-    told = {name: lambda call=call: call().meta.headers["content-type"] for name, call in replies.items()}
-    return lambda: __versionstr__, told
+    media_types = {
+        name: lambda call=call: call().meta.headers["content-type"] for name, call in responses.items()
+    }
+    return lambda: __versionstr__, media_types
 
 
 def pygithub():
@@ -65,10 +67,10 @@ def stripe():
 
 
 made = {"docker": docker, "elasticsearch": elasticsearch, "pygithub": pygithub, "stripe": stripe}
-held, results = None, []
+current, results = None, []
 try:
-    held, calls = made[plan["library"]]()
-except Exception as error:  # some libraries ask the server before the first call
+    current, calls = made[plan["library"]]()
+except Exception as error:  # some libraries send a request before the first call
     results.append({"error": type(error).__name__, "text": " ".join(str(error).split())})
     calls = {}
 for call in plan["calls"] if calls else ():
@@ -76,4 +78,4 @@ for call in plan["calls"] if calls else ():
         results.append({"value": calls[call]()})
     except Exception as error:  # whatever the library raises is the result
         results.append({"error": type(error).__name__, "text": " ".join(str(error).split())})
-print(json.dumps({"results": results, "version": held and held()}))
+print(json.dumps({"results": results, "version": current and current()}))

@@ -1,9 +1,9 @@
-"""One python-novaclient, a list of calls, one line of JSON about what came of them.
+"""Makes calls with one python-novaclient. Prints one line of JSON with their results.
 
-Runs inside the clients' environment, not the tests': nothing of this project is imported. The only
-argument is a JSON object: `endpoint` (of `/v2.1`); `version` (`2.N`, or `2.latest`: the lower of the
-client's own newest and what the server's document names, as its command line chose); `calls`, each
-`[name, argument]`. A call that fails does not end the session: its entry is `{"error", "text"}`.
+It runs inside the clients' environment and imports nothing of this project. The only argument is a JSON
+object: `endpoint` (of `/v2.1`); `version` (`2.N`, or `2.latest` for the lower one of the client's newest
+version and the maximum in the server's document, as its command line chose it); `calls`, each `[name,
+argument]`. A call that fails does not end the session: its entry is `{"error", "text"}`.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""One pychef, a list of calls, one line of JSON about what came of them.
+"""Makes calls with one pychef. Prints one line of JSON with their results.
 
-Runs inside the clients' environment, not the tests': nothing of this project is imported. The only
-argument is a JSON object: `endpoint`; `user`; `key` (a file); `calls`, each `[name, argument]`. A call that
-fails does not end the session: its entry is `{"error", "text"}`.
+It runs inside the clients' environment and imports nothing of this project. The only argument is a JSON
+object: `endpoint`; `user`; `key` (a file); `calls`, each `[name, argument]`. A call that fails does not end
+the session: its entry is `{"error", "text"}`.
 """
 
 import json

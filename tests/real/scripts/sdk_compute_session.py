@@ -1,9 +1,9 @@
-"""One openstacksdk connection to a compute API, a list of calls, one line of JSON about what came of them.
+"""Makes calls with one openstacksdk connection to a compute API. Prints one line of JSON with their results.
 
-Runs inside the clients' environment, not the tests': nothing of this project is imported. The only
-argument is a JSON object: `endpoint` (of `/v2.1`); `version` (null: what the SDK makes of the discovery,
-else the configured default microversion); `calls`, each `[name, argument]`. A call that fails does not end
-the session: its entry is `{"error", "text"}`.
+It runs inside the clients' environment and imports nothing of this project. The only argument is a JSON
+object: `endpoint` (of `/v2.1`); `version` (the default microversion in the configuration; null: the SDK
+chooses one from the documents); `calls`, each `[name, argument]`. A call that fails does not end the session:
+its entry is `{"error", "text"}`.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""One openstacksdk connection, a list of calls, one line of JSON about what came of them.
+"""Makes calls with one openstacksdk connection. Prints one line of JSON with their results.
 
-Runs inside the clients' environment, not the tests': nothing of this project is imported. The only
-argument is a JSON object: `endpoint`; `version` (null: what the SDK makes of the discovery, else the
-configured default microversion); `retries` of a 503; `calls`, each `[name, argument]`. A call that fails
-does not end the session: its entry is `{"error": class, "text": message}`.
+It runs inside the clients' environment and imports nothing of this project. The only argument is a JSON
+object: `endpoint`; `version` (the default microversion in the configuration; null: the SDK chooses one from
+the documents); `retries` of a 503; `calls`, each `[name, argument]`. A call that fails does not end the
+session: its entry is `{"error": class, "text": message}`.
 """
 
 import json
@@ -43,7 +43,7 @@ CALLS = {
     "create": lambda name: describe(connection.baremetal.create_node(driver="fake-hardware", name=name)),
     "show": lambda name: describe(connection.baremetal.get_node(name)),
     "list": lambda _: [node.name for node in connection.baremetal.nodes()],
-    # Below the SDK's own objects: the status of a list at one version, no error raised for a refusal.
+    # Without the SDK's own objects: the status of a list at one version, and no exception for a refusal.
     "list at": lambda version: {
         "status": connection.baremetal.get("/nodes", microversion=version).status_code
     },

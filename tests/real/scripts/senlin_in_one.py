@@ -1,9 +1,9 @@
-"""All of senlin in one process: API, engine and, where the release has one, conductor.
+"""Runs all of senlin in one process: API, engine and, if the release has one, conductor.
 
     senlin_in_one.py --config-file FILE
 
-Its in-process message bus (`fake://`) is then enough for them to reach each other. Runs inside a server's
-environment, on eventlet, with the release's own service classes; nothing of this project is imported.
+So the in-process message bus (`fake://`) is enough to connect them. It runs inside a server's environment, on
+eventlet, with the service classes of the release, and imports nothing of this project.
 """
 
 import sys
@@ -12,7 +12,7 @@ import eventlet
 
 eventlet.monkey_patch(os=False)
 
-# Imported by two green threads at once it would be half there for one of them.
+# Import it early: when two green threads import it at the same time, one of them gets half of it.
 import futurist  # noqa: E402, F401
 from oslo_config import cfg  # noqa: E402
 from oslo_log import log  # noqa: E402

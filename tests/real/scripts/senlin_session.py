@@ -1,9 +1,8 @@
-"""One python-senlinclient, a list of calls, one line of JSON about what came of them.
+"""Makes calls with one python-senlinclient. Prints one line of JSON with their results.
 
-Runs inside the clients' environment, not the tests': nothing of this project is imported. The only
-argument is a JSON object: `endpoint`; `version` (null: the one that this release of the client is built
-for); `calls`, each `[name, argument]`. A call that fails does not end the session: its entry is
-`{"error", "text"}`.
+It runs inside the clients' environment and imports nothing of this project. The only argument is a JSON
+object: `endpoint`; `version` (null: the version that this release of the client is made for); `calls`, each
+`[name, argument]`. A call that fails does not end the session: its entry is `{"error", "text"}`.
 """
 
 import json

@@ -1,14 +1,15 @@
-"""Serve a WSGI application on loopback: serve_wsgi.py MODULE NAME PORT [FIRST-MODULE]
+"""Serves a WSGI application on loopback: serve_wsgi.py MODULE NAME PORT [FIRST-MODULE]
 
-NAME is the application or, with `()` at its end, what makes it. FIRST-MODULE is imported before anything
-else. Runs inside a server's environment, on the cheroot in its list; nothing of this project is imported.
+NAME is the application or, with `()` at its end, a function that returns it. FIRST-MODULE is imported before
+anything else. It runs inside a server's environment, on the cheroot in its list, and imports nothing of this
+project.
 """
 
 import importlib
 import sys
 
 module, name, port, *first = sys.argv[1:]
-# The application takes what is left of the command line for its own.
+# The application would read the rest of the command line as its own.
 del sys.argv[1:]
 for early in first:
     importlib.import_module(early)
@@ -16,7 +17,7 @@ application = getattr(importlib.import_module(module), name.removesuffix("()"))
 if name.endswith("()"):
     application = application()
 
-from cheroot import wsgi  # noqa: E402  after the application, which may have to change modules first
+from cheroot import wsgi  # noqa: E402  after the application, which may change modules first
 
 server = wsgi.Server(("127.0.0.1", int(port)), application, numthreads=8, server_name="127.0.0.1")
 try:

@@ -1,12 +1,12 @@
-"""One client that lives through an upgrade: nodes are created, shown, changed and deleted at a steady pace.
+"""A client during an upgrade: it creates, shows, changes, lists and deletes nodes at a steady rate.
 
-Runs inside the clients' environment, not the tests': nothing of this project is imported. The only
-argument is a JSON object: `library` (`ironicclient` or `openstacksdk`), `endpoint`, `newest` (the version
-that python-ironicclient begins with, as its command line does; the SDK chooses from what it discovers),
-`interval` (seconds from the begin of a call to that of the next), `name` (of this client) and `header` (of
-the request; gets the call's id). Every node's life is a new session of the library: connections, discovery
-and negotiation begin anew. One line of JSON a call on the standard output: what it was, what came of it.
-Ends, after the life that it is in, when its standard input does.
+It runs inside the clients' environment and imports nothing of this project. The only argument is a JSON
+object: `library` (`ironicclient` or `openstacksdk`), `endpoint`, `newest` (the first version that
+python-ironicclient requests, as its command line does; the SDK chooses one from the documents), `interval`
+(seconds from the beginning of a call to that of the next), `name` (of this client) and `header` (the field
+for the call's id). Each node gets a new session of the library, with new connections, discovery and
+negotiation. It prints one line of JSON for each call. It ends when its standard input ends, after the current
+node.
 """
 
 import json
@@ -19,7 +19,7 @@ plan = json.loads(sys.argv[1])
 
 
 class Ironicclient:
-    """python-ironicclient as its command line uses it: it begins with the newest and takes what there is."""
+    """python-ironicclient as in its command line: it requests the newest version first, and negotiates."""
 
     def __init__(self) -> None:
         from ironicclient.v1 import client
@@ -63,7 +63,7 @@ class Openstacksdk:
         )  # fmt: skip
 
     def label(self, call: str) -> None:
-        # Of the session, not of the service: so the discovery, at the service's first use, has it, too.
+        # On the session, not on the service: so the discovery has it too.
         self._connection.session.additional_headers[plan["header"]] = call
 
     def create(self, name: str) -> None:
@@ -86,24 +86,24 @@ LIBRARIES = {"ironicclient": Ironicclient, "openstacksdk": Openstacksdk}
 
 
 class Loop:
-    """Calls one after the other, each at its moment, each with an id of its own and a line about it."""
+    """Calls one after the other, each at its time, with its own id and a line of output."""
 
     def __init__(self) -> None:
         self._due = time.monotonic()
         self._count = 0
 
     def _ended(self, seconds: float = 0.0) -> bool:
-        """True as soon as nobody wants more calls, false when the seconds are over."""
+        """True as soon as the standard input has ended, false after these seconds."""
         return bool(select.select([sys.stdin], [], [], max(0.0, seconds))[0])
 
     def run(self) -> None:
         number = 0
         while not self._ended():
             number += 1
-            self._life(number)
+            self._lifecycle(number)
 
-    def _life(self, number: int) -> None:
-        """One node, from its first request to its last."""
+    def _lifecycle(self, number: int) -> None:
+        """The lifecycle of one node."""
         name = f"{plan['name']}-{number}"
         client = LIBRARIES[plan["library"]]()
         self._call(client, name, "create", lambda _: client.create(name))
@@ -115,17 +115,17 @@ class Loop:
 
     def _call(self, client: Any, name: str, what: str, run: Any) -> None:
         self._due = max(self._due + plan["interval"], time.monotonic())
-        # Who is at an end does not wait between the last calls.
+        # At the end, there is no wait between the last calls.
         self._ended(self._due - time.monotonic())
         self._count += 1
         call = f"{plan['name']}.{self._count}"
         client.label(call)
-        said = {"call": call, "what": what, "node": name}
+        line = {"call": call, "what": what, "node": name}
         try:
-            said["value"] = run(call)
+            line["value"] = run(call)
         except Exception as error:  # whatever the client raises is the result
-            said |= {"error": type(error).__name__, "text": " ".join(str(error).split())}
-        print(json.dumps(said), flush=True)
+            line |= {"error": type(error).__name__, "text": " ".join(str(error).split())}
+        print(json.dumps(line), flush=True)
 
 
 Loop().run()

@@ -1,8 +1,8 @@
-"""A paste filter that takes every request for an administrator's.
+"""A paste filter that treats every request as one of an administrator.
 
-Stands in a server's own pipeline where keystonemiddleware's filter was, and tells the server what that one
-tells it after a token has been found good. The token is `USER` or `USER:PROJECT`; without one both are
-`admin`. Runs inside the servers' environments, from 2018's to today's.
+It replaces the filter of keystonemiddleware in a server's pipeline, and sets the same variables as that one
+does for a valid token. The token is `USER` or `USER:PROJECT`; without a token, both are `admin`. It runs
+inside the servers' environments, from those of 2018 to those of today.
 """
 
 ROLES = "admin,member,reader"

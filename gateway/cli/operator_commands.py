@@ -1,0 +1,94 @@
+"""Shared by the verbs that change a running gateway: the target, sending the command, printing the new state.
+
+The response to a command is the new state. The gateway decides what a command means.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import quote
+
+from gateway.cli import admin_client
+from gateway.terminal import plain, print_error, span
+
+State: TypeAlias = Mapping[str, Any]
+"""A document like that of /status."""
+
+
+class Target(NamedTuple):
+    """A backend as the command line names it."""
+
+    service: str
+    backend: str
+
+    def __str__(self) -> str:
+        return f"{self.service}/{self.backend}"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The admin listener and the format of the output."""
+    admin_client.arguments(parser)
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
+
+
+def target(text: str) -> Target:
+    """`SERVICE/BACKEND`, for argparse."""
+    service, slash, backend = text.partition("/")
+    if not (service and slash and backend):
+        raise argparse.ArgumentTypeError("must be SERVICE/BACKEND, as `skewgate status` shows them")
+    return Target(service, backend)
+
+
+def ceiling_path(service: str) -> str:
+    """The endpoint of a service's pin."""
+    return f"/services/{quote(service, safe='')}/ceiling"
+
+
+def backend_path(target: Target, command: str) -> str:
+    """The endpoint of a command for a backend."""
+    return f"/services/{quote(target.service, safe='')}/backends/{quote(target.backend, safe='')}/{command}"
+
+
+def send(
+    admin: admin_client.AdminClient, method: str, path: str, document: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Send a command; the new state. Raises `AdminError` when the gateway refuses."""
+    body = None if document is None else json.dumps(document).encode("ascii")
+    state = admin_client.document_of(admin.url, path, *admin.request(method, path, body=body))
+    if state.get("kept") is False:
+        print_error("warning: a restart of the gateway ends this: it has no `state` file, or cannot write it")
+    return state
+
+
+def print_state(
+    options: argparse.Namespace, admin: admin_client.AdminClient, state: State, line: Callable[[], str]
+) -> None:
+    """Print the state as JSON, or the line made from it."""
+    text = json.dumps(state) if options.output == "json" else plain(admin_client.formatted(admin.url, line))
+    print(text, flush=True)
+
+
+def offer_line(state: State, name: str) -> str:
+    """The present offer of a service. Raises the errors that `admin_client.formatted` catches."""
+    service = state["services"][name]
+    offer = service["offer"]
+    offered = span(offer["min"], offer["max"])
+    pin, ceiling = service["pin"], offer["ceiling"]
+    limit = f"pinned to {pin}" if pin is not None else f"ceiling {ceiling}" if ceiling is not None else ""
+    return f"{name}: offers {offered}{f', {limit}' if limit else ''}, phase {service['phase']}"
+
+
+def backend_line(state: State, target: Target) -> str:
+    """Whether a backend is in service. Raises as `offer_line` does."""
+    backend = state["services"][target.service]["backends"][target.backend]
+    if not backend["drained"]:
+        return f"{target}: in service"
+    return f"{target}: drained, {requests(int(backend['in_flight']))} in flight"
+
+
+def requests(number: int) -> str:
+    """`1 request`, `2 requests`."""
+    return f"{number} request{'' if number == 1 else 's'}"

@@ -1,0 +1,108 @@
+"""Limits how often facts from requests change the snapshot.
+
+Every response may bring a fact, and every new fact costs a snapshot, its tables and a log line. Two servers
+behind one address contradict each other with every response. So a token bucket lets facts in at once while
+they are few. Beyond that, the newest fact of each kind about each backend waits for the next token, and all
+that wait become one change. Judges no fact: `core.fleet` decides what is new. Facts from probes do not come
+this way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import Final, Protocol, TypeAlias, final
+
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.fleet.fleet import Fact, VersionMismatch
+
+CHANGES_PER_SECOND: Final = 5
+"""Tokens that are added in a second, and the most that are saved up. So no second sees more than ten changes,
+and a fact waits for a fifth of a second at most."""
+
+ObservedFact: TypeAlias = tuple[str, str, Fact]
+"""(service, backend, fact)"""
+
+Kind: TypeAlias = tuple[object, ...]
+
+
+class DeferredMetrics(Protocol):
+    """The part of `telemetry.metrics.Metrics` that is used here."""
+
+    def deferred(self, service: str, backend: str) -> None: ...
+
+
+@final
+class PassiveObserver:
+    """Takes in what the data plane observes, by `observe`, on the running loop, until `close`.
+
+    `clock` measures the pace only, in monotonic seconds; it dates no fact.
+    """
+
+    def __init__(
+        self,
+        snapshot_holder: SnapshotHolder,
+        metrics: DeferredMetrics,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._snapshot_holder = snapshot_holder
+        self._metrics = metrics
+        self._clock = clock
+        self._tokens = float(CHANGES_PER_SECOND)
+        self._refilled_at = clock()
+        self._waiting: dict[Kind, ObservedFact] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def observe(self, service: str, backend: str, fact: Fact) -> None:
+        """Let a fact in, now or with the next token. A fact that changes nothing takes no token."""
+        self._refill()
+        if not self._waiting and self._tokens >= 1:
+            self._apply([(service, backend, fact)])
+            return
+        fleet = self._snapshot_holder.current.fleet
+        if fleet.observe(service, backend, fact) is fleet:
+            return  # nothing new; and no waiting fact can make it new, since a newer one outweighs it
+        self._metrics.deferred(service, backend)
+        kind = _kind(service, backend, fact)
+        waiting = self._waiting.get(kind)
+        if waiting is None or waiting[2].at <= fact.at:
+            self._waiting[kind] = (service, backend, fact)
+        if self._timer is None:
+            pause = max(0.0, (1 - self._tokens) / CHANGES_PER_SECOND)
+            self._timer = asyncio.get_running_loop().call_later(pause, self._on_timer)
+
+    def close(self) -> None:
+        """Let in what still waits: it may be saved for the next start."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._apply_waiting()
+
+    def _on_timer(self) -> None:
+        """The timer of a loop may be early by the resolution of its clock. The facts go in all the same."""
+        self._timer = None
+        self._refill()
+        self._apply_waiting()
+
+    def _apply_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        if waiting:
+            self._apply(sorted(waiting.values(), key=lambda observed: observed[2].at))
+
+    def _apply(self, facts: list[ObservedFact]) -> None:
+        before = self._snapshot_holder.current.views
+        self._snapshot_holder.observe_all(facts)
+        if self._snapshot_holder.current.views is not before:
+            self._tokens -= 1
+
+    def _refill(self) -> None:
+        now = self._clock()
+        added = (now - self._refilled_at) * CHANGES_PER_SECOND
+        self._tokens = min(float(CHANGES_PER_SECOND), self._tokens + added)
+        self._refilled_at = now
+
+
+def _kind(service: str, backend: str, fact: Fact) -> Kind:
+    """Of facts of one kind only the newest counts. Every mismatched version is a kind of its own."""
+    return (service, backend, type(fact), fact.version if isinstance(fact, VersionMismatch) else None)

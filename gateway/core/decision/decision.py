@@ -1,0 +1,466 @@
+"""decide() says what happens to a request, from its head and one snapshot; reselect() chooses another backend
+after the first attempt failed. Every decision of the gateway is made here.
+
+The numbers in the bodies are the stops of docs/ARCHITECTURE.md:
+
+3 route, 4 requested version, 5 negotiate, 6 candidates: a Resolution, equal for equal requests (`resolve`) 5
+operation, 6 select one of the candidates: Forward, Refuse or Answer (`decide`)
+
+Pure: requests in flight and random bits are parameters. The caller lends a `decision_cache` for resolutions;
+with an empty one the result is the same and costs more. Nothing is explained here: that is
+`core.decision.explanation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias, final
+
+from gateway.core.decision.negotiation import negotiate
+from gateway.core.decision.operations import Operation, Operations
+from gateway.core.decision.selection import NO_CANDIDATES, Candidates, select
+from gateway.core.dialect import (
+    Endpoint,
+    GatewayError,
+    MissingOperation,
+    OfferedVersions,
+    Refusal,
+    RefusalReason,
+    RequestedKind,
+    RequestedVersion,
+    TargetWriter,
+)
+from gateway.core.fleet.backend import Member
+from gateway.core.fleet.snapshot import ServiceView, Snapshot
+from gateway.core.http.message import Header, Request, RequestHead, Response, as_mapping, render
+from gateway.core.versions.version import Version
+
+RETRY_AFTER = 2
+"""Seconds: about the time until the next probes, and the pause that OpenStack clients make by themselves. See
+decision 0014 for python-ironicclient 6.3.0, which fails on the header."""
+
+NO_BACKEND_AVAILABLE = "No backend that serves the requested API version is available at the moment."
+"""What a 503 says: also when a backend refused a version that it advertised."""
+
+THROTTLED_RETRY_AFTER = 1
+"""Seconds: the header has whole ones only, and by then a rate-limited endpoint answers again."""
+
+MAX_CACHED_REQUEST = 512
+"""Bytes of selected header lines up to which a resolution is cached: no real version is longer."""
+
+MAX_CACHED_DECISIONS = 4096
+"""Entries; a fleet sees a few dozen different requested versions. A full cache is emptied, which costs one
+resolution for each of them."""
+
+
+class NegotiationResult(StrEnum):
+    """The label `result` of skewgate_negotiations_total."""
+
+    SERVED = "served"
+    BELOW_MIN = "below_min"
+    ABOVE_MAX = "above_max"
+    MALFORMED = "malformed"
+    UNAVAILABLE = "unavailable"
+    TRANSPARENT = "transparent"
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Resolution:
+    """What a requested version at an endpoint leads to under one view: all but the choice of the backend."""
+
+    view: ServiceView
+    endpoint: Endpoint
+    requested: RequestedVersion | None
+    """None where nothing is negotiated."""
+    result: NegotiationResult | None
+    """None where nothing is negotiated."""
+    version: Version | None
+    """The negotiated version; of a refusal the one that was wanted."""
+    version_text: str
+    """The same, canonical; empty without one."""
+    candidates: Candidates
+    response: Response | None = None
+    """The local response: a refusal, a document of the gateway, or the 503 when there is no candidate."""
+    request_lines: bytes = b""
+    """Header lines for a versioned backend."""
+    legacy_request_lines: bytes = b""
+    """Header lines for a legacy one."""
+    offered: OfferedVersions | None = None
+    missing_operation: Operation | None = None
+    """The operation that does not exist in the negotiated version. Such a resolution is for one request and
+    not cached."""
+    service: str = field(init=False)
+    requested_kind: RequestedKind | None = field(init=False)
+    prefix: str = field(init=False)
+    """The path prefix that backends do not see; empty: they see the whole path."""
+    target_writer: TargetWriter | None = field(init=False)
+    """Writes the version into the target; None: the target has none."""
+    rewrites_document: bool = field(init=False)
+    operations: Operations | None = field(init=False)
+    """Those that the request may be refused by. None where no version was negotiated, or none are
+    configured."""
+
+    def __post_init__(self) -> None:
+        """Compute what the hot path would otherwise look up through four objects on every request."""
+        service, match = self.view.service, self.view.service.match
+        negotiated = self.result in _NEGOTIATED and self.version is not None
+        derived = {
+            "service": service.name,
+            "requested_kind": self.requested.kind if self.requested is not None else None,
+            "prefix": match.prefix if match.strip_prefix else "",
+            "target_writer": service.dialect.target_writer,
+            "rewrites_document": self.endpoint.document and not self.view.offer.transparent,
+            "operations": (service.operations or None) if negotiated else None,
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
+
+
+_NEGOTIATED = frozenset({NegotiationResult.SERVED, NegotiationResult.UNAVAILABLE})
+"""With a version: the results of a requested version that is on offer."""
+
+
+@final
+class Forward(NamedTuple):
+    """Send it to `member`. `resolution.candidates` has the others, for when no connection can be made."""
+
+    resolution: Resolution
+    member: Member
+    path: str
+    """The local path: the API's own, without the route's prefix."""
+
+
+@final
+class Refuse(NamedTuple):
+    """The gateway refuses it, for good or for now; no backend gets it."""
+
+    resolution: Resolution
+    response: Response
+    result: NegotiationResult
+
+
+@final
+class Answer(NamedTuple):
+    """The gateway answers it; no backend gets it."""
+
+    resolution: Resolution
+    response: Response
+
+
+@final
+class Unrouted(NamedTuple):
+    """No service matches: 404, without a dialect."""
+
+
+NO_ROUTE = Unrouted()
+
+Decision: TypeAlias = Forward | Refuse | Answer | Unrouted
+
+DecisionKey: TypeAlias = tuple[str, Endpoint, tuple[object, ...]]
+DecisionCache: TypeAlias = MutableMapping[DecisionKey, Resolution]
+
+
+def decide(
+    snapshot: Snapshot,
+    head: Request,
+    host: str,
+    in_flight_by_member: Mapping[str, int],
+    random_bits: int,
+    decision_cache: DecisionCache,
+    *,
+    throttled: Container[str] = (),
+) -> Decision:
+    """What happens to this request.
+
+    `in_flight_by_member`: requests in flight by member key. `random_bits`: 64 of them. `decision_cache`: a
+    table that the caller keeps from call to call; entries of a view that is no longer current are ignored.
+    `throttled`: services whose rate-limited endpoints have answered too often.
+    """
+    # 3. Route.
+    route = snapshot.routes.find(host, head.path)
+    if route is None:
+        return NO_ROUTE
+    view = snapshot.views[route.service]
+    path = route.local(head.path)
+    # 4. Requested version, and 5. negotiate: cached by endpoint and selected fields.
+    endpoint = view.service.dialect.endpoint(head.method, path, head.query)
+    key = (route.service, endpoint, head.selected)
+    resolution = decision_cache.get(key)
+    if resolution is None or resolution.view is not view:
+        resolution = resolve(view, endpoint, head, path, throttled)
+        _store(decision_cache, key, resolution, head)
+    # 5. Does the operation exist in the negotiated version? Looked up every time: the path is not in the key.
+    if resolution.operations is not None:
+        plain = view.service.dialect.operation_path(path)
+        missing = _missing_operation(resolution, resolution.operations, head.method, plain)
+        if missing is not None:
+            return _local(missing)
+    # 6. Select.
+    if not resolution.candidates.tiers:
+        return _local(resolution)
+    member = select(resolution.candidates, in_flight_by_member, random_bits)
+    assert member is not None
+    return Forward(resolution, member, path)
+
+
+def _missing_operation(
+    resolution: Resolution, operations: Operations, method: str, path: str
+) -> Resolution | None:
+    """The refusal of an operation outside its versions; None where it exists or is not restricted."""
+    operation, version, requested = operations.find(method, path), resolution.version, resolution.requested
+    assert version is not None, "operations are looked up where a version was negotiated"
+    assert requested is not None
+    assert resolution.offered is not None
+    if operation is None or version in operation.versions:
+        return None
+    view, endpoint = resolution.view, resolution.endpoint
+    missing = MissingOperation(version, requested, resolution.offered, operation.refusal)
+    return replace(
+        resolution,
+        result=NegotiationResult.BELOW_MIN
+        if operation.versions.begins_after(version)
+        else NegotiationResult.ABOVE_MAX,
+        candidates=NO_CANDIDATES,
+        response=with_vary(view, view.service.dialect.refuse_operation(missing, endpoint)),
+        request_lines=b"",
+        legacy_request_lines=b"",
+        missing_operation=operation,
+    )
+
+
+def _store(decision_cache: DecisionCache, key: DecisionKey, resolution: Resolution, head: Request) -> None:
+    """Cache a resolution. The cache is bounded in entries and bytes, because clients choose the keys (threats
+    V11)."""
+    size = sum(len(name) + len(value) for name, value in head.fields)
+    if resolution.endpoint.answered or size > MAX_CACHED_REQUEST:
+        return
+    if len(decision_cache) >= MAX_CACHED_DECISIONS:
+        decision_cache.clear()
+    decision_cache[key] = resolution
+
+
+def _local(resolution: Resolution) -> Refuse | Answer:
+    assert resolution.response is not None
+    if resolution.endpoint.answered:
+        return Answer(resolution, resolution.response)
+    return Refuse(resolution, resolution.response, resolution.result or NegotiationResult.UNAVAILABLE)
+
+
+def resolve(
+    view: ServiceView, endpoint: Endpoint, head: Request, path: str, throttled: Container[str] = ()
+) -> Resolution:
+    """Stops 4 to 6 up to the candidates. Runs dialect code; the caller caches what comes out."""
+    dialect, offer, offered = view.service.dialect, view.offer, view.offer.offered
+    if endpoint.answered:
+        response = _answer(view, endpoint, head, path, throttled)
+        return Resolution(view, endpoint, None, None, None, "", NO_CANDIDATES, response, offered=offered)
+    if offer.transparent:
+        able, lines = view.candidates(None, endpoint), render(head.fields)
+        return _forward(view, endpoint, able, lines, result=NegotiationResult.TRANSPARENT)
+    headers = as_mapping(head.fields)
+    passthrough = _passthrough(view, head.fields)
+    if not endpoint.negotiated:
+        # While nothing is on offer, one backend's own range would be the only one that clients see.
+        able = NO_CANDIDATES if offered is None else view.candidates(None, endpoint)
+        lines = render((*dialect.without_version(headers), *passthrough))
+        return _forward(view, endpoint, able, lines)
+    # 4. Requested version.
+    requested = dialect.read_requested(endpoint, headers)
+    if offered is None:
+        response = unavailable(view, requested)
+        return _refused(view, endpoint, requested, NegotiationResult.UNAVAILABLE, None, response)
+    # 5. Negotiate.
+    negotiated = negotiate(requested, offered, view.service.effective_default_version, dialect.version_match)
+    if isinstance(negotiated, Refusal):
+        response = with_vary(view, dialect.refuse(negotiated, endpoint, headers))
+        result = _RESULT_OF[negotiated.reason]
+        return _refused(view, endpoint, requested, result, negotiated.version, response)
+    # 6. Candidates, and the header lines with which either kind gets the negotiated version.
+    if requested.signed:  # routed by its version and not rewritten
+        request_lines = legacy_request_lines = render(head.fields)
+    else:
+        request_lines, legacy_request_lines = (
+            render(
+                (
+                    *dialect.write_request(endpoint, negotiated, requested, legacy=legacy, headers=headers),
+                    *passthrough,
+                )
+            )
+            for legacy in (False, True)
+        )
+    return _forward(
+        view,
+        endpoint,
+        view.candidates(negotiated, endpoint),
+        request_lines,
+        legacy_request_lines,
+        requested=requested,
+        result=NegotiationResult.SERVED,
+        version=negotiated,
+    )
+
+
+_RESULT_OF: Mapping[RefusalReason, NegotiationResult] = {
+    RefusalReason.BELOW_MIN: NegotiationResult.BELOW_MIN,
+    RefusalReason.ABOVE_MAX: NegotiationResult.ABOVE_MAX,
+    RefusalReason.MALFORMED: NegotiationResult.MALFORMED,
+}
+
+
+def _passthrough(view: ServiceView, fields: tuple[Header, ...]) -> tuple[Header, ...]:
+    """The selected header lines that this service's dialect does not own: they pass as they came."""
+    owned = view.service.dialect.owned_request
+    return tuple((name, value) for name, value in fields if name not in owned)
+
+
+def _answer(
+    view: ServiceView, endpoint: Endpoint, head: Request, path: str, throttled: Container[str]
+) -> Response:
+    """The response at an endpoint that the gateway answers; 429 when that happened too often."""
+    dialect, offered = view.service.dialect, view.offer.offered
+    if endpoint.rate_limited and view.service.name in throttled:
+        return error_response(
+            view,
+            GatewayError(
+                429,
+                "Too Many Requests",
+                "This document was asked for too often.",
+                retry_after=THROTTLED_RETRY_AFTER,
+                offered=offered,
+                requested=dialect.read_requested(endpoint, as_mapping(head.fields)),
+            ),
+        )
+    assert dialect.local_responder is not None, "an `answered` endpoint needs a `local_responder`"
+    local_head = RequestHead(head.method, path, head.query, head.fields)
+    response = dialect.local_responder.answer(endpoint, local_head, offered, view.service.operations)
+    if response.status == 503:  # nothing is on offer yet
+        response = response.with_headers(("Retry-After", str(RETRY_AFTER)))
+    return with_vary(view, response)
+
+
+def unavailable(view: ServiceView, requested: RequestedVersion | None) -> Response:
+    """503: no backend serves the negotiated version at this moment, or nothing is on offer yet. Never 404 or
+    406, which clients take for final (semantics, Negotiating)."""
+    return error_response(
+        view,
+        GatewayError(
+            503,
+            "Service Unavailable",
+            NO_BACKEND_AVAILABLE,
+            retry_after=RETRY_AFTER,
+            offered=view.offer.offered,
+            requested=requested,
+        ),
+    )
+
+
+def error_response(view: ServiceView, error: GatewayError) -> Response:
+    """An error that the gateway itself answers with after routing, in the dialect's shape."""
+    response = view.service.dialect.error_response(error)
+    if error.retry_after is not None:
+        response = response.with_headers(("Retry-After", str(error.retry_after)))
+    return with_vary(view, response)
+
+
+def with_vary(view: ServiceView, response: Response) -> Response:
+    """Local responses depend on the version headers, too (threats V10)."""
+    dialect = view.service.dialect
+    return response.with_headers(*vary_header(dialect.vary, separately=dialect.vary_separately))
+
+
+def vary_header(names: Sequence[str], *, separately: bool) -> tuple[Header, ...]:
+    """The `Vary` lines that list `names`: one for all of them, or one for each; none for no names."""
+    if separately:
+        return tuple(("Vary", name) for name in names)
+    return (("Vary", ", ".join(names)),) if names else ()
+
+
+def _refused(
+    view: ServiceView,
+    endpoint: Endpoint,
+    requested: RequestedVersion,
+    result: NegotiationResult,
+    version: Version | None,
+    response: Response,
+) -> Resolution:
+    text = view.service.dialect.scheme.format(version) if version is not None else ""
+    return Resolution(
+        view, endpoint, requested, result, version, text, NO_CANDIDATES, response, offered=view.offer.offered
+    )
+
+
+def _forward(
+    view: ServiceView,
+    endpoint: Endpoint,
+    candidates: Candidates,
+    request_lines: bytes,
+    legacy_request_lines: bytes | None = None,
+    *,
+    requested: RequestedVersion | None = None,
+    result: NegotiationResult | None = None,
+    version: Version | None = None,
+) -> Resolution:
+    """To one of `candidates`, or 503 without any. `legacy_request_lines` None: the same as
+    `request_lines`."""
+    response = None
+    if not candidates.tiers:
+        response = unavailable(view, requested)
+        result = NegotiationResult.UNAVAILABLE if requested else None
+    text = view.service.dialect.scheme.format(version) if version is not None else ""
+    return Resolution(
+        view,
+        endpoint,
+        requested,
+        result,
+        version,
+        text,
+        candidates,
+        response,
+        request_lines,
+        request_lines if legacy_request_lines is None else legacy_request_lines,
+        view.offer.offered,
+    )
+
+
+# --- another backend ---------------------------------------------------------------------------------------
+
+
+def reselect(
+    resolution: Resolution,
+    snapshot: Snapshot,
+    in_flight_by_member: Mapping[str, int],
+    random_bits: int,
+    tried: Collection[str] = (),
+) -> Member | None:
+    """Choose another backend for the request of `resolution` by what `snapshot` knows; None: none is left.
+
+    The negotiated version stands. A member that has been drained or has lost the version since gets nothing;
+    one to which a connection failed comes last. `in_flight_by_member`, `random_bits` and `tried` as in
+    `selection.select`.
+    """
+    return select(
+        _present_candidates(resolution, snapshot.views.get(resolution.service)),
+        in_flight_by_member,
+        random_bits,
+        tried,
+    )
+
+
+def _present_candidates(resolution: Resolution, view: ServiceView | None) -> Candidates:
+    """The members that can serve it now.
+
+    After a reload the service may have another dialect, and in a service that has become transparent, or is
+    no longer, the request would need another head: then the candidates stay those of the resolution.
+    """
+    before = resolution.view
+    if (
+        view is None
+        or view is before
+        or view.service is not before.service
+        or view.offer.transparent is not before.offer.transparent
+    ):
+        return resolution.candidates
+    return view.candidates(resolution.version, resolution.endpoint)

@@ -1,0 +1,456 @@
+"""explain() says what would happen to a request, and why, as values to show to people.
+
+It decides nothing: it calls `decision.decide` with the same snapshot that a request would take, and puts the
+result beside what is known of every backend. Nothing is sent and nothing is cached. The names of the fields
+are those of the JSON that the admin listener serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, final
+
+from gateway.core.decision.decision import (
+    Answer,
+    Forward,
+    NegotiationResult,
+    Refuse,
+    Resolution,
+    Unrouted,
+    decide,
+)
+from gateway.core.decision.routing import Route
+from gateway.core.dialect import RequestedKind, RequestedVersion
+from gateway.core.fleet.backend import Freshness, Member
+from gateway.core.fleet.offer import Offer
+from gateway.core.fleet.snapshot import ServiceView, Snapshot
+from gateway.core.http.message import Header, RequestHead, Response, fold
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Scheme
+
+
+class DecisionKind(StrEnum):
+    """The four kinds of a decision."""
+
+    FORWARD = "forward"
+    REFUSE = "refuse"
+    ANSWER = "answer"
+    UNROUTED = "unrouted"
+
+
+class ExclusionReason(StrEnum):
+    """Why a backend would not get the request."""
+
+    NOT_ASKED = "not_asked"
+    """The gateway answers or refuses the request itself; no backend gets it."""
+    UNKNOWN = "unknown"
+    DRAINED = "drained"
+    LEGACY = "legacy"
+    VERSION = "version"
+    MISMATCH = "mismatch"
+    """A response to a request for this version named another served version."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ExplainedRoute:
+    """The match that led to the service."""
+
+    host: str | None
+    path: str
+    strip_prefix: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ExplainedEndpoint:
+    """What the target is to the dialect."""
+
+    name: str
+    negotiated: bool
+    document: bool
+    answered: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ExplainedRequestedVersion:
+    """What the request says about its version. `text` is the client's own: escape it before it is shown."""
+
+    kind: str
+    text: str
+    version: str | None = None
+    """The version that was read, canonical; None where none was named: `latest`, nothing, or a malformed
+    one."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ExplainedOffer:
+    """What the service offers at this moment."""
+
+    min: str | None
+    max: str | None
+    policy: str
+    ceiling: str | None
+    phase: str
+    transparent: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ExplainedOperation:
+    """What is configured for the operation that the request is for."""
+
+    method: str
+    path: str
+    """The template: `/v1/nodes/{id}`."""
+    versions: str
+    """Those in which it exists: `1.5 and later`, `no version yet`."""
+    exists: bool
+    """In the negotiated version."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ExplainedCandidate:
+    """A backend that may get the request. Tier 1 is tried first."""
+
+    backend: str
+    url: str
+    tier: int
+    freshness: str
+    serves: str
+    legacy: bool
+    weight: int
+    in_flight: int
+    why: str
+    """Why it is in its tier."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ExplainedExclusion:
+    """A backend that would not get the request."""
+
+    backend: str
+    url: str
+    freshness: str
+    serves: str
+    reason: str
+    why: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ExplainedResponse:
+    """The local response."""
+
+    status: int
+    headers: tuple[Header, ...]
+    body: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What would happen to one request under one snapshot."""
+
+    generation: int
+    method: str
+    path: str
+    host: str
+    decision: str
+    because: str
+    """One sentence."""
+    service: str | None = None
+    dialect: str | None = None
+    route: ExplainedRoute | None = None
+    local_path: str | None = None
+    """The path as the API itself knows it."""
+    endpoint: ExplainedEndpoint | None = None
+    requested: ExplainedRequestedVersion | None = None
+    """None where no version is read."""
+    offer: ExplainedOffer | None = None
+    result: str | None = None
+    """As skewgate_negotiations_total would count it; None where nothing is negotiated."""
+    version: str | None = None
+    """The negotiated version; None where none was negotiated."""
+    operation: ExplainedOperation | None = None
+    """None where none is configured for it, or no version was negotiated."""
+    status: int | None = None
+    """Of the local response; None: the backend's own."""
+    candidates: tuple[ExplainedCandidate, ...] = ()
+    left_out: tuple[ExplainedExclusion, ...] = ()
+    sends: tuple[str, ...] = ()
+    """The selected header lines as a versioned backend gets them."""
+    sends_legacy: tuple[str, ...] = ()
+    """The same for a legacy one."""
+    response: ExplainedResponse | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as dicts, lists, texts and numbers."""
+        return asdict(self)
+
+
+NO_REQUESTS_IN_FLIGHT: Mapping[str, int] = {}
+
+
+def explain(
+    snapshot: Snapshot,
+    method: str,
+    target: str,
+    headers: Iterable[Header] = (),
+    in_flight_by_member: Mapping[str, int] = NO_REQUESTS_IN_FLIGHT,
+) -> Explanation:
+    """Explain `method target` with these header lines (with `Host`, if the route needs it).
+    `in_flight_by_member`: requests in flight by member key."""
+    headers = tuple(headers)
+    path, _, query = target.partition("?")
+    fields = tuple((fold(name), value) for name, value in headers if fold(name) in snapshot.selected_names)
+    host = next((value for name, value in headers if name.lower() == "host"), "")
+    head = RequestHead(method, path, query, fields)
+    route = snapshot.routes.find(host, path)
+    decision = decide(snapshot, head, host, in_flight_by_member, 0, {})
+    if isinstance(decision, Unrouted) or route is None:
+        return Explanation(
+            snapshot.generation,
+            method,
+            target,
+            host,
+            DecisionKind.UNROUTED.value,
+            "no service matches this host and path",
+            status=404,
+        )
+    return _routed(
+        snapshot, head, route, decision, target=target, host=host, in_flight_by_member=in_flight_by_member
+    )
+
+
+def _routed(
+    snapshot: Snapshot,
+    head: RequestHead,
+    route: Route,
+    decision: Forward | Refuse | Answer,
+    *,
+    target: str,
+    host: str,
+    in_flight_by_member: Mapping[str, int],
+) -> Explanation:
+    resolution = decision.resolution
+    view, endpoint, requested = resolution.view, resolution.endpoint, resolution.requested
+    dialect, match = view.service.dialect, route.match
+    scheme, path = dialect.scheme, route.local(head.path)
+    response = None if isinstance(decision, Forward) else decision.response
+    kind = _KINDS[type(decision)]
+    return Explanation(
+        snapshot.generation,
+        head.method,
+        target,
+        host,
+        kind.value,
+        _because(resolution, kind),
+        service=view.service.name,
+        dialect=dialect.name,
+        route=ExplainedRoute(match.host, match.path, match.strip_prefix),
+        local_path=_local_path(resolution, path, head.query),
+        endpoint=ExplainedEndpoint(endpoint.name, endpoint.negotiated, endpoint.document, endpoint.answered),
+        requested=_requested(requested, scheme) if requested is not None else None,
+        offer=_offer(view.offer, scheme),
+        result=resolution.result.value if resolution.result is not None else None,
+        version=None if _outside(resolution) else resolution.version_text or None,
+        operation=_operation(resolution, head.method, dialect.operation_path(path)),
+        status=response.status if response is not None else None,
+        candidates=_candidates(resolution, in_flight_by_member),
+        left_out=_left_out(view, resolution, scheme),
+        sends=_lines(resolution.request_lines),
+        sends_legacy=_lines(resolution.legacy_request_lines),
+        response=_response(response) if response is not None else None,
+    )
+
+
+_KINDS: Mapping[type[Forward | Refuse | Answer], DecisionKind] = {
+    Forward: DecisionKind.FORWARD,
+    Refuse: DecisionKind.REFUSE,
+    Answer: DecisionKind.ANSWER,
+}
+
+
+def ends(versions: VersionSet, scheme: Scheme) -> tuple[str | None, str | None]:
+    """Lowest and highest, both None for the empty set."""
+    return (scheme.format(versions.lowest), scheme.format(versions.highest)) if versions else (None, None)
+
+
+def _requested(requested: RequestedVersion, scheme: Scheme) -> ExplainedRequestedVersion:
+    version = scheme.format(requested.version) if requested.version is not None else None
+    return ExplainedRequestedVersion(requested.kind.value, requested.text, version)
+
+
+def _local_path(resolution: Resolution, path: str, query: str) -> str:
+    """The path as the API knows it; the whole target where the version is in it."""
+    version = resolution.version
+    writer = resolution.target_writer
+    if writer is None or version is None or not resolution.candidates.tiers:
+        return path
+    return writer.write_target(resolution.endpoint, f"{path}?{query}" if query else path, version)
+
+
+def _operation(resolution: Resolution, method: str, path: str) -> ExplainedOperation | None:
+    missing = resolution.missing_operation
+    found = missing or (resolution.operations.find(method, path) if resolution.operations else None)
+    if found is None:
+        return None
+    versions = found.format_versions(resolution.view.service.dialect.scheme)
+    return ExplainedOperation(found.method, found.path.text, versions, missing is None)
+
+
+def _offer(offer: Offer, scheme: Scheme) -> ExplainedOffer:
+    ceiling = scheme.format(offer.ceiling) if offer.ceiling is not None else None
+    return ExplainedOffer(
+        *ends(offer.versions, scheme), offer.policy.value, ceiling, offer.phase.value, offer.transparent
+    )
+
+
+def _because(resolution: Resolution, kind: DecisionKind) -> str:
+    """The reason for the decision, in one sentence. The client's own text is not repeated."""
+    view, requested = resolution.view, resolution.requested
+    offered = view.offer.versions.format(view.service.dialect.scheme)
+    if kind is DecisionKind.ANSWER:
+        return "the gateway answers this endpoint itself"
+    if view.offer.transparent:
+        return "every backend in service is legacy, so nothing is negotiated and nothing is changed"
+    if resolution.offered is None:
+        return "nothing is on offer at the moment: no backend's versions are known, or a ceiling allows none"
+    if requested is None:
+        if kind is DecisionKind.FORWARD:
+            return "no version is negotiated at this endpoint: any backend that can answer it may get it"
+        return "no version is negotiated at this endpoint, but no backend can answer it"
+    if _outside(resolution):
+        return f"{_refused_version(requested, resolution.version_text)} is not in the offer {offered}"
+    negotiated = f"{_REQUESTED[requested.kind]} leads to {resolution.version_text} of the offer {offered}"
+    if resolution.missing_operation is not None:
+        return f"{negotiated}, but {resolution.missing_operation.format(view.service.dialect.scheme)}"
+    if kind is DecisionKind.FORWARD:
+        return negotiated
+    return f"{negotiated}, but no backend in service can execute it"
+
+
+_REQUESTED: Mapping[RequestedKind, str] = {
+    RequestedKind.EXACT: "the requested version",
+    RequestedKind.LATEST: "`latest`",
+    RequestedKind.NONE: "a request without a version",
+    RequestedKind.MALFORMED: "a malformed version",
+}
+
+
+def _refused_version(requested: RequestedVersion, text: str) -> str:
+    """What was refused; `text` is the version that was wanted, if any."""
+    if requested.kind is RequestedKind.NONE and text:
+        return f"the default version ({text})"
+    return f"{_REQUESTED[requested.kind]} ({text})" if text else _REQUESTED[requested.kind]
+
+
+def _candidates(
+    resolution: Resolution, in_flight_by_member: Mapping[str, int]
+) -> tuple[ExplainedCandidate, ...]:
+    """In the order in which they would be tried. Within a tier the random bits and the requests in flight
+    decide."""
+    scheme = resolution.view.service.dialect.scheme
+    return tuple(
+        ExplainedCandidate(
+            member.backend.name,
+            member.backend.url,
+            number,
+            member.freshness.value,
+            _serves(member, scheme),
+            member.legacy,
+            member.backend.weight,
+            in_flight_by_member.get(member.key, 0),
+            _why_in_tier(member),
+        )
+        for number, tier in enumerate(resolution.candidates.tiers, 1)
+        for member in tier.members
+    )
+
+
+def _why_in_tier(member: Member) -> str:
+    if member.connect_failed:
+        return "a connection to it failed, and no probe has succeeded since"
+    if member.backend.declared is not None:
+        return "its versions are declared"
+    return _FRESHNESS_REASONS[member.freshness]
+
+
+_FRESHNESS_REASONS: Mapping[Freshness, str] = {
+    Freshness.FRESH: "its last probe succeeded",
+    Freshness.STALE: "its last probe failed",
+    Freshness.LOST: "its last three probes failed",
+    Freshness.UNKNOWN: "it has never answered",
+}
+
+
+def _left_out(view: ServiceView, resolution: Resolution, scheme: Scheme) -> tuple[ExplainedExclusion, ...]:
+    """Every other backend, with the reason."""
+    chosen = {member.key for member in resolution.candidates.members}
+    exclusions = []
+    for member in view.pool.members:
+        if member.key not in chosen:
+            reason, why = _reason(member, resolution, scheme)
+            exclusions.append(
+                ExplainedExclusion(
+                    member.backend.name,
+                    member.backend.url,
+                    member.freshness.value,
+                    _serves(member, scheme),
+                    reason.value,
+                    why,
+                )
+            )
+    return tuple(exclusions)
+
+
+def _reason(member: Member, resolution: Resolution, scheme: Scheme) -> tuple[ExclusionReason, str]:
+    """Why a member is not a candidate: the first reason that holds."""
+    if member.advertisement is None:
+        error = f" ({member.error})" if member.error else ""
+        return ExclusionReason.UNKNOWN, f"its versions are not known yet{error}"
+    if member.drained:
+        return ExclusionReason.DRAINED, "drained by an operator"
+    transparent = resolution.view.offer.transparent
+    nothing_offered = resolution.offered is None and not transparent
+    if nothing_offered or resolution.result in _OUTSIDE or resolution.endpoint.answered:
+        return ExclusionReason.NOT_ASKED, "the gateway answers this request itself"
+    if member.legacy and resolution.endpoint.versioned_only:
+        return ExclusionReason.LEGACY, "it is legacy, and this endpoint needs a versioned backend"
+    if resolution.version is not None and resolution.version in member.mismatched:
+        text = resolution.version_text
+        return (
+            ExclusionReason.MISMATCH,
+            f"a response to {text} named another served version, and no probe has succeeded since",
+        )
+    return (
+        ExclusionReason.VERSION,
+        f"does not serve {resolution.version_text}, only {_serves(member, scheme)}",
+    )
+
+
+_OUTSIDE = frozenset({NegotiationResult.BELOW_MIN, NegotiationResult.ABOVE_MAX, NegotiationResult.MALFORMED})
+
+
+def _outside(resolution: Resolution) -> bool:
+    """Whether no version was negotiated because of what the request asks for."""
+    return resolution.result in _OUTSIDE and resolution.missing_operation is None
+
+
+def _serves(member: Member, scheme: Scheme) -> str:
+    return member.advertisement.versions.format(scheme) if member.advertisement is not None else "unknown"
+
+
+def _lines(request_lines: bytes) -> tuple[str, ...]:
+    return tuple(request_lines.decode("latin-1").split("\r\n")[:-1])
+
+
+def _response(response: Response) -> ExplainedResponse:
+    return ExplainedResponse(response.status, response.headers, response.body.decode("utf-8", "replace"))

@@ -1,0 +1,81 @@
+"""Requested version and offer -> the negotiated version, or the reason for a refusal.
+
+The only place that negotiates a version. Which backend serves it is `core.decision.selection`; how a refusal
+reads is the dialect's.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from gateway.core.dialect import (
+    DefaultKind,
+    DefaultVersion,
+    OfferedVersions,
+    Refusal,
+    RefusalReason,
+    RequestedKind,
+    RequestedVersion,
+    VersionMatch,
+)
+from gateway.core.versions.version import Version
+
+
+def negotiate(
+    requested: RequestedVersion,
+    offered: OfferedVersions,
+    default_version: DefaultVersion,
+    match: VersionMatch = VersionMatch.EXACT,
+) -> Version | Refusal:
+    """A version on offer, or a refusal (semantics, Negotiating).
+
+    `latest` is the offer's maximum, before any backend is chosen. A constant default version is treated as if
+    the client had requested it: when it is not on offer, it is refused.
+    """
+    wanted = _wanted(requested, offered, default_version)
+    if wanted is None:
+        return Refusal(RefusalReason.MALFORMED, requested, None, offered)
+    if wanted in offered.versions:
+        return wanted
+    if match is VersionMatch.NEAREST_EARLIER:
+        earlier = offered.versions.up_to(wanted)
+        if earlier:
+            return earlier.highest
+    elif match is VersionMatch.NEAREST_LATER:
+        later = offered.versions.down_to(wanted)
+        if later:
+            return later.lowest
+    reason = RefusalReason.BELOW_MIN if wanted < offered.lowest else RefusalReason.ABOVE_MAX
+    return Refusal(reason, requested, wanted, offered)
+
+
+def _wanted(
+    requested: RequestedVersion, offered: OfferedVersions, default_version: DefaultVersion
+) -> Version | None:
+    """The version that the request means, on offer or not; None when it means none."""
+    match requested.kind:
+        case RequestedKind.EXACT:
+            return requested.version
+        case RequestedKind.LATEST:
+            return offered.highest
+        case RequestedKind.MALFORMED:
+            return None
+        case RequestedKind.NONE:
+            return _default(default_version, offered)
+        case _:
+            assert_never(requested.kind)
+
+
+def _default(default_version: DefaultVersion, offered: OfferedVersions) -> Version | None:
+    """The version that a request without one means."""
+    match default_version.kind:
+        case DefaultKind.MINIMUM:
+            return offered.lowest
+        case DefaultKind.MAXIMUM:
+            return offered.highest
+        case DefaultKind.CONSTANT:
+            return default_version.constant
+        case DefaultKind.REFUSED:
+            return None
+        case _:
+            assert_never(default_version.kind)

@@ -1,0 +1,198 @@
+"""Operations that exist only in some versions of their API, as an operator configures them.
+
+A rule names methods, a path and versions. The rules of one method and path together make one operation, which
+exists in the union of their versions. An operation without a rule is not restricted. Nothing is refused here:
+`core.decision.decision` does that, with the dialect's response.
+
+Paths are compared decoded, without empty segments and without path parameters (`;a=b`), as the servers behind
+most dialects read them: another spelling of a path must not avoid the rule for the plain one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Self, TypeAlias, final
+from urllib.parse import unquote
+
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Scheme
+from gateway.errors import PathTemplateError
+
+NEXT = "next"
+"""In the configuration: an operation that is still being developed (RFC 041). It is in no version yet."""
+
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
+_LITERAL = re.compile(r"[A-Za-z0-9._~!$&'()*+,=@-][A-Za-z0-9._~!$&'()*+,=:@-]*", re.ASCII)
+
+
+# --- paths -------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PathTemplate:
+    """`/v1/nodes/{id}/vifs`: literal segments, and named placeholders that match any one segment."""
+
+    text: str = field(compare=False)
+    segments: tuple[str | None, ...]
+    """None is a placeholder. Two templates that differ only in the names are the same path."""
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Raises `PathTemplateError`."""
+        if not text.startswith("/"):
+            raise PathTemplateError("a path begins with a slash")
+        parts = text[1:].split("/") if text != "/" else []
+        names = [found[1] for part in parts if (found := _PLACEHOLDER.fullmatch(part))]
+        if len(set(names)) != len(names):
+            raise PathTemplateError("each {name} may be used once")
+        return cls(text, tuple(map(_segment, parts)))
+
+    @property
+    def rfc041_text(self) -> str:
+        """The path with its names as RFC 041 writes them: `/v1/nodes/:id/vifs`."""
+        return _PLACEHOLDER.sub(r":\1", self.text)
+
+
+def _segment(part: str) -> str | None:
+    """One segment of a template: its text, None for a placeholder."""
+    if _PLACEHOLDER.fullmatch(part):
+        return None
+    if not part or part in {".", ".."}:
+        raise PathTemplateError("a path holds no empty, `.` or `..` segment, and does not end in a slash")
+    if part.startswith(":"):
+        raise PathTemplateError("a placeholder is written {name}")
+    if not _LITERAL.fullmatch(part):
+        raise PathTemplateError(
+            "a segment is plain characters, or {name} for any text: no %, no `;`, no query"
+        )
+    return part
+
+
+def segments_of(path: str) -> tuple[str, ...]:
+    """The segments of a request's path as its servers look it up: escapes are decoded, then the path is
+    split, and path parameters and empty segments are dropped."""
+    plain = unquote(path) if "%" in path else path
+    segments = plain.split("/")
+    if ";" in plain:
+        segments = [segment.partition(";")[0] for segment in segments]
+    return tuple(filter(None, segments))
+
+
+# --- the table ---------------------------------------------------------------------------------------------
+
+
+class OperationStatus(StrEnum):
+    """The stage of an operation, with the words of RFC 041."""
+
+    ACTIVE = "active"
+    DEPRECATED = "deprecated"
+    UNSTABLE = "unstable"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OperationRule:
+    """One item of `operations` in the configuration."""
+
+    methods: tuple[str, ...]
+    path: PathTemplate
+    versions: VersionSet
+    """May have open ends and span majors. Empty: `next`."""
+    status: OperationStatus = OperationStatus.ACTIVE
+    refusal: int | None = None
+    """The status of the refusal outside its versions, 400 or 404. None: the dialect's own."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """All rules for one method at one path."""
+
+    method: str
+    path: PathTemplate
+    rules: tuple[OperationRule, ...]
+    """In the order of the file; never empty."""
+    versions: VersionSet
+    """The union of the rules' versions. Empty: in no version yet."""
+    refusal: int | None
+
+    @classmethod
+    def of(cls, method: str, rules: tuple[OperationRule, ...]) -> Self:
+        versions = VersionSet.of(one for rule in rules for one in rule.versions.ranges)
+        refusal = next((rule.refusal for rule in rules if rule.refusal is not None), None)
+        return cls(method, rules[0].path, rules, versions, refusal)
+
+    def format_versions(self, scheme: Scheme) -> str:
+        """`1.0-1.3, 2.4 and later`, or `no version yet`: for people."""
+        return self.versions.format(scheme) if self.versions else "no version yet"
+
+    def format(self, scheme: Scheme) -> str:
+        """`GET /v1/nodes/{id} exists only in 1.5 and later`."""
+        verb = "exists only in" if self.versions else "exists in"
+        return f"{self.method} {self.path.text} {verb} {self.format_versions(scheme)}"
+
+
+_ByLiterals: TypeAlias = Mapping[tuple[str, ...], Operation]
+_Tables: TypeAlias = Mapping[tuple[str, int], tuple[tuple[tuple[int, ...], _ByLiterals], ...]]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Every operation of a service in tables for look-up. `of` makes them."""
+
+    listed: tuple[Operation, ...] = ()
+    """In the order of the file."""
+    _tables: _Tables = field(default_factory=lambda: MappingProxyType({}), repr=False, compare=False)
+    """By method and number of segments: the positions of the literal segments, and the operations by these
+    literals. The template with the leftmost literals is first."""
+
+    @classmethod
+    def of(cls, rules: Iterable[OperationRule]) -> Self:
+        """The operations that `rules` make."""
+        grouped: dict[tuple[str, PathTemplate], list[OperationRule]] = {}
+        for rule in rules:
+            for method in dict.fromkeys(rule.methods):
+                grouped.setdefault((method, rule.path), []).append(rule)
+        listed = {key: Operation.of(key[0], tuple(together)) for key, together in grouped.items()}
+        # HEAD is GET without the body: it exists where GET does, unless it has rules of its own.
+        heads = {("HEAD", path): one for (method, path), one in listed.items() if method == "GET"}
+        return cls(tuple(listed.values()), _tabulated({**heads, **listed}))
+
+    def __bool__(self) -> bool:
+        return bool(self.listed)
+
+    def find(self, method: str, path: str) -> Operation | None:
+        """The operation that a request is for; None: it is not restricted. A literal segment goes before a
+        placeholder, the leftmost first."""
+        segments = segments_of(path)
+        for positions, by_literals in self._tables.get((method, len(segments)), ()):
+            found = by_literals.get(tuple([segments[position] for position in positions]))
+            if found is not None:
+                return found
+        return None
+
+
+def _tabulated(operations: Mapping[tuple[str, PathTemplate], Operation]) -> _Tables:
+    tables: dict[tuple[str, int], dict[tuple[int, ...], dict[tuple[str, ...], Operation]]] = {}
+    for (method, path), operation in operations.items():
+        positions = tuple(at for at, segment in enumerate(path.segments) if segment is not None)
+        literals = tuple(segment for segment in path.segments if segment is not None)
+        by_positions = tables.setdefault((method, len(path.segments)), {})
+        by_positions.setdefault(positions, {})[literals] = operation
+    return MappingProxyType(
+        {
+            (method, length): tuple(
+                sorted(by_positions.items(), key=lambda item: [at not in item[0] for at in range(length)])
+            )
+            for (method, length), by_positions in tables.items()
+        }
+    )
+
+
+NO_OPERATIONS = Operations()

@@ -1,0 +1,88 @@
+"""What a backend's response head says about versions, and the header lines that the client gets instead.
+
+Pure, and equal for equal heads under one resolution, so the data plane caches it. Nothing here reads a body:
+the data plane holds documents and refusals that only a body shows, and the dialect reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import final
+
+from gateway.core.decision.decision import Resolution, vary_header
+from gateway.core.dialect import Advertisement, Served, VersionRefusal
+from gateway.core.fleet.backend import Member
+from gateway.core.http.message import Header, all_values, as_mapping, render
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ResponseRewrite:
+    """What follows from one response head."""
+
+    lines: bytes
+    """Owned headers and `Vary` for the client."""
+    served: Served
+    fact: Advertisement | None
+    """The backend's own range, if it differs from what is known of that member: to be observed."""
+    mismatch: bool
+    """The backend names another served version than the negotiated one (threats V9). The client gets what the
+    backend sent, and it is counted."""
+    plain: bool = field(init=False)
+    """Nothing to observe, to count or to hold: nearly always."""
+
+    def __post_init__(self) -> None:
+        plain = self.fact is None and not self.mismatch and self.served.version_refusal is VersionRefusal.NO
+        object.__setattr__(self, "plain", plain)
+
+
+def rewrite_head(
+    resolution: Resolution, member: Member, status: int, fields: Iterable[Header]
+) -> ResponseRewrite:
+    """Read the selected lines of a response head (`fields`, names folded) and write those for the client.
+
+    In a transparent service, and while nothing is on offer, nothing is added or removed.
+    """
+    view, offered = resolution.view, resolution.offered
+    dialect = view.service.dialect
+    fields = tuple(fields)
+    headers = as_mapping(fields)
+    served = dialect.read_response(resolution.endpoint, status, headers)
+    fact = _fact(member, served)
+    if view.offer.transparent or offered is None:
+        return ResponseRewrite(render(fields), served, fact, mismatch=False)
+    written = dialect.write_response(
+        resolution.endpoint, status, served, resolution.version, offered, legacy=member.legacy
+    )
+    vary = vary_lines(all_values(headers, "vary"), dialect.vary, separately=dialect.vary_separately)
+    passthrough = (
+        (name, value) for name, value in fields if name not in dialect.owned_response and name != "vary"
+    )
+    differs = None not in (served.version, resolution.version) and served.version != resolution.version
+    return ResponseRewrite(
+        render((*written, *vary, *passthrough)),
+        served,
+        fact,
+        mismatch=differs and served.version_refusal is VersionRefusal.NO,
+    )
+
+
+def vary_lines(
+    received: tuple[str, ...], names: tuple[str, ...], *, separately: bool = False
+) -> tuple[Header, ...]:
+    """The backend's own `Vary` lines, and those of `names` that they lack; none when one of them is `*`."""
+    listed = {name.strip().lower() for value in received for name in value.split(",")}
+    missing = [] if "*" in listed else [name for name in names if name.lower() not in listed]
+    return (*(("Vary", value) for value in received), *vary_header(missing, separately=separately))
+
+
+def _fact(member: Member, served: Served) -> Advertisement | None:
+    """The advertisement of a response, only if it differs: equal ones cost nothing, however many come.
+    Declared backends learn none."""
+    if served.advertisement is None or member.backend.declared is not None:
+        return None
+    known = member.advertisement
+    if known is not None and not known.legacy and known.versions == served.advertisement.versions:
+        return None
+    return served.advertisement

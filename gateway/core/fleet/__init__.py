@@ -1,0 +1,5 @@
+"""What is configured, known and offered: services, backends, the facts about them, offers and the snapshot.
+
+Facts and commands enter by `Fleet.observe` and `Fleet.apply` only, and time is a parameter. Nothing here
+decides about a request (`core.decision`), collects a fact or swaps a snapshot (`controlplane`).
+"""

@@ -1,0 +1,131 @@
+"""Request and response heads as values, and the rules for header names that hold for every dialect.
+
+Nothing here reads a socket or decides anything: `dataplane.http1` checks what a head may hold, and the
+dialects give headers a meaning. Header names are compared in lower case with `_` as `-`, because WSGI, ASGI
+and Rack servers fold both (threats V4): another spelling of an owned name must not reach a backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeAlias, final
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+Header: TypeAlias = tuple[str, str]
+"""One header line: name in canonical spelling, value."""
+
+METHODS = (
+    *("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "COPY", "LINK", "LOCK", "MKCOL", "MOVE"),
+    *("PROPFIND", "PROPPATCH", "PURGE", "QUERY", "REPORT", "SEARCH", "UNLINK", "UNLOCK"),
+)
+"""The methods that are proxied; CONNECT, TRACE and their like never reach a backend (threats H6)."""
+
+HOP_BY_HOP = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "http2-settings",
+    }
+)
+"""Names that concern one hop only (RFC 9110 7.6.1, 11.7; `Proxy-Connection` and `HTTP2-Settings` by
+practice)."""
+
+FORWARDING = frozenset(
+    {
+        "forwarded",
+        "via",
+        "x-real-ip",
+        "x-forwarded-for",
+        "x-forwarded-proto",
+        "x-forwarded-host",
+        "x-forwarded-port",
+        "x-forwarded-prefix",
+    }
+)
+"""Names with which one proxy describes the client to the next. The gateway writes them, and believes them
+only from trusted peers (threats O11)."""
+
+UNLISTABLE = frozenset({"host", "content-length", "transfer-encoding"})
+"""Names that `Connection` must not list: removing them would change what the message is (threats S16)."""
+
+
+def fold(name: str) -> str:
+    """The form in which names are compared: lower case, `_` as `-`."""
+    return name.lower().replace("_", "-")
+
+
+def render(headers: Iterable[Header]) -> bytes:
+    """Header lines as bytes, each with its CRLF, without the empty line at the end."""
+    return "".join(f"{name}: {value}\r\n" for name, value in headers).encode("latin-1")
+
+
+class Request(Protocol):
+    """The head of one request as core and the dialects see it. The data plane's reader has this shape, and so
+    has `RequestHead`."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str:
+        """The target's path as text, escapes untouched."""
+
+    @property
+    def query(self) -> str: ...
+    @property
+    def selected(self) -> tuple[object, ...]:
+        """What `fields` is made from: equal for equal fields, and cheap to hash."""
+
+    @property
+    def fields(self) -> tuple[Header, ...]:
+        """The selected header lines, in order, with folded names: those that some dialect of the
+        configuration reads or owns."""
+
+
+class RequestHead(NamedTuple):
+    """A request head as a tuple."""
+
+    method: str
+    path: str
+    query: str = ""
+    fields: tuple[Header, ...] = ()
+
+    @property
+    def selected(self) -> tuple[object, ...]:
+        return self.fields
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole response made by the gateway. `Content-Length` is added where it is written."""
+
+    status: int
+    headers: tuple[Header, ...] = ()
+    body: bytes = b""
+
+    def with_headers(self, *more: Header) -> Response:
+        """The same response with further header lines."""
+        return Response(self.status, (*self.headers, *more), self.body)
+
+
+def as_mapping(fields: Iterable[Header]) -> CIMultiDictProxy[str]:
+    """Header lines as the mapping that dialects read: names in any case, all lines kept, in order."""
+    return CIMultiDictProxy(CIMultiDict(fields))
+
+
+def all_values(headers: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """Every value of `name` in order: all lines of a multidict, the one value of a plain mapping."""
+    getall = getattr(headers, "getall", None)
+    if getall is not None:
+        return tuple(getall(name, ()))
+    value = headers.get(name)
+    return () if value is None else (value,)

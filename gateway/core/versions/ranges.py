@@ -1,0 +1,296 @@
+"""Ranges and sets of versions: the one set algebra of the gateway.
+
+A range has two inclusive ends (no wire format here can say "less than"). What backends serve, and what is
+offered, are ranges inside one major, where versions count in steps of one (`VersionRange.in_major`,
+`VersionSet.between`, `VersionSet.read`). An operator's rule for an operation may span majors and have an open
+end (`VersionSet.read_open`). Neighbouring ranges merge, so every set has exactly one form and the derived
+`==` is set equality. tests/core/test_ranges.py proves the laws against Python's own `set`.
+
+Nothing here is a policy: `core.fleet.offer` decides what is offered.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Self
+
+from gateway.core.versions.version import Scheme, Version
+from gateway.errors import VersionTextError
+
+OLDEST: Final = Version()
+"""The low end of a range that is open below: it sorts before every version of every scheme."""
+
+NEWEST: Final = Version(1_000_000_000)
+"""The high end of a range that is open above. Schemes read at most six digits a part, so it sorts after every
+version."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class VersionRange:
+    """All versions from `low` to `high`, both included. `OLDEST` and `NEWEST` are the open ends."""
+
+    low: Version
+    high: Version
+
+    def __post_init__(self) -> None:
+        if self.low > self.high or not self.high:
+            raise VersionTextError(f"no range from {self.low} to {self.high}")
+
+    @classmethod
+    def in_major(cls, low: Version, high: Version) -> Self:
+        """A range that lies inside one major. Raises `VersionTextError`."""
+        if low.major != high.major:
+            raise VersionTextError(f"no range from {low} to {high} inside one major version")
+        return cls(low, high)
+
+    @property
+    def countable(self) -> bool:
+        """Whether its versions can be listed: both ends are versions of one major."""
+        low, high = self.low, self.high
+        return low != OLDEST and high != NEWEST and low.major == high.major
+
+    def __contains__(self, version: Version) -> bool:
+        return self.low <= version <= self.high
+
+    def __iter__(self) -> Iterator[Version]:
+        """Raises `ValueError` when it is not countable."""
+        return (self.low.step(by) for by in range(len(self)))
+
+    def __len__(self) -> int:
+        """Raises `ValueError` when it is not countable."""
+        _require_countable((self,))
+        return self.high.minor - self.low.minor + 1
+
+    def format(self, scheme: Scheme) -> str:
+        """`1.1-1.58`, `1.60`, `2.4 and later`, `2.3 and earlier`, `every version`. For people, never for the
+        wire."""
+        low, high = self.low, self.high
+        if low == OLDEST:
+            return "every version" if high == NEWEST else f"{scheme.format(high)} and earlier"
+        if high == NEWEST:
+            return f"{scheme.format(low)} and later"
+        if low == high:
+            return scheme.format(low)
+        return f"{scheme.format(low)}{_dash(scheme)}{scheme.format(high)}"
+
+
+@dataclass(frozen=True, slots=True)
+class VersionSet:
+    """A set of versions as sorted ranges that neither overlap nor touch. `of` makes one from any ranges."""
+
+    ranges: tuple[VersionRange, ...] = ()
+
+    def __post_init__(self) -> None:
+        """One comparison or two for each pair of neighbours; nothing for a single range."""
+        for before, after in pairwise(self.ranges):
+            if _touch(before, after):
+                raise ValueError(f"{before} and {after} are not sorted, overlap or touch")
+
+    @classmethod
+    def of(cls, ranges: Iterable[VersionRange]) -> Self:
+        """The union of `ranges`: one sort, one coalescing pass."""
+        merged: list[VersionRange] = []
+        for following in sorted(ranges):
+            if merged and _touch(merged[-1], following):
+                merged[-1] = VersionRange(merged[-1].low, max(merged[-1].high, following.high))
+            else:
+                merged.append(following)
+        return cls(tuple(merged))
+
+    @classmethod
+    def between(cls, low: Version, high: Version) -> Self:
+        """The single range from `low` to `high` inside one major. Raises `VersionTextError`."""
+        return cls((VersionRange.in_major(low, high),))
+
+    @classmethod
+    def only(cls, *versions: Version) -> Self:
+        """Exactly these versions."""
+        return cls.of(VersionRange(version, version) for version in versions)
+
+    @classmethod
+    def read(cls, text: str, scheme: Scheme) -> Self:
+        """Read an operator's list of what a backend serves: `1.1-1.58` or `1.1-1.58, 1.60`. Dates and names
+        have `..` between the ends: `a..b`.
+
+        Raises `VersionTextError`.
+        """
+        ranges = []
+        for item in text.split(","):
+            low, high = _read_ends(item, scheme)
+            if low.major != high.major or low > high:
+                raise VersionTextError(f"{item.strip()!r} does not run upwards inside one major version")
+            ranges.append(VersionRange(low, high))
+        return cls.of(ranges)
+
+    @classmethod
+    def read_open(cls, text: str, scheme: Scheme) -> Self:
+        """Read an operator's list that may span majors and have open ends: `>=1.58`, `<=2.4`, and all that
+        `read` reads.
+
+        Raises `VersionTextError`.
+        """
+        return cls.of(_read_open_range(item.strip(), scheme) for item in text.split(","))
+
+    def __bool__(self) -> bool:
+        return bool(self.ranges)
+
+    def __contains__(self, version: Version) -> bool:
+        at = bisect_right(self.ranges, version, key=lambda one: one.low)
+        return at > 0 and version in self.ranges[at - 1]
+
+    def __iter__(self) -> Iterator[Version]:
+        """Every version, oldest first. Raises `ValueError` when a range is not countable."""
+        _require_countable(self.ranges)
+        return (version for one in self.ranges for version in one)
+
+    def __or__(self, other: Self) -> Self:
+        return self.of((*self.ranges, *other.ranges))
+
+    def __and__(self, other: Self) -> Self:
+        found, mine, theirs = [], 0, 0
+        while mine < len(self.ranges) and theirs < len(other.ranges):
+            one, another = self.ranges[mine], other.ranges[theirs]
+            low, high = max(one.low, another.low), min(one.high, another.high)
+            if low <= high:
+                found.append(VersionRange(low, high))
+            if one.high < another.high:
+                mine += 1
+            else:
+                theirs += 1
+        return type(self)(tuple(found))
+
+    def __sub__(self, other: Self) -> Self:
+        """Raises `ValueError` when a range of this set is not countable: what is left before 2.0 would have
+        no last version. Those of `other` may be any."""
+        _require_countable(self.ranges)
+        left, waiting = [], deque(other.ranges)
+        for whole in self.ranges:
+            low = whole.low
+            while waiting and waiting[0].low <= whole.high:
+                cut = waiting[0]
+                if low < cut.low:
+                    left.append(VersionRange(low, cut.low.step(-1)))
+                if cut.high >= whole.low:
+                    low = max(low, cut.high.step(1))
+                if cut.high > whole.high:
+                    break  # it may cut the next range, too
+                waiting.popleft()
+            if low <= whole.high:
+                left.append(VersionRange(low, whole.high))
+        return type(self)(tuple(left))
+
+    def __le__(self, other: Self) -> bool:
+        """Subset. Sound because each set has one form."""
+        return (self & other) == self
+
+    @property
+    def lowest(self) -> Version:
+        """`OLDEST` when open below. Raises IndexError on the empty set."""
+        return self.ranges[0].low
+
+    @property
+    def highest(self) -> Version:
+        """`NEWEST` when open above. Raises IndexError on the empty set."""
+        return self.ranges[-1].high
+
+    def begins_after(self, version: Version) -> bool:
+        """Whether every version in it is newer than `version`; true of the empty set."""
+        return not self.ranges or version < self.ranges[0].low
+
+    def newest_unbroken(self) -> Self:
+        """The last range alone: the most that a client which reads only a minimum and a maximum can be shown
+        without a false claim."""
+        return type(self)(self.ranges[-1:])
+
+    def up_to(self, ceiling: Version) -> Self:
+        """The versions at and below `ceiling`."""
+        left = []
+        for one in self.ranges:
+            if one.high <= ceiling:
+                left.append(one)
+            elif one.low <= ceiling:
+                left.append(VersionRange(one.low, ceiling))
+        return type(self)(tuple(left))
+
+    def down_to(self, floor: Version) -> Self:
+        """The versions at and above `floor`."""
+        left = []
+        for one in self.ranges:
+            if one.low >= floor:
+                left.append(one)
+            elif one.high >= floor:
+                left.append(VersionRange(floor, one.high))
+        return type(self)(tuple(left))
+
+    def format(self, scheme: Scheme) -> str:
+        """`1.1-1.58, 1.60`; the empty set is `none`. For people, never for the wire."""
+        return ", ".join(one.format(scheme) for one in self.ranges) or "none"
+
+
+NO_VERSIONS = VersionSet()
+
+
+def segments(sets: Iterable[VersionSet]) -> list[VersionRange]:
+    """The coarsest ranges that lie wholly inside or outside each of `sets`, without those outside all of
+    them. Raises `ValueError` when a range is not countable."""
+    sets = list(sets)
+    everything = VersionSet.of(one for versions in sets for one in versions.ranges)
+    _require_countable(everything.ranges)
+    starts = {one.low for versions in sets for one in versions.ranges}
+    starts |= {one.high.step(1) for versions in sets for one in versions.ranges}
+    ordered = sorted(starts)
+    found = []
+    for whole in everything.ranges:
+        cuts = ordered[bisect_left(ordered, whole.low) : bisect_right(ordered, whole.high)]
+        found += [
+            VersionRange(low, following.step(-1))
+            for low, following in zip(cuts, [*cuts[1:], whole.high.step(1)], strict=True)
+        ]
+    return found
+
+
+def held_by_at_least(sets: Sequence[VersionSet], enough: int) -> VersionSet:
+    """The versions that at least `enough` of `sets` hold: the intersection when `enough` is all of them, the
+    union when it is one. Empty for no sets."""
+    return VersionSet.of(
+        one for one in segments(sets) if sum(one.low in versions for versions in sets) >= enough
+    )
+
+
+def _touch(before: VersionRange, after: VersionRange) -> bool:
+    """Whether no version lies between two ranges of which `before` begins no later. Builds no version: the
+    constructor of every set runs it."""
+    high, low = before.high, after.low
+    return low <= high or (low[-1] == high[-1] + 1 and low[:-1] == high[:-1])
+
+
+def _require_countable(ranges: Sequence[VersionRange]) -> None:
+    for one in ranges:
+        if not one.countable:
+            raise ValueError(f"{one} has an open end or spans majors: its versions cannot be listed")
+
+
+def _dash(scheme: Scheme) -> str:
+    """What stands between two ends; a dash is a part of dates and names."""
+    return "-" if scheme.contiguous else ".."
+
+
+def _read_ends(item: str, scheme: Scheme) -> tuple[Version, Version]:
+    low_text, dash, high_text = item.partition(_dash(scheme))
+    low = scheme.require(low_text.strip())
+    return low, scheme.require(high_text.strip()) if dash else low
+
+
+def _read_open_range(item: str, scheme: Scheme) -> VersionRange:
+    if item.startswith(">="):
+        return VersionRange(scheme.require(item[2:].strip()), NEWEST)
+    if item.startswith("<="):
+        return VersionRange(OLDEST, scheme.require(item[2:].strip()))
+    low, high = _read_ends(item, scheme)
+    if low > high:
+        raise VersionTextError(f"{item!r} does not run upwards")
+    return VersionRange(low, high)

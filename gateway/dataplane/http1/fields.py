@@ -1,0 +1,187 @@
+"""The field section of a head: which fields matter to the gateway, and how they frame the content.
+
+All other fields are never looked at one by one: they stay the run of bytes in which they came. The grammar of
+the lines was checked before, by `heads`. Nothing here knows a version or a socket.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, final
+
+from gateway.core.http.message import UNLISTABLE, Header, fold
+from gateway.dataplane.http1 import names
+from gateway.dataplane.http1.names import NameTable
+from gateway.errors import FramingError
+
+NO_BODY: Final = 0
+BY_LENGTH: Final = 1
+CHUNKED: Final = 2
+UNTIL_CLOSE: Final = 3
+
+OWS: Final = b" \t"
+"""Optional whitespace (RFC 9110 5.6.3)."""
+HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
+_MAX_LENGTH_DIGITS: Final = 18
+"""Digits of a `Content-Length`: more than any machine holds, and below 64 bits."""
+_KNOWN_CODINGS: Final = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress", b"identity"})
+PSEUDONYM: Final = b"skewgate"
+"""The name of the gateway in `Via`, in lower case (RFC 9110 7.6.3)."""
+MAX_LOOPS: Final = 8
+"""As many entries of the gateway in `Via` are a loop (508, threats H9). Fewer are legal: gateways may be
+nested."""
+KEEP_ALIVE_VALUES: Final = [b"keep-alive"]
+_KEEP_ALIVE_OPTIONS: Final = frozenset({"keep-alive"})
+
+
+def is_host(text: bytes) -> bool:
+    """Whether `text` is valid in `Host`: a name or address, perhaps a port; no userinfo, path or list."""
+    return HOST.fullmatch(text) is not None
+
+
+class FieldSection:
+    """What the field sections of requests and responses have in common."""
+
+    passthrough: bytes
+    """The field lines that are forwarded as they came, each with its CRLF. Begins with the CRLF of the line
+    before."""
+    selected: tuple[bytes, ...]
+    """The fields that some dialect reads or owns: name, value, name, value, as they came. Equal fields give
+    equal tuples, so it is part of cache keys."""
+    framing: int
+    """One of the four constants above."""
+    length: int
+    """Bytes of content; -1: unknown."""
+    connection_options: frozenset[str]
+    """The options in `Connection`, in lower case."""
+
+    table: NameTable
+    _length_value: bytes | None
+    _coding_value: bytes | None
+    _connection_values: list[bytes]
+
+    def _select_fields(self, head: bytes, start: int, table: NameTable) -> Iterator[tuple[bytes, bytes]]:
+        """Cut the fields that matter out of a checked head; gives their names and values.
+
+        The field section starts with the CRLF at `start`.
+        """
+        self.table = table
+        self._length_value = self._coding_value = None
+        self._connection_values = []
+        parts = table.pattern.split(head)
+        self.passthrough = b"".join(parts[::3])[start:-2]
+        return zip(parts[1::3], parts[2::3], strict=True)
+
+    def _read_framing_field(self, kind: int, value: bytes) -> None:
+        """Take the value of a field that frames messages, in either direction."""
+        if kind == names.LENGTH:
+            if self._length_value is not None:
+                raise FramingError("content_length")
+            self._length_value = value
+        elif kind == names.CODING:
+            if self._coding_value is not None:
+                raise FramingError("transfer_encoding")
+            self._coding_value = value.strip(OWS).lower()
+        elif kind == names.CONNECTION:
+            self._connection_values.append(value.strip(OWS))
+
+    @property
+    def selected_fields(self) -> tuple[Header, ...]:
+        """The selected fields with folded names, as dialects read them."""
+        selected = self.selected
+        return tuple(
+            (fold(name.decode()), value.strip(OWS).decode("latin-1"))
+            for name, value in zip(selected[::2], selected[1::2], strict=True)
+        )
+
+    def _read_length(self) -> int:
+        """The length of the content in bytes.
+
+        Signs, blanks inside, lists and non-ASCII digits are refused (threats S3, S4).
+        """
+        assert self._length_value is not None
+        digits = self._length_value.rstrip(OWS)
+        if not digits.isdigit() or len(digits) > _MAX_LENGTH_DIGITS:  # bytes.isdigit: ASCII only
+            raise FramingError("content_length")
+        return int(digits)
+
+    def _remove_connection_options(self) -> frozenset[str]:
+        """Remove the fields that `Connection` lists; gives its options (RFC 9110 7.6.1)."""
+        if self._connection_values == KEEP_ALIVE_VALUES:
+            return _KEEP_ALIVE_OPTIONS
+        options = frozenset(
+            item.strip().lower()
+            for value in self._connection_values
+            for item in value.decode("latin-1").split(",")
+        )
+        listed = {fold(option) for option in options} - {"close", "keep-alive", "", "te", "upgrade"}
+        if listed & UNLISTABLE or listed & self.table.selected:
+            raise FramingError("connection_listed")
+        if listed:
+            lines = self.passthrough.split(b"\r\n")
+            self.passthrough = b"\r\n".join(
+                line for line in lines if fold(line.partition(b":")[0].decode("latin-1")) not in listed
+            )
+        return options
+
+    def remove_fields(self, pattern: re.Pattern[bytes]) -> None:
+        """Remove the fields that `pattern` (`names.fields_named`) matches from those that are forwarded."""
+        self.passthrough = pattern.sub(b"", self.passthrough)
+
+
+@final
+class RequestFieldSection(FieldSection):
+    """The field section of a request. The same object serves all requests with the same bytes here."""
+
+    def __init__(self, field_section: bytes, table: NameTable) -> None:
+        self.hosts: list[bytes] = []
+        self.forwarded: list[tuple[str, bytes]] = []
+        """Fields that describe the client (folded name, value). They are used from trusted peers only."""
+        self.via: list[bytes] = []
+        self.expectation = b""
+        """The value of `Expect`, in lower case; `?` for more than one."""
+        self.upstream_fields_by_prefix: dict[str, bytes] = {}
+        """The field lines for backends, by the removed path prefix; filled by `Peer.upstream_fields`."""
+        selected: list[bytes] = []
+        for name, value in self._select_fields(field_section, 0, table):
+            kind = table[name]
+            if kind == names.SELECTED:
+                selected += (name, value.rstrip(OWS))  # in cache keys: no blanks
+            elif kind == names.HOST:
+                self.hosts.append(value.strip(OWS))
+            elif kind == names.FORWARDED:
+                self.forwarded.append((fold(name.decode()), value.strip(OWS)))
+            elif kind == names.VIA:
+                self.via.append(value.strip(OWS))
+            elif kind == names.EXPECT:
+                self.expectation = b"?" if self.expectation else value.strip(OWS).lower()
+            else:
+                self._read_framing_field(kind, value)
+        self.selected = tuple(selected)
+        self.connection_options = (
+            self._remove_connection_options() if self._connection_values else frozenset()
+        )
+        self.closes = "close" in self.connection_options
+        self._read_framing()
+
+    def _read_framing(self) -> None:
+        """Whether there is a body, and how it ends (RFC 9112 6.3; threats S1, S2). Checks `Host`, `Via` and
+        `Expect` too."""
+        if len(self.hosts) > 1 or (self.hosts and not is_host(self.hosts[0])):
+            raise FramingError("host")
+        self.host = self.hosts[0].decode() if self.hosts else ""
+        self.framing, self.length = NO_BODY, 0
+        if self._coding_value is not None:
+            if self._length_value is not None:
+                raise FramingError("smuggling")
+            if self._coding_value != b"chunked":
+                raise FramingError("transfer_encoding", 501 if self._coding_value in _KNOWN_CODINGS else 400)
+            self.framing, self.length = CHUNKED, -1
+        elif self._length_value is not None:
+            self.length = self._read_length()
+            self.framing = BY_LENGTH if self.length else NO_BODY
+        if sum(value.lower().count(PSEUDONYM) for value in self.via) >= MAX_LOOPS:
+            raise FramingError("loop", 508)
+        if self.expectation and self.expectation != b"100-continue":
+            raise FramingError("expect", 417)

@@ -1,0 +1,61 @@
+"""Local responses as bytes: refusals, documents of the gateway, failures, and short plain errors.
+
+Values in, bytes out, with the present date. After routing the content is written by the dialect.
+"""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Final
+
+from gateway.core.http.message import Response, render
+
+REASON_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus} | {
+    413: "Payload Too Large",
+    414: "URI Too Long",
+    431: "Request Header Fields Too Large",
+}
+
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+_PLAIN_DETAILS: Final = {
+    400: "This request is not valid HTTP/1.1.",
+    404: "No service is configured for this host and path.",
+    405: "This method is not proxied.",
+    408: "The request did not arrive in time.",
+    413: "The request body is larger than this gateway accepts.",
+    414: "The request line is too long.",
+    417: "This expectation cannot be met.",
+    431: "The request's header fields are too large.",
+    501: "This transfer coding is not supported.",
+    503: "This gateway has too many connections.",
+    505: "Only HTTP/1.1 and HTTP/1.0 are spoken here.",
+    508: "This request has passed through this gateway too often.",
+}
+
+
+def plain_error(status: int) -> Response:
+    """An error before routing, when there is no dialect yet: one fixed sentence that echoes nothing."""
+    headers = [("Content-Type", "text/plain; charset=utf-8")]
+    if status == 405:
+        headers.append(("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"))
+    return Response(
+        status,
+        tuple(headers),
+        (_PLAIN_DETAILS.get(status, REASON_PHRASES.get(status, "Error")) + "\n").encode(),
+    )
+
+
+def encode(response: Response, *, head_method: bool, connection: bytes) -> bytes:
+    """The whole response. `connection`: the `Connection` line, or nothing. `head_method`: it responds to
+    HEAD, so it has the length of the body but no body."""
+    head = b"HTTP/1.1 %d %b\r\n%bContent-Length: %d\r\nDate: %b\r\n%b\r\n" % (
+        response.status,
+        REASON_PHRASES.get(response.status, "Unknown").encode(),
+        render(response.headers),
+        len(response.body),
+        formatdate(usegmt=True).encode(),
+        connection,
+    )
+    return head if head_method else head + response.body

@@ -1,0 +1,100 @@
+"""The body of a request on its way in: a small one is held whole, a larger one streams.
+
+A held body is sent with `Content-Length` (old servers refuse chunked ones; semantics, Sending), and can be
+sent again. A chunked body that outgrows the limit stays chunked. Reads and writes no socket.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, final
+
+from gateway.dataplane.http1.chunked import LAST_CHUNK, ChunkedDecoder, encode_chunk
+from gateway.dataplane.http1.fields import CHUNKED
+
+if TYPE_CHECKING:
+    from gateway.dataplane.http1.fields import RequestFieldSection
+
+
+class BodyLimits(Protocol):
+    """Bytes of the largest body that is accepted, and of the largest that is held."""
+
+    @property
+    def body(self) -> int: ...
+    @property
+    def replay_body(self) -> int: ...
+
+
+@final
+class RequestBody:
+    """The body of one request."""
+
+    def __init__(self, field_section: RequestFieldSection, limits: BodyLimits) -> None:
+        self._limits = limits
+        self._decoder = ChunkedDecoder() if field_section.framing == CHUNKED else None
+        self._declared = field_section.length
+        self._received = 0
+        self._pieces: list[bytes] = []
+        self._sent = False
+        self.done = False
+        self.too_large = field_section.length > limits.body
+        self.streams = field_section.length > limits.replay_body
+        """The body is forwarded as it comes. It cannot be sent twice once a part of it was sent."""
+
+    @property
+    def replayable(self) -> bool:
+        """Whether everything that has come is still held."""
+        return not (self.streams and self._sent)
+
+    def feed(self, data: bytes) -> bytes:
+        """Take bytes as they arrive; returns the bytes behind the body. Raises `FramingError`."""
+        piece, rest = self._split(data)
+        self._received += len(piece)
+        if piece:
+            self._pieces.append(piece)
+        if self._decoder is not None:
+            self.too_large = self._received > self._limits.body
+            # Once it is complete within the limit, its length is known and it need not stream.
+            self.streams = self.streams or self._received > self._limits.replay_body
+        return rest
+
+    def skip(self, data: bytes) -> bytes:
+        """Read over bytes as they arrive; returns the bytes behind the body. Raises `FramingError`."""
+        piece, rest = self._split(data)
+        self._received += len(piece)
+        return rest
+
+    def framing_line(self) -> bytes:
+        """The field line that frames the body for the backend."""
+        if self._decoder is None:
+            return b"Content-Length: %d\r\n" % self._declared
+        if self.streams:
+            return b"Transfer-Encoding: chunked\r\n"
+        return b"Content-Length: %d\r\n" % self._received
+
+    def data_to_send(self) -> bytes:
+        """What to write to the backend now: a held body whole, of a streaming one the new part."""
+        content = b"".join(self._pieces)
+        if not self.streams:
+            self._pieces = [content]
+            return content
+        self._sent = True
+        self._pieces = []
+        if self._decoder is None:
+            return content
+        return encode_chunk(content) + LAST_CHUNK if self.done else encode_chunk(content)
+
+    def skippable(self) -> bool:
+        """Whether the rest is small enough to be read over; else the connection is closed."""
+        if self._decoder is not None:
+            return self._received <= self._limits.replay_body
+        return self._declared - self._received <= self._limits.replay_body
+
+    def _split(self, data: bytes) -> tuple[bytes, bytes]:
+        """The content in `data`, and the bytes behind the body."""
+        if self._decoder is not None:
+            piece = self._decoder.feed(data)
+            self.done = self._decoder.done
+            return piece, self._decoder.rest
+        left = self._declared - self._received
+        self.done = len(data) >= left
+        return data[:left], data[left:]

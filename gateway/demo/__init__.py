@@ -1,0 +1,6 @@
+"""The demonstration: a gateway in front of old and new API servers, several kinds of clients, and an upgrade.
+
+The gateway is the one of `skewgate run`. Its configuration is `config.yaml` beside this file, a file of the
+same kind. Servers and clients are real ones on loopback. This package must not know the command line:
+`gateway.cli.demo` is the verb that starts it.
+"""

@@ -1,0 +1,302 @@
+"""The fleet of the demonstration: API servers on loopback that handle versions as Ironic 13.0 and 24.1 do.
+
+Both know only Ironic's own header (releases before 25.0 ignore `OpenStack-API-Version`). They refuse what
+they do not serve with 406 and Ironic's text. They share one database, as the API servers of one cloud do.
+Each server counts what it received, which proves that no server got a version that it does not serve.
+
+This module must not know the gateway: these are foreign servers that run in the same process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, final
+
+from aiohttp import web
+
+LOOPBACK: Final = "127.0.0.1"
+SERVED: Final = "X-OpenStack-Ironic-API-Version"
+LOWEST: Final = "X-OpenStack-Ironic-API-Minimum-Version"
+HIGHEST: Final = "X-OpenStack-Ironic-API-Maximum-Version"
+
+NAMES_SINCE: Final = 5
+"""Nodes have names since 1.5."""
+AVAILABLE_SINCE: Final = 2
+"""Before 1.2 the state of an available node is null."""
+ENROLL_SINCE: Final = 11
+"""The first state of a node is `enroll` since 1.11, `available` before."""
+
+SHUTDOWN_TIMEOUT: Final = 1.0
+"""Seconds for the open requests of a server that stops. Each takes a millisecond."""
+
+MINOR: Final = web.RequestKey("minor", int)
+"""The minor version at which a request is served."""
+
+Node = dict[str, Any]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release of the API server: its name and the highest minor version. The lowest is always 1."""
+
+    name: str
+    highest: int
+
+    @property
+    def text(self) -> str:
+        return f"1.{self.highest}"
+
+
+OLD: Final = Release("Train (13.0)", 58)
+NEW: Final = Release("Caracal (24.1)", 90)
+
+
+@final
+class Port:
+    """A free port on loopback that stays reserved while no server listens on it. A server can stop and come
+    back.
+
+    A second socket is bound to the port and never listens. So connections are refused, and no other process
+    gets the port.
+    """
+
+    def __init__(self) -> None:
+        self._keeper = _bound(0)
+        self.number: int = self._keeper.getsockname()[1]
+
+    def socket(self) -> socket.socket:
+        """A new socket on this port, to listen on."""
+        return _bound(self.number)
+
+    def close(self) -> None:
+        self._keeper.close()
+
+
+def _bound(port: int) -> socket.socket:
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.bind((LOOPBACK, port))
+    return bound
+
+
+@final
+class Database:
+    """The nodes that all servers see. `random` makes their identifiers repeatable."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self.nodes: dict[str, Node] = {}
+
+    def create(self, name: str | None, minor: int) -> Node:
+        node = {
+            "uuid": str(uuid.UUID(int=self._random.getrandbits(128), version=4)),
+            "name": name,
+            "state": "enroll" if minor >= ENROLL_SINCE else "available",
+        }
+        self.nodes[node["uuid"] or ""] = node
+        return node
+
+
+@final
+class Server:
+    """One API server. It starts with one release, stops, and starts again with another."""
+
+    def __init__(self, name: str, database: Database, release: Release = OLD) -> None:
+        self.name = name
+        self.release = release
+        self.received: Counter[str] = Counter()
+        """Requests by the text of their version header; empty for requests without one, such as probes."""
+        self.refused: list[str] = []
+        """Versions that it had to refuse. Behind a correct gateway it stays empty."""
+        self.unversioned_request = asyncio.Event()
+        """Set by each request without a version, as probes are."""
+        self._database = database
+        self._port: Port | None = None
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def port(self) -> Port:
+        """Reserved from the first start until `close`."""
+        assert self._port is not None
+        return self._port
+
+    async def start(self, release: Release) -> None:
+        self.release = release
+        self._port = self._port or Port()
+        runner = web.AppRunner(self.application(), shutdown_timeout=SHUTDOWN_TIMEOUT, access_log=None)
+        await runner.setup()
+        await web.SockSite(runner, self.port.socket()).start()
+        self._runner = runner
+
+    async def stop(self) -> None:
+        """Finish the open requests and refuse connections from now on."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def close(self) -> None:
+        """Stop and release the port."""
+        await self.stop()
+        if self._port is not None:
+            self._port.close()
+            self._port = None
+
+    def application(self) -> web.Application:
+        """The API of the present release, for whoever serves it."""
+        application = web.Application(middlewares=[self._negotiate])
+        application.router.add_get("/", self._root, allow_head=False)
+        for path in ("/v1", "/v1/"):
+            application.router.add_get(path, self._v1, allow_head=False)
+        application.router.add_get("/v1/nodes", self._list)
+        application.router.add_post("/v1/nodes", self._create)
+        application.router.add_get("/v1/nodes/{ident}", self._show)
+        return application
+
+    @web.middleware
+    async def _negotiate(
+        self, request: web.Request, handler: Callable[[web.Request], Any]
+    ) -> web.StreamResponse:
+        """Ironic's rule: `/` is not negotiated, no version means 1.1, others get 406 with the range."""
+        text = request.headers.get(SERVED, "")
+        self.received[text] += 1
+        if not text:
+            self.unversioned_request.set()
+        if request.path == "/":
+            return await self._routed(request, handler)
+        version = _read(text, self.release)
+        if version is None:
+            self.refused.append(text)
+            return _fault(406, "Not Acceptable", f"Invalid value for {SERVED} header")
+        if version[0] != 1 or not 1 <= version[1] <= self.release.highest:
+            self.refused.append(text)
+            response = _fault(406, "Not Acceptable", _not_served(version, self.release))
+            return _with_versions(response, self.release, None)
+        request[MINOR] = version[1]
+        response = await self._routed(request, handler)
+        if request.match_info.http_exception:
+            return response
+        return _with_versions(response, self.release, version[1])
+
+    async def _routed(self, request: web.Request, handler: Callable[[web.Request], Any]) -> web.Response:
+        """The response of the route. Without a route: pecan's error, which has no version headers."""
+        problem = request.match_info.http_exception
+        if problem is not None:
+            return _fault(problem.status, problem.reason, "")
+        response: web.Response = await handler(request)
+        return response
+
+    async def _root(self, request: web.Request) -> web.Response:
+        entry = self._version_entry(request)
+        return web.json_response(
+            {
+                "name": "OpenStack Ironic API",
+                "description": "One of the two servers of skewgate's demonstration.",
+                "default_version": entry,
+                "versions": [entry],
+            }
+        )
+
+    async def _v1(self, request: web.Request) -> web.Response:
+        nodes = [{"href": f"{_base(request)}/v1/nodes/", "rel": "self"}]
+        entry = self._version_entry(request)
+        return web.json_response({"id": "v1", "links": entry["links"], "nodes": nodes, "version": entry})
+
+    def _version_entry(self, request: web.Request) -> dict[str, Any]:
+        return {
+            "id": "v1",
+            "links": [{"href": f"{_base(request)}/v1/", "rel": "self"}],
+            "status": "CURRENT",
+            "min_version": "1.1",
+            "version": self.release.text,
+        }
+
+    async def _list(self, request: web.Request) -> web.Response:
+        return web.json_response({"nodes": [_shown(node, request) for node in self._database.nodes.values()]})
+
+    async def _create(self, request: web.Request) -> web.Response:
+        try:
+            wanted = await request.json()
+        except ValueError:
+            wanted = None
+        if not isinstance(wanted, dict):
+            return _client_fault(400, "Invalid input for field/attribute node. Value: not an object.")
+        name = wanted.get("name")
+        if name is not None and request[MINOR] < NAMES_SINCE:
+            return _client_fault(
+                406, "Request not acceptable. The minimal required API version should be 1.5"
+            )
+        return web.json_response(_shown(self._database.create(name, request[MINOR]), request), status=201)
+
+    async def _show(self, request: web.Request) -> web.Response:
+        ident = request.match_info["ident"]
+        node = self._database.nodes.get(ident)
+        if node is None:
+            return _client_fault(404, f"Node {ident} could not be found.")
+        return web.json_response(_shown(node, request))
+
+
+def _read(text: str, release: Release) -> tuple[int, int] | None:
+    """The version in the text of a header; None when it is not a version."""
+    if not text:
+        return (1, 1)
+    if text.lower() == "latest":
+        return (1, release.highest)
+    major, dot, minor = text.partition(".")
+    if dot and all(part.isascii() and part.isdigit() and len(part) <= 6 for part in (major, minor)):
+        return (int(major), int(minor))
+    return None
+
+
+def _with_versions(response: web.Response, release: Release, minor: int | None) -> web.Response:
+    """Add the range, and the served version when there is one."""
+    response.headers[LOWEST] = "1.1"
+    response.headers[HIGHEST] = release.text
+    if minor is not None:
+        response.headers[SERVED] = f"1.{minor}"
+    return response
+
+
+def _not_served(version: tuple[int, int], release: Release) -> str:
+    text = f"{version[0]}.{version[1]}"
+    if version[0] == 1:
+        problem = f"Version {text} was requested but the minor version is not supported by this service."
+    else:
+        problem = (
+            f"Mutually exclusive versions requested. Version {text} requested "
+            "but not supported by this service."
+        )
+    return f"{problem} The supported version range is: [1.1, {release.text}]."
+
+
+def _fault(status: int, title: str, description: str) -> web.Response:
+    """An error of Ironic's routing: JSON as a string inside JSON."""
+    inner = json.dumps({"code": status, "title": title, "description": description})
+    return web.json_response({"error_message": inner}, status=status)
+
+
+def _client_fault(status: int, text: str) -> web.Response:
+    """An error of Ironic's methods: the same form with other keys."""
+    inner = json.dumps({"faultcode": "Client", "faultstring": text, "debuginfo": None})
+    return web.json_response({"error_message": inner}, status=status)
+
+
+def _base(request: web.Request) -> str:
+    return f"http://{request.host}"
+
+
+def _shown(node: Node, request: web.Request) -> Node:
+    """A node as the version of the request shows it."""
+    minor = request[MINOR]
+    state = None if node["state"] == "available" and minor < AVAILABLE_SINCE else node["state"]
+    named = {"name": node["name"]} if minor >= NAMES_SINCE else {}
+    links = [{"href": f"{_base(request)}/v1/nodes/{node['uuid']}", "rel": "self"}]
+    return {"uuid": node["uuid"], **named, "provision_state": state, "maintenance": False, "links": links}

@@ -1,0 +1,350 @@
+"""The dialect `chef`: Chef Server (erchef), goiardi and chef-zero, which implement RFC 041 with differences.
+
+Versions are whole numbers in `X-Ops-Server-API-Version`. A request without the header means the constant 0.
+Responses carry one JSON object in a header of the same name. A Chef client keeps the first range that it gets
+for the life of its process, and takes a response without the header for a server that has only 0. So every
+response gets the header as soon as there is an offer, whether a backend or the gateway made the response.
+
+What this must not do: change a request that is signed over its version (protocol 1.3), or the path or body of
+any request; treat every 406 as a version refusal, because erchef also writes the response version -1 when a
+406 is about `Accept`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import ClassVar, Literal, Self
+
+from gateway.core.decision.negotiation import negotiate
+from gateway.core.decision.operations import NO_OPERATIONS, Operations
+from gateway.core.dialect import (
+    NO_HEADERS,
+    NO_VERSION_REQUESTED,
+    Advertisement,
+    ConfigurationRules,
+    DefaultKind,
+    DefaultVersion,
+    Dialect,
+    Endpoint,
+    GatewayError,
+    OfferedVersions,
+    ProbeFault,
+    ProbeRequest,
+    ProbeResponse,
+    ProbeStep,
+    Refusal,
+    RequestedKind,
+    RequestedVersion,
+    Served,
+    VersionRefusal,
+)
+from gateway.core.http.message import Header, RequestHead, Response, all_values, as_mapping, fold
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Scheme, Version
+from gateway.dialects.chef.documents import document_endpoint, write_document
+from gateway.dialects.chef.version_object import (
+    HEADER,
+    HEADER_FOLDED,
+    INTEGER,
+    NO_VERSION,
+    ZERO,
+    agreed_text,
+    compact_json,
+    load_object,
+    read_integer,
+    read_object,
+    read_range,
+    request_version_text,
+    response_version_text,
+    write_object,
+)
+
+SIGN_FOLDED = fold("X-Ops-Sign")
+GOIARDI_FOLDED = fold("X-Goiardi")
+
+ERROR = "invalid-x-ops-server-api-version"
+"""The `error` of a version refusal, and of nothing else."""
+
+RESOURCE = Endpoint("resource")
+UNVERSIONED = Endpoint("unversioned", negotiated=False)
+"""What never reaches erchef's version check: health, the manifest, the presigned URLs of the file store."""
+
+_UNVERSIONED = frozenset({"_status", "_stats", "_route", "version", "bookshelf"})
+_JSON: Header = ("Content-Type", "application/json")
+
+_PROTOCOLS_WITHOUT_VERSION = frozenset({"1.0", "1.1", "1.2"})
+"""Signing protocols whose signature does not cover the version header."""
+
+_LEGACY_STATUSES = frozenset({400, 401, 404})
+"""The responses of servers before 12.1, and of the nginx in front of them, to an unsigned `GET /users`."""
+
+RELEASES: Mapping[str, Version] = MappingProxyType(
+    {
+        "12.0": ZERO,
+        **{f"12.{minor}": Version(1) for minor in range(1, 17)},
+        "12.17.33": Version(1),
+        **dict.fromkeys(("12.17.60", "12.18", "12.19", "13.0", "14.0", "15.0", "15.10"), Version(2)),
+    }
+)
+"""The highest version of each release of Chef Server. It changed between two builds of 12.17, so these have
+entries of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChefOptions:
+    """The options of a service with this dialect."""
+
+    error_keys: Literal["server", "rfc041"] = field(
+        default="server",
+        metadata={
+            "description": "The keys of the range in the body of a version refusal. `server`: min_version "
+            "and max_version, as in Chef Server. `rfc041`: min_api_version and max_api_version, as in the "
+            "RFC and in chef-zero.",
+            "examples": ("rfc041",),
+        },
+    )
+
+
+class Chef(Dialect):
+    """Chef Infra Server."""
+
+    name = "chef"
+    Options: ClassVar[type] = ChefOptions
+
+    scheme: Scheme = INTEGER
+    reads = frozenset({HEADER_FOLDED, SIGN_FOLDED})
+    owned_request = frozenset({HEADER_FOLDED})
+    owned_response = frozenset({HEADER_FOLDED})
+    vary: tuple[str, ...] = (HEADER,)
+    default_version = DefaultVersion(DefaultKind.CONSTANT, ZERO)
+    legacy_versions = VersionSet.only(ZERO)
+    releases = RELEASES
+    configuration_rules = ConfigurationRules(path_is_signed=True)
+
+    def __init__(self, options: ChefOptions) -> None:
+        infix = "api_" if options.error_keys == "rfc041" else ""
+        self._keys = f"min_{infix}version", f"max_{infix}version"
+        self.local_responder = self
+
+    @classmethod
+    def configured(cls, options: object) -> Self:
+        """The dialect of one service."""
+        assert isinstance(options, ChefOptions)
+        return cls(options)
+
+    # -- 1. the request
+
+    def endpoint(self, method: str, path: str, query: str) -> Endpoint:
+        """The gateway serves `/server_api_version`. What nginx serves without erchef is not negotiated."""
+        first, _, rest = path.lstrip("/").partition("/")
+        if first in _UNVERSIONED:
+            return UNVERSIONED
+        return (document_endpoint(rest) or RESOURCE) if first == "server_api_version" else RESOURCE
+
+    def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
+        """One integer. Repeated lines are malformed: they are joined with a comma, as webmachine does it."""
+        signed = _is_signed_over_version(headers)
+        values = all_values(headers, HEADER_FOLDED)
+        if not values:
+            # A signature without a version covers 0, whatever the default version of this service is.
+            return (
+                RequestedVersion(RequestedKind.EXACT, ZERO, "0", signed=True)
+                if signed
+                else NO_VERSION_REQUESTED
+            )
+        text = ", ".join(values)
+        number = read_integer(text)
+        if number is None:
+            return RequestedVersion(RequestedKind.MALFORMED, None, text, signed)
+        return RequestedVersion(RequestedKind.EXACT, Version(number), text, signed)
+
+    def write_request(
+        self,
+        endpoint: Endpoint,
+        version: Version,
+        requested: RequestedVersion,
+        *,
+        legacy: bool,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> tuple[Header, ...]:
+        """The shortest spelling, for 0 as well: goiardi knows only `0` and `1`, and sends no object when the
+        header is absent."""
+        return () if legacy or not endpoint.negotiated else ((HEADER, self.scheme.format(version)),)
+
+    # -- 2. local responses
+
+    def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
+        """406 as erchef writes it: the client's spelling in the text, the range as numbers in the body."""
+        request_version = NO_VERSION if refusal.version is None else self.scheme.format(refusal.version)
+        named = refusal.requested.kind is not RequestedKind.NONE
+        text = refusal.requested.text if named else request_version
+        lowest, highest = self._keys
+        body = {
+            "error": ERROR,
+            "message": f"Specified version {text} not supported",
+            lowest: refusal.offered.lowest[0],
+            highest: refusal.offered.highest[0],
+        }
+        # Servers send no type here. Without one, a client could take a body that quotes the request for HTML.
+        version_object = write_object(refusal.offered, request_version, NO_VERSION)
+        return Response(406, (version_object, _JSON), compact_json(body))
+
+    def error_response(self, error: GatewayError) -> Response:
+        """An error in Chef's shape, with the object once the range is known."""
+        headers: tuple[Header, ...] = (_JSON,)
+        if error.offered is not None:
+            request_version = request_version_text(error.requested)
+            response_version = response_version_text(error.status, request_version)
+            headers = (write_object(error.offered, request_version, response_version), _JSON)
+        return Response(error.status, headers, compact_json({"error": [error.detail]}))
+
+    def answer(
+        self,
+        endpoint: Endpoint,
+        head: RequestHead,
+        offered: OfferedVersions | None,
+        operations: Operations = NO_OPERATIONS,
+    ) -> Response:
+        """`/server_api_version`: the offer, or below `/extended` the operations in it.
+
+        The version is checked before the method, as in erchef. A request without a version gets the document
+        even when 0 is no longer on offer: a client that asks for the versions may not know them yet.
+        """
+        headers = as_mapping(head.fields)
+        requested = self.read_requested(endpoint, headers)
+        if offered is None:
+            detail = "No API version is offered at the moment."
+            return self.error_response(GatewayError(503, "Service Unavailable", detail, requested=requested))
+        if HEADER in headers:
+            negotiated = negotiate(requested, offered, self.default_version)
+            if isinstance(negotiated, Refusal):
+                return self.refuse(negotiated, endpoint, headers)
+        if head.method not in {"GET", "HEAD"}:
+            detail = "The API versions can only be read."
+            response = self.error_response(
+                GatewayError(405, "Method Not Allowed", detail, offered=offered, requested=requested)
+            )
+            return response.with_headers(("Allow", "GET, HEAD"))
+        body = write_document(endpoint, head.path, offered, operations)
+        if body is None:
+            detail = "There is no such endpoint."
+            return self.error_response(
+                GatewayError(404, "Not Found", detail, offered=offered, requested=requested)
+            )
+        request_version = request_version_text(requested)
+        version_object = write_object(offered, request_version, request_version)
+        return Response(200, (version_object, _JSON), compact_json(body))
+
+    # -- 3. the backend's response
+
+    def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
+        """A version refusal is a 406 whose object has a request version outside the object's own range.
+
+        Without a usable object only the body says what a 406 is about.
+        """
+        lines = all_values(headers, HEADER_FOLDED)
+        text = agreed_text(lines)
+        request_version, response_version, versions = read_object(text)
+        refused = VersionRefusal.NO
+        if status == 406 and endpoint.negotiated:
+            if request_version is None or not versions:
+                refused = VersionRefusal.READ_BODY
+            elif response_version == NO_VERSION and Version(int(request_version)) not in versions:
+                refused = VersionRefusal.YES
+        return Served(
+            version=None if response_version is None else self.scheme.parse(response_version),
+            advertisement=Advertisement(versions) if versions else None,
+            version_refusal=refused,
+            has_range=bool(lines),
+            text=text,
+        )
+
+    def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advertisement | None:
+        """The range of a refusal, in the keys of either kind of server."""
+        members = load_object(body)
+        if members.get("error") != ERROR:
+            return None
+        versions = read_range(members, "min_version", "max_version") or read_range(
+            members, "min_api_version", "max_api_version"
+        )
+        return Advertisement(versions) if versions else None
+
+    def write_response(
+        self,
+        endpoint: Endpoint,
+        status: int,
+        served: Served,
+        negotiated: Version | None,
+        offered: OfferedVersions,
+        *,
+        legacy: bool,
+    ) -> tuple[Header, ...]:
+        """The object on every response: the offer, with the request and response version of the backend.
+
+        Where the backend sent no object (legacy servers, the nginx in front of erchef, sometimes goiardi), it
+        has the versions that a newer backend would have sent.
+        """
+        if status < 200:
+            return ()
+        backend = read_object(served.text)
+        request_version = backend.request or self.scheme.format(ZERO if negotiated is None else negotiated)
+        response_version = backend.response or response_version_text(status, request_version)
+        return (write_object(offered, request_version, response_version),)
+
+    # -- 4. probes
+
+    def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
+        """Unsigned `GET /users` with version -1. Erchef refuses that before it looks for a signature, and
+        names its range.
+
+        Goiardi sends no object for a version that it does not have, so it gets a second request, with 0.
+        """
+        if not answers:
+            return _probe_request(path, NO_VERSION)
+        answer = answers[-1]
+        if answer.status == 429 or answer.status >= 500:
+            return ProbeFault("status", f"answered {answer.status}, which says nothing about versions")
+        lines = all_values(answer.headers, HEADER_FOLDED)
+        if lines:
+            versions = read_object(agreed_text(lines)).versions
+            fault = ProbeFault("range", f"{HEADER} does not have a range from a minimum up to a maximum")
+            return Advertisement(versions) if versions else fault
+        if all_values(answer.headers, GOIARDI_FOLDED):
+            # A goiardi without the object at 0 is from before versions.
+            return (
+                _probe_request(path, "0")
+                if len(answers) == 1
+                else Advertisement(self.legacy_versions, legacy=True)
+            )
+        if answer.status in _LEGACY_STATUSES:
+            return Advertisement(self.legacy_versions, legacy=True)
+        if answer.status == 200:
+            return ProbeFault("document", "answered 200 without versions: a welcome page, or no Chef Server")
+        return self.read_refusal(answer.status, answer.headers, answer.body) or ProbeFault(
+            "status", f"answered {answer.status} where 406, 400 or 401 was expected"
+        )
+
+
+def _is_signed_over_version(headers: Mapping[str, str]) -> bool:
+    """Whether the signature covers the version, as every protocol does that is not known to leave it out."""
+    for line in all_values(headers, SIGN_FOLDED):
+        items = (item.partition("=") for item in line.replace(",", ";").split(";"))
+        versions = {value.strip() for name, _, value in items if name.strip().lower() == "version"}
+        if not versions or versions - _PROTOCOLS_WITHOUT_VERSION:
+            return True
+    return False
+
+
+def _probe_request(path: str | None, version: str) -> ProbeRequest:
+    """Without the first two headers the nginx in front of erchef answers with a welcome page."""
+    return ProbeRequest(
+        path or "/users",
+        (
+            ("X-Chef-Version", "12.0.0"),
+            ("X-Ops-Userid", "probe"),
+            ("Accept", "application/json"),
+            (HEADER, version),
+        ),
+    )

@@ -1,0 +1,116 @@
+"""The object in the response header `X-Ops-Server-API-Version`, and the integers in requests and in that
+object.
+
+Not a dialect. It reads what all three servers write, and writes what Chef Server writes. It decides nothing,
+and never raises on input from the network.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from gateway.core.dialect import OfferedVersions, RequestedKind, RequestedVersion
+from gateway.core.http.message import Header, fold
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version, WholeNumber
+
+HEADER = "X-Ops-Server-API-Version"
+HEADER_FOLDED = fold(HEADER)
+
+INTEGER = WholeNumber()
+ZERO = Version(0)
+NO_VERSION = "-1"
+"""In the object: the requested version was not an integer, or it was refused."""
+
+# The grammar of Erlang's list_to_integer: a sign, leading zeros. Erlang has no largest number. A number of
+# more than 30 digits cannot be on offer, so the client is refused either way.
+_INTEGER = re.compile(r"([+-]?)(?=[0-9])0*+([0-9]{0,30})", re.ASCII)
+
+
+class VersionObject(NamedTuple):
+    """The valid parts of a response's version object."""
+
+    request: str | None
+    """`request_version` as an integer in its shortest spelling; None when it was not an integer."""
+    response: str | None
+    """The same for `response_version`."""
+    versions: VersionSet
+    """The backend's own range; empty when the object has no valid one."""
+
+
+def read_integer(text: str) -> int | None:
+    """The result of Erlang's list_to_integer; None where that fails (``, `1.0`, `latest`, `1, 1`)."""
+    match = _INTEGER.fullmatch(text)
+    return None if match is None else int(match[1] + (match[2] or "0"))
+
+
+@lru_cache(maxsize=256)  # every response of a fleet carries one of the same few objects
+def read_object(text: str) -> VersionObject:
+    """The object in a response's header. Its values are strings; chef-zero also writes numbers."""
+    members = load_object(text)
+    return VersionObject(
+        _integer(members.get("request_version")),
+        _integer(members.get("response_version")),
+        read_range(members, "min_version", "max_version"),
+    )
+
+
+def load_object(text: str | bytes) -> Mapping[str, object]:
+    """The JSON object in `text`; an empty one for anything else."""
+    try:
+        members = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return members if isinstance(members, dict) else {}
+
+
+def _integer(value: object) -> str | None:
+    """The shortest spelling of a number or of the text of one."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    number = read_integer(str(value))  # json has already refused a number that is too long for str()
+    return None if number is None else str(number)
+
+
+def read_range(members: Mapping[str, object], lowest: str, highest: str) -> VersionSet:
+    """The versions between two members of an object; empty unless both are versions and the first is not
+    above the second."""
+    low, high = (INTEGER.parse(_integer(members.get(key)) or "") for key in (lowest, highest))
+    return VersionSet() if low is None or high is None or low > high else VersionSet.between(low, high)
+
+
+def agreed_text(values: tuple[str, ...]) -> str:
+    """The text that all lines of a header agree on; empty when they differ."""
+    return values[0] if values and values.count(values[0]) == len(values) else ""
+
+
+def request_version_text(requested: RequestedVersion | None) -> str:
+    """The `request_version` of a local response."""
+    if requested is None or requested.kind is RequestedKind.NONE:
+        return "0"
+    return NO_VERSION if requested.version is None else INTEGER.format(requested.version)
+
+
+def response_version_text(status: int, request_version: str) -> str:
+    """The `response_version` that erchef writes: -1 on every 406, whatever it is about."""
+    return NO_VERSION if status == 406 else request_version
+
+
+def write_object(offered: OfferedVersions, request_version: str, response_version: str) -> Header:
+    """The header of a response: compact, in this order, all values strings."""
+    members = {
+        "min_version": INTEGER.format(offered.lowest),
+        "max_version": INTEGER.format(offered.highest),
+        "request_version": request_version,
+        "response_version": response_version,
+    }
+    return (HEADER, compact_json(members).decode("ascii"))
+
+
+def compact_json(members: Mapping[str, object]) -> bytes:
+    """JSON without blanks, as erchef writes it."""
+    return json.dumps(members, separators=(",", ":")).encode("ascii")

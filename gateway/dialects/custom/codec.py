@@ -1,0 +1,195 @@
+"""Versions in JSON documents and response headers: read from backends, written for clients.
+
+The codecs turn a backend's advertisement into the set of versions that it serves, and write the offer in its
+place. Nothing here knows an option, and nothing that came from the network makes it raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, final
+
+from gateway.core.dialect import Advertisement, Links, OfferedVersions
+from gateway.core.http.message import Header, all_values, fold
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Scheme, Version
+from gateway.dialects.custom.json_path import Json, JsonPath
+from gateway.dialects.custom.locations import Affixes
+
+MOST_LISTED: Final = 1000
+"""Versions that are written into one list. A range of whole numbers could have a million."""
+
+MOST_READ: Final = 1000
+"""Versions in a list that is believed. The oldest APIs have not had half as many, and every refusal of a
+version may list them all."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class VersionCodec:
+    """How versions are written in one document, or in one set of headers."""
+
+    scheme: Scheme
+    affixes: Affixes
+
+    def read(self, value: object) -> Version | None:
+        """The version in a value of a document or a header. None when the value is not a version."""
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            return None
+        text = self.affixes.read(str(value))
+        return None if text is None else self.scheme.parse(text)
+
+    def write(self, version: Version, like: Json = "") -> str | int:
+        """The version as it is written here: as a number where `like`, the old value, is a number."""
+        text = self.affixes.write(self.scheme.format(version))
+        return int(text) if isinstance(like, int) and text.isdecimal() else text
+
+    def read_range(self, low: Version | None, high: Version | None) -> VersionSet:
+        """All versions from one to another. Empty when the two are not a range."""
+        if low is None or high is None or low.major != high.major or low > high:
+            return VersionSet()
+        return VersionSet.between(low, high)
+
+    def read_list(self, values: Iterable[object]) -> VersionSet:
+        """The values that are versions. The others are skipped: a list may also hold what is older than the
+        scheme. Empty when there are more than `MOST_READ`."""
+        found = {self.read(value) for value in values} - {None}
+        if len(found) > MOST_READ:
+            return VersionSet()
+        return VersionSet.only(*(version for version in found if version is not None))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DocumentCodec:
+    """Where versions stand in a document. None: the document has no such value."""
+
+    codec: VersionCodec
+    minimum: JsonPath | None = None
+    maximum: JsonPath | None = None
+    listed: JsonPath | None = None
+    links: JsonPath | None = None
+
+    def read(self, document: Json) -> VersionSet:
+        """The versions that the document advertises. Empty when it holds none that can be believed."""
+        if self.listed is not None:
+            return self.codec.read_list(self.listed.find(document))
+        if self.minimum is None or self.maximum is None:
+            return VersionSet()
+        low, high = (self._one(path, document) for path in (self.minimum, self.maximum))
+        return self.codec.read_range(low, high)
+
+    def _one(self, path: JsonPath, document: Json) -> Version | None:
+        found = {self.codec.read(value) for value in path.find(document)}
+        return found.pop() if len(found) == 1 else None
+
+    def rewrite(self, document: Json, offered: OfferedVersions, links: Links) -> bool:
+        """Write the offer over the document's versions, in place. False: the document has none."""
+        changed = 0
+        for path, version in ((self.minimum, offered.lowest), (self.maximum, offered.highest)):
+            if path is not None:
+                changed += path.change(document, partial(self._replace, version))
+        if self.listed is not None:
+            changed += self._rewrite_lists(self.listed, document, offered)
+        if self.links is not None:
+            changed += self.links.change(
+                document, lambda value: links.rewrite(value) if isinstance(value, str) else value
+            )
+        return changed > 0
+
+    def _replace(self, version: Version, value: Json) -> Json:
+        """A value that is not a version (`null`, a word) stays: the offer says nothing about it."""
+        return value if self.codec.read(value) is None else self.codec.write(version, value)
+
+    def _rewrite_lists(self, path: JsonPath, document: Json, offered: OfferedVersions) -> int:
+        parts = path.list_and_item
+        assert parts is not None, "the option reader accepts only paths with a list"
+        to_list, in_item = parts
+        count = 0
+        for items in to_list.find(document):
+            if isinstance(items, list) and any(self._one(in_item, item) for item in items):
+                items[:] = self._offered_items(items, in_item, offered)
+                count += 1
+        return count
+
+    def _offered_items(self, items: list[Json], in_item: JsonPath, offered: OfferedVersions) -> list[Json]:
+        """Only the items on offer. A list of bare versions also gets those that it lacks, in its own order;
+        objects cannot be invented."""
+        with_version = [(item, self._one(in_item, item)) for item in items]
+        if in_item.steps or _size(offered.versions) > MOST_LISTED:
+            return [item for item, version in with_version if version and version in offered.versions]
+        like = next(item for item, version in with_version if version)
+        versions = [version for _, version in with_version if version]
+        falling = len(versions) > 1 and versions[0] > versions[-1]
+        return [self.codec.write(version, like) for version in sorted(offered.versions, reverse=falling)]
+
+
+def _size(versions: VersionSet) -> int:
+    return sum(len(version_range) for version_range in versions.ranges)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ResponseCodec:
+    """Which response headers hold versions. None: the API has no such header."""
+
+    codec: VersionCodec
+    served: str | None = None
+    minimum: str | None = None
+    maximum: str | None = None
+    listed: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every header that the API has, canonical."""
+        return tuple(filter(None, (self.served, self.minimum, self.maximum, self.listed)))
+
+    @property
+    def advertises(self) -> bool:
+        """Whether responses show which versions a backend serves."""
+        return self.listed is not None or (self.minimum is not None and self.maximum is not None)
+
+    def read_served(self, headers: Mapping[str, str]) -> Version | None:
+        return self._one(self.served, headers)
+
+    def has_range(self, headers: Mapping[str, str]) -> bool:
+        """Whether the response has any of the range headers."""
+        names = filter(None, (self.minimum, self.maximum, self.listed))
+        return any(all_values(headers, fold(name)) for name in names)
+
+    def read_advertisement(self, headers: Mapping[str, str]) -> Advertisement | None:
+        """The versions that the backend serves. None when the headers hold none that can be believed."""
+        if self.listed is not None:
+            lines = all_values(headers, fold(self.listed))
+            items = (item.strip(" \t") for line in lines for item in line.split(","))
+            versions = self.codec.read_list(items)
+        else:
+            low, high = self._one(self.minimum, headers), self._one(self.maximum, headers)
+            versions = self.codec.read_range(low, high)
+        return Advertisement(versions) if versions else None
+
+    def _one(self, name: str | None, headers: Mapping[str, str]) -> Version | None:
+        """The version on which all lines of a header agree."""
+        lines = set() if name is None else set(all_values(headers, fold(name)))
+        return self.codec.read(lines.pop()) if len(lines) == 1 else None
+
+    def write(self, served: Version | None, offered: OfferedVersions | None) -> tuple[Header, ...]:
+        """The lines for a client: the served version and the offer. None: without that line."""
+        lines: list[Header] = []
+        if self.served is not None and served is not None:
+            lines.append((self.served, str(self.codec.write(served))))
+        if offered is not None:
+            ends = (self.minimum, offered.lowest), (self.maximum, offered.highest)
+            lines += [(name, str(self.codec.write(version))) for name, version in ends if name is not None]
+            if self.listed is not None:
+                lines.append((self.listed, self._list(offered)))
+        return tuple(lines)
+
+    def _list(self, offered: OfferedVersions) -> str:
+        """Every version. Of a range with more than `MOST_LISTED`, only the two ends."""
+        versions = [offered.lowest, offered.highest]
+        if _size(offered.versions) <= MOST_LISTED:
+            versions = list(offered.versions)
+        return ", ".join(str(self.codec.write(version)) for version in versions)

@@ -1,0 +1,279 @@
+"""The dialect `custom`: any other API, as its operator describes it in the configuration.
+
+The options say where a version stands, how it is written and what clients are answered. They are read once
+into the parts with which this dialect works. It knows no API by its name. It has no legacy backends: one that
+cannot advertise its versions has them declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Self
+
+from gateway.core.dialect import (
+    NO_HEADERS,
+    Advertisement,
+    ConfigurationRules,
+    DefaultKind,
+    DefaultVersion,
+    Dialect,
+    Endpoint,
+    GatewayError,
+    Links,
+    MissingOperation,
+    OfferedVersions,
+    ProbeFault,
+    ProbeRequest,
+    ProbeResponse,
+    ProbeStep,
+    Refusal,
+    RequestedKind,
+    RequestedVersion,
+    Served,
+    VersionRefusal,
+)
+from gateway.core.http.message import Header as HeaderLine
+from gateway.core.http.message import Response, all_values, fold
+from gateway.core.versions.version import Version
+from gateway.dialects.custom.codec import MOST_READ
+from gateway.dialects.custom.json_path import dump, load
+from gateway.dialects.custom.locations import LONGEST_TEXT, PathLocation, agreed
+from gateway.dialects.custom.option_reader import Parts, read_parts
+from gateway.dialects.custom.options import CustomOptions
+
+RESOURCE = Endpoint("resource")
+UNVERSIONED = Endpoint("unversioned", negotiated=False)
+
+_MALFORMED_PREFIX = "!"
+"""Begins `Endpoint.version_in_target` when the target holds a malformed version."""
+
+
+class Custom(Dialect):
+    """One API, as its operator describes it."""
+
+    name = "custom"
+    Options: ClassVar[type] = CustomOptions
+    default_version = DefaultVersion(DefaultKind.MINIMUM)
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.scheme = parts.scheme
+        self.version_match = parts.match
+        self.vary: tuple[str, ...] = tuple(
+            dict.fromkeys(name for location in parts.in_headers for name in location.names)
+        )
+        self.reads = self.owned_request = frozenset(map(fold, self.vary))
+        self.owned_response = frozenset(map(fold, parts.response_codec.names))
+        self.target_writer = self if parts.in_target else None
+        self.configuration_rules = ConfigurationRules(
+            can_be_probed=parts.probes_document or parts.response_codec.advertises,
+            option_paths=parts.option_paths,
+        )
+        self._path = next((each for each in parts.in_target if isinstance(each, PathLocation)), None)
+        self._documents = {path for path, _ in parts.documents}
+        self._prefixes = tuple(path + "/" for path in parts.unversioned if path != "/")
+        self._sends_header = any(location.sent for location in parts.in_headers)
+        self._unversioned = frozenset(parts.unversioned)
+
+    @classmethod
+    def configured(cls, options: object) -> Self:
+        """The dialect of one service. Raises `OptionsError` with every mistake."""
+        assert isinstance(options, CustomOptions)
+        return cls(read_parts(options))
+
+    # -- 1. the request
+
+    def endpoint(self, method: str, path: str, query: str) -> Endpoint:
+        """A document, a path without versions, or a resource; with the version in the target."""
+        if path in self._documents:
+            return self._document(path)
+        if path in self._unversioned or path.startswith(self._prefixes):
+            return UNVERSIONED
+        locations = self._parts.in_target
+        if not locations:
+            return RESOURCE
+        if len(locations) == 1:
+            requested = locations[0].read(path, query)
+        else:
+            requested = agreed(location.read(path, query) for location in locations)
+        if requested.kind is not RequestedKind.MALFORMED and not self._reaches_backends(path):
+            return UNVERSIONED
+        version_in_target = self._version_in_target(requested)
+        if self._documents and (plain := self.operation_path(path)) in self._documents:
+            return self._document(plain)._replace(negotiated=True, version_in_target=version_in_target)
+        return (
+            RESOURCE
+            if version_in_target is None
+            else Endpoint("resource", version_in_target=version_in_target)
+        )
+
+    def _document(self, path: str) -> Endpoint:
+        return Endpoint(f"document {path}", negotiated=False, document=True, versioned_only=True)
+
+    def _version_in_target(self, requested: RequestedVersion) -> str | None:
+        """The version in the target, as a short text: clients choose it, and it is a part of a cache key."""
+        match requested.kind:
+            case RequestedKind.NONE:
+                return None
+            case RequestedKind.EXACT:
+                assert requested.version is not None
+                return self.scheme.format(requested.version)
+            case RequestedKind.LATEST:
+                return requested.text
+            case _:
+                return _MALFORMED_PREFIX + requested.text[:LONGEST_TEXT]
+
+    def _reaches_backends(self, path: str) -> bool:
+        """Whether a version could be sent to backends in a request with this path."""
+        return self._sends_header or any(
+            location.covers(path) for location in self._parts.in_target if location.sent
+        )
+
+    def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
+        """What all locations request that hold something. Two that differ are malformed."""
+        parts = self._parts
+        all_requested = [location.read(headers) for location in parts.in_headers]
+        if endpoint.version_in_target is not None:
+            all_requested.insert(parts.target_rank, self._read_in_target(endpoint.version_in_target))
+        return agreed(all_requested)
+
+    def _read_in_target(self, text: str) -> RequestedVersion:
+        if text.startswith(_MALFORMED_PREFIX):
+            return RequestedVersion(RequestedKind.MALFORMED, text=text.removeprefix(_MALFORMED_PREFIX))
+        return self._parts.syntax.read(text)
+
+    def write_request(
+        self,
+        endpoint: Endpoint,
+        version: Version,
+        requested: RequestedVersion,
+        *,
+        legacy: bool,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> tuple[HeaderLine, ...]:
+        """The version in every header that backends read. It is removed from the others."""
+        return () if legacy else self._lines(headers, self.scheme.format(version))
+
+    def without_version(self, headers: Mapping[str, str]) -> tuple[HeaderLine, ...]:
+        """`Accept` and `Content-Type` without the parameter."""
+        return self._lines(headers, None)
+
+    def _lines(self, headers: Mapping[str, str], text: str | None) -> tuple[HeaderLine, ...]:
+        return tuple(
+            line
+            for location in self._parts.in_headers
+            for line in location.write(headers, text if location.sent else None)
+        )
+
+    def operation_path(self, path: str) -> str:
+        """The path without the version's segment."""
+        return path if self._path is None else self._path.without_version(path)
+
+    def write_target(self, endpoint: Endpoint, target: str, version: Version) -> str:
+        """The version in every part of the target that backends read. It is removed from the others."""
+        path, question_mark, query = target.partition("?")
+        ending = "" if query else question_mark  # a `?` without a query stays
+        text = self.scheme.format(version)
+        for location in self._parts.in_target:
+            path, query = location.write(path, query, text if location.sent else None)
+        return f"{path}?{query}" if query else path + ending
+
+    # -- 2. responses made by the gateway
+
+    def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
+        """The operator's answer, with the offer in the range headers."""
+        outside, malformed = self._parts.statuses
+        status = malformed if refusal.version is None else outside
+        response = self._parts.error_bodies.write_refusal(refusal, status)
+        return response.with_headers(*self._parts.response_codec.write(None, refusal.offered))
+
+    def error_response(self, error: GatewayError) -> Response:
+        """The operator's answer to any other error, with the offer once there is one."""
+        range_lines = self._parts.response_codec.write(None, error.offered)
+        return self._parts.error_bodies.write_error(error).with_headers(*range_lines)
+
+    def refuse_operation(self, missing: MissingOperation, endpoint: Endpoint) -> Response:
+        """As any other error, but with the served version: the version was accepted, only the operation does
+        not exist. Without it a 404 would look like a refusal of the version, where that is 404, too."""
+        lines = self._parts.response_codec.write(missing.version, missing.offered)
+        return self._parts.error_bodies.write_error(missing.error).with_headers(*lines)
+
+    # -- 3. the backend's response
+
+    def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
+        """Served version and range.
+
+        A response with the status of a refusal refuses the version when it has the range but no served
+        version, although the API has a header for that; or when its body says so.
+        """
+        parts, codec = self._parts, self._parts.response_codec
+        advertisement = codec.read_advertisement(headers)
+        refusal = VersionRefusal.NO
+        if endpoint.negotiated and status == parts.statuses[0]:
+            if advertisement is not None and codec.served and not all_values(headers, fold(codec.served)):
+                refusal = VersionRefusal.YES
+            elif parts.refusals_advertise:
+                refusal = VersionRefusal.READ_BODY
+        return Served(codec.read_served(headers), advertisement, refusal, codec.has_range(headers))
+
+    def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advertisement | None:
+        """The versions in the body of a refusal, where the options say that it holds them."""
+        versions = self._parts.refusal_codec.read(load(body))
+        return Advertisement(versions) if versions else None
+
+    def write_response(
+        self,
+        endpoint: Endpoint,
+        status: int,
+        served: Served,
+        negotiated: Version | None,
+        offered: OfferedVersions,
+        *,
+        legacy: bool,
+    ) -> tuple[HeaderLine, ...]:
+        """The served version as the backend sent it, and the offer where the backend sent its range. Where
+        clients must see the served version, the negotiated one stands in for a missing one."""
+        parts = self._parts
+        version = served.version
+        if version is None and status >= 200 and (legacy or parts.served_always):
+            version = negotiated
+        with_range = served.has_range or (status >= 200 and (legacy or parts.range_always))
+        return parts.response_codec.write(version, offered if with_range else None)
+
+    def rewrite_document(
+        self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+    ) -> bytes | None:
+        """The document with the offer instead of the backend's own versions."""
+        path = endpoint.name.removeprefix("document ")
+        document = load(body)
+        rewritten = [
+            codec.rewrite(document, offered, links) for at, codec in self._parts.documents if at == path
+        ]
+        return dump(document) if any(rewritten) else None
+
+    # -- 4. probes
+
+    def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
+        """One request, for the document or for the headers of a response."""
+        parts, learn = self._parts, self._parts.learn
+        if not answers:
+            return ProbeRequest(path or learn.path, (("Accept", learn.content_type),))
+        answer = answers[0]
+        if answer.status not in learn.statuses:
+            expected = ", ".join(map(str, learn.statuses))
+            return ProbeFault("status", f"answered {answer.status} where {expected} was expected")
+        if not parts.probes_document:
+            return parts.response_codec.read_advertisement(answer.headers) or ProbeFault(
+                "range", "the version headers of the answer do not show which versions are served"
+            )
+        kinds = {
+            line.partition(";")[0].strip().lower() for line in all_values(answer.headers, "content-type")
+        }
+        if kinds != {learn.content_type}:
+            return ProbeFault("document", f"the answer is not of the type {learn.content_type}")
+        versions = parts.advertisement_codec.read(load(answer.body))
+        if not versions:
+            return ProbeFault(
+                "range", f"the document does not hold 1 to {MOST_READ} versions where the configuration says"
+            )
+        return Advertisement(versions)

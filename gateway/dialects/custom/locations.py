@@ -1,0 +1,299 @@
+"""Where a version stands in a request: in a header, a query parameter or a path segment.
+
+Each location reads the version that a client requests there. It also writes the negotiated version there, or
+removes it. What only some readers would take for a version (escapes, two slashes, another case, `;` in a
+query) is malformed and never passed on. The fourth location, a parameter of media types, is in `media_types`.
+
+Nothing here knows an option or a status, and nothing that came from the network makes it raise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Final, NamedTuple, final
+from urllib.parse import unquote, unquote_plus
+
+from gateway.core.dialect import NO_VERSION_REQUESTED, RequestedKind, RequestedVersion
+from gateway.core.http.message import Header, all_values, fold
+from gateway.core.versions.version import Scheme
+
+LONGEST_TEXT: Final = 64
+"""Characters of a target's text that are kept: no version is longer, and clients choose the text."""
+
+MOST_PARAMETERS: Final = 1000
+"""Parameters of a query that is read, as in Django and PHP: reading one takes longer than sending it."""
+
+_SEPARATORS: Final = re.compile("([&;])")
+_SLASHES: Final = re.compile("//+")
+_UNDERSCORED: Final = str.maketrans(". ", "__")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Affixes:
+    """The text before and after a version. `open_end`: whatever follows `after` is ignored."""
+
+    before: str = ""
+    after: str = ""
+    open_end: bool = False
+
+    def read(self, text: str) -> str | None:
+        """The text of the version alone. None when `text` does not have these affixes."""
+        if not text.startswith(self.before):
+            return None
+        inner = text[len(self.before) :]
+        if self.open_end:
+            return inner.partition(self.after)[0] if self.after else inner
+        if not inner.endswith(self.after):
+            return None
+        return inner[: len(inner) - len(self.after)]
+
+    def write(self, text: str) -> str:
+        return f"{self.before}{text}{self.after}"
+
+
+_NO_AFFIXES: Final = Affixes()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class VersionSyntax:
+    """How a requested version is written: a version of the scheme, or the word for the newest."""
+
+    scheme: Scheme
+    newest: str | None = None
+
+    def read(self, text: str, affixes: Affixes = _NO_AFFIXES) -> RequestedVersion:
+        """The version that `text` requests. Its kind is never `NONE`."""
+        return (_read_known if len(text) <= LONGEST_TEXT else _read)(self, text, affixes)
+
+
+def _read(syntax: VersionSyntax, text: str, affixes: Affixes) -> RequestedVersion:
+    inner = affixes.read(text)
+    if inner is not None and inner == syntax.newest:
+        return RequestedVersion(RequestedKind.LATEST, text=inner)
+    version = None if inner is None else syntax.scheme.parse(inner)
+    return (
+        RequestedVersion(RequestedKind.MALFORMED, text=text)
+        if version is None
+        else RequestedVersion(RequestedKind.EXACT, version, text)
+    )
+
+
+_read_known = lru_cache(maxsize=1024)(_read)
+"""A fleet's clients send the same few versions. Long texts are not cached."""
+
+
+def agreed(all_requested: Iterable[RequestedVersion]) -> RequestedVersion:
+    """What several locations request together. All that hold something must request the same; the first of
+    them is quoted. One that is malformed makes all of it malformed."""
+    present = [requested for requested in all_requested if requested.kind is not RequestedKind.NONE]
+    if not present:
+        return NO_VERSION_REQUESTED
+    first = next(
+        (requested for requested in present if requested.kind is RequestedKind.MALFORMED), present[0]
+    )
+    if all((requested.kind, requested.version) == (first.kind, first.version) for requested in present):
+        return first
+    if first.kind is RequestedKind.MALFORMED:
+        return first
+    return RequestedVersion(
+        RequestedKind.MALFORMED, text=", ".join(dict.fromkeys(requested.text for requested in present))
+    )
+
+
+# --- headers -----------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class HeaderLocation:
+    """A header whose whole value is the version."""
+
+    name: str
+    syntax: VersionSyntax
+    affixes: Affixes
+    sent: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def read(self, headers: Mapping[str, str]) -> RequestedVersion:
+        """Every line must request the same."""
+        return agreed(self.syntax.read(line, self.affixes) for line in all_values(headers, fold(self.name)))
+
+    def write(self, headers: Mapping[str, str], text: str | None) -> tuple[Header, ...]:
+        """The one line with `text`. No line for None."""
+        return () if text is None else ((self.name, self.affixes.write(text)),)
+
+
+# --- targets -----------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class QueryLocation:
+    """A query parameter whose value is the version. Names are compared without case and with escapes
+    decoded, because some servers compare them so."""
+
+    name: str
+    syntax: VersionSyntax
+    affixes: Affixes
+    sent: bool
+
+    def covers(self, path: str) -> bool:
+        """Whether the version can be written into a target with this path: any path but `*`."""
+        return path != "*"
+
+    def read(self, path: str, query: str) -> RequestedVersion:
+        """Every parameter of this name must request the same. One next to a `;`, which some servers take for
+        `&`, is malformed."""
+        if not query:
+            return NO_VERSION_REQUESTED
+        parts = _SEPARATORS.split(query)
+        if len(parts) > 2 * MOST_PARAMETERS:
+            return RequestedVersion(RequestedKind.MALFORMED, text=query[:LONGEST_TEXT])
+        all_requested = []
+        for at in range(0, len(parts), 2):
+            name, _, value = parts[at].partition("=")
+            likeness = self._likeness(name)
+            if likeness is Likeness.SAME and ";" not in parts[max(at - 1, 0) : at + 2]:
+                all_requested.append(self.syntax.read(value, self.affixes))
+            elif likeness is not Likeness.NONE:
+                all_requested.append(RequestedVersion(RequestedKind.MALFORMED, text=value))
+        return agreed(all_requested)
+
+    def _likeness(self, name: str) -> Likeness:
+        return (_known_likeness if len(name) <= LONGEST_TEXT else _likeness)(self.name, name)
+
+    def write(self, path: str, query: str, text: str | None) -> tuple[str, str]:
+        """The same target with the parameter once, where it first stood or at the end. None: without it."""
+        if not self.covers(path):
+            return path, query
+        written: list[str] = []
+        ours = None if text is None else f"{self.name}={self.affixes.write(text)}"
+        for part in query.split("&") if query else ():
+            if self._likeness(part.partition("=")[0]) is not Likeness.SAME:
+                written.append(part)
+            elif ours is not None:
+                written.append(ours)
+                ours = None
+        return path, "&".join([*written, *([] if ours is None else [ours])])
+
+
+class Likeness(Enum):
+    """How close the name of a parameter is to the configured name."""
+
+    NONE = "none"
+    SAME = "same"
+    DISGUISED = "disguised"
+    """Another name that some server takes for the configured one."""
+
+
+def _likeness(ours: str, name: str) -> Likeness:
+    """PHP, Rack and qs read `name[]` as `name`. PHP ends a name at a NUL and turns a blank or a dot in it
+    into `_`. JavaScript drops a `?` before the first name."""
+    plain = unquote_plus(name).strip()
+    if plain.lower() == ours.lower():
+        return Likeness.SAME
+    plain = plain.lstrip("?").partition("\0")[0].partition("[")[0].strip()
+    return Likeness.DISGUISED if _loose(plain) == _loose(ours) else Likeness.NONE
+
+
+_known_likeness = lru_cache(maxsize=1024)(_likeness)
+"""A fleet's clients send the same few names."""
+
+
+def _loose(name: str) -> str:
+    return name.casefold().translate(_UNDERSCORED)
+
+
+class SplitPath(NamedTuple):
+    """A path, split at the segment of the version."""
+
+    segment: str
+    rest: str
+    """What follows the segment: empty, or text that begins with a slash."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PathLocation:
+    """A path segment that holds the version: the first one, or the one after `prefix`.
+
+    After a prefix the segment always holds the version, whatever its text is. Without a prefix it holds one
+    only when its text looks like one: a path such as `/containers/json` has no version.
+    """
+
+    prefix: str
+    """Without a slash at its end. Empty: the version is in the first segment."""
+    syntax: VersionSyntax
+    affixes: Affixes
+    sent: bool
+
+    def covers(self, path: str) -> bool:
+        """Whether the version can be written into this path."""
+        return path.startswith(self.prefix + "/") or (bool(self.prefix) and path == self.prefix)
+
+    def read(self, path: str, query: str) -> RequestedVersion:
+        """The version in the segment. It is malformed where only another reader would find one."""
+        split = self._split(path)
+        if split is not None:
+            return self.syntax.read(split.segment, self.affixes)
+        disguised = self._split(_normalized(path), lenient=True)
+        return (
+            NO_VERSION_REQUESTED
+            if disguised is None
+            else RequestedVersion(RequestedKind.MALFORMED, text=disguised.segment)
+        )
+
+    def without_version(self, path: str) -> str:
+        """The path without the version's segment."""
+        split = self._split(path)
+        return path if split is None else (self.prefix + split.rest or "/")
+
+    def write(self, path: str, query: str, text: str | None) -> tuple[str, str]:
+        """The same target with the version in its segment, which is added where it is missing. None: without
+        it."""
+        if not self.covers(path):
+            return path, query
+        split = self._split(path)
+        rest = path[len(self.prefix) :] if split is None else split.rest
+        if text is None:
+            return self.prefix + rest or "/", query
+        return f"{self.prefix}/{self.affixes.write(text)}{rest}", query
+
+    def _split(self, path: str, *, lenient: bool = False) -> SplitPath | None:
+        """The segment of the version and what follows it. None where there is none. `lenient`: as a server
+        looks for it that ignores case."""
+        start = path[: len(self.prefix) + 1]
+        wanted = self.prefix + "/"
+        if start != wanted and not (lenient and start.lower() == wanted.lower()):
+            return None
+        segment, slash, rest = path[len(wanted) :].partition("/")
+        if not segment or not (self.prefix or self._is_version(segment, lenient=lenient)):
+            return None
+        return SplitPath(segment, slash + rest)
+
+    def _is_version(self, segment: str, *, lenient: bool) -> bool:
+        """Whether a first segment is meant to be a version: it is one, or a digit follows its prefix."""
+        before = self.affixes.before
+        if lenient and segment.lower().startswith(before.lower()):
+            segment = before + segment[len(before) :]
+        if self.syntax.read(segment, self.affixes).kind is not RequestedKind.MALFORMED:
+            return True
+        first = segment[len(before) : len(before) + 1]
+        return segment.startswith(before) and first.isascii() and first.isdigit()
+
+
+def _normalized(path: str) -> str:
+    """The path as lenient readers see it: escapes decoded, without path parameters and empty segments."""
+    if "%" not in path and ";" not in path and "//" not in path:
+        return path
+    segments = (segment.partition(";")[0] for segment in unquote(path).split("/"))
+    return _SLASHES.sub("/", "/".join(segments))

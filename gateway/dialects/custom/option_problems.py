@@ -1,0 +1,96 @@
+"""Mistakes in an operator's options, collected with their positions; and checks that several options share.
+
+Messages never quote a text, because it may come from the environment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, TypeAlias, TypeVar, final
+
+from gateway.core.http.message import FORWARDING, HOP_BY_HOP, UNLISTABLE, fold
+from gateway.dialects.custom.locations import Affixes
+from gateway.errors import OptionsError
+
+Position: TypeAlias = tuple[str | int, ...]
+"""Where an option stands: keys, and indexes of list items."""
+T = TypeVar("T")
+
+VERSION: Final = "{version}"
+TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*", re.ASCII)
+PLAIN: Final = re.compile(r"[A-Za-z0-9._~-]*", re.ASCII)
+"""Text that needs no escape in a header, in a path and in a query."""
+PATH: Final = re.compile(r"/|(?:/[A-Za-z0-9._~!$&'()*+,=:@-]+)+", re.ASCII)
+_OTHER_MEANING: Final = (
+    HOP_BY_HOP
+    | FORWARDING
+    | UNLISTABLE
+    | {
+        *("accept", "accept-encoding", "content-type", "content-encoding", "content-location", "cookie"),
+        *("authorization", "etag", "expect", "last-modified", "location", "range", "set-cookie", "vary"),
+        *("allow", "date", "origin", "referer", "retry-after", "server", "user-agent", "www-authenticate"),
+    }
+)
+"""Headers (folded) that already mean something else in a message."""
+
+
+@final
+class OptionProblems:
+    """Every problem found so far."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[Position, str, str]] = []
+
+    def add(self, at: Position, message: str, hint: str = "") -> None:
+        """Note a problem."""
+        self._found.append((at, message, hint))
+
+    def raise_if_any(self) -> None:
+        """Raises `OptionsError` with every problem, if there is one."""
+        if self._found:
+            raise OptionsError(tuple(self._found))
+
+    def attempt(self, at: Position, make: Callable[[], T], fallback: T) -> T:
+        """What `make` returns. When it raises `ValueError`, that is a problem and gives `fallback`."""
+        try:
+            return make()
+        except ValueError as error:
+            message, _, hint = str(error).partition("; ")
+            self.add(at, message, hint)
+            return fallback
+
+    def check_header_name(self, at: Position, name: str) -> None:
+        """Check that a header of this name can hold a version."""
+        if MEDIA_TYPE.fullmatch(name.partition(";")[0].strip().lower()):
+            message = "this is a media type, but the name of a header belongs here"
+            self.add(at, message, "write parameter: NAME and media_types: [TYPE]")
+        elif TOKEN.fullmatch(name) is None or "_" in name:
+            self.add(at, "not a valid header name", "a name has letters, digits and `-`, and no colon")
+        elif fold(name) in _OTHER_MEANING:
+            hint = "write parameter: NAME" if fold(name) in {"accept", "content-type"} else ""
+            self.add(at, "this header has another meaning, so it cannot hold a version", hint)
+
+    def check_path(self, at: Position, path: str) -> str:
+        """The path, which must be one without a version."""
+        if PATH.fullmatch(path) is None:
+            message = "not a valid path"
+            self.add(at, message, "it begins with a slash, does not end with one, and has no escapes")
+        return path
+
+    def read_affixes(self, at: Position, text: str, *, free: bool = False) -> Affixes:
+        """The text around `{version}`. `free`: any text is allowed, and a `*` at the end."""
+        before, found, after = text.partition(VERSION)
+        open_end = free and after.endswith("*")
+        if open_end:
+            after = after[:-1]
+        if not found:
+            self.add(at, "{version} is missing here", "write it where the version stands")
+        elif VERSION in after:
+            self.add(at, "{version} stands here twice", "write it once")
+        elif not free and PLAIN.fullmatch(before + after) is None:
+            self.add(at, "only letters, digits, `.`, `_`, `~` and `-` may stand around {version}")
+        elif open_end and not after:
+            self.add(at, "a character must mark where the version ends", "write {version}.*")
+        return Affixes(before, after, open_end)

@@ -1,0 +1,507 @@
+"""Makes the parts of a dialect from an operator's options, and finds every mistake in them.
+
+Messages never quote a text, because it may come from the environment. Nothing here sees a request.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Final, TypeAlias, final
+
+from gateway.core.dialect import RefusalReason, VersionMatch
+from gateway.core.http.message import fold
+from gateway.core.versions.version import CalendarDate, MajorMinor, Named, Scheme, Semantic, WholeNumber
+from gateway.dialects.custom.codec import DocumentCodec, ResponseCodec, VersionCodec
+from gateway.dialects.custom.error_bodies import (
+    DEFAULT_ERROR,
+    ERROR_PLACEHOLDERS,
+    ErrorBodies,
+    Template,
+    default_refusal,
+    refusal_placeholders,
+)
+from gateway.dialects.custom.json_path import JsonPath
+from gateway.dialects.custom.locations import (
+    Affixes,
+    HeaderLocation,
+    PathLocation,
+    QueryLocation,
+    VersionSyntax,
+)
+from gateway.dialects.custom.media_types import MediaTypeLocation
+from gateway.dialects.custom.option_problems import (
+    MEDIA_TYPE,
+    PATH,
+    PLAIN,
+    TOKEN,
+    VERSION,
+    OptionProblems,
+    Position,
+)
+from gateway.dialects.custom.options import (
+    CustomOptions,
+    DocumentOptions,
+    LearnOptions,
+    LocationOptions,
+    RefusalOptions,
+)
+
+HeadersLocation: TypeAlias = HeaderLocation | MediaTypeLocation
+TargetLocation: TypeAlias = QueryLocation | PathLocation
+
+_LOCATION_KINDS: Final = ("header", "query", "path", "parameter")
+_OTHER_PARAMETERS: Final = frozenset({"q", "charset", "boundary"})
+"""Parameters of media types that already mean something else."""
+_BODY_TYPE: Final = re.compile(r"([a-z0-9.-]+/[a-z0-9.+-]+)(; ?charset=utf-8)?", re.ASCII)
+_RESERVED: Final = frozenset({"minimum", "maximum", "refused", "none"})
+"""Words that mean something else where a version may stand (`default_version`)."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a dialect is made of."""
+
+    scheme: Scheme
+    syntax: VersionSyntax
+    match: VersionMatch
+    in_headers: tuple[HeadersLocation, ...]
+    in_target: tuple[TargetLocation, ...]
+    target_rank: int
+    """How many of `in_headers` come before the first of `in_target`."""
+    unversioned: tuple[str, ...]
+    learn: LearnOptions
+    advertisement_codec: DocumentCodec
+    """Where the document that probes read holds versions."""
+    probes_document: bool
+    """Whether probes read a document. Otherwise they read the response headers."""
+    response_codec: ResponseCodec
+    served_always: bool
+    """Whether the served version stands on every response."""
+    range_always: bool
+    """Whether the offer does so, too."""
+    statuses: tuple[int, int]
+    """Of a refusal: for a version that is not on offer, for a malformed one."""
+    refusal_codec: DocumentCodec
+    """Where a backend's own refusal holds its versions."""
+    refusals_advertise: bool
+    """Whether backends' own refusals hold versions."""
+    error_bodies: ErrorBodies
+    documents: tuple[tuple[str, DocumentCodec], ...]
+    option_paths: tuple[tuple[Position, str], ...]
+    """Every path in the options, with its position there."""
+
+
+def read_parts(options: CustomOptions) -> Parts:
+    """The parts. Raises `OptionsError` with every mistake."""
+    return _Reader(options).read()
+
+
+class _Reader:
+    """Reads one set of options. Its methods share the problems found."""
+
+    def __init__(self, options: CustomOptions) -> None:
+        self.options = options
+        self.problems = OptionProblems()
+
+    def read(self) -> Parts:
+        options = self.options
+        scheme = self._scheme()
+        syntax = VersionSyntax(scheme, self._newest(scheme))
+        match = self._match(scheme)
+        locations = read_locations(options.places, syntax, self.problems)
+        response_codec = self._response_codec(scheme)
+        parts = Parts(
+            scheme,
+            syntax,
+            match,
+            in_headers=tuple(each for each in locations if isinstance(each, HeadersLocation)),
+            in_target=tuple(each for each in locations if isinstance(each, TargetLocation)),
+            target_rank=len(
+                list(takewhile(lambda location: isinstance(location, HeadersLocation), locations))
+            ),
+            unversioned=self._unversioned(locations),
+            learn=options.learn,
+            advertisement_codec=self._advertisement_codec(scheme),
+            probes_document=any((options.learn.minimum, options.learn.maximum, options.learn.list)),
+            response_codec=response_codec,
+            served_always=options.reply.always or match is not VersionMatch.EXACT,
+            range_always=options.reply.always,
+            statuses=self._statuses(),
+            refusal_codec=self._refusal_codec(scheme),
+            refusals_advertise=any((options.refusal.minimum, options.refusal.maximum, options.refusal.list)),
+            error_bodies=self._error_bodies(scheme),
+            documents=tuple(
+                (
+                    self.problems.check_path(("documents", at, "path"), document.path),
+                    self._document(("documents", at), document, scheme),
+                )
+                for at, document in enumerate(options.documents)
+            ),
+            option_paths=options.paths,
+        )
+        self.problems.raise_if_any()
+        return parts
+
+    # -- versions
+
+    def _scheme(self) -> Scheme:
+        options = self.options
+        if options.scheme != "named" and options.names:
+            self.problems.add(
+                ("names",), "only the scheme `named` has names", "write scheme: named, or remove them"
+            )
+        if options.scheme != "date" and options.date_form != "day":
+            self.problems.add(
+                ("date_form",), "only the scheme `date` has dates", "write scheme: date, or remove it"
+            )
+        match options.scheme:
+            case "integer":
+                return WholeNumber()
+            case "major.minor":
+                return MajorMinor()
+            case "semver":
+                return Semantic()
+            case "date":
+                return CalendarDate(day=options.date_form == "day")
+            case _:
+                return Named(self._names())
+
+    def _names(self) -> tuple[str, ...]:
+        names: list[str] = []
+        if not self.options.names:
+            self.problems.add(
+                ("names",), "the scheme `named` needs its names", "write names: [OLDEST, ..., NEWEST]"
+            )
+            return ("v1",)
+        for at, name in enumerate(self.options.names):
+            position = ("names", at)
+            if not name or len(name) > 64 or PLAIN.fullmatch(name) is None:
+                self.problems.add(position, "a name has 1 to 64 letters, digits, `.`, `_`, `~` or `-`")
+            elif name in _RESERVED:
+                self.problems.add(position, "this word is reserved", "no version may have this name")
+            elif name in names:
+                self.problems.add(position, "this name stands twice", "write each name once, oldest first")
+            elif names and is_older(name, names[-1]):
+                self.problems.add(
+                    position,
+                    "the names are out of order: this one is older than the one before it",
+                    "write the oldest first",
+                )
+            names.append(name)
+        return tuple(dict.fromkeys(names))
+
+    def _newest(self, scheme: Scheme) -> str | None:
+        word = self.options.newest
+        if word is None:
+            return None
+        if len(word) > 64 or PLAIN.fullmatch(word) is None:
+            self.problems.add(("newest",), "the word has up to 64 letters, digits, `.`, `_`, `~` or `-`")
+        if scheme.parse(word) is not None:
+            self.problems.add(
+                ("newest",),
+                "this is a version, so it cannot mean the newest one",
+                "write a word, like latest",
+            )
+        return word
+
+    def _match(self, scheme: Scheme) -> VersionMatch:
+        match = VersionMatch(self.options.match)
+        if match is not VersionMatch.EXACT:
+            if not isinstance(scheme, CalendarDate | Named):
+                self.problems.add(("match",), "only dates and names can be matched this way", "write exact")
+            if self.options.reply.served is None:
+                self.problems.add(
+                    ("match",),
+                    "clients may get another version than they requested and must be able to see it",
+                    "name the header of the served version: reply.served",
+                )
+        return match
+
+    def _unversioned(self, locations: tuple[HeadersLocation | TargetLocation, ...]) -> tuple[str, ...]:
+        """Paths without versions. No version may stand below any of them."""
+        prefix = next((each.prefix for each in locations if isinstance(each, PathLocation)), "")
+        for at, path in enumerate(self.options.unversioned):
+            self.problems.check_path(("unversioned", at), path)
+            if prefix and (prefix == path or prefix.startswith(path + "/")):
+                message = "one of the places says that versions stand below this path"
+                self.problems.add(("unversioned", at), message, "remove it, or name longer paths")
+        return self.options.unversioned
+
+    # -- documents and response headers
+
+    def _json_path(self, at: Position, text: str | None) -> JsonPath | None:
+        return None if text is None else self.problems.attempt(at, lambda: JsonPath.read(text), JsonPath(()))
+
+    def _codec(
+        self,
+        at: Position,
+        options: LearnOptions | DocumentOptions | RefusalOptions,
+        scheme: Scheme,
+        affixes: Affixes,
+    ) -> DocumentCodec:
+        listed = self._json_path((*at, "list"), options.list)
+        if listed is not None and None not in listed.steps and isinstance(options, DocumentOptions):
+            self.problems.add(
+                (*at, "list"), "no step of this path means every item", "write [*], as in $.versions[*]"
+            )
+        return DocumentCodec(
+            VersionCodec(scheme, affixes),
+            self._json_path((*at, "minimum"), options.minimum),
+            self._json_path((*at, "maximum"), options.maximum),
+            listed,
+            self._json_path((*at, "links"), options.links) if isinstance(options, DocumentOptions) else None,
+        )
+
+    def _advertisement_codec(self, scheme: Scheme) -> DocumentCodec:
+        learn, at = self.options.learn, "learn"
+        self.problems.check_path((at, "path"), learn.path)
+        for index, status in enumerate(learn.statuses):
+            if not 200 <= status < 500:
+                self.problems.add(
+                    (at, "statuses", index), "a response that holds versions has a status from 200 to 499"
+                )
+        if not learn.statuses:
+            self.problems.add(
+                (at, "statuses"), "no response would be believed", "remove the key to get its default"
+            )
+        if MEDIA_TYPE.fullmatch(learn.content_type) is None:
+            self.problems.add(
+                (at, "content_type"), "not a valid media type", "write TYPE/SUBTYPE, without parameters"
+            )
+        self._check_list_or_range((at,), learn, scheme)
+        affixes = self.problems.read_affixes((at, "spelling"), learn.spelling, free=True)
+        return self._codec((at,), learn, scheme, affixes)
+
+    def _check_list_or_range(
+        self, at: Position, options: LearnOptions | RefusalOptions, scheme: Scheme
+    ) -> None:
+        """A list, or both ends of a range."""
+        ends = [name for name in ("minimum", "maximum") if getattr(options, name) is not None]
+        if options.list is not None and ends:
+            self.problems.add((*at, ends[0]), "the list already holds all versions", "remove one of the two")
+        elif len(ends) == 1:
+            self.problems.add((*at, ends[0]), "a range has two ends", "write both: minimum and maximum")
+        self._check_range((*at, "minimum"), scheme, ends=len(ends) == 2)
+
+    def _check_range(self, at: Position, scheme: Scheme, *, ends: bool) -> None:
+        """All names between two are known. Of dates and X.Y.Z, it is unknown what lies between two."""
+        if ends and not scheme.contiguous and not isinstance(scheme, Named):
+            self.problems.add(
+                at, "nobody can know which versions of this scheme lie between two of them", "write a list"
+            )
+
+    def _document(self, at: Position, document: DocumentOptions, scheme: Scheme) -> DocumentCodec:
+        if not any((document.minimum, document.maximum, document.list, document.links)):
+            self.problems.add(
+                at,
+                "nothing says where versions stand in this document",
+                "write minimum, maximum, list or links",
+            )
+        affixes = self.problems.read_affixes((*at, "spelling"), document.spelling, free=True)
+        if affixes.open_end:
+            self.problems.add(
+                (*at, "spelling"), "an open end cannot be written into a document", "remove the `*`"
+            )
+        return self._codec(at, document, scheme, affixes)
+
+    def _response_codec(self, scheme: Scheme) -> ResponseCodec:
+        response = self.options.reply
+        names: set[str] = set()
+        for kind in ("served", "minimum", "maximum", "list"):
+            name = getattr(response, kind)
+            if name is not None:
+                self.problems.check_header_name(("reply", kind), name)
+                if fold(name) in names:
+                    self.problems.add(
+                        ("reply", kind),
+                        "another value already stands in this header",
+                        "give each a header of its own",
+                    )
+                names.add(fold(name))
+        codec = VersionCodec(scheme, self.problems.read_affixes(("reply", "spelling"), response.spelling))
+        made = ResponseCodec(codec, response.served, response.minimum, response.maximum, response.list)
+        learn = self.options.learn
+        if not (learn.minimum or learn.maximum or learn.list or made.listed):
+            # A backend's versions are then learned from these two headers.
+            self._check_range(("reply", "minimum"), scheme, ends=made.advertises)
+        return made
+
+    # -- refusals and errors
+
+    def _statuses(self) -> tuple[int, int]:
+        refusal = self.options.refusal
+        for kind in ("status", "malformed_status"):
+            if not 400 <= getattr(refusal, kind) <= 499:
+                self.problems.add(("refusal", kind), "a refusal has a status from 400 to 499")
+        return refusal.status, refusal.malformed_status
+
+    def _refusal_codec(self, scheme: Scheme) -> DocumentCodec:
+        refusal = self.options.refusal
+        self._check_list_or_range(("refusal",), refusal, scheme)
+        affixes = self.problems.read_affixes(("refusal", "spelling"), refusal.spelling, free=True)
+        return self._codec(("refusal",), refusal, scheme, affixes)
+
+    def _error_bodies(self, scheme: Scheme) -> ErrorBodies:
+        refusal, failure = self.options.refusal, self.options.failure
+        known = refusal_placeholders(scheme)
+        self._check_body_type(("refusal", "content_type"), refusal.content_type, refusal.body)
+        self._check_body_type(("failure", "content_type"), failure.content_type, failure.body)
+
+        def template(kind: str, text: str) -> Template:
+            unchecked = Template(text, refusal.content_type)
+            return self.problems.attempt(
+                ("refusal", kind), lambda: Template.read(text, refusal.content_type, known), unchecked
+            )
+
+        keys = {
+            RefusalReason.BELOW_MIN: "too_old",
+            RefusalReason.ABOVE_MAX: "too_new",
+            RefusalReason.MALFORMED: "malformed",
+        }
+        texts = {reason: getattr(refusal, key) for reason, key in keys.items()}
+        error_text = failure.body or DEFAULT_ERROR
+        return ErrorBodies(
+            scheme,
+            template("body", refusal.body or default_refusal(scheme)),
+            {reason: template(keys[reason], text) for reason, text in texts.items() if text is not None},
+            self.problems.attempt(
+                ("failure", "body"),
+                lambda: Template.read(error_text, failure.content_type, ERROR_PLACEHOLDERS),
+                Template(error_text, failure.content_type),
+            ),
+        )
+
+    def _check_body_type(self, at: Position, text: str, body: str | None) -> None:
+        if _BODY_TYPE.fullmatch(text) is None:
+            self.problems.add(
+                at,
+                "a body cannot have this type",
+                "write application/json or text/plain; charset=utf-8",
+            )
+        elif body is None and not text.endswith("json"):
+            self.problems.add(
+                at, "the default body is a problem document, which is JSON", "write a body of your own"
+            )
+
+
+# --- locations ---------------------------------------------------------------------------------------------
+
+
+def read_locations(
+    written: tuple[LocationOptions, ...], syntax: VersionSyntax, problems: OptionProblems
+) -> tuple[HeadersLocation | TargetLocation, ...]:
+    """The locations that `places` describes, in order, without the invalid ones."""
+    made = [_location(("places", at), options, syntax, problems) for at, options in enumerate(written)]
+    locations = tuple(location for location in made if location is not None)
+    _check_together(written, locations, problems)
+    return locations
+
+
+def _location(
+    at: Position, options: LocationOptions, syntax: VersionSyntax, problems: OptionProblems
+) -> HeadersLocation | TargetLocation | None:
+    kinds = [kind for kind in _LOCATION_KINDS if getattr(options, kind) is not None]
+    if len(kinds) != 1:
+        problems.add(
+            (*at, kinds[1]) if kinds else at,
+            "a place has exactly one of: header, query, path, parameter",
+            "write two places, one below the other" if kinds else "",
+        )
+        return None
+    if options.media_types and options.parameter is None:
+        problems.add((*at, "media_types"), "media_types belong to a parameter", "name it: parameter: NAME")
+    affixes = problems.read_affixes((*at, "spelling"), options.spelling)
+    if options.header is not None:
+        problems.check_header_name((*at, "header"), options.header)
+        return HeaderLocation(options.header, syntax, affixes, options.sent)
+    if options.query is not None:
+        if not options.query or PLAIN.fullmatch(options.query) is None:
+            problems.add((*at, "query"), "the name of a parameter has letters, digits, `.`, `_`, `~` or `-`")
+        return QueryLocation(options.query, syntax, affixes, options.sent)
+    if options.parameter is not None:
+        return _media_type_location(at, options, syntax, affixes, problems)
+    return _path_location(at, options, syntax, problems)
+
+
+def _media_type_location(
+    at: Position, options: LocationOptions, syntax: VersionSyntax, affixes: Affixes, problems: OptionProblems
+) -> MediaTypeLocation:
+    name = (options.parameter or "").lower()
+    if TOKEN.fullmatch(name) is None or name in _OTHER_PARAMETERS:
+        problems.add(
+            (*at, "parameter"), "no parameter of this name can hold a version", "write a name, like version"
+        )
+    types = tuple(text.lower() for text in options.media_types)
+    for index, text in enumerate(types):
+        if MEDIA_TYPE.fullmatch(text) is None:
+            problems.add(
+                (*at, "media_types", index),
+                "not a valid media type",
+                "write TYPE/SUBTYPE, without parameters",
+            )
+    return MediaTypeLocation(name, types, syntax, affixes, options.sent)
+
+
+def _path_location(
+    at: Position, options: LocationOptions, syntax: VersionSyntax, problems: OptionProblems
+) -> PathLocation:
+    path = options.path or ""
+    if options.spelling != VERSION:
+        problems.add(
+            (*at, "spelling"),
+            "the path itself holds the text around its version",
+            "write it there, and remove this key",
+        )
+    at = (*at, "path")
+    prefix, _, segment = path.rpartition("/")
+    if VERSION in prefix:
+        problems.add(at, "the version must stand in the last segment", "leave out what follows it")
+        return PathLocation(prefix, syntax, Affixes(), options.sent)
+    if not path.startswith("/") or (prefix and PATH.fullmatch(prefix) is None):
+        problems.add(at, "not a valid path", "write /v{version} or /admin/api/{version}")
+    return PathLocation(prefix, syntax, problems.read_affixes(at, segment), options.sent)
+
+
+def _check_together(
+    written: tuple[LocationOptions, ...],
+    locations: tuple[HeadersLocation | TargetLocation, ...],
+    problems: OptionProblems,
+) -> None:
+    if not written:
+        problems.add(("places",), "the version stands nowhere", "name a place")
+    elif locations and not any(location.sent for location in locations):
+        problems.add(("places",), "backends would never see a version", "remove `sent: false` from one place")
+    seen: set[tuple[str, ...]] = set()
+    for at, options in enumerate(written):
+        for kind in _LOCATION_KINDS:
+            name = getattr(options, kind)
+            # One path, one parameter; any number of headers and query parameters.
+            key = (kind, fold(name)) if kind in {"header", "query"} and name is not None else (kind,)
+            if name is not None and key in seen:
+                problems.add(("places", at, kind), "there is another place like this", "remove one")
+            elif name is not None:
+                seen.add(key)
+
+
+# --- the order of names ------------------------------------------------------------------------------------
+
+_STAGES: Final = {"alpha": 0, "beta": 1, "rc": 2, "": 3}
+_STAGED: Final = re.compile(r"v([0-9]{1,6})(?:(alpha|beta|rc)([0-9]{1,6}))?", re.ASCII)
+
+
+def is_older(name: str, before: str) -> bool:
+    """Whether the two names show by their numbers that `name` cannot come after `before`."""
+    one, other = _order(name), _order(before)
+    return one is not None and other is not None and one[0] == other[0] and one < other
+
+
+def _order(name: str) -> tuple[str, tuple[int, ...]] | None:
+    """A family of names and the rank within it: v1alpha1 < v1beta1 < v1 < v2; r1 < r2 < r10."""
+    staged = _STAGED.fullmatch(name)
+    if staged is not None:
+        return "v", (int(staged[1]), _STAGES[staged[2] or ""], int(staged[3] or 0))
+    numbers = re.findall(r"[0-9]{1,18}", name)
+    return (re.sub(r"[0-9]{1,18}", "#", name), tuple(map(int, numbers))) if numbers else None

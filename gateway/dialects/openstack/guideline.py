@@ -1,0 +1,388 @@
+"""The dialect `openstack`: every service with microversions that has no dialect of its own.
+
+It follows the API-SIG guideline. How a service departs from it is data in `services`: one profile a service,
+in which options of the configuration replace single values.
+
+A request may name several services in one header. Each service of the gateway reads its own item, and its
+backends get one line with that item alone. The line is always written, because Cinder answers 400 to a header
+that does not name it.
+
+What this must not do: know a service outside the data.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import ClassVar, Self
+from urllib.parse import unquote
+
+from gateway.core.dialect import (
+    NO_HEADERS,
+    Advertisement,
+    DefaultVersion,
+    Dialect,
+    Endpoint,
+    GatewayError,
+    Links,
+    MissingOperation,
+    OfferedVersions,
+    ProbeFault,
+    ProbeRequest,
+    ProbeResponse,
+    ProbeStep,
+    Refusal,
+    RequestedVersion,
+    Served,
+)
+from gateway.core.http.message import Header, Response, all_values, fold
+from gateway.core.versions.version import Scheme, Version
+from gateway.dialects.openstack.microversion import (
+    ACCEPT_JSON,
+    CONTENT_JSON,
+    MICROVERSION,
+    NO_RANGE_IN_HEADERS,
+    NOT_FOUND,
+    STANDARD,
+    STANDARD_FOLDED,
+    Document,
+    agreed_text,
+    dump_document,
+    load_document,
+    parse_microversion,
+    parse_requested,
+    read_legacy,
+    read_range,
+    read_range_values,
+    read_standard,
+    refusal_in_body,
+    refusal_text,
+    rewrite_links,
+    unexpected_status,
+    version_entries,
+    without_json,
+    write_range,
+    write_range_headers,
+    write_standard,
+)
+from gateway.dialects.openstack.services import OpenStackOptions, ServiceProfile, read_options
+
+ROOT = Endpoint("root", negotiated=False, document=True, versioned_only=True)
+NEGOTIATED_ROOT = Endpoint("root", document=True, versioned_only=True)
+VERSION = Endpoint("version", document=True, versioned_only=True)
+RESOURCE = Endpoint("resource")
+
+_VERSION_PATH = re.compile(r"/v[0-9]{1,3}(?:\.[0-9]{1,3})?/?", re.ASCII)
+_RANGE_IN_TEXT = re.compile(
+    r"(?:Minimum is |supported range is |supported version range is: \[)'?([0-9]{1,6}\.[0-9]{1,6})'?"
+    r"(?: and maximum is | to |, )'?([0-9]{1,6}\.[0-9]{1,6})",
+    re.ASCII,
+)
+_FAULT_NAMES = {400: "badRequest", 404: "itemNotFound", 413: "overLimit", 503: "serviceUnavailable"}
+_MISSING = {
+    400: ("Bad Request", "This operation does not exist in the requested API version."),
+    404: ("Not Found", NOT_FOUND),
+}
+
+
+class OpenStack(Dialect):
+    """Any OpenStack service with microversions."""
+
+    name = "openstack"
+    Options: ClassVar[type] = OpenStackOptions
+
+    scheme: Scheme = MICROVERSION
+
+    def __init__(self, service_type: str, profile: ServiceProfile) -> None:
+        self.service_type = service_type
+        self.profile = profile
+        self._types = frozenset(profile.service_types)
+        self._legacy_headers = tuple(fold(name) for name in profile.legacy_headers)
+        self._echo_headers = tuple(fold(name) for name in profile.echo_headers)
+        self._range_headers = tuple(fold(name) for name in profile.range_headers or ())
+        self._parse = self.scheme.parse if profile.zero_major else parse_microversion
+        standard = (STANDARD,) if profile.service_types else ()
+        self.reads = frozenset({*self._legacy_headers, *map(fold, standard)})
+        # The standard header is removed even where it is not read: it is for other services then.
+        self.owned_request = self.reads | {STANDARD_FOLDED}
+        self.owned_response = frozenset({*self._echo_headers, *self._range_headers})
+        self.vary = (*standard, *profile.legacy_headers)
+        self.default_version = DefaultVersion(profile.default_version)
+        self.releases = profile.releases
+
+    @classmethod
+    def configured(cls, options: object) -> Self:
+        """The dialect of one service. Raises `ValueError` for options that do not fit together."""
+        assert isinstance(options, OpenStackOptions)
+        return cls(*read_options(options))
+
+    # -- 1. the request
+
+    def endpoint(self, method: str, path: str, query: str) -> Endpoint:
+        """`/`, `/vN` with and without a slash, or a resource."""
+        plain = unquote(path) if "%" in path else path
+        if not plain.strip("/"):
+            return NEGOTIATED_ROOT if self.profile.root_negotiated else ROOT
+        return VERSION if _VERSION_PATH.fullmatch(plain) else RESOURCE
+
+    def operation_path(self, path: str) -> str:
+        """Without `.json`."""
+        return without_json(path).replace("%", "%25") or "/"
+
+    def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
+        """The standard header if it names the service, else the first of its own headers that is present.
+
+        An empty value counts as absent.
+        """
+        text = None
+        if self._types:
+            first = self.profile.first_item_counts
+            text = self._first_item(headers) if first else read_standard(headers, self._types)
+        if text is None:
+            text = read_legacy(headers, self._legacy_headers) or None
+        return parse_requested(text, self._parse, self.profile.latest)
+
+    def _first_item(self, headers: Mapping[str, str]) -> str | None:
+        """Cinder's rule: the first item that contains the type, and what follows its first word."""
+        for line in all_values(headers, STANDARD_FOLDED):
+            for item in line.split(","):
+                words = item.split(maxsplit=1)
+                if len(words) == 2 and any(service_type in item.lower() for service_type in self._types):
+                    return item.strip()[len(words[0]) :].strip(" \t")
+        return None
+
+    def write_request(
+        self,
+        endpoint: Endpoint,
+        version: Version,
+        requested: RequestedVersion,
+        *,
+        legacy: bool,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> tuple[Header, ...]:
+        """Its own headers, and one standard line with its item alone."""
+        if legacy or not endpoint.negotiated:
+            return ()
+        text = self.scheme.format(version)
+        own = tuple((name, text) for name in self.profile.legacy_headers)
+        return (*own, write_standard(self.profile.service_types[0], text)) if self._types else own
+
+    # -- 2. local responses
+
+    def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
+        """406 with the range, or the service's response to a text that is not a version; always as JSON."""
+        profile, offered = self.profile, refusal.offered
+        refused_code, malformed_code = profile.error_codes or ("", "")
+        if refusal.version is None:
+            text = refusal.requested.text
+            detail = profile.malformed_text.format(text=text, why=_why_malformed(text))
+            return self._error(
+                profile.malformed_status,
+                profile.malformed_title,
+                detail,
+                code=malformed_code,
+                header_range=offered if profile.range_on_malformed else None,
+            )
+        response = self._error(
+            406,
+            profile.refused_title,
+            refusal_text(profile.refused_text, refusal.version, offered),
+            code=refused_code,
+            header_range=offered,
+            body_range=offered,
+        )
+        if not profile.echoes_refused_version:
+            return response
+        return response.with_headers(*self._write_echoes(refusal.version))
+
+    def error_response(self, error: GatewayError) -> Response:
+        """An error in the service's shape, with the range where its errors carry one."""
+        return self._error(error.status, error.title, error.detail, header_range=error.offered)
+
+    def refuse_operation(self, missing: MissingOperation, endpoint: Endpoint) -> Response:
+        """404 as for any unknown resource, with the served version: the request was accepted at it."""
+        status = missing.status or 404
+        title, detail = _MISSING[status]
+        response = self._error(status, title, detail, header_range=missing.offered)
+        return response.with_headers(*self._write_echoes(missing.version))
+
+    def _error(
+        self,
+        status: int,
+        title: str,
+        detail: str,
+        *,
+        code: str = "",
+        header_range: OfferedVersions | None,
+        body_range: OfferedVersions | None = None,
+    ) -> Response:
+        """An error in the shape of the profile, with the ranges where it has headers or keys for them."""
+        body: dict[str, object]
+        if self.profile.error_shape == "fault":
+            body = {_FAULT_NAMES.get(status, "computeFault"): {"code": status, "message": detail}}
+        elif self.profile.error_shape == "message":
+            body = {"error": {"message": detail}}
+        else:
+            error: dict[str, object] = {"status": status, "title": title, "detail": detail}
+            if self.profile.error_codes is not None:
+                error |= {"code": f"{self.service_type}.{code}" if code else "", "links": []}
+            if body_range is not None:
+                error["max_version"] = self.scheme.format(body_range.highest)
+                error["min_version"] = self.scheme.format(body_range.lowest)
+            body = {"errors": [error]}
+        headers = (*self._write_range(header_range), CONTENT_JSON)
+        return Response(status, headers, json.dumps(body).encode("ascii"))
+
+    def _write_range(self, offered: OfferedVersions | None) -> tuple[Header, ...]:
+        names = self.profile.range_headers
+        return () if names is None or offered is None else write_range_headers(names, offered)
+
+    def _write_echoes(self, version: Version) -> tuple[Header, ...]:
+        text = self.scheme.format(version)
+        standard = f"{(*self.profile.service_types, self.service_type)[0]} {text}"
+        return tuple(
+            (name, standard if fold(name) == STANDARD_FOLDED else text) for name in self.profile.echo_headers
+        )
+
+    # -- 3. the backend's response
+
+    def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
+        """The served version and the range, where the service's servers send them. Only the body says what a
+        406 is about."""
+        lowest, highest = self._range_lines(headers)
+        return Served(
+            version=self._read_echoes(headers),
+            advertisement=read_range(agreed_text(lowest), agreed_text(highest)),
+            version_refusal=refusal_in_body(endpoint, status),
+            has_range=bool(lowest or highest),
+        )
+
+    def _range_lines(self, headers: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Every line of the headers of minimum and maximum."""
+        if not self._range_headers:
+            return (), ()
+        lowest, highest = self._range_headers
+        return all_values(headers, lowest), all_values(headers, highest)
+
+    def _read_echoes(self, headers: Mapping[str, str]) -> Version | None:
+        """The version in the first echo header that has one. An item for another service does not count."""
+        for name in self._echo_headers:
+            text = agreed_text(all_values(headers, name))
+            if name == STANDARD_FOLDED:
+                service, _, text = text.partition(" ")
+                if service.lower() not in (self._types or {self.service_type}):
+                    continue
+            version = self.scheme.parse(text)
+            if version is not None:
+                return version
+        return None
+
+    def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advertisement | None:
+        """The range that an error names, in the keys of the guideline or in its text."""
+        for error in _errors(load_document(body) or {}):
+            advertisement = _entry_range(error, ("max_version",))
+            if advertisement is not None:
+                return advertisement
+            for key in ("message", "detail"):
+                text = error.get(key)
+                found = _RANGE_IN_TEXT.search(text) if isinstance(text, str) else None
+                if found is not None:
+                    return read_range(found[1], found[2])
+        return None
+
+    def write_response(
+        self,
+        endpoint: Endpoint,
+        status: int,
+        served: Served,
+        negotiated: Version | None,
+        offered: OfferedVersions,
+        *,
+        legacy: bool,
+    ) -> tuple[Header, ...]:
+        """The served version as the backend said it, and the offer where the backend sent its range.
+
+        A successful response of a legacy backend gets what a newer one would have sent.
+        """
+        version, has_range = served.version, served.has_range
+        if legacy and version is None and negotiated is not None and 200 <= status < 400:
+            version, has_range = negotiated, True
+        echoes = () if version is None else self._write_echoes(version)
+        return (*self._write_range(offered), *echoes) if has_range else echoes
+
+    def rewrite_document(
+        self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+    ) -> bytes | None:
+        """The list of versions, one version in `version`, or one as the whole document (Magnum's `/v1`)."""
+        document = load_document(body)
+        entries = [] if document is None else _entries(document)
+        if document is None or not entries:
+            return None
+        for entry in entries:
+            write_range(entry, offered, self.profile.maximum_keys)
+            name = entry.get("id")
+            if self.profile.id_is_maximum and isinstance(name, str) and self.scheme.parse(name):
+                entry["id"] = self.scheme.format(offered.highest)
+        rewrite_links(document, links)
+        return dump_document(document)
+
+    # -- 4. probes
+
+    def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
+        """`GET /`, which is public everywhere.
+
+        The range headers count where the service has them, otherwise the entry with the highest range.
+        Entries without any range are those of a legacy server, which has no version for the offer.
+        """
+        if not answers:
+            return ProbeRequest(path or "/", ACCEPT_JSON)
+        answer = answers[0]
+        if answer.status not in (200, 300):
+            return unexpected_status(answer.status, "200 or 300")
+        served = self.read_response(RESOURCE, answer.status, answer.headers)
+        if served.has_range:
+            return served.advertisement or NO_RANGE_IN_HEADERS
+        entries = _entries(load_document(answer.body) or {})
+        if not entries:
+            return ProbeFault("document", "not a list of versions of an OpenStack API")
+        keys = self.profile.maximum_keys
+        advertised = [found for found in (_entry_range(entry, keys) for entry in entries) if found]
+        if advertised:
+            return max(advertised, key=lambda found: found.versions.highest)
+        if any(entry.get(key) for entry in entries for key in ("min_version", *keys)):
+            return ProbeFault("range", "no version in the document has a valid range")
+        return Advertisement(self.legacy_versions, legacy=True)
+
+
+def _why_malformed(text: str) -> str:
+    """The reason that Placement's servers give: Python's error about the first part that is not a number."""
+    parts = text.split(".", 1)
+    for part in parts:
+        if re.fullmatch(r"0|[1-9][0-9]{0,5}", part, re.ASCII) is None:
+            return f"invalid literal for int() with base 10: {part!r}"
+    return "Version.__new__() missing 1 required positional argument: 'minor'"
+
+
+def _entries(document: Document) -> list[Document]:
+    """The versions in a discovery document; empty when it is not one."""
+    versions = document.get("versions")
+    # Keystone has its list in `values`.
+    unwrapped = {**document, "versions": versions.get("values")} if isinstance(versions, dict) else document
+    entries = version_entries(unwrapped)
+    if entries is not None:
+        return entries
+    return [document] if isinstance(document.get("id"), str) and "links" in document else []
+
+
+def _errors(document: Document) -> list[Document]:
+    """The errors in a body of any shape: a list of errors, or one under any name."""
+    listed = document.get("errors")
+    candidates = listed if isinstance(listed, list) else document.values()
+    return [candidate for candidate in candidates if isinstance(candidate, dict)]
+
+
+def _entry_range(entry: Document, maximum_keys: tuple[str, ...]) -> Advertisement | None:
+    """The range in the keys of `entry`. The first of the maximum's keys that is not empty counts."""
+    highest = next((entry[key] for key in maximum_keys if entry.get(key)), None)
+    return read_range_values(entry.get("min_version"), highest)

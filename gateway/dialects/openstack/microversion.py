@@ -1,0 +1,304 @@
+"""What the OpenStack dialects share: functions for version headers and discovery documents, texts of errors.
+
+Not a dialect. Nothing here knows one service, its default or its options: each dialect chooses the functions
+that its servers need. Like a dialect, nothing here raises on input from the network.
+
+The rule which text of a request counts is that of microversion-parse (Nova since 14, Senlin since 2,
+Placement, Ironic since 25.0), so clients get the result that such a server would give. The rule what that
+text may be is stricter: `int()` also accepts `1_0`, `+9`, blanks and digits of other scripts, and two readers
+that are lax in different ways read one text as two versions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TypeAlias
+from urllib.parse import unquote
+
+from gateway.core.dialect import (
+    NO_VERSION_REQUESTED,
+    Advertisement,
+    Endpoint,
+    Links,
+    OfferedVersions,
+    ProbeFault,
+    RequestedKind,
+    RequestedVersion,
+    VersionRefusal,
+)
+from gateway.core.http.message import Header, all_values, fold
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import MajorMinor, Version
+
+MICROVERSION = MajorMinor()
+"""X.Y, the one scheme of the family."""
+
+STANDARD = "OpenStack-API-Version"
+"""The header that all services share: `compute 2.1, baremetal 1.58`."""
+
+STANDARD_FOLDED = fold(STANDARD)
+
+ACCEPT_JSON: tuple[Header, ...] = (("Accept", "application/json"),)
+"""The headers of a probe."""
+
+CONTENT_JSON: Header = ("Content-Type", "application/json")
+
+MAX_DEPTH = 32
+"""Levels of lists and objects in a document that is accepted; real ones have at most five (Nova 34)."""
+
+_BLANK = " \t"  # what HTTP calls blank; str.strip() alone would also remove U+00A0
+
+Document: TypeAlias = dict[str, object]
+_Node: TypeAlias = dict[str, object] | list[object]
+
+
+# --- 1. request headers ------------------------------------------------------------------------------------
+
+
+class Latest(Enum):
+    """How a service spells "the newest version you have"."""
+
+    OFF = "off"
+    """Not at all (Manila)."""
+    EXACT = "exact"
+    """`latest` (Nova, Cinder, Placement)."""
+    ANY_CASE = "any_case"
+    """`latest`, `LATEST`, `Latest` (Ironic, Senlin, Magnum)."""
+
+
+def read_standard(headers: Mapping[str, str], service_types: frozenset[str]) -> str | None:
+    """The version text of the last item of `OpenStack-API-Version` that names one of `service_types`.
+
+    Repeated lines are one list. Service types are compared as a whole and in any case; aliases do not count.
+    An item for another service, or without a version (`compute`, `2.5`), is ignored. The text is never empty.
+    """
+    for line in reversed(all_values(headers, STANDARD_FOLDED)):
+        for item in reversed(line.split(",")):
+            words = item.split(maxsplit=1)
+            if len(words) == 2 and words[0].lower() in service_types:
+                # Not words[1]: a separator that HTTP does not call blank stays, and makes the text malformed.
+                return item.strip()[len(words[0]) :].strip(_BLANK)
+    return None
+
+
+def read_legacy(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    """The version text of the first of a service's own headers (folded `names`, in order) that is present.
+
+    None when all are absent. Of a repeated or comma-joined value the last item counts. It may be empty, which
+    Nova refuses and Ironic (since 25.0) treats as absent.
+    """
+    for name in names:
+        values = all_values(headers, name)
+        if values:
+            return values[-1].rpartition(",")[2].strip(_BLANK)
+    return None
+
+
+def parse_microversion(text: str) -> Version | None:
+    """X.Y by the guideline, whose major is at least 1: to Nova and Senlin `0.9` is malformed."""
+    version = MICROVERSION.parse(text)
+    return version if version is not None and version[0] > 0 else None
+
+
+def parse_requested(
+    text: str | None, parse: Callable[[str], Version | None], latest: Latest
+) -> RequestedVersion:
+    """The version that `text` requests; None when the request names no version."""
+    if text is None:
+        return NO_VERSION_REQUESTED
+    if (text.lower() if latest is Latest.ANY_CASE else text) == "latest" and latest is not Latest.OFF:
+        return RequestedVersion(RequestedKind.LATEST, text=text)
+    version = parse(text)
+    return (
+        RequestedVersion(RequestedKind.MALFORMED, text=text)
+        if version is None
+        else RequestedVersion(RequestedKind.EXACT, version, text)
+    )
+
+
+def without_json(path: str) -> str:
+    """The decoded path, without the `.json` at its end that servers ignore.
+
+    Ironic removes it (`json_ext`). The routers of Cinder and Manila take it for the format of the response.
+    """
+    plain = unquote(path) if "%" in path else path
+    return plain.rstrip("/").removesuffix(".json").rstrip("/")
+
+
+# --- 2. response headers -----------------------------------------------------------------------------------
+
+
+def write_standard(service_type: str, version_text: str) -> Header:
+    """The standard header with one item, in requests and responses alike."""
+    return (STANDARD, f"{service_type} {version_text}")
+
+
+def write_range_headers(names: tuple[str, str], offered: OfferedVersions) -> tuple[Header, Header]:
+    """The headers of minimum and maximum, `names` in that order, with the offer."""
+    lowest, highest = names
+    return (lowest, MICROVERSION.format(offered.lowest)), (highest, MICROVERSION.format(offered.highest))
+
+
+def agreed_text(values: tuple[str, ...]) -> str:
+    """The text that all lines of a response header agree on; `""`, which is no version, when they differ."""
+    return values[0] if values and values.count(values[0]) == len(values) else ""
+
+
+@lru_cache(maxsize=256)  # every response of a fleet carries one of the same few pairs
+def read_range(lowest: str, highest: str) -> Advertisement | None:
+    """The advertisement of a minimum and a maximum.
+
+    None unless both are versions, of one major, and the minimum is not above the maximum.
+    """
+    low, high = MICROVERSION.parse(lowest), MICROVERSION.parse(highest)
+    if low is None or high is None or low.major != high.major or low > high:
+        return None
+    return Advertisement(VersionSet.between(low, high))
+
+
+def refusal_in_body(endpoint: Endpoint, status: int) -> VersionRefusal:
+    """For services whose 406 can be about other things, and only its body says about what."""
+    return VersionRefusal.READ_BODY if status == 406 and endpoint.negotiated else VersionRefusal.NO
+
+
+# --- 3. discovery documents --------------------------------------------------------------------------------
+
+
+def load_document(body: bytes) -> Document | None:
+    """The JSON object in `body`; None for anything else, and for one that is nested too deeply."""
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) and not _deeper_than(MAX_DEPTH, document) else None
+
+
+def dump_document(document: Document) -> bytes | None:
+    """The document as the servers write it: ASCII, a blank after `,` and `:`.
+
+    None when it contains NaN or infinity, which JSON does not have.
+    """
+    try:
+        return json.dumps(document, allow_nan=False).encode("ascii")
+    except ValueError:
+        return None
+
+
+def version_entries(document: Document) -> list[Document] | None:
+    """The objects in the list `versions`, or the one under `version`; None when the document has neither."""
+    versions, version = document.get("versions"), document.get("version")
+    if isinstance(versions, list):
+        return [entry for entry in versions if isinstance(entry, dict)]
+    return [version] if isinstance(version, dict) else None
+
+
+def read_range_values(lowest: object, highest: object) -> Advertisement | None:
+    """`read_range` of two values from a document, which may be anything."""
+    return read_range(lowest, highest) if isinstance(lowest, str) and isinstance(highest, str) else None
+
+
+def write_range(
+    entry: object, offered: OfferedVersions, maximum_keys: tuple[str, ...] = ("version",)
+) -> None:
+    """Replace the range in `entry`, one version of a document, by the offer; in place.
+
+    Every service names the minimum `min_version`. The maximum is in one or more of `maximum_keys`. A text
+    that is not a version (`""` of Nova's v2.0) or has another major stays, because the offer says nothing
+    about it. An entry that is not an object stays as well.
+    """
+    if not isinstance(entry, dict):
+        return
+    for key, version in (("min_version", offered.lowest), *((key, offered.highest) for key in maximum_keys)):
+        text = entry.get(key)
+        present = MICROVERSION.parse(text) if isinstance(text, str) else None
+        if present is not None and present.major == version.major:
+            entry[key] = MICROVERSION.format(version)
+
+
+def rewrite_links(document: Document, links: Links) -> None:
+    """Turn every `href` in `document` into a link that the client can follow; in place."""
+    pending: list[_Node] = [document]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            href = node.get("href")
+            if isinstance(href, str):
+                node["href"] = links.rewrite(href)
+        pending.extend(_children(node))
+
+
+def _children(node: _Node) -> list[_Node]:
+    """The lists and objects directly below `node`."""
+    values = node.values() if isinstance(node, dict) else node
+    return [value for value in values if isinstance(value, dict | list)]
+
+
+def _deeper_than(limit: int, document: Document) -> bool:
+    """Whether lists and objects nest in more than `limit` levels. A loop, because recursion is the danger."""
+    level: list[_Node] = [document]
+    for _ in range(limit):
+        level = [child for node in level for child in _children(node)]
+        if not level:
+            return False
+    return True
+
+
+# --- 4. texts of errors ------------------------------------------------------------------------------------
+
+UNSUPPORTED = "Version {version} is not supported by the API. Minimum is {lowest} and maximum is {highest}."
+"""A version outside the offer, in the guideline, Nova, Cinder and Manila."""
+
+UNSUPPORTED_MINOR = (
+    "Version {version} was requested but the minor version is not supported by this service. "
+    "The supported version range is: [{lowest}, {highest}]."
+)
+"""The same in Ironic and Magnum."""
+
+MALFORMED = "API Version String {text} is of invalid format. Must be of format MajorNum.MinorNum."
+"""A text that is not a version, in the guideline, Nova, Cinder and Manila."""
+
+BAD_REQUEST = (
+    "The server could not comply with the request since it is either malformed or otherwise incorrect."
+)
+NOT_FOUND = "The resource could not be found."
+"""What WebOb, the library below most services, says with a 400 and a 404."""
+
+
+def refusal_text(template: str, version: Version, offered: OfferedVersions) -> str:
+    """`template` filled with the version that is refused and the range that is offered."""
+    refused, lowest, highest = map(MICROVERSION.format, (version, offered.lowest, offered.highest))
+    return template.format(version=refused, lowest=lowest, highest=highest)
+
+
+# --- 5. probes ---------------------------------------------------------------------------------------------
+
+NO_RANGE_IN_HEADERS = ProbeFault(
+    "range", "the version headers do not make a range from a minimum up to a maximum"
+)
+
+
+def unexpected_status(status: int, expected: str) -> ProbeFault:
+    """A response to a probe with another status than one of `expected`."""
+    return ProbeFault("status", f"answered {status} where {expected} was expected")
+
+
+# --- 6. releases -------------------------------------------------------------------------------------------
+
+
+def release_table(names_by_highest: Mapping[str, str]) -> Mapping[str, Version]:
+    """Highest version by release name, from `{"1.82": "21.4 antelope 2023.1"}`: what a ceiling may name.
+
+    Raises `VersionTextError` for a key that is not a version and `ValueError` for a name that occurs twice.
+    Both are mistakes in a dialect's own table.
+    """
+    table: dict[str, Version] = {}
+    for highest, names in names_by_highest.items():
+        for name in names.split():
+            if name in table:
+                raise ValueError(f"the release {name!r} occurs twice in a release table")
+            table[name] = MICROVERSION.require(highest)
+    return MappingProxyType(table)

@@ -1,0 +1,321 @@
+"""Nova (service type `compute`), all releases to 2026.2: two version headers, in requests and in responses.
+
+The gateway behaves like releases from 14 (Newton): the last of several wins, the standard header beats Nova's
+own, `latest` counts in lower case only, and an empty value is malformed. Backends always get both headers
+with a number: releases before 14 read only their own, and accept only one value there.
+
+Versions have a meaning below `/v2.1` only. Everywhere else Nova ignores them, so the gateway removes them, in
+both directions. There are no range headers: the range is in documents and in the text of a 406.
+
+What this must not do: take an echo for the version that was executed (a 406 echoes the version that it
+refuses), or take the lack of an echo for a legacy backend (400, 401 and the 404 of routing never have one).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from gateway.core.dialect import (
+    NO_HEADERS,
+    Advertisement,
+    DefaultKind,
+    DefaultVersion,
+    Dialect,
+    Endpoint,
+    GatewayError,
+    Links,
+    MissingOperation,
+    OfferedVersions,
+    ProbeFault,
+    ProbeRequest,
+    ProbeResponse,
+    ProbeStep,
+    Refusal,
+    RequestedVersion,
+    Served,
+)
+from gateway.core.http.message import Header, Response, all_values, fold
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Scheme, Version
+from gateway.dialects.openstack.microversion import (
+    ACCEPT_JSON,
+    BAD_REQUEST,
+    MALFORMED,
+    MICROVERSION,
+    NOT_FOUND,
+    STANDARD,
+    STANDARD_FOLDED,
+    UNSUPPORTED,
+    Document,
+    Latest,
+    agreed_text,
+    dump_document,
+    load_document,
+    parse_microversion,
+    parse_requested,
+    read_legacy,
+    read_range,
+    read_range_values,
+    read_standard,
+    refusal_in_body,
+    refusal_text,
+    release_table,
+    rewrite_links,
+    unexpected_status,
+    version_entries,
+    write_range,
+    write_standard,
+)
+
+SERVICE_TYPE = "compute"
+NOVA_HEADER = "X-OpenStack-Nova-API-Version"
+NOVA_FOLDED = fold(NOVA_HEADER)
+_CONTENT_JSON: Header = ("Content-Type", "application/json; charset=UTF-8")
+
+ROOT = Endpoint("root", negotiated=False, document=True, versioned_only=True)
+V2_1 = Endpoint("v2.1", document=True, versioned_only=True)
+RESOURCE = Endpoint("resource", versioned_only=True)
+# The API from before microversions: the one part that legacy members have. Newer members have it, too.
+V2 = Endpoint("v2", negotiated=False, document=True)
+LEGACY = Endpoint("legacy", negotiated=False)
+# A mount until Kilo only. Later servers answer 300 below it, with links that must be rewritten.
+V1_1 = Endpoint("v1.1", negotiated=False, document=True)
+# Nova answers 300 to a path below no mount, unless a media type with `;version=2.1` selects the API. Headers
+# do not decide what an endpoint is, so the version is removed there. `write_response` still says what was
+# executed.
+CHOICES = Endpoint("choices", negotiated=False, document=True, versioned_only=True)
+
+# By the first segment: the mount's own document, and everything below it.
+_MOUNTS = {"v2.1": (V2_1, RESOURCE), "v2": (V2, LEGACY), "v1.1": (V1_1, V1_1), "": (ROOT, ROOT)}
+
+_REFUSED_VERSION = re.compile(
+    r"Version ([0-9]{1,6}\.[0-9]{1,6}) is not supported by the API\. "
+    r"Minimum is ([0-9]{1,6}\.[0-9]{1,6}) and maximum is ([0-9]{1,6}\.[0-9]{1,6})\."
+)
+
+_FAULT_NAMES: Mapping[int, str] = {
+    400: "badRequest",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "itemNotFound",
+    405: "badMethod",
+    409: "conflictingRequest",
+    413: "overLimit",
+    415: "badMediaType",
+    429: "overLimit",
+    501: "notImplemented",
+    503: "serviceUnavailable",
+}
+"""The key of a fault's body by status; for 406 and every other status it is `computeFault`."""
+
+_MISSING: Mapping[int, str] = {400: BAD_REQUEST, 404: NOT_FOUND}
+
+# Responses to a probe of `/` that say that nothing is there, and nothing about versions: Nova may be behind a
+# prefix under which only the mounts exist.
+_NO_ROOT = frozenset({401, 403, 404, 405, 410})
+
+RELEASES = release_table(
+    {
+        "2.3": "kilo 2015.1",
+        "2.12": "liberty 12",
+        "2.25": "mitaka 13",
+        "2.38": "newton 14",
+        "2.42": "ocata 15",
+        "2.53": "pike 16",
+        "2.60": "queens 17",
+        "2.65": "rocky 18",
+        "2.72": "stein 19",
+        "2.79": "train 20",
+        "2.87": "ussuri 21 victoria 22",
+        "2.88": "wallaby 23",
+        "2.90": "xena 24 yoga 25",
+        "2.93": "zed 26",
+        "2.95": "antelope 2023.1 27 bobcat 2023.2 28",
+        "2.96": "caracal 2024.1 29 dalmatian 2024.2 30",
+        "2.100": "epoxy 2025.1 31 flamingo 2025.2 32",
+        "2.103": "gazpacho 2026.1 33",
+        "2.104": "2026.2 34",
+    }
+)
+"""The highest version of each release. A Nova server cannot be pinned; a ceiling here pins the fleet."""
+
+
+class Nova(Dialect):
+    """OpenStack Compute."""
+
+    name = "nova"
+
+    scheme: Scheme = MICROVERSION
+    reads = frozenset({STANDARD_FOLDED, NOVA_FOLDED})
+    owned_request = reads
+    owned_response = reads
+    vary: tuple[str, ...] = (STANDARD, NOVA_HEADER)
+    vary_separately = True
+    default_version = DefaultVersion(DefaultKind.MINIMUM)
+    # v2.0 is another API beside the microversions, not the lowest of them: it has no version for the offer.
+    legacy_versions = VersionSet()
+    releases = RELEASES
+
+    # -- 1. the request
+
+    def endpoint(self, method: str, path: str, query: str) -> Endpoint:
+        """By the first segment. The method does not count: Nova sends documents even for POST.
+
+        Repeated slashes count as one. Some servers in front of Nova merge them; without such a server the
+        response is 300, where a version does no harm.
+        """
+        plain = unquote(path) if "%" in path else path
+        first, _, below = plain.lstrip("/").partition("/")
+        mount = _MOUNTS.get(first)
+        if mount is None:
+            return CHOICES
+        return mount[1] if below.strip("/") else mount[0]
+
+    def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
+        """The standard header if it names `compute`, else Nova's own, which is malformed when it is empty."""
+        text = read_standard(headers, frozenset({SERVICE_TYPE}))
+        if text is None:
+            text = read_legacy(headers, (NOVA_FOLDED,))
+        return parse_requested(text, parse_microversion, Latest.EXACT)
+
+    def write_request(
+        self,
+        endpoint: Endpoint,
+        version: Version,
+        requested: RequestedVersion,
+        *,
+        legacy: bool,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> tuple[Header, ...]:
+        """Both headers below `/v2.1`, none elsewhere."""
+        if legacy or not endpoint.negotiated:
+            return ()
+        return _version_headers(self.scheme.format(version))
+
+    # -- 2. local responses
+
+    def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
+        """406 that echoes the refused version and names the range, or 400 without version headers for a text
+        that is not a version."""
+        if refusal.version is None:
+            return _fault(400, MALFORMED.format(text=refusal.requested.text))
+        message = refusal_text(UNSUPPORTED, refusal.version, refusal.offered)
+        return _fault(406, message, _version_headers(self.scheme.format(refusal.version)))
+
+    def error_response(self, error: GatewayError) -> Response:
+        """An error in Nova's shape. It names no range, because Nova has no headers for one."""
+        return _fault(error.status, error.detail)
+
+    def refuse_operation(self, missing: MissingOperation, endpoint: Endpoint) -> Response:
+        """404 as for any unknown resource. Only the echo shows that a version was read."""
+        status = missing.status or 404
+        return _fault(status, _MISSING[status], _version_headers(self.scheme.format(missing.version)))
+
+    # -- 3. the backend's response
+
+    def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
+        """The echo. On a 406 nothing was executed at it, and only the body says what the 406 is about."""
+        version = _read_echoes(headers)
+        return Served(
+            version=None if status == 406 else version,
+            version_refusal=refusal_in_body(endpoint, status),
+            text="" if version is None else self.scheme.format(version),
+        )
+
+    def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advertisement | None:
+        """The range in the text of a version refusal. It must not contain the refused version."""
+        fault = (load_document(body) or {}).get("computeFault")
+        message = fault.get("message") if isinstance(fault, dict) else None
+        match = _REFUSED_VERSION.fullmatch(message) if isinstance(message, str) else None
+        if status != 406 or match is None:
+            return None
+        advertisement, refused = read_range(match[2], match[3]), self.scheme.parse(match[1])
+        if advertisement is None or refused is None or refused in advertisement.versions:
+            return None
+        return advertisement
+
+    def write_response(
+        self,
+        endpoint: Endpoint,
+        status: int,
+        served: Served,
+        negotiated: Version | None,
+        offered: OfferedVersions,
+        *,
+        legacy: bool,
+    ) -> tuple[Header, ...]:
+        """Both headers where the backend sent at least one (before 14 it sent one), and never below `/v2`.
+
+        A response without an echo gets none: the backend may have executed nothing. Legacy backends get no
+        request for an endpoint whose responses have versions.
+        """
+        return _version_headers(served.text) if served.text and endpoint not in (V2, LEGACY) else ()
+
+    def rewrite_document(
+        self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+    ) -> bytes | None:
+        """The list of versions, one version, or 300 choices. Only the entry v2.1 has a range."""
+        document = load_document(body) if endpoint.document else None
+        entries = None if document is None else version_entries(document)
+        if document is None or (entries is None and not isinstance(document.get("choices"), list)):
+            return None
+        for entry in entries or ():
+            if entry.get("id") == "v2.1":
+                write_range(entry, offered)
+        rewrite_links(document, links)
+        return dump_document(document)
+
+    # -- 4. probes
+
+    def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
+        """`GET /`, which needs no token, and `GET /v2.1/` where `/` is not available.
+
+        Until 20 (Train) the second one needs a token, which `probe.headers` may carry.
+        """
+        if not answers:
+            return ProbeRequest(path or "/", ACCEPT_JSON)
+        answer = answers[-1]
+        if path is None and len(answers) == 1 and answer.status in _NO_ROOT:
+            return ProbeRequest("/v2.1/", ACCEPT_JSON)
+        if answer.status == 401:
+            return ProbeFault("unauthorized", "needs a token to show its versions: see probe.headers")
+        if answer.status != 200:
+            return unexpected_status(answer.status, "200")
+        entries = version_entries(load_document(answer.body) or {}) or []
+        current = [entry for entry in entries if entry.get("id") == "v2.1"]
+        if len(current) == 1:
+            return self._advertisement(current[0])
+        if current or all(entry.get("id") != "v2.0" for entry in entries):
+            return ProbeFault("document", "not a document with the versions of Nova")
+        return Advertisement(self.legacy_versions, legacy=True)
+
+    def _advertisement(self, entry: Document) -> Advertisement | ProbeFault:
+        """The range of the entry v2.1. Before Kilo the entry is an experiment without a range."""
+        lowest, highest = entry.get("min_version") or "", entry.get("version") or ""
+        if not lowest and not highest:
+            return Advertisement(self.legacy_versions, legacy=True)
+        return read_range_values(lowest, highest) or ProbeFault(
+            "range", "the versions of v2.1 do not make a range from a minimum up to a maximum"
+        )
+
+
+def _version_headers(text: str) -> tuple[Header, Header]:
+    return (write_standard(SERVICE_TYPE, text), (NOVA_HEADER, text))
+
+
+def _read_echoes(headers: Mapping[str, str]) -> Version | None:
+    """The version that all echoes of a response agree on; None without one, and when they differ."""
+    standard, own = all_values(headers, STANDARD_FOLDED), all_values(headers, NOVA_FOLDED)
+    versions = {parse_microversion(agreed_text(own))} if own else set()
+    if standard:
+        service, _, text = agreed_text(standard).partition(" ")
+        versions.add(parse_microversion(text) if service == SERVICE_TYPE else None)
+    return versions.pop() if len(versions) == 1 else None
+
+
+def _fault(status: int, message: str, headers: tuple[Header, ...] = ()) -> Response:
+    body = {_FAULT_NAMES.get(status, "computeFault"): {"code": status, "message": message}}
+    return Response(status, (*headers, _CONTENT_JSON), json.dumps(body).encode("ascii"))

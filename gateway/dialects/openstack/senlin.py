@@ -1,0 +1,293 @@
+"""Senlin (service type `clustering`), Mitaka to 2023.2: one header, which many responses lack.
+
+`OpenStack-API-Version: clustering X.Y` is the only header that Senlin reads. Only responses of a resource
+controller carry a served version: errors do not, and neither does `/v1` without a slash. So the versions of a
+backend are learned from the document at `/` and from the text of a refusal, never from the lack of a header.
+
+What this must not do: take a 400 `MethodVersionNotFound` for a refusal of the version. The backend has
+accepted the version, and speaks about one method; its response is passed on unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from gateway.core.dialect import (
+    NO_HEADERS,
+    Advertisement,
+    DefaultKind,
+    DefaultVersion,
+    Dialect,
+    Endpoint,
+    GatewayError,
+    Links,
+    MissingOperation,
+    OfferedVersions,
+    ProbeFault,
+    ProbeRequest,
+    ProbeResponse,
+    ProbeStep,
+    Refusal,
+    RequestedVersion,
+    Served,
+)
+from gateway.core.http.message import Header, Response, all_values
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Scheme, Version
+from gateway.dialects.openstack.microversion import (
+    ACCEPT_JSON,
+    BAD_REQUEST,
+    CONTENT_JSON,
+    MICROVERSION,
+    NOT_FOUND,
+    STANDARD,
+    STANDARD_FOLDED,
+    Document,
+    Latest,
+    agreed_text,
+    dump_document,
+    load_document,
+    parse_microversion,
+    parse_requested,
+    read_range,
+    read_range_values,
+    read_standard,
+    refusal_in_body,
+    refusal_text,
+    release_table,
+    rewrite_links,
+    unexpected_status,
+    version_entries,
+    write_range,
+    write_standard,
+)
+
+SERVICE_TYPE = "clustering"
+ACCEPT = "accept"
+
+# The list of versions, whatever the headers say. Its status is 300.
+ROOT = Endpoint("root", negotiated=False, document=True, versioned_only=True)
+# Without the slash Senlin makes the version document before it looks at any header. With the slash the
+# request passes authentication and negotiation, like one for a resource.
+V1 = Endpoint("v1", negotiated=False, document=True, versioned_only=True)
+V1_SLASH = Endpoint("v1/", document=True, versioned_only=True)
+RESOURCE = Endpoint("resource")
+
+_ENDPOINTS = {"/v1": V1, "/v1.0": V1, "/v1/": V1_SLASH, "/v1.0/": V1_SLASH}
+
+_DOUBLED_V1 = re.compile(r"/v1(?:\.0)?/v1/?\Z")
+_REFUSED_RANGE = re.compile(r"Minimum is '([0-9.]{1,20})' and maximum is '([0-9.]{1,20})'", re.ASCII)
+_ZERO_QUALITY = re.compile(r"q=0(?:\.0*)?\Z", re.IGNORECASE)
+
+_UNSUPPORTED = (
+    "Version '{version}' is not supported by the API. Minimum is '{lowest}' and maximum is '{highest}'."
+)
+_TEXT: Header = ("Content-Type", "text/plain; charset=UTF-8")
+
+RELEASES = release_table(
+    {
+        "1.2": "newton 2.0",
+        "1.5": "ocata 3.0",
+        "1.7": "pike 4.0",
+        "1.9": "queens 5.0",
+        "1.10": "rocky 6.0",
+        "1.12": "stein 7.0 train 8.0",
+        "1.14": "ussuri 9.0 victoria 10.0 wallaby 11.0 xena 12.0 yoga 13.0 zed 14.0 antelope 2023.1 15.0 "
+        "bobcat 2023.2 16.0",
+    }
+)
+"""The highest version of each release. Mitaka (1.0) does not know versions."""
+
+
+class Senlin(Dialect):
+    """OpenStack Clustering."""
+
+    name = "senlin"
+
+    scheme: Scheme = MICROVERSION
+    reads = frozenset({STANDARD_FOLDED, ACCEPT})
+    owned_request = frozenset({STANDARD_FOLDED})
+    owned_response = frozenset({STANDARD_FOLDED})
+    vary: tuple[str, ...] = (STANDARD,)
+    default_version = DefaultVersion(DefaultKind.MINIMUM)
+    legacy_versions = VersionSet.only(Version(1, 0))
+    releases = RELEASES
+
+    # -- 1. the request
+
+    def endpoint(self, method: str, path: str, query: str) -> Endpoint:
+        """By the first segment: empty or `versions` is the list, `v1` and `v1.0` are the API."""
+        plain = unquote(path) if "%" in path else path
+        if plain[1:2] in ("", "/") or (plain[:9] == "/versions" and plain[9:10] in ("", "/")):
+            return ROOT
+        return _ENDPOINTS.get(plain, RESOURCE)
+
+    def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
+        """The last item that names `clustering`. Senlin has no header of its own."""
+        text = read_standard(headers, frozenset({SERVICE_TYPE}))
+        return parse_requested(text, parse_microversion, Latest.ANY_CASE)
+
+    def write_request(
+        self,
+        endpoint: Endpoint,
+        version: Version,
+        requested: RequestedVersion,
+        *,
+        legacy: bool,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> tuple[Header, ...]:
+        """One line with Senlin's item alone."""
+        return () if legacy or not endpoint.negotiated else (_version_header(version),)
+
+    # -- 2. local responses
+
+    def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
+        """406 with Senlin's text, or 400 from the layer below Senlin for a text that is not a version.
+
+        Neither has version headers.
+        """
+        if refusal.version is None:
+            return _malformed(refusal.requested.text, as_json=_accepts_json(headers))
+        message = refusal_text(_UNSUPPORTED, refusal.version, refusal.offered)
+        return _error(406, "Not Acceptable", message, "InvalidGlobalAPIVersion", BAD_REQUEST)
+
+    def error_response(self, error: GatewayError) -> Response:
+        """An error in Senlin's shape."""
+        return _error(error.status, error.title, error.detail, error.title.replace(" ", ""), error.detail)
+
+    def refuse_operation(self, missing: MissingOperation, endpoint: Endpoint) -> Response:
+        """400 as Senlin sends it, or 404 as its guide says. Senlin's errors have no version headers."""
+        message = f"API version '{self.scheme.format(missing.version)}' is not supported on this method."
+        if missing.status == 404:
+            return _error(404, "Not Found", message, "MethodVersionNotFound", NOT_FOUND)
+        return _error(400, "Bad Request", message, "MethodVersionNotFound", BAD_REQUEST)
+
+    # -- 3. the backend's response
+
+    def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
+        """The served version, where a controller has sent one. Only the body says what a 406 is about."""
+        service, _, text = agreed_text(all_values(headers, STANDARD_FOLDED)).partition(" ")
+        return Served(
+            version=self.scheme.parse(text) if service.lower() == SERVICE_TYPE else None,
+            version_refusal=refusal_in_body(endpoint, status),
+        )
+
+    def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advertisement | None:
+        """The range in the message of an `InvalidGlobalAPIVersion`, which is how Senlin refuses a version."""
+        document = load_document(body)
+        error = document.get("error") if document is not None else None
+        if not isinstance(error, dict) or error.get("type") != "InvalidGlobalAPIVersion":
+            return None
+        message = error.get("message")
+        found = _REFUSED_RANGE.search(message) if isinstance(message, str) else None
+        return read_range(found[1], found[2]) if found is not None else None
+
+    def write_response(
+        self,
+        endpoint: Endpoint,
+        status: int,
+        served: Served,
+        negotiated: Version | None,
+        offered: OfferedVersions,
+        *,
+        legacy: bool,
+    ) -> tuple[Header, ...]:
+        """The served version as the backend said it. There is no header for the range.
+
+        A successful response of a legacy backend gets what a newer one would have sent.
+        """
+        version = served.version
+        if version is None and legacy and 200 <= status < 400:
+            version = negotiated
+        return () if version is None else (_version_header(version),)
+
+    def rewrite_document(
+        self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+    ) -> bytes | None:
+        """The list at `/` and the version at `/v1`.
+
+        From 9.0 on the self link at `/v1` ends in `/v1/v1`. Clients that follow it find nothing, so it is
+        corrected.
+        """
+        document = load_document(body)
+        entries = None if document is None else version_entries(document)
+        if document is None or entries is None:
+            return None
+        for entry in entries:
+            write_range(entry, offered, maximum_keys=("max_version",))
+            if endpoint != ROOT:
+                _correct_self_links(entry)
+        rewrite_links(document, links)
+        return dump_document(document)
+
+    # -- 4. probes
+
+    def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
+        """`GET /`, which is public and never negotiated.
+
+        An entry without a range is that of Mitaka, whose servers are legacy servers.
+        """
+        if not answers:
+            return ProbeRequest(path or "/", ACCEPT_JSON)
+        answer = answers[0]
+        if answer.status not in (200, 300):
+            return unexpected_status(answer.status, "300")
+        entries = version_entries(load_document(answer.body) or {}) or []
+        own = [entry for entry in entries if entry.get("id") == "1.0"]
+        if not own:
+            return ProbeFault("document", "not the list of versions of a Senlin API")
+        lowest, highest = own[0].get("min_version"), own[0].get("max_version")
+        if lowest is None and highest is None:
+            return Advertisement(self.legacy_versions, legacy=True)
+        return read_range_values(lowest, highest) or ProbeFault(
+            "range", "the versions in the document do not make a range from a minimum up to a maximum"
+        )
+
+
+def _version_header(version: Version) -> Header:
+    return write_standard(SERVICE_TYPE, MICROVERSION.format(version))
+
+
+def _correct_self_links(entry: Document) -> None:
+    """Remove the second `/v1` from the self links of `entry`; in place."""
+    links = entry.get("links")
+    for link in links if isinstance(links, list) else ():
+        if isinstance(link, dict) and link.get("rel") == "self" and isinstance(link.get("href"), str):
+            link["href"] = _DOUBLED_V1.sub("/v1", link["href"])
+
+
+def _accepts_json(headers: Mapping[str, str]) -> bool:
+    """Whether `Accept` names JSON. `*/*` does not name it, and an absent header does not either."""
+    for line in all_values(headers, ACCEPT):
+        for item in line.split(","):
+            media_type, *parameters = (part.strip() for part in item.split(";"))
+            if media_type.lower() == "application/json" and not any(map(_ZERO_QUALITY.match, parameters)):
+                return True
+    return False
+
+
+def _malformed(text: str, *, as_json: bool) -> Response:
+    """400 by the framework below Senlin, in one of its two shapes."""
+    fault = f"API Version String '{text}' is of invalid format. It must be of format 'major.minor'."
+    if as_json:
+        body = {
+            "message": f"{BAD_REQUEST}<br /><br />\n{fault}\n\n",
+            "code": "400 Bad Request",
+            "title": "Bad Request",
+        }
+        return Response(400, (CONTENT_JSON,), json.dumps(body).encode("ascii"))
+    return Response(400, (_TEXT,), f"400 Bad Request\n\n{BAD_REQUEST}\n\n {fault}  ".encode())
+
+
+def _error(status: int, title: str, message: str, kind: str, explanation: str) -> Response:
+    """An error as Senlin's outer layer writes all of them."""
+    body = {
+        "code": status,
+        "error": {"code": status, "message": message, "type": kind},
+        "explanation": explanation,
+        "title": title,
+    }
+    return Response(status, (CONTENT_JSON,), json.dumps(body).encode("ascii"))

@@ -1,0 +1,317 @@
+"""How OpenStack services handle microversions, as data, and the options that change it.
+
+Not a dialect: `ServiceProfile` is the table that the dialect `openstack` follows. `PRESETS` has one profile
+for each service that departs from the API-SIG guideline; every other service type gets the guideline's
+profile. Nothing here reads a header or writes a response.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias, final
+
+from gateway.core.dialect import DefaultKind
+from gateway.core.http.message import FORWARDING, HOP_BY_HOP, UNLISTABLE, fold
+from gateway.core.versions.version import Version
+from gateway.dialects.openstack.microversion import (
+    BAD_REQUEST,
+    MALFORMED,
+    STANDARD,
+    UNSUPPORTED,
+    UNSUPPORTED_MINOR,
+    Latest,
+    release_table,
+)
+
+ErrorShape: TypeAlias = Literal["api_sig", "fault", "message"]
+"""A list `errors` as in the guideline, a fault as in Nova, or one `message`."""
+
+# --- 1. profiles -------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ServiceProfile:
+    """How the servers of one service handle microversions. The defaults are the guideline's."""
+
+    service_types: tuple[str, ...]
+    """Service types that name it in `OpenStack-API-Version`; the first is the one that is written. Empty: the
+    standard header is neither read nor written."""
+    legacy_headers: tuple[str, ...] = ()
+    """Version headers of the service's own. The first that is present counts, but the standard header
+    precedes them. All are written."""
+    first_item_counts: bool = False
+    """True: the first item that contains the service type counts. False: the last item of exactly that
+    type."""
+    latest: Latest = Latest.EXACT
+    zero_major: bool = False
+    """True: `0.9` is a version (too old), not malformed."""
+    default_version: DefaultKind = DefaultKind.MINIMUM
+    malformed_status: int = 400
+    """The status for a text that is not a version."""
+    error_shape: ErrorShape = "api_sig"
+    refused_text: str = UNSUPPORTED
+    malformed_text: str = MALFORMED
+    refused_title: str = "Not Acceptable"
+    malformed_title: str = "Bad Request"
+    error_codes: tuple[str, str] | None = None
+    """What follows the service type in `code` of an `api_sig` error: for a refused version, for a malformed
+    text. None: errors have no `code`."""
+    echo_headers: tuple[str, ...] = (STANDARD,)
+    """Response headers with the served version, as its servers spell them; empty: none."""
+    echoes_refused_version: bool = False
+    """True: a 406 repeats the version that was refused."""
+    range_headers: tuple[str, str] | None = None
+    """Response headers of minimum and maximum."""
+    range_on_malformed: bool = False
+    """True: the range headers are also on the refusal of a malformed text."""
+    root_negotiated: bool = False
+    """True: a version counts on `/`, too."""
+    maximum_keys: tuple[str, ...] = ("max_version", "version")
+    """Keys of the maximum in documents."""
+    id_is_maximum: bool = False
+    """True: the `id` in documents is the maximum, and no other key has it."""
+    releases: Mapping[str, Version] = field(default_factory=dict)
+
+
+_PLACEMENT_REFUSED = (
+    "The resource could not be generated that was acceptable to your browser (content of type "
+    "application/json. \n\n Invalid microversion: Unacceptable version header: {version}"
+)
+_PLACEMENT_MALFORMED = BAD_REQUEST + "\n\n Invalid microversion: invalid version string: {text}; {why}  "
+_INSPECTOR_REFUSED = "Unsupported API version {version}, supported range is {lowest} to {highest}"
+_INSPECTOR_MALFORMED = "Malformed API version: expected string in form of X.Y"
+_TEXTS: Mapping[ErrorShape, tuple[str, str]] = {
+    "api_sig": (UNSUPPORTED, MALFORMED),
+    "fault": (UNSUPPORTED, MALFORMED),
+    "message": (_INSPECTOR_REFUSED, _INSPECTOR_MALFORMED),
+}
+"""The texts for an error shape that replaces the preset's: a refused version, a malformed text. Each of the
+first names the range, in a form that `guideline` reads."""
+_INSPECTOR_HEADER = "X-OpenStack-Ironic-Inspector-API-{}Version"
+_MANILA_HEADER = "X-OpenStack-Manila-API-Version"
+
+PRESETS: Mapping[str, ServiceProfile] = {
+    "volume": ServiceProfile(
+        ("volume",),
+        first_item_counts=True,
+        error_shape="fault",
+        echoes_refused_version=True,
+        releases=release_table(
+            {
+                "3.15": "newton 9.0",
+                "3.50": "queens 12.0",
+                "3.60": "ussuri 16.0",
+                "3.68": "yoga 20.0",
+                "3.70": "bobcat 2023.2 23.0",
+                "3.71": "epoxy 2025.1 26.0 flamingo 2025.2 27.0 gazpacho 2026.1 28.0",
+            }
+        ),
+    ),
+    "shared-file-system": ServiceProfile(
+        (),
+        legacy_headers=(_MANILA_HEADER,),
+        latest=Latest.OFF,
+        error_shape="fault",
+        echo_headers=(_MANILA_HEADER,),
+        echoes_refused_version=True,
+        releases=release_table(
+            {
+                "2.22": "newton 3.0",
+                "2.51": "train 9.0",
+                "2.70": "yoga 14.0",
+                "2.82": "bobcat 2023.2 17.0",
+                "2.89": "epoxy 2025.1 20.0",
+                "2.91": "flamingo 2025.2 21.0",
+                "2.95": "gazpacho 2026.1 22.0",
+            }
+        ),
+    ),
+    "placement": ServiceProfile(
+        ("placement",),
+        zero_major=True,
+        refused_text=_PLACEMENT_REFUSED,
+        malformed_text=_PLACEMENT_MALFORMED,
+        echo_headers=(STANDARD.lower(),),
+        root_negotiated=True,
+        releases=release_table({"1.31": "stein 1.1"}),
+    ),
+    "container-infra": ServiceProfile(
+        ("container-infra", "container-infrastructure", "container-infrastructure-management"),
+        latest=Latest.ANY_CASE,
+        zero_major=True,
+        malformed_status=406,
+        refused_text=UNSUPPORTED_MINOR,
+        malformed_text=f"Invalid value for {STANDARD} header",
+        malformed_title="Not Acceptable",
+        error_codes=("", ""),
+        range_headers=("OpenStack-API-Minimum-Version", "OpenStack-API-Maximum-Version"),
+    ),
+    "baremetal-introspection": ServiceProfile(
+        (),
+        legacy_headers=(_INSPECTOR_HEADER.format(""),),
+        latest=Latest.ANY_CASE,
+        zero_major=True,
+        default_version=DefaultKind.MAXIMUM,
+        error_shape="message",
+        refused_text=_INSPECTOR_REFUSED,
+        malformed_text=_INSPECTOR_MALFORMED,
+        echo_headers=(),
+        range_headers=(_INSPECTOR_HEADER.format("Minimum-"), _INSPECTOR_HEADER.format("Maximum-")),
+        range_on_malformed=True,
+        root_negotiated=True,
+        id_is_maximum=True,
+    ),
+}
+"""By service type. The texts are those of real servers; the tests have the recorded examples."""
+
+ALIASES: Mapping[str, str] = {
+    "cinder": "volume",
+    "volumev3": "volume",
+    "block-storage": "volume",
+    "manila": "shared-file-system",
+    "share": "shared-file-system",
+    "sharev2": "shared-file-system",
+    "magnum": "container-infra",
+    "container-infrastructure": "container-infra",
+    "container-infrastructure-management": "container-infra",
+    "ironic-inspector": "baremetal-introspection",
+}
+"""Other names of a preset in the configuration. On the wire only the types of the profile count."""
+
+
+def preset_for(service_type: str) -> ServiceProfile:
+    """The preset of a service type, or the guideline's profile when it has none."""
+    return PRESETS.get(service_type) or ServiceProfile(
+        (service_type,),
+        refused_title="Requested microversion is unsupported",
+        malformed_title="Requested microversion is malformed",
+        error_codes=("microversion-unsupported", "microversion-malformed"),
+    )
+
+
+# --- 2. options --------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OpenStackOptions:
+    """The service, and what differs from its preset."""
+
+    service_type: str = field(
+        default="placement",
+        metadata={
+            "description": "The service type that clients name in OpenStack-API-Version. There are presets "
+            "for volume (cinder), shared-file-system (manila), placement, container-infra (magnum) and "
+            "baremetal-introspection (ironic-inspector); any other follows the API-SIG guideline.",
+            "examples": ("volume",),
+            "reason": "Placement departs least from the guideline.",
+        },
+    )
+    standard_header: bool = field(
+        default=True,
+        metadata={
+            "description": "false: OpenStack-API-Version is neither read nor written, only legacy_headers "
+            "are. Presets of services that do not read it never use it.",
+            "examples": (False,),
+        },
+    )
+    legacy_headers: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "description": "The service's own version headers. They are read in this order when the standard "
+            "header does not name the service, and all are written. Empty: those of the preset.",
+            "examples": (("X-OpenStack-Manila-API-Version",),),
+        },
+    )
+    duplicates: Literal["preset", "first", "last"] = field(
+        default="preset",
+        metadata={
+            "description": "Which item counts when OpenStack-API-Version names the service twice.",
+            "examples": ("last",),
+        },
+    )
+    latest: Literal["preset", "off", "exact", "any_case"] = field(
+        default="preset",
+        metadata={
+            "description": "How clients may spell `latest`: not at all, in lower case, or in any case.",
+            "examples": ("exact",),
+        },
+    )
+    malformed: Literal["preset", "bad_request", "not_acceptable"] = field(
+        default="preset",
+        metadata={
+            "description": "The status for a text that is not a version: 400 or 406.",
+            "examples": ("bad_request",),
+        },
+    )
+    errors: Literal["preset", "api_sig", "fault", "message"] = field(
+        default="preset",
+        metadata={
+            "description": "The shape of errors: a list `errors`, a fault like Cinder's, or one `message`.",
+            "examples": ("api_sig",),
+        },
+    )
+    echo_headers: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "description": "Response headers with the served version, spelled as the service's servers spell "
+            "them. Empty: those of the preset.",
+            "examples": (("openstack-api-version",),),
+        },
+    )
+    range_headers: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "description": "The two response headers of the minimum and the maximum. Empty: those of the "
+            "preset.",
+            "examples": (("OpenStack-API-Minimum-Version", "OpenStack-API-Maximum-Version"),),
+        },
+    )
+
+
+_SERVICE_TYPE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_RESERVED = HOP_BY_HOP | FORWARDING | UNLISTABLE | {"accept", "content-type", "vary"}
+"""Folded names that cannot carry a version: without such a header the message has another meaning."""
+_LATEST = {"off": Latest.OFF, "exact": Latest.EXACT, "any_case": Latest.ANY_CASE}
+_MALFORMED_STATUS = {"bad_request": 400, "not_acceptable": 406}
+
+
+def read_options(options: OpenStackOptions) -> tuple[str, ServiceProfile]:
+    """The service type, and its preset with the changes that the options make.
+
+    Raises `ValueError` where the options contradict each other or name no valid header.
+    """
+    service_type = ALIASES.get(options.service_type, options.service_type)
+    if _SERVICE_TYPE.fullmatch(service_type) is None:
+        raise ValueError("a service type is lower-case letters, digits and `-`")
+    for name in (*options.legacy_headers, *options.echo_headers, *options.range_headers):
+        if _TOKEN.fullmatch(name) is None:
+            raise ValueError(f"{name!r} is not a valid header name")
+        if fold(name) in _RESERVED:
+            raise ValueError(f"{name!r} is not a header for versions")
+    if len(options.range_headers) not in (0, 2):
+        raise ValueError("range_headers needs two names: of the minimum, then of the maximum")
+    profile = preset_for(service_type)
+    if not options.standard_header:
+        profile = replace(profile, service_types=())
+    if options.range_headers:
+        profile = replace(profile, range_headers=(options.range_headers[0], options.range_headers[1]))
+    if options.duplicates != "preset":
+        profile = replace(profile, first_item_counts=options.duplicates == "first")
+    if options.errors != "preset":
+        refused, malformed = _TEXTS[options.errors]
+        profile = replace(profile, error_shape=options.errors, refused_text=refused, malformed_text=malformed)
+    profile = replace(
+        profile,
+        legacy_headers=options.legacy_headers or profile.legacy_headers,
+        echo_headers=options.echo_headers or profile.echo_headers,
+        latest=_LATEST.get(options.latest, profile.latest),
+        malformed_status=_MALFORMED_STATUS.get(options.malformed, profile.malformed_status),
+    )
+    if not profile.service_types and not profile.legacy_headers:
+        raise ValueError("without the standard header the service needs legacy_headers")
+    return service_type, profile

@@ -1,0 +1,262 @@
+"""Checks of the file as a whole: conflicting addresses, an exposed admin listener, contradicting limits, and
+services that conflict with each other or with their dialect's rules.
+
+One service by itself is in `services`. Each check reports everything that it finds and repairs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from ipaddress import ip_address, ip_network
+from operator import or_
+from typing import Final
+
+from gateway.core.decision.negotiation import negotiate
+from gateway.core.dialect import OfferedVersions, Refusal, RequestedKind, RequestedVersion, VersionMatch
+from gateway.core.fleet.service import Service
+from gateway.settings.model.addresses import Address
+from gateway.settings.model.document import Document, Limits
+from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.problem import Severity
+from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child
+
+LOOPBACK_NAME: Final = "localhost"
+WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
+
+
+def check_addresses(document: Document, root: MappingNode, findings: Findings) -> tuple[Address, ...]:
+    """The addresses to listen on. Two that cannot be bound at the same time are an error."""
+    node = child(root, "listen")
+    if isinstance(document.listen, Address):
+        listen: tuple[Address, ...] = (document.listen,)
+        nodes: list[Node | None] = [node]
+    else:
+        listen = tuple(listener.address for listener in document.listen)
+        count = len(node.items) if isinstance(node, SequenceNode) else 0
+        nodes = [child(node, index, "address") for index in range(count)]
+    if not listen:
+        findings.add(node, "bad-value", "the list is empty: no client could connect", "add an address")
+    taken = list(zip(listen, nodes, strict=True))
+    for index, (address, address_node) in enumerate(taken):
+        for other, other_node in taken[:index]:
+            if _collide(address, other):
+                message = f"this address conflicts with the one{_in_line(other_node)}"
+                findings.add(address_node, "address-taken", message, "give one of them another port")
+                break
+    _check_admin_address(document, root, taken, findings)
+    return listen
+
+
+def _in_line(node: Node | None) -> str:
+    return f" in line {node.position.line}" if node else ""
+
+
+def _check_admin_address(
+    document: Document, root: MappingNode, taken: list[tuple[Address, Node | None]], findings: Findings
+) -> None:
+    """The admin listener's address against the others. When it is the default, which is not in the file, the
+    problem is shown at the other address."""
+    if findings.is_dropped("admin", "listen"):
+        return
+    node = child(root, "admin", "listen")
+    for other, other_node in taken:
+        if _collide(document.admin.listen, other):
+            message = (
+                f"this address conflicts with the one{_in_line(other_node)}"
+                if node
+                else f"this address conflicts with the default of admin.listen, {document.admin.listen}"
+            )
+            findings.add(node or other_node, "address-taken", message, "give one of them another port")
+            return
+
+
+def _collide(one: Address, other: Address) -> bool:
+    if one.port != other.port or one.port == 0:
+        return False
+    for mine in _addresses(one.host):
+        for theirs in _addresses(other.host):
+            if mine == theirs:
+                return True
+            # An IPv6 wildcard does not include IPv4: asyncio sets IPV6_V6ONLY.
+            if (":" in mine) == (":" in theirs) and {mine, theirs} & WILDCARDS:
+                return True
+    return False
+
+
+def _addresses(host: str) -> tuple[str, ...]:
+    return ("127.0.0.1", "::1") if host == LOOPBACK_NAME else (host,)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address. A name other than localhost may be any address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == LOOPBACK_NAME
+
+
+def check_admin(document: Document, root: MappingNode, findings: Findings) -> None:
+    """An admin listener that other machines can reach needs a token: it can change the offer."""
+    if findings.is_dropped("admin", "token") or document.admin.token is not None:
+        return
+    if not is_loopback(document.admin.listen.host):
+        findings.add(
+            child(root, "admin", "listen"),
+            "admin-exposed",
+            "other machines could reach the admin listener without a token",
+            "set admin.token: ${SKEWGATE_ADMIN_TOKEN}, or listen on 127.0.0.1",
+        )
+
+
+def check_limits(limits: Limits, root: MappingNode, findings: Findings) -> None:
+    """Limits that contradict each other. The problem is shown at the limit that the file sets."""
+    for small, large, why in (
+        ("line", "head", "a line is a part of the head"),
+        ("replay_body", "body", "a larger body is never accepted"),
+    ):
+        dropped = findings.is_dropped("limits", small) or findings.is_dropped("limits", large)
+        if not dropped and getattr(limits, small) > getattr(limits, large):
+            findings.add(
+                child(root, "limits", small) or child(root, "limits", large),
+                "contradiction",
+                f"limits.{small} is larger than limits.{large}",
+                why,
+            )
+
+
+def check_trust(root: MappingNode, findings: Findings) -> None:
+    """Trusting every network is allowed, and nearly always a mistake."""
+    node = child(root, "trusted_proxies")
+    for item in node.items if isinstance(node, SequenceNode) else ():
+        text = getattr(item, "text", "")
+        if not item.broken and ip_network(text).prefixlen == 0:
+            findings.add(
+                item,
+                "trusts-everyone",
+                "every client is trusted and can claim any origin",
+                "name the networks of your load balancers",
+                severity=Severity.WARNING,
+            )
+
+
+def check_matches(services: tuple[Service, ...], root: MappingNode, findings: Findings) -> None:
+    """No request may belong to two services."""
+    seen: dict[tuple[str | None, str], str] = {}
+    for service in services:
+        if findings.is_dropped("services", service.name, "match"):
+            continue
+        match = service.match.host, service.match.path
+        if match not in seen:
+            seen[match] = service.name
+            continue
+        findings.add(
+            next(_match_nodes(root, service.name)),
+            "duplicate-match",
+            f"services {seen[match]!r} and {service.name!r} match the same requests",
+            "give one of them another match.path or match.host",
+        )
+
+
+def check_default_version(services: tuple[Service, ...], root: MappingNode, findings: Findings) -> None:
+    """A default version that can never be on offer would refuse every request without a version."""
+    for service in services:
+        dialect, version = service.dialect, service.effective_default_version.constant
+        node = child(root, "services", service.name)
+        place = child(node, "default_version")
+        if version is None or service.default_version is None:
+            continue  # the dialect's own constant is not in the file
+        earlier = dialect.version_match is VersionMatch.NEAREST_EARLIER
+        if service.ceiling is not None and version > service.ceiling and not earlier:
+            findings.add(
+                place,
+                "contradiction",
+                f"the ceiling is {dialect.scheme.format(service.ceiling)}: requests without a version would "
+                f"all be refused",
+                "lower the default version or raise the ceiling",
+            )
+        served = [backend.declared for backend in service.backends if backend.declared is not None]
+        if not served or len(served) < len(service.backends):
+            continue  # a backend that is probed may serve any version
+        declared = reduce(or_, served)
+        if isinstance(
+            negotiate(
+                RequestedVersion(RequestedKind.NONE),
+                OfferedVersions(declared),
+                service.effective_default_version,
+                dialect.version_match,
+            ),
+            Refusal,
+        ):
+            findings.add(
+                place,
+                "contradiction",
+                f"the declared versions are {declared.format(dialect.scheme)}: requests without a version "
+                f"would all be refused",
+                "write one of these versions, minimum or maximum",
+            )
+
+
+def check_option_paths(services: tuple[Service, ...], root: MappingNode, findings: Findings) -> None:
+    """Paths in a dialect's options start after `match.path`, even where backends receive that prefix. A path
+    that repeats the prefix would never match, and its requests would have no version."""
+    for service in services:
+        prefix, rules = service.match.prefix, service.dialect.configuration_rules
+        options = child(root, "services", service.name, service.dialect.name)
+        for at, path in rules.option_paths if prefix else ():
+            if path == prefix or path.startswith(prefix + "/"):
+                findings.add(
+                    child(options, *at),
+                    "repeated-prefix",
+                    "this path repeats match.path, which is not part of it",
+                    "remove the prefix; with strip_prefix: false backends still receive it",
+                    severity=Severity.WARNING,
+                )
+
+
+def check_declared(services: tuple[Service, ...], root: MappingNode, findings: Findings) -> None:
+    """Where backends cannot be probed, each needs declared versions."""
+    for service in services:
+        backends = child(root, "services", service.name, "backends")
+        unknown = service.backends if not service.dialect.configuration_rules.can_be_probed else ()
+        for index, backend in enumerate(unknown):
+            if backend.declared is None and child(backends, index, "versions") is None:
+                findings.add(
+                    child(backends, index, "url") or child(backends, index),
+                    "missing-key",
+                    "nothing says which versions this backend serves",
+                    "add `versions: ...`, or configure in the dialect's options where its servers say it",
+                )
+
+
+def check_signed_paths(services: tuple[Service, ...], root: MappingNode, findings: Findings) -> None:
+    """Where clients sign the path, backends must receive exactly the path that was signed."""
+    for service in services:
+        if not service.dialect.configuration_rules.path_is_signed:
+            continue
+        node = child(root, "services", service.name)
+        if service.match.strip_prefix and service.match.prefix:
+            findings.add(
+                child(node, "match", "strip_prefix") or child(node, "match", "path"),
+                "contradiction",
+                "clients sign the path: without its prefix every signature would be wrong",
+                "set match.strip_prefix: false, or match by host",
+            )
+        for index, backend in enumerate(service.backends):
+            if backend.path:
+                findings.add(
+                    child(node, "backends", index, "url"),
+                    "contradiction",
+                    "clients sign the path: with a base path every signature would be wrong",
+                    f"end the URL after the port: http://{backend.authority}",
+                )
+
+
+def _match_nodes(root: MappingNode, name: str) -> Iterator[Node | None]:
+    """The nodes that say what a service matches, the most specific first."""
+    service = child(root, "services", name)
+    for path in (("match", "path"), ("match", "host")):
+        if node := child(service, *path):
+            yield node
+    services = child(root, "services")
+    yield services.entries[name].key if isinstance(services, MappingNode) else None

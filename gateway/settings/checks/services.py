@@ -1,0 +1,360 @@
+"""From the services of the document to those of `core.fleet.service`: everything that needs the dialect.
+
+Versions are read in the dialect's scheme, names are looked up, and options go to the dialect's own dataclass.
+This module knows no dialect by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Final
+
+from gateway.core.dialect import DefaultKind, DefaultVersion, Dialect
+from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.service import (
+    ALL_BACKENDS,
+    AtLeast,
+    Policy,
+    ProbePlan,
+    RetryPlan,
+    RouteMatch,
+    Service,
+)
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
+from gateway.errors import OptionsError, VersionTextError
+from gateway.settings.checks.operations import read_operations
+from gateway.settings.model import service as service_model
+from gateway.settings.model.document import RENAMED_DIALECTS, Document
+from gateway.settings.model.options import read_options
+from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.problem import Severity, quoted
+from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child
+
+_DECIMAL: Final = re.compile(r"[-+]?[0-9]+\.[0-9]*", re.ASCII)
+
+DEFAULT_VERSION_WORDS: Final = {
+    "minimum": DefaultKind.MINIMUM,
+    "maximum": DefaultKind.MAXIMUM,
+    "refused": DefaultKind.REFUSED,
+}
+
+
+def read_services(
+    document: Document, root: MappingNode, dialects: Mapping[str, type[Dialect]], findings: Findings
+) -> tuple[Service, ...]:
+    """Every service that can be made. Of the others, all problems are reported."""
+    node = child(root, "services")
+    if not document.services:
+        findings.add(node, "bad-value", "no service is configured", "add one: its name, dialect and backends")
+    services = []
+    for name, written in document.services.items():
+        reader = _ServiceReader(name, written, node, dialects, findings)
+        if service := reader.read():
+            services.append(service)
+    return tuple(services)
+
+
+class _ServiceReader:
+    """Reads one service. Its methods share the node in the file and the findings."""
+
+    def __init__(
+        self,
+        name: str,
+        written: service_model.Service,
+        services: Node | None,
+        dialects: Mapping[str, type[Dialect]],
+        findings: Findings,
+    ) -> None:
+        self.name = name
+        self.written = written
+        self.node = child(services, name)
+        self.key = services.entries[name].key if isinstance(services, MappingNode) else None
+        self.dialects = dialects
+        self.findings = findings
+
+    def read(self) -> Service | None:
+        """The service, or None when its dialect cannot be made. Problems go to the findings."""
+        dialect = self._dialect()
+        self._warn_of_numbers()
+        self._check_names()
+        at_least = self._at_least()
+        if dialect is None:
+            return None
+        backends = self._backends(dialect)
+        releases = self._releases(dialect)
+        ceiling = self._ceiling(dialect, releases)
+        default_version = self._default_version(dialect)
+        self._check_ceiling(ceiling, dialect, backends)
+        match, probe, retry = self.written.match, self.written.probe, self.written.retry
+        return Service(
+            name=self.name,
+            dialect=dialect,
+            backends=backends,
+            match=RouteMatch(_host_field(match.host), match.path, match.strip_prefix),
+            policy=Policy(self.written.offer.policy),
+            at_least=at_least,
+            stabilization=self.written.offer.stabilization,
+            ceiling=ceiling,
+            default_version=default_version,
+            releases={name: releases[name] for name in self.written.releases if name in releases},
+            operations=read_operations(
+                self.written.operations, dialect, child(self.node, "operations"), self.findings
+            ),
+            probe=ProbePlan(probe.interval, probe.timeout, probe.path, tuple(probe.headers.items())),
+            retry=RetryPlan(
+                retry.attempts, "connect" in retry.on, "no_reply" in retry.on, "version" in retry.on
+            ),
+        )
+
+    def _dialect(self) -> Dialect | None:
+        name = self.written.dialect
+        node = child(self.node, "dialect")
+        kind = self.dialects.get(name)
+        if kind is None:
+            known = sorted(self.dialects)
+            close = get_close_matches(name, known, n=1)
+            if name in RENAMED_DIALECTS:
+                hint = f"write {RENAMED_DIALECTS[name]}, which is its new name"
+            elif close:
+                hint = f"did you mean {close[0]}?"
+            else:
+                hint = "known dialects: " + ", ".join(known)
+            self.findings.add(node, "unknown-dialect", "there is no dialect of this name", hint)
+            return None
+        for other in self.dialects:
+            if other != name and isinstance(self.node, MappingNode) and other in self.node.entries:
+                self.findings.add(
+                    self.node.entries[other].key,
+                    "wrong-dialect",
+                    f"these are options of {other}, but the dialect of the service is {name}",
+                    f"remove them, or write them under `{name}`",
+                )
+        try:
+            return kind.configured(read_options(getattr(self.written, name), kind.Options))
+        except OptionsError as error:
+            # Where the model refused an option, the dialect got a default that nobody wrote. Problems with
+            # that default are not reported.
+            if not self.findings.is_dropped("services", self.name, name):
+                for at, message, hint in error.problems:
+                    self._refused_option((name, *at), message, hint)
+            return None
+        except (VersionTextError, ValueError) as error:
+            self.findings.refused(child(self.node, name) or node, error)
+            return None
+
+    def _refused_option(self, at: tuple[str | int, ...], message: str, hint: str) -> None:
+        """Report an option that the dialect refuses: at the option, or where the option is missing."""
+        paths = [at[:length] for length in range(len(at), -1, -1)]
+        nodes = (child(self.node, *path) for path in paths)
+        node = next((node for node in nodes if node is not None), None)
+        self.findings.add(node, "bad-value", message, hint)
+
+    def _warn_of_numbers(self) -> None:
+        """Warn of versions without quotation marks: 1.90 is a text here, but 1.9 in other YAML readers."""
+        lists = child(self.node, "backends"), child(self.node, "operations")
+        releases = child(self.node, "releases")
+        nodes = [
+            child(self.node, "offer", "ceiling"),
+            child(self.node, "offer", "ceiling", "release"),
+            child(self.node, "default_version"),
+            *(
+                child(item, "versions")
+                for items in lists
+                for item in (items.items if isinstance(items, SequenceNode) else ())
+            ),
+            *(
+                entry.value
+                for entry in (releases.entries.values() if isinstance(releases, MappingNode) else ())
+            ),
+        ]
+        for node in nodes:
+            if isinstance(node, Scalar) and node.plain and _DECIMAL.fullmatch(node.written):
+                self.findings.add(
+                    node,
+                    "number",
+                    f"other tools read {node.written} as the number {float(node.written)}",
+                    f'write "{node.written}"',
+                    severity=Severity.WARNING,
+                )
+
+    def _check_names(self) -> None:
+        """Check the backends: at least one, each with its own name, and no URL twice."""
+        node = child(self.node, "backends")
+        if not self.written.backends and not (isinstance(node, SequenceNode) and node.broken):
+            self.findings.add(
+                node, "bad-value", "the service has no backend", "add one: `- url: http://HOST:PORT`"
+            )
+        names: set[str] = set()
+        urls: set[tuple[str, int, str]] = set()
+        for index, backend in enumerate(self.written.backends):
+            name = backend.name or _authority(backend)
+            if name in names:
+                self.findings.add(
+                    child(node, index, "name") or child(node, index, "url"),
+                    "duplicate-backend",
+                    "two backends of the service have this name"
+                    if backend.name
+                    else "two backends of the service have this address, which is also their name",
+                    "give each its own name" if backend.name else "remove one, or give each a name",
+                )
+            elif backend.url in urls:
+                self.findings.add(
+                    child(node, index, "url"),
+                    "duplicate-url",
+                    "another backend of the service has this URL",
+                    "the replica would get twice its share of the requests",
+                    severity=Severity.WARNING,
+                )
+            names.add(name)
+            urls.add(backend.url)
+
+    def _backends(self, dialect: Dialect) -> tuple[Backend, ...]:
+        backends = []
+        for index, written in enumerate(self.written.backends):
+            declared = None
+            if written.versions is not None:
+                node = child(self.node, "backends", index, "versions")
+                try:
+                    declared = VersionSet.read(written.versions, dialect.scheme)
+                except VersionTextError as error:
+                    example = dialect.scheme.example
+                    self.findings.refused(node, error, f'write one version such as "{example}", or a range')
+            host, port, path = written.url
+            name = written.name or _authority(written)
+            backends.append(Backend(name, host, port, path, written.weight, declared))
+        return tuple(backends)
+
+    def _releases(self, dialect: Dialect) -> Mapping[str, Version]:
+        """The dialect's table and the releases of the file."""
+        table = dict(dialect.releases)
+        for name, text in self.written.releases.items():
+            node = child(self.node, "releases", name)
+            version = self._version(dialect, text, node)
+            if version is None:
+                continue
+            known = dialect.releases.get(name)
+            if known is not None and known != version:
+                self.findings.add(
+                    node,
+                    "duplicate-release",
+                    f"the dialect already has this release, with the version {dialect.scheme.format(known)}",
+                    "give yours another name",
+                )
+            table[name] = version
+        return table
+
+    def _version(self, dialect: Dialect, text: str, node: Node | None) -> Version | None:
+        try:
+            return dialect.scheme.require(text)
+        except VersionTextError as error:
+            self.findings.refused(node, error)
+            return None
+
+    def _ceiling(self, dialect: Dialect, releases: Mapping[str, Version]) -> Version | None:
+        ceiling = self.written.offer.ceiling
+        node = child(self.node, "offer", "ceiling")
+        if ceiling is None:
+            return None
+        if isinstance(ceiling, str):
+            if dialect.scheme.parse(ceiling) is None and ceiling in releases:
+                self.findings.add(
+                    node,
+                    "bad-value",
+                    "this is the name of a release",
+                    f"write {{release: {quoted(ceiling)}}}",
+                )
+                return None
+            return self._version(dialect, ceiling, node)
+        if ceiling.release not in releases:
+            close = get_close_matches(ceiling.release, releases, n=1)
+            hint = f"did you mean {close[0]}?" if close else "add it under `releases`, or write a version"
+            self.findings.add(
+                child(node, "release"),
+                "unknown-release",
+                "neither the dialect nor `releases` has this release",
+                hint,
+            )
+            return None
+        return releases[ceiling.release]
+
+    def _at_least(self) -> AtLeast:
+        """The number of backends for the policy `at_least`. No other policy uses one."""
+        policy, share = self.written.offer.policy, self.written.offer.at_least
+        node = child(self.node, "offer", "at_least")
+        if share is None:
+            if policy == Policy.AT_LEAST and not self.findings.is_dropped(
+                "services", self.name, "offer", "at_least"
+            ):
+                self.findings.add(
+                    child(self.node, "offer", "policy"),
+                    "contradiction",
+                    "the policy at_least needs a number",
+                    "add `at_least: 2` or `at_least: 50%`",
+                )
+            return ALL_BACKENDS
+        if policy != Policy.AT_LEAST and not self.findings.is_dropped(
+            "services", self.name, "offer", "policy"
+        ):
+            self.findings.add(
+                node,
+                "contradiction",
+                f"the policy {policy} does not use at_least",
+                "write `policy: at_least`, or remove this key",
+            )
+        elif not share.percent and share.number > len(self.written.backends):
+            self.findings.add(
+                node,
+                "contradiction",
+                f"more than the service's backends, {len(self.written.backends)}: no version could be added",
+                "lower the number, or write a percentage",
+            )
+        return share
+
+    def _default_version(self, dialect: Dialect) -> DefaultVersion | None:
+        text = self.written.default_version
+        if text is None:
+            return None
+        node = child(self.node, "default_version")
+        if kind := DEFAULT_VERSION_WORDS.get(text):
+            return DefaultVersion(kind)
+        version = dialect.scheme.parse(text)
+        if version is None:
+            example = dialect.scheme.example
+            self.findings.add(
+                node,
+                "bad-value",
+                f"not a valid version, write one like {example}",
+                "or write minimum, maximum or refused",
+            )
+            return None
+        return DefaultVersion(DefaultKind.CONSTANT, version)
+
+    def _check_ceiling(
+        self, ceiling: Version | None, dialect: Dialect, backends: tuple[Backend, ...]
+    ) -> None:
+        """Report a ceiling below the lowest declared version: nothing could be offered."""
+        declared = [backend.declared for backend in backends if backend.declared]
+        reachable = self.written.offer.policy == Policy.REACHABLE and len(declared) < len(backends)
+        if ceiling is None or not declared or reachable:
+            return
+        lowest = min(versions.lowest for versions in declared)
+        if ceiling < lowest:
+            self.findings.add(
+                child(self.node, "offer", "ceiling"),
+                "ceiling-below-minimum",
+                f"the lowest declared version is {dialect.scheme.format(lowest)}: nothing would be offered",
+                "raise the ceiling",
+            )
+
+
+def _host_field(host: str | None) -> str | None:
+    """A host as a `Host` field names it: IPv6 in brackets."""
+    return f"[{host}]" if host and ":" in host else host
+
+
+def _authority(backend: service_model.Backend) -> str:
+    host, port, _ = backend.url
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,51 @@
+"""Texts that no dump, log or error may show. Their type marks them (threats O9)."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any, NoReturn, final
+
+from gateway.settings.yaml.problem import HIDDEN
+
+
+@final
+class Secret:
+    """A text that only `reveal` shows."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself. Never log what this returns."""
+        return self._text
+
+    def matches(self, text: str) -> bool:
+        """Whether `text` equals it. The time of the comparison does not depend on how much is equal."""
+        return hmac.compare_digest(self._text.encode(), text.encode(errors="replace"))
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self.matches(other.reveal())
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._text))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret must not be pickled")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Secret:
+        return self
+
+
+@final
+class MaskedText(str):
+    """A text that is sent as it is, but hidden where a value is dumped: header values of probes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return HIDDEN

@@ -1,0 +1,166 @@
+"""One problem of a configuration: what it is, where it is, and how it is shown to a person.
+
+A message never contains a value that came from the environment or that belongs to a secret key. The source
+line that is shown with it is cut where a secret begins (threats O9). This module does not look for problems.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, final
+
+HIDDEN: Final = "***"
+"""Replaces a secret. It always has the same length, because a length would be a hint."""
+
+_LINE_END: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+"""The ends of lines in YAML 1.1, and so in PyYAML's line count."""
+
+# Applied to the text alone, because a file that is not valid YAML may contain a secret as well.
+_SECRET_WORD: Final = re.compile(
+    r"(?i)(?:token|password|passwd|secret|authorization|credential)s?[\"']?\s*[:=\s]\s*(?=\S)"
+)
+_USERINFO: Final = re.compile(r"://(?=[^/\s]*@)")
+_SECRET_BLOCK: Final = re.compile(
+    r"(?i)^(?P<indent>[ \t-]*)[\"']?"
+    r"(?:[\w-]*(?:token|password|passwd|secret|authorization)|headers)[\"']?\s*:"
+)
+
+
+CODES: Final[Mapping[str, str]] = {
+    "address-taken": "two listeners whose addresses conflict",
+    "admin-exposed": "the admin listener is open to other machines and has no token",
+    "alias": "a YAML anchor or alias",
+    "bad-character": "a character that YAML does not allow",
+    "bad-key": "a key that is a list or a mapping",
+    "bad-value": "a value that is not valid, or outside its limits",
+    "bad-variable": "`${` that does not begin a variable",
+    "ceiling-below-minimum": "a ceiling under which nothing could be offered",
+    "contradiction": "two values that exclude each other",
+    "duplicate-backend": "two backends of a service with the same name",
+    "duplicate-key": "a key that is set twice in a mapping",
+    "duplicate-match": "two services that match the same requests",
+    "duplicate-release": "a release that the dialect already has, with another version",
+    "duplicate-url": "two backends of a service with the same URL (warning)",
+    "empty-file": "a file without content",
+    "missing-key": "a required key is missing",
+    "multiple-documents": "a second YAML document in the file",
+    "not-utf-8": "a file that is not UTF-8",
+    "number": "a version that other tools read as a number (warning)",
+    "repeated-prefix": "a path in a dialect's options that repeats match.path (warning)",
+    "tag": "a YAML tag",
+    "too-deep": "too many nested levels",
+    "too-large": "a file that is too large for a configuration",
+    "trusts-everyone": "forwarding headers are accepted from every client (warning)",
+    "unknown-dialect": "a dialect that does not exist",
+    "unknown-key": "a key that does not exist at this place",
+    "unknown-release": "a release that neither the dialect nor `releases` has",
+    "unreadable": "a file that cannot be opened or read",
+    "unset-variable": "an environment variable that is not set and has no default",
+    "unsupported": "a documented key or value that this release does not support",
+    "wrong-dialect": "options of another dialect than the service's",
+    "wrong-type": "a text, a list or a mapping where one of the others is expected",
+    "yaml-syntax": "not valid YAML",
+}
+"""Every code and its meaning. Codes are stable: scripts may look for them."""
+
+
+class Severity(StrEnum):
+    """Errors keep the file from being used, warnings do not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@final
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One problem. Problems are ordered by position; `line` and `column` count from 1, in characters."""
+
+    line: int
+    column: int
+    code: str
+    """One of `CODES`."""
+    message: str
+    hint: str | None = None
+    severity: Severity = Severity.ERROR
+    width: int = 1
+    """How many characters of the line get a caret."""
+
+    def headline(self, filename: str) -> str:
+        """`FILE:LINE:COL: error[CODE]: message`."""
+        return f"{filename}:{self.line}:{self.column}: {self.severity}[{self.code}]: {self.message}"
+
+    def sentence(self, filename: str) -> str:
+        """The headline and the hint on one line, for a log."""
+        return self.headline(filename) + (f" (hint: {self.hint})" if self.hint else "")
+
+    def render(self, filename: str, lines: Sequence[str]) -> str:
+        """The headline, the source line with carets, and the hint. `lines` are those of `shown_lines`."""
+        parts = [self.headline(filename)]
+        if self.line <= len(lines) and lines[self.line - 1].strip():
+            source = lines[self.line - 1]
+            gutter = f"{self.line:>5} | "
+            start = min(self.column - 1, len(source))
+            if source.endswith(HIDDEN):
+                start = min(start, len(source) - len(HIDDEN))
+            # Tabs stay tabs, so that the carets are below the token in a terminal.
+            blanks = "".join("\t" if character == "\t" else " " for character in source[:start])
+            carets = "^" * max(1, min(self.width, len(source) - start))
+            parts += [gutter + source, " " * (len(gutter) - 2) + "| " + blanks + carets]
+        if self.hint:
+            parts.append(f"      = hint: {self.hint}")
+        return "\n".join(parts)
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of a text as YAML counts them, without line ends."""
+    return _LINE_END.split(text)
+
+
+def shown_lines(text: str, secrets: Iterable[tuple[int, int]] = ()) -> list[str]:
+    """The lines of a file as they may be shown: each is cut where a secret begins, and all are printable.
+
+    `secrets` are the positions (line and column, from 1) at which a secret is known to begin.
+    """
+    lines = split_lines(text)
+    cuts: dict[int, int] = {}
+
+    def cut(index: int, at: int) -> None:
+        cuts[index] = min(at, cuts.get(index, at))
+
+    for secret_line, secret_column in secrets:
+        cut(secret_line - 1, secret_column - 1)
+    block: int | None = None  # the indentation of a key whose deeper lines are all secret
+    for index, line in enumerate(lines):
+        for pattern in (_SECRET_WORD, _USERINFO):
+            if found := pattern.search(line):
+                cut(index, found.end())
+        indent = len(line) - len(line.lstrip(" \t-"))
+        if block is not None and (not line.strip() or indent > block):
+            # Keys may be shown, because a problem may point at one. Values may not.
+            key = re.match(r"[ \t-]*[\w.-]+\s*:\s*(?=\S)|[ \t-]*", line)
+            cut(index, key.end() if key else 0)
+        elif opened := _SECRET_BLOCK.match(line):
+            block = len(opened["indent"])
+        elif line.strip():
+            block = None
+    return [
+        _printable(line[: cuts[index]]) + HIDDEN
+        if index in cuts and line[cuts[index] :].strip()
+        else _printable(line)
+        for index, line in enumerate(lines)
+    ]
+
+
+def quoted(text: str) -> str:
+    """`text` in quotation marks: short, on one line, and safe for a terminal."""
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def _printable(line: str) -> str:
+    return "".join(
+        character if character.isprintable() or character == "\t" else "\ufffd" for character in line
+    )

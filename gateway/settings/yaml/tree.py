@@ -1,0 +1,367 @@
+"""Reads YAML text into a tree of nodes that know their positions.
+
+The tree is built from PyYAML's events, not from its values, so a scalar stays the text that was written
+(`1.90`, `off`). Every problem of form is collected. Ambiguous or dangerous YAML is refused: duplicate keys,
+tags, anchors and aliases (so no alias bomb can exist), several documents. This module knows the meaning of no
+key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, final
+
+import yaml
+
+from gateway.settings.yaml.problem import Problem, quoted, split_lines
+
+MAX_CHARACTERS: Final = 1024 * 1024
+"""A configuration of a thousand services is smaller than this."""
+MAX_DEPTH: Final = 32
+"""The deepest key of the configuration is at level 6."""
+
+_REFERENCE: Final = re.compile(r"\$\{(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<rest>:-(?P<default>[^}]*))?\})?")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where something is in the file. Lines and columns count from 1, in characters."""
+
+    line: int = 1
+    column: int = 1
+    width: int = 1
+
+
+@dataclass(slots=True)
+class Scalar:
+    """One text. Each `${NAME}` has already been replaced."""
+
+    text: str
+    position: Position
+    plain: bool = True
+    """Neither quoted nor a block. Other YAML readers may take such a text for a number or a boolean."""
+    written: str = ""
+    """The text as it is in the file. Messages may quote this one only."""
+    variables: tuple[str, ...] = ()
+    """The environment variables whose values are part of `text`."""
+    broken: bool = False
+    """True: a problem with it was already reported, so nothing else is reported about it."""
+
+
+@dataclass(slots=True)
+class MappingEntry:
+    """One key with its value."""
+
+    key: Scalar
+    value: Node
+
+
+@dataclass(slots=True)
+class MappingNode:
+    """A mapping, with its keys in file order."""
+
+    position: Position
+    entries: dict[str, MappingEntry] = field(default_factory=dict)
+    broken: bool = False
+
+
+@dataclass(slots=True)
+class SequenceNode:
+    """A list."""
+
+    position: Position
+    items: list[Node] = field(default_factory=list)
+    broken: bool = False
+
+
+Node: TypeAlias = Scalar | MappingNode | SequenceNode
+Plain: TypeAlias = "str | dict[str, Plain] | list[Plain]"
+
+
+def plain(node: Node) -> Plain:
+    """The tree as texts, dictionaries and lists."""
+    if isinstance(node, MappingNode):
+        return {name: plain(entry.value) for name, entry in node.entries.items()}
+    if isinstance(node, SequenceNode):
+        return [plain(item) for item in node.items]
+    return node.text
+
+
+def child(node: Node | None, *path: str | int) -> Node | None:
+    """The node at `path` below `node`, or None."""
+    for part in path:
+        if isinstance(node, MappingNode) and isinstance(part, str) and part in node.entries:
+            node = node.entries[part].value
+        elif isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.items):
+            node = node.items[part]
+        else:
+            return None
+    return node
+
+
+def read_tree(text: str, environ: Mapping[str, str]) -> tuple[Node | None, list[Problem]]:
+    """The tree of `text` (None when it cannot be read at all), and every problem of form. Never raises."""
+    if len(text) > MAX_CHARACTERS:
+        message = f"the file is larger than {MAX_CHARACTERS} characters"
+        return None, [Problem(1, 1, "too-large", message)]
+    builder = _Builder(text, environ)
+    try:
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            if not builder.feed(event):
+                break
+    except yaml.reader.ReaderError as error:
+        builder.problems.append(_unreadable_character(text, error))
+        return None, builder.problems
+    except yaml.MarkedYAMLError as error:
+        builder.problems.append(_syntax_problem(text, error))
+        return None, builder.problems
+    except (ValueError, OverflowError):
+        # PyYAML lets the escape "\U00110000" through to chr().
+        builder.problems.append(
+            Problem(1, 1, "yaml-syntax", "an escape sequence does not stand for a character")
+        )
+        return None, builder.problems
+    if builder.root is None and not builder.problems:
+        builder.problems.append(
+            Problem(
+                1, 1, "empty-file", "the file contains no configuration", "it needs `listen` and `services`"
+            )
+        )
+    return builder.root, builder.problems
+
+
+@final
+class _Builder:
+    """Takes the parser's events one by one and keeps the path of the nodes that are still open."""
+
+    def __init__(self, text: str, environ: Mapping[str, str]) -> None:
+        self.text = text
+        self.environ = environ
+        self.root: Node | None = None
+        self.problems: list[Problem] = []
+        self._open: list[tuple[MappingNode | SequenceNode, Scalar | None]] = []
+        # How many nodes are open below a key that cannot be used. Their content is read and skipped.
+        self._skipped_levels = 0
+        # True: the next node is the value of a key that cannot be used.
+        self._skip_value = False
+        self._documents = 0
+
+    def feed(self, event: yaml.Event) -> bool:
+        """Take one event. False: reading on would find nothing more."""
+        position = self._position(event)
+        if isinstance(event, yaml.DocumentStartEvent):
+            self._documents += 1
+            if self._documents > 1:
+                self._report(
+                    position,
+                    "multiple-documents",
+                    "a second document starts here",
+                    "write one document per file",
+                )
+                return False
+        elif isinstance(event, yaml.AliasEvent):
+            self._report(
+                position,
+                "alias",
+                "anchors and aliases are not supported",
+                "write the value again where it is needed, or take it from a ${VARIABLE}",
+            )
+            self._attach(Scalar("", position, broken=True))
+        elif isinstance(event, yaml.NodeEvent):
+            self._check_properties(event, position)
+            if isinstance(event, yaml.ScalarEvent):
+                self._attach(self._scalar(event, position))
+            else:
+                return self._enter(event, position)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            self._leave()
+        return True
+
+    def _enter(self, event: yaml.NodeEvent, position: Position) -> bool:
+        node = MappingNode(position) if isinstance(event, yaml.MappingStartEvent) else SequenceNode(position)
+        if len(self._open) + self._skipped_levels >= MAX_DEPTH:
+            self._report(position, "too-deep", f"more than {MAX_DEPTH} nested levels")
+            self.root = None
+            return False
+        if self._skipped_levels:
+            self._skipped_levels += 1
+        elif self._attach(node):
+            self._open.append((node, None))
+        else:
+            self._skipped_levels = 1
+        return True
+
+    def _leave(self) -> None:
+        if self._skipped_levels:
+            self._skipped_levels -= 1
+        else:
+            self._open.pop()
+
+    def _attach(self, node: Node) -> bool:
+        """Put a node where it belongs. False: it is part of a skipped value."""
+        if self._skipped_levels:
+            return False
+        if not self._open:
+            self.root = node
+            return True
+        holder, key = self._open[-1]
+        if isinstance(holder, SequenceNode):
+            holder.items.append(node)
+            return True
+        if self._skip_value:
+            self._skip_value = False
+            return False
+        if key is None:
+            return self._attach_key(holder, node)
+        self._open[-1] = (holder, None)
+        holder.entries[key.text] = MappingEntry(key, node)
+        return True
+
+    def _attach_key(self, holder: MappingNode, node: Node) -> bool:
+        if not isinstance(node, Scalar):
+            self._report(node.position, "bad-key", "a key must be a text")
+        elif node.text in holder.entries:
+            self._report(
+                node.position,
+                "duplicate-key",
+                f"the key {quoted(node.text)} is already set",
+                f"the first one is in line {holder.entries[node.text].key.position.line}",
+            )
+        elif not node.broken:
+            self._open[-1] = (holder, node)
+            return True
+        self._skip_value = True
+        return False
+
+    def _check_properties(self, event: yaml.NodeEvent, position: Position) -> None:
+        if event.anchor is not None:
+            self._report(position, "alias", "anchors and aliases are not supported", "remove the anchor")
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            self._report(
+                position,
+                "tag",
+                "tags are not supported: every value is read as the text that was written",
+                "remove the tag",
+            )
+
+    def _scalar(self, event: yaml.ScalarEvent, position: Position) -> Scalar:
+        node = Scalar(event.value, position, plain=event.style is None, written=event.value)
+        if any("\ud800" <= character <= "\udfff" for character in event.value):
+            self._report(position, "bad-character", "half of a surrogate pair is not a character")
+            node.broken = True
+        in_key = bool(self._open) and isinstance(self._open[-1][0], MappingNode) and self._open[-1][1] is None
+        if "${" in event.value and not in_key and not self._skipped_levels and not self._skip_value:
+            self._substitute(node, event)
+        return node
+
+    def _substitute(self, node: Scalar, event: yaml.ScalarEvent) -> None:
+        """Replace every `${NAME}`. A value from the environment is not searched for further variables."""
+        positions = self._reference_positions(event, node.position)
+        names: list[str] = []
+
+        def value_of(found: re.Match[str]) -> str:
+            position = next(positions)
+            name = found["name"]
+            if name is None:
+                node.broken = True
+                self._report(
+                    position,
+                    "bad-variable",
+                    "`${` does not begin a variable",
+                    "write ${NAME} or ${NAME:-default}",
+                )
+                return ""
+            names.append(name)
+            value = self.environ.get(name)
+            if found["rest"] is not None:
+                return value or found["default"]  # as in a shell: unset or empty
+            if value is None:
+                node.broken = True
+                self._report(
+                    Position(position.line, position.column, len(name) + 3),
+                    "unset-variable",
+                    f"the environment variable {name} is not set",
+                    f"set it, or give a default: ${{{name}:-...}}",
+                )
+                return ""
+            return value
+
+        text = _REFERENCE.sub(value_of, event.value)
+        node.text = "" if node.broken else text
+        node.variables = tuple(names)
+
+    def _reference_positions(self, event: yaml.ScalarEvent, fallback: Position) -> Iterator[Position]:
+        """The position of each `${` in a scalar; the scalar's own position when escapes hide it."""
+        start, end = event.start_mark, event.end_mark
+        assert start is not None  # the parser gives a position to every event of a text
+        assert end is not None
+        source = self.text[start.index : end.index]
+        at = source.find("${")
+        while at >= 0:
+            before = split_lines(source[:at])
+            column = len(before[-1]) + 1 + (start.column if len(before) == 1 else 0)
+            yield Position(start.line + len(before), column, 2)
+            at = source.find("${", at + 2)
+        while True:
+            yield fallback
+
+    def _position(self, event: yaml.Event) -> Position:
+        start, end = event.start_mark, event.end_mark
+        if start is None:
+            return Position()
+        width = end.column - start.column if end is not None and end.line == start.line else 1
+        return Position(start.line + 1, start.column + 1, max(1, width))
+
+    def _report(self, position: Position, code: str, message: str, hint: str | None = None) -> None:
+        self.problems.append(
+            Problem(position.line, position.column, code, message, hint, width=position.width)
+        )
+
+
+def _unreadable_character(text: str, error: yaml.reader.ReaderError) -> Problem:
+    before = split_lines(text[: error.position])
+    return Problem(
+        len(before),
+        len(before[-1]) + 1,
+        "bad-character",
+        f"the character U+{ord(text[error.position]):04X} is not allowed in YAML",
+    )
+
+
+_SYNTAX_HINTS: Final = (
+    (
+        "cannot start any token",
+        "indent with blanks; a text that starts with @, ` or % needs quotation marks",
+    ),
+    (
+        "mapping values are not allowed",
+        "a text that contains `: ` needs quotation marks; also check the indentation",
+    ),
+    ("could not find expected ':'", "a key needs a colon and a blank after it: `key: value`"),
+    ("expected the node content", "a value is missing here, or it needs quotation marks"),
+    ("chomping or indentation", 'a text that starts with > or | needs quotation marks: ">=1.58"'),
+    ("block end", "the indentation does not match any line above"),
+    ("expected ',' or", "a bracket or brace is not closed"),
+    ("unexpected end of stream", "a quotation mark is not closed"),
+)
+
+
+def _syntax_problem(text: str, error: yaml.MarkedYAMLError) -> Problem:
+    """PyYAML's message without its excerpt of the file, which may contain a secret."""
+    mark = error.problem_mark or error.context_mark
+    problem_text = re.sub(
+        r"'[^']*'", lambda found: found[0] if len(found[0]) <= 20 else "a text", error.problem or ""
+    )
+    message = problem_text or error.context or "not valid YAML"
+    hint = next((hint for part, hint in _SYNTAX_HINTS if part in message), None)
+    if mark and text[: mark.index].endswith("$"):
+        hint = 'inside [ ] and { } a variable needs quotation marks: "${NAME}"'
+    if error.context_mark and mark and error.context_mark.line != mark.line:
+        opened = f"it began in line {error.context_mark.line + 1}"
+        hint = f"{hint}; {opened}" if hint else opened
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    return Problem(line, column, "yaml-syntax", message, hint)

@@ -1,0 +1,80 @@
+"""How verbs print: tables, colour on a terminal, one sentence for an error.
+
+Knows nothing of what is printed. Texts from outside (a backend's error, a client's path) go through `plain`,
+so that nobody can write escape sequences into an operator's terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, TextIO, TypeAlias, final
+
+
+class Style(StrEnum):
+    """The escape sequence that begins a style."""
+
+    PLAIN = ""
+    BOLD = "\x1b[1m"
+    DIM = "\x1b[2m"
+    RED = "\x1b[31m"
+    GREEN = "\x1b[32m"
+    YELLOW = "\x1b[33m"
+
+
+_END: Final = "\x1b[0m"
+
+TableCell: TypeAlias = str | tuple[str, Style]
+"""A table's cell, with or without a style of its own."""
+
+
+@final
+class Paint:
+    """Colours text for one stream: only on a terminal with colours, and not if NO_COLOR is set."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.on = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def __call__(self, text: str, style: Style) -> str:
+        return f"{style}{text}{_END}" if self.on and style and text else text
+
+
+def plain(text: object) -> str:
+    """`text` on one line, without characters that control a terminal."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in str(text))
+
+
+def span(low: object, high: object, nothing: str = "nothing") -> str:
+    """Two versions as one text: `1.1-1.58`, or `2023-10..2024-04` if versions contain dashes."""
+    if low is None or high is None:
+        return nothing
+    if low == high:
+        return str(low)
+    return f"{low}{'..' if '-' in f'{low}{high}' else '-'}{high}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[TableCell]], paint: Paint) -> str:
+    """Aligned columns, two blanks apart; the last one is not padded. Ends without a newline."""
+    texts = [[plain(cell[0] if isinstance(cell, tuple) else cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(header, *texts, strict=True)]
+    lines = [paint(_line(header, widths), Style.BOLD)]
+    for row, cells in zip(texts, rows, strict=True):
+        padded = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+        padded[-1] = row[-1]
+        painted = [
+            paint(text, cell[1]) if isinstance(cell, tuple) else text
+            for text, cell in zip(padded, cells, strict=True)
+        ]
+        lines.append("  ".join(painted).rstrip())
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def print_error(sentence: object) -> None:
+    """One sentence on standard error."""
+    print(f"skewgate: {sentence}", file=sys.stderr, flush=True)

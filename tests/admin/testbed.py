@@ -1,0 +1,122 @@
+"""The admin listener's application in front of a snapshot that a test sets, and how to send it requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from aiohttp import ClientResponse, ClientSession, web
+
+from gateway.admin import AdminContext, AdminSite, create_app
+from gateway.controlplane.reload import ConfigInForce, ReloadResult
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.dialect import Advertisement
+from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.fleet import ProbeSucceeded
+from gateway.core.fleet.service import Service
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
+from gateway.dialects.openstack.ironic import Ironic
+from gateway.settings.model.secret import Secret
+from gateway.telemetry.metrics import Metrics
+
+
+@dataclass
+class AdminTestbed:
+    """What the admin listener reads and changes, and how a test sends requests to it."""
+
+    snapshot_holder: SnapshotHolder
+    metrics: Metrics = field(default_factory=Metrics)
+    reload_result: ReloadResult = field(default_factory=ReloadResult)
+    reloads: int = 0
+    state_saved: bool = True
+    draining: bool = False
+    in_flight: Mapping[str, int] = field(default_factory=dict)
+    last_probe_at: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    port: int = 0
+    session: ClientSession | None = None
+
+    def app(self, token: str | None = None, hosts: tuple[str, ...] = ()) -> web.Application:
+        """The application as the gateway makes it, on what this testbed holds."""
+        self.metrics.watch(self.snapshot_holder, dict, dict)
+        return create_app(
+            AdminContext(
+                snapshots=self.snapshot_holder,
+                metrics=self.metrics,
+                config=lambda: ConfigInForce("0123456789ab", 1790000000.0),
+                reload=self._reload,
+                apply=self.snapshot_holder.apply,
+                state_saved=self._state_saved,
+                last_probe_at=lambda: self.last_probe_at,
+                in_flight_by_member=lambda: self.in_flight,
+                draining=lambda: self.draining,
+                token=Secret(token) if token is not None else None,
+                hosts=hosts,
+            )
+        )
+
+    async def _reload(self) -> ReloadResult:
+        self.reloads += 1
+        return self.reload_result
+
+    async def _state_saved(self) -> bool:
+        return self.state_saved
+
+    async def send(
+        self, method: str, target: str, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> ClientResponse:
+        assert self.session is not None
+        url = f"http://127.0.0.1:{self.port}{target}"
+        return await self.session.request(method, url, headers=headers, **more)
+
+    async def json(self, target: str, **more: Any) -> Any:
+        response = await self.send("GET", target, **more)
+        assert response.status == 200, await response.text()
+        return await response.json()
+
+    async def raw(self, *lines: str) -> int:
+        """Send these lines and a blank one; the status of the response."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write("".join(f"{line}\r\n" for line in (*lines, "Connection: close", "")).encode("latin-1"))
+        status = int((await reader.readline()).split()[1])
+        writer.close()
+        await writer.wait_closed()
+        return status
+
+
+StartAdmin: TypeAlias = Callable[..., Awaitable[AdminTestbed]]
+"""(snapshot holder, token, hosts): the type of the fixture `admin`."""
+
+
+@asynccontextmanager
+async def on_site(snapshot_holder: SnapshotHolder) -> AsyncIterator[AdminTestbed]:
+    """The same on the real `AdminSite`, for tests of what the site itself decides about connections and
+    bodies."""
+    testbed = AdminTestbed(snapshot_holder)
+    site = AdminSite(testbed.app(), "127.0.0.1", 0)
+    await site.start()
+    try:
+        async with ClientSession() as session:
+            testbed.port, testbed.session = site.address[1], session
+            yield testbed
+    finally:
+        await site.stop()
+
+
+def unknown_fleet(**options: Any) -> SnapshotHolder:
+    """A service with two backends of which nothing is known yet."""
+    backends = (Backend("api-1", "10.0.0.1", 6385), Backend("api-2", "10.0.0.2", 6385))
+    return SnapshotHolder(Snapshot.configured([Service("baremetal", Ironic(), backends, **options)], now=0.0))
+
+
+def mixed_fleet(**options: Any) -> SnapshotHolder:
+    """The same in the middle of an upgrade: 1.1-1.58 and 1.1-1.90."""
+    snapshot_holder = unknown_fleet(**options)
+    for name, highest in (("api-1", 58), ("api-2", 90)):
+        versions = VersionSet.between(Version(1, 1), Version(1, highest))
+        snapshot_holder.observe("baremetal", name, ProbeSucceeded(Advertisement(versions), 1.0))
+    return snapshot_holder

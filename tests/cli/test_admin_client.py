@@ -1,0 +1,332 @@
+"""The verbs that send requests to a running gateway: `status`, `explain`, `healthcheck`, `reload`."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import re
+import signal
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+from aiohttp import web
+from pytest_aiohttp import AiohttpRawServer
+
+from gateway.assembly import Gateway
+from gateway.cli.status import page
+from gateway.settings import read_file
+from gateway.terminal import Paint
+from tests.cli.conftest import Call, Fleet, Running, Write
+from tests.cli.processes import TIMEOUT, Ended, finish, free_port, ready, start
+
+IRONIC = "X-OpenStack-Ironic-API-Version"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+async def test_status_shows_services_and_backends(running: Running, fleet: Fleet, call_main: Call) -> None:
+    ended = await call_main("status", "--admin", running.admin)
+
+    services, backends = ended.out.split("\n\n")
+    assert (ended.code, ended.err) == (0, "")
+    assert [re.split("  +", line) for line in services.splitlines()] == [
+        ["SERVICE", "DIALECT", "OFFER", "PHASE", "DIFFERING"],
+        ["baremetal", "ironic", "1.1-1.58", "mixed", "api-2 (guaranteed)"],
+    ]
+    ages = re.compile(r"\d+\.\d s ago")
+    assert [re.split("  +", ages.sub("AGE", line)) for line in backends.splitlines()] == [
+        ["SERVICE", "BACKEND", "FRESHNESS", "SERVES", "IN FLIGHT", "LAST PROBE", "URL", "ERROR"],
+        ["baremetal", "api-1", "fresh", "1.1-1.58", "0", "AGE", url(fleet.old.port.number), "-"],
+        ["baremetal", "api-2", "fresh", "1.1-1.90", "0", "AGE", url(fleet.new.port.number), "-"],
+    ]
+    starts = {line.index("fresh") for line in backends.splitlines()[1:]}
+    assert starts == {backends.splitlines()[0].index("FRESHNESS")}
+
+
+def url(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
+
+
+async def test_status_as_json_is_that_of_the_admin_listener(running: Running, call_main: Call) -> None:
+    ended = await call_main("status", "--admin", running.admin, "-o", "json")
+
+    assert ended.code == 0
+    service = json.loads(ended.out)["services"]["baremetal"]
+    assert (service["offer"]["min"], service["offer"]["max"], service["phase"]) == ("1.1", "1.58", "mixed")
+
+
+async def test_watch_repeats_until_ctrl_c(running: Running) -> None:
+    process = await start("status", "--admin", running.admin, "--watch", "-o", "json")
+    assert process.stdout is not None
+    async with asyncio.timeout(TIMEOUT):
+        pages = [json.loads(await process.stdout.readline()) for _ in range(2)]
+    process.send_signal(signal.SIGINT)
+    ended = await finish(process)
+
+    assert (ended.code, ended.err) == (0, "")
+    first, second = (page["services"]["baremetal"]["backends"]["api-1"]["last_probe_at"] for page in pages)
+    assert second > first
+
+
+def test_only_terminals_get_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = {"services": {"a": {"dialect": "ironic", "phase": "uniform", "offer": {}, "backends": {}}}}
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+    assert "\x1b[32muniform" in page(document, 0.0, Paint(Terminal()))
+    assert "\x1b" not in page(document, 0.0, Paint(io.StringIO()))
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in page(document, 0.0, Paint(Terminal()))
+
+
+def test_texts_from_elsewhere_lose_their_control_characters() -> None:
+    backend = {"url": "http://x", "freshness": "lost", "error": "\x1b]0;owned\x07 gone\nfor good"}
+    document = {"services": {"a": {"offer": {}, "backends": {"b": backend}}}}
+
+    shown = page(document, 0.0, Paint(io.StringIO()))
+
+    assert "\x1b" not in shown
+    assert shown.splitlines()[-1].endswith("gone\ufffdfor good")
+
+
+async def test_without_known_versions_there_is_no_range(fleet: Fleet, write: Write, call_main: Call) -> None:
+    await fleet.old.stop()
+    await fleet.new.stop()
+    async with Gateway(read_file(write(), environ=os.environ).require()) as gateway:
+        status = await call_main("status", "--admin", gateway.admin_url)
+        health = await call_main("healthcheck", "--admin", gateway.admin_url)
+
+    assert re.search(r"baremetal +ironic +- +unknown +-", status.out)
+    assert (health.code, health.out) == (1, "")
+    assert health.err == (
+        "skewgate: not ready (503): offer: no backend of baremetal has reported its versions yet\n"
+    )
+
+
+async def test_healthcheck_of_a_ready_gateway_is_0(running: Running, call_main: Call) -> None:
+    assert await call_main("healthcheck", "--admin", running.admin) == (0, "ready\n", "")
+
+
+@pytest.mark.parametrize("argv", [["status"], ["healthcheck"], ["reload"], ["explain", "GET", "/v1"]])
+async def test_no_gateway_is_one_sentence(argv: list[str], call_main: Call) -> None:
+    where = f"http://127.0.0.1:{free_port()}"
+
+    ended = await call_main(*argv, "--admin", where)
+
+    assert ended == Ended(1, "", f"skewgate: no gateway responds at {where}: Connection refused\n")
+
+
+@pytest.mark.parametrize("argv", [["status"], ["explain", "GET", "/v1"]])
+@pytest.mark.parametrize("body", ["<html>", "[]", '{"services": []}', '{"services": {"a": 1}}'])
+async def test_another_program_is_one_sentence(
+    argv: list[str], body: str, call_main: Call, aiohttp_raw_server: AiohttpRawServer
+) -> None:
+    async def respond(request: web.BaseRequest) -> web.Response:
+        return web.Response(text=body)
+
+    server = await aiohttp_raw_server(respond)
+    assert server.port is not None
+    ended = await call_main(*argv, "--admin", url(server.port))
+
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("skewgate: ")
+    assert ended.err.count("\n") == 1
+
+
+VERBS = [
+    ["status"],
+    ["explain", "GET", "/v1"],
+    ["healthcheck"],
+    ["reload"],
+    ["unpin", "baremetal"],
+    ["drain", "baremetal/api-1"],
+]
+
+
+async def test_the_listener_and_its_token_are_found_in_the_file_or_the_environment(
+    write: Write, session: aiohttp.ClientSession, call_main: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(admin_port=free_port(), token="open-sesame")
+    async with Gateway(read_file(file, environ=os.environ).require()) as gateway:
+        where = gateway.admin_url
+        session.headers["Authorization"] = "Bearer open-sesame"
+        await ready(session, where)
+
+        by_file = await call_main("status", "-c", str(file))
+        without = [await call_main(*verb, "--admin", where) for verb in VERBS]
+        monkeypatch.setenv("SKEWGATE_ADMIN_TOKEN", "close-sesame")
+        wrong = [await call_main(*verb, "-c", str(file)) for verb in VERBS]
+        monkeypatch.delenv("SKEWGATE_ADMIN_TOKEN")
+        changed = write(admin_port=urlsplit(where).port, token="other-sesame")
+        by_changed_file = await call_main("status", "-c", str(changed))
+        monkeypatch.setenv("SKEWGATE_ADMIN_TOKEN", "open-sesame")
+        by_environment = await call_main("status", "--admin", where)
+
+    assert by_file.code == 0
+    assert "1.1-1.58" in by_file.out
+    missing = f"skewgate: {where} needs a token: give it in -c FILE or in SKEWGATE_ADMIN_TOKEN\n"
+    assert without == [Ended(1, "", missing)] * len(VERBS)
+    rejected = f"skewgate: {where} does not accept the token in SKEWGATE_ADMIN_TOKEN\n"
+    assert wrong == [Ended(1, "", rejected)] * len(VERBS)
+    assert by_changed_file.err == f"skewgate: {where} does not accept the token in {changed}\n"
+    assert by_environment.code == 0
+
+
+async def test_a_wrong_file_is_exit_2(tmp_path: Path, call_main: Call) -> None:
+    ended = await call_main("status", "-c", str(tmp_path / "absent.yaml"))
+
+    assert ended.code == 2
+    assert "error[unreadable]" in ended.err
+
+
+async def test_reload_is_applied_or_refused_with_the_reason(
+    running: Running, write: Write, call_main: Call
+) -> None:
+    write(more="access_log: {format: off}", offer="{ceiling: '1.40'}")
+    applied = await call_main("reload", "--admin", running.admin)
+    after = await call_main("status", "--admin", running.admin)
+    running.file.write_text(running.file.read_text().replace("dialect: ironic", "dialect: iron"))
+    refused = await call_main("reload", "--admin", running.admin)
+    still = await call_main("status", "--admin", running.admin)
+
+    assert applied.code == 0
+    assert applied.out.startswith("reloaded: generation ")
+    assert "1.1-1.40 (ceiling 1.40)" in after.out
+    assert (refused.code, refused.out) == (1, "")
+    assert (
+        refused.err
+        == f"""\
+{running.file}:6:14: error[unknown-dialect]: there is no dialect of this name
+    6 |     dialect: iron
+      |              ^^^^
+      = hint: did you mean ironic?
+skewgate: reload refused, the old configuration stays in force
+"""
+    )
+    assert "1.1-1.40 (ceiling 1.40)" in still.out
+
+
+async def test_reload_reports_what_needs_a_restart(running: Running, write: Write, call_main: Call) -> None:
+    write(more="access_log: {format: text}\nlimits: {headers: 64}")
+    needed = await call_main("reload", "--admin", running.admin)
+    write(more="access_log: {format: off}")
+    taken_back = await call_main("reload", "--admin", running.admin)
+
+    assert needed.code == taken_back.code == 0
+    assert needed.out.startswith("reloaded: generation ")
+    assert needed.err == "skewgate: warning: not in force before a restart: access_log, limits\n"
+    assert taken_back.err == ""
+
+
+async def test_the_problems_of_a_refused_file_lose_their_control_characters(
+    call_main: Call, aiohttp_raw_server: AiohttpRawServer
+) -> None:
+    async def respond(request: web.BaseRequest) -> web.Response:
+        return web.json_response({"error": "no", "problems": ["a\x1b]0;owned\x07:\n\tb"]}, status=400)
+
+    server = await aiohttp_raw_server(respond)
+    assert server.port is not None
+    ended = await call_main("reload", "--admin", url(server.port))
+
+    assert ended.err.splitlines()[:2] == ["a\ufffd]0;owned\ufffd:", "\tb"]
+
+
+async def test_explain_shows_what_would_happen_and_why(
+    running: Running, fleet: Fleet, call_main: Call
+) -> None:
+    served = await call_main("explain", "--admin", running.admin, "get", "/v1/nodes", "-H", f"{IRONIC}: 1.31")
+    refused = await call_main(
+        "explain", "--admin", running.admin, "GET", "/v1/nodes", "-H", f"{IRONIC}: 1.70"
+    )
+
+    assert served.code == refused.code == 0
+    assert served.out.startswith("GET /v1/nodes: forward\n")
+    assert f"  sends     {IRONIC}: 1.31\n" in served.out
+    assert url(fleet.old.port.number) in served.out
+    assert refused.out.startswith("GET /v1/nodes: refuse 406\n")
+    assert "(1.70) is not in the offer 1.1-1.58" in refused.out
+    assert sum(fleet.old.received.values()) == fleet.old.received[""], "only probes may have arrived"
+
+
+async def test_explain_offline_probes_the_backends_and_needs_no_gateway(
+    write: Write, fleet: Fleet, call_main: Call
+) -> None:
+    file = write(admin_port=free_port())
+    await fleet.old.stop()
+
+    ended = await call_main(
+        *(
+            "explain",
+            "--offline",
+            "-c",
+            str(file),
+            "GET",
+            "/v1/nodes",
+            "-H",
+            f"{IRONIC}: latest",
+            "-o",
+            "json",
+        )
+    )
+
+    explanation = json.loads(ended.out)
+    assert (ended.code, ended.err) == (0, "")
+    assert (explanation["decision"], explanation["version"]) == ("forward", "1.90")
+    assert [candidate["backend"] for candidate in explanation["candidates"]] == ["api-2"]
+    assert [(left_out["backend"], left_out["reason"]) for left_out in explanation["left_out"]] == [
+        ("api-1", "unknown")
+    ]
+    assert fleet.new.received == {"": 1}, "one probe, and never the request itself"
+
+
+async def test_explain_offline_and_online_agree(running: Running, call_main: Call) -> None:
+    request = ("GET", "/v1/nodes", "-H", f"{IRONIC}: 1.999", "-o", "json")
+
+    online = await call_main("explain", "--admin", running.admin, *request)
+    offline = await call_main("explain", "--offline", "-c", str(running.file), *request)
+
+    one, other = json.loads(online.out), json.loads(offline.out)
+    del one["generation"], other["generation"]
+    assert one == other
+
+    refused = ("GET", "/v1/../nodes")
+    online = await call_main("explain", "--admin", running.admin, *refused)
+    offline = await call_main("explain", "--offline", "-c", str(running.file), *refused)
+    assert (online.code, offline.code) == (1, 1)
+    assert online.err.endswith(offline.err.removeprefix("skewgate: "))
+
+
+async def test_explain_names_an_operation_that_is_missing_in_a_version(
+    write: Write, fleet: Fleet, call_main: Call
+) -> None:
+    file = write(admin_port=free_port())
+    item = "{methods: [GET], path: '/v1/nodes/{node}/vifs', versions: '>=1.28'}"
+    text = file.read_text().replace("    backends:", f"    operations: [{item}]\n    backends:", 1)
+    file.write_text(text)
+
+    for version, exists in (("1.27", False), ("1.28", True)):
+        ended = await call_main(
+            *("explain", "--offline", "-c", str(file), "GET", "/v1/nodes/5/vifs"),
+            "-H",
+            f"{IRONIC}: {version}",
+        )
+        verb = "exists" if exists else "does not exist"
+        line = f"operation GET /v1/nodes/{{node}}/vifs {verb} at this version: 1.28 and later"
+        assert line in ended.out
+        because = "but GET /v1/nodes/{node}/vifs exists only in 1.28 and later"
+        assert (because in ended.out) is not exists
+
+
+async def test_what_the_gateway_refuses_to_explain_is_one_sentence(running: Running, call_main: Call) -> None:
+    ended = await call_main("explain", "--admin", running.admin, "GET", "/with blank")
+
+    assert (ended.code, ended.out) == (1, "")
+    assert "/explain responded 400: " in ended.err
+    assert ended.err.count("\n") == 1

@@ -1,0 +1,92 @@
+"""The assembly of a gateway: how its parts are connected, and that a failed start leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import replace
+
+import aiohttp
+import pytest
+
+from gateway.assembly import Gateway
+from gateway.demo.fleet import SERVED
+from gateway.errors import CLIENT_ERROR_REASONS, StartupError
+from gateway.settings import read_file
+from gateway.telemetry.request_record import RequestRecord
+from tests.cli.conftest import Fleet, Running, Write
+from tests.cli.processes import free_port, ready
+
+
+async def test_a_request_reaches_metrics_access_log_and_listeners(
+    write: Write, session: aiohttp.ClientSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    records: list[tuple[str, str]] = []
+
+    def listen(record: RequestRecord) -> None:
+        records.append((record.served, record.backend))
+
+    configured = read_file(write(), environ=os.environ).require()
+    async with Gateway(configured, listeners=[listen]) as gateway:
+        await ready(session, gateway.admin_url)
+        host, port = gateway.addresses[0]
+        async with session.get(f"http://{host}:{port}/v1/nodes", headers={SERVED: "1.31"}) as response:
+            assert response.status == 200
+        async with session.get(f"{gateway.admin_url}/metrics") as response:
+            metrics = await response.text()
+
+    assert [version for version, _ in records] == ["1.31"]
+    assert 'skewgate_served_version_total{service="baremetal",version="1.31"} 1.0' in metrics
+    assert '"served": "1.31"' in capfd.readouterr().out
+
+
+async def test_backends_get_the_version_and_nothing_that_they_do_not_serve(
+    running: Running, fleet: Fleet, session: aiohttp.ClientSession
+) -> None:
+    for version in ("1.58", "1.59", "latest", "1.90"):
+        async with session.get(f"{running.url}/v1/nodes", headers={SERVED: version}) as response:
+            assert response.status == (200 if version in ("1.58", "latest") else 406)
+
+    sent = fleet.old.received + fleet.new.received
+    del sent[""]
+    assert sent == {"1.58": 2}
+    assert fleet.old.refused == fleet.new.refused == []
+
+
+async def test_a_start_that_fails_leaves_nothing_behind(write: Write) -> None:
+    admin_port = free_port()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        file = write(other.getsockname()[1], admin_port)
+        gateway = Gateway(read_file(file, environ=os.environ).require())
+        with pytest.raises(StartupError, match="cannot listen"):
+            await gateway.__aenter__()
+
+    with socket.socket() as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", admin_port))
+
+
+async def test_an_error_does_not_wait_for_a_drain(write: Write, session: aiohttp.ClientSession) -> None:
+    configured = read_file(write(), environ=os.environ).require()
+    timeouts = configured.timeouts.model_copy(update={"drain": 3600.0})
+    gateway = Gateway(replace(configured, timeouts=timeouts))
+    await gateway.__aenter__()
+    await ready(session, gateway.admin_url)
+    host, port = gateway.addresses[0]
+    async with session.get(f"http://{host}:{port}/v1"):  # leaves an idle connection behind
+        pass
+
+    await gateway.__aexit__(ZeroDivisionError, ZeroDivisionError(), None)
+
+    with pytest.raises(aiohttp.ClientConnectorError):
+        await session.get(f"http://{host}:{port}/v1")
+
+
+async def test_every_reason_of_a_client_error_is_counted_from_zero(
+    running: Running, session: aiohttp.ClientSession
+) -> None:
+    async with session.get(f"{running.admin}/metrics") as response:
+        metrics = await response.text()
+
+    for reason in CLIENT_ERROR_REASONS:
+        assert f'skewgate_client_errors_total{{reason="{reason}"}} 0.0\n' in metrics

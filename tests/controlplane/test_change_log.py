@@ -1,0 +1,373 @@
+"""The log about offers and backends: one line per change, with what holds the offer and what to do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gateway.controlplane.change_log import ChangeLog
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.dialect import Advertisement
+from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.fleet import ConnectFailed, Drain, Pin, ProbeFailed, ProbeSucceeded, VersionMismatch
+from gateway.core.fleet.offer_state import SavedState
+from gateway.core.fleet.service import Policy, Service
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
+from gateway.core.versions.version import Version
+from gateway.telemetry.recent import LastHour
+from tests.controlplane.fakes import service
+
+BACKENDS = tuple(Backend(f"api-{number}", "127.0.0.1", number) for number in range(1, 7))
+V58, V90 = Version(1, 58), Version(1, 90)
+
+
+class LoggedFleet:
+    """A fleet with a change log, a clock, and the lines since the last look."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture, *names: str, **options: Any) -> None:
+        self.caplog, self.now = caplog, 0.0
+        self.served: Mapping[str, int] = {}
+        self.seconds = 3600.0
+        saved = options.pop("saved", None)
+        self.backends = tuple(backend for backend in BACKENDS if backend.name in names)
+        self.options = options
+        first = Snapshot.configured([self.service()], now=0.0, saved={"baremetal": saved} if saved else None)
+        self.snapshot_holder = SnapshotHolder(first, lambda: self.now)
+        self.change_log = ChangeLog(lambda: self.now, lambda _: LastHour(self.served, self.seconds))
+        self.snapshot_holder.subscribe(self.change_log.log_changes)
+        caplog.set_level(logging.INFO)
+
+    def service(self, *names: str, **options: Any) -> Service:
+        backends = tuple(b for b in BACKENDS if b.name in names) if names else self.backends
+        return service(*backends, **{"stabilization": 5.0, **self.options, **options})
+
+    def advertise(self, **highest: int) -> None:
+        """Let api_N advertise 1.1 up to 1.`highest`."""
+        for name, top in highest.items():
+            versions = VersionSet.between(Version(1, 1), Version(1, top))
+            self.snapshot_holder.observe(
+                "baremetal", name.replace("_", "-"), ProbeSucceeded(Advertisement(versions), self.now)
+            )
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.snapshot_holder.advance()
+
+    def lines(self, logger: str = "skewgate.offer") -> list[str]:
+        lines = [
+            f"{record.levelname} {record.getMessage()}"
+            for record in self.caplog.records
+            if record.name == logger
+        ]
+        self.caplog.clear()
+        return lines
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> LoggedFleet:
+    """Two backends that both served 1.1-1.58."""
+    log = LoggedFleet(caplog, "api-1", "api-2")
+    log.advertise(api_1=58, api_2=58)
+    log.lines()
+    return log
+
+
+def test_an_upgrade_is_logged_line_by_line(log: LoggedFleet) -> None:
+    log.advertise(api_1=90)
+    assert log.lines() == [
+        (
+            "INFO baremetal: offer 1.1-1.58, phase mixed; "
+            "1.59-1.90 is held back by api-2 (1.1-1.58): upgrade or drain"
+        )
+    ]
+    log.advertise(api_2=90)
+    assert log.lines() == [
+        (
+            "INFO baremetal: offer 1.1-1.58, phase stabilizing; "
+            "1.59-1.90 will be offered in 5 s, unless the fleet changes"
+        )
+    ]
+    log.wait(5.0)
+    assert log.lines() == ["INFO baremetal: offer 1.1-1.58 -> 1.1-1.90, phase uniform"]
+
+
+def test_what_holds_the_offer_is_logged_again_when_others_hold_it(caplog: pytest.LogCaptureFixture) -> None:
+    log = LoggedFleet(caplog, *(backend.name for backend in BACKENDS))
+    log.advertise(**{f"api_{number}": 58 for number in range(1, 7)})
+    log.lines()
+    log.advertise(api_6=90)
+    log.advertise(api_5=90)
+    assert [line.partition("; ")[2] for line in log.lines()] == [
+        (
+            "1.59-1.90 is held back by api-1 (1.1-1.58), api-2 (1.1-1.58), api-3 (1.1-1.58), "
+            "api-4 (1.1-1.58) and 1 more: upgrade or drain"
+        ),
+        (
+            "1.59-1.90 is held back by api-1 (1.1-1.58), api-2 (1.1-1.58), api-3 (1.1-1.58) and "
+            "api-4 (1.1-1.58): upgrade or drain"
+        ),
+    ]
+
+
+def test_a_pin_and_its_end(log: LoggedFleet) -> None:
+    log.snapshot_holder.apply("baremetal", Pin(Version(1, 31)))
+    log.snapshot_holder.apply("baremetal", Pin(Version(1, 40)))
+    log.snapshot_holder.apply("baremetal", Pin(None))
+    capped = "phase capped; held by the pin; `skewgate unpin baremetal` offers 1.1-1.58"
+    assert log.lines() == [
+        f"INFO baremetal: pinned to 1.31, offer 1.1-1.58 -> 1.1-1.31, {capped}",
+        f"INFO baremetal: pinned to 1.40, offer 1.1-1.31 -> 1.1-1.40, {capped}",
+        "INFO baremetal: unpinned, no ceiling, offer 1.1-1.40 -> 1.1-1.58, phase uniform",
+    ]
+
+
+def test_changes_beneath_a_pin_are_logged_when_unpinning_would_show_them(log: LoggedFleet) -> None:
+    """Once for each change of the line, not for each backend that comes to differ."""
+    log.snapshot_holder.apply("baremetal", Pin(Version(1, 31)))
+    log.advertise(api_1=90)
+    log.advertise(api_2=90)
+    log.lines()
+    log.wait(5.0)
+    assert log.lines() == [
+        (
+            "INFO baremetal: offer 1.1-1.31, phase capped; held by the pin; "
+            "`skewgate unpin baremetal` offers 1.1-1.90"
+        )
+    ]
+    log.snapshot_holder.apply("baremetal", Drain("api-1"))
+    log.snapshot_holder.apply("baremetal", Drain("api-1", drained=False))
+    assert log.lines() == []
+
+
+def test_an_upgrade_beneath_a_pin_promises_nothing_above_it(log: LoggedFleet) -> None:
+    """Pinned to what is offered, as docs/rolling-upgrades.md advises."""
+    log.snapshot_holder.apply("baremetal", Pin(V58))
+    log.advertise(api_1=90)
+    log.lines()
+    log.advertise(api_2=90)
+    log.wait(5.0)
+    assert log.lines() == [
+        (
+            "INFO baremetal: offer 1.1-1.58, phase stabilizing; "
+            "1.59-1.90 could be offered in 5 s without the pin, unless the fleet changes"
+        ),
+        (
+            "INFO baremetal: offer 1.1-1.58, phase capped; held by the pin; "
+            "`skewgate unpin baremetal` offers 1.1-1.90"
+        ),
+    ]
+
+
+def test_a_ceiling_inside_the_pending_versions_splits_them(caplog: pytest.LogCaptureFixture) -> None:
+    log = LoggedFleet(caplog, "api-1", ceiling=Version(1, 70))
+    log.advertise(api_1=58)
+    log.lines()
+    log.advertise(api_1=90)
+    assert log.lines() == [
+        (
+            "INFO baremetal: offer 1.1-1.58, phase stabilizing; 1.59-1.70 will be offered in 5 s, "
+            "1.71-1.90 could be offered in 5 s without offer.ceiling, unless the fleet changes"
+        )
+    ]
+
+
+def test_a_pin_that_holds_nothing_back_is_logged_as_well(log: LoggedFleet) -> None:
+    log.snapshot_holder.apply("baremetal", Pin(V90))
+    assert log.lines() == ["INFO baremetal: pinned to 1.90, offer 1.1-1.58, phase uniform"]
+
+
+def test_a_pin_over_the_files_ceiling(caplog: pytest.LogCaptureFixture) -> None:
+    log = LoggedFleet(caplog, "api-1", ceiling=Version(1, 50))
+    log.advertise(api_1=90)
+    log.snapshot_holder.apply("baremetal", Pin(V58))
+    log.snapshot_holder.apply("baremetal", Pin(None))
+    assert log.lines() == [
+        (
+            "INFO baremetal: offer none -> 1.1-1.50, phase capped; "
+            "held by offer.ceiling; without it the offer is 1.1-1.90"
+        ),
+        (
+            "INFO baremetal: pinned to 1.58, offer 1.1-1.50 -> 1.1-1.58, phase capped; "
+            "held by the pin; `skewgate unpin baremetal` offers 1.1-1.50"
+        ),
+        (
+            "INFO baremetal: unpinned, configured ceiling 1.50, offer 1.1-1.58 -> 1.1-1.50, "
+            "phase capped; held by offer.ceiling; without it the offer is 1.1-1.90"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    "ceiling, pin, advice",
+    [
+        (None, Version(1, 58), "`skewgate unpin baremetal` offers 1.60-1.90"),
+        (Version(1, 50), Version(1, 58), "`skewgate pin baremetal 1.90` offers 1.60-1.90"),
+        (Version(1, 50), None, "`skewgate pin baremetal 1.90` offers 1.60-1.90"),
+    ],
+)
+def test_a_minimum_above_the_ceiling_is_an_error(
+    caplog: pytest.LogCaptureFixture, ceiling: Version | None, pin: Version | None, advice: str
+) -> None:
+    log = LoggedFleet(caplog, "api-1", ceiling=ceiling)
+    log.advertise(api_1=70)
+    log.snapshot_holder.apply("baremetal", Pin(pin))
+    before = log.snapshot_holder.current.views["baremetal"].offer.versions.highest[1]
+    log.lines()
+    log.snapshot_holder.observe(
+        "baremetal",
+        "api-1",
+        ProbeSucceeded(Advertisement(VersionSet.between(Version(1, 60), Version(1, 70))), 1.0),
+    )
+    log.snapshot_holder.observe(
+        "baremetal", "api-1", ProbeSucceeded(Advertisement(VersionSet.between(Version(1, 60), V90)), 2.0)
+    )
+    log.wait(5.0)
+    first, *_, last = log.lines()
+    assert first.startswith(f"ERROR baremetal: offer 1.1-1.{before} -> none, phase capped; ")
+    assert last.startswith("ERROR baremetal: offer none, phase ")
+    assert last.endswith(f"the ceiling is below the minimum 1.60, requests get 503; {advice}")
+
+
+def test_a_maximum_that_no_backend_serves_any_more_is_a_warning_with_a_count(log: LoggedFleet) -> None:
+    """UPGRADE-back-late."""
+    log.advertise(api_1=90, api_2=90)
+    log.wait(5.0)
+    log.advertise(api_1=58)
+    assert log.lines()[-1] == (
+        "INFO baremetal: offer 1.1-1.90, phase mixed; "
+        "1.59-1.90 stays on offer although it is not served by api-1 (1.1-1.58): upgrade or drain"
+    )
+    log.served = {"1.58": 5000, "1.59": 2, "1.90": 130, "1.9": 7, "other": 3}
+    log.advertise(api_2=58)
+    assert log.lines() == [
+        (
+            "WARNING baremetal: offer 1.1-1.90 -> 1.1-1.58, phase uniform; "
+            "no backend serves 1.59-1.90 any more, requests for these versions are refused now; "
+            "132 requests above 1.58 served in the last hour"
+        )
+    ]
+
+
+def test_a_young_process_counts_since_its_start(log: LoggedFleet) -> None:
+    log.served, log.seconds = {"1.58": 1}, 600.0
+    log.advertise(api_1=50, api_2=50)
+    assert log.lines()[-1] == (
+        "WARNING baremetal: offer 1.1-1.58 -> 1.1-1.50, phase uniform; no backend serves 1.51-1.58 any more, "
+        "requests for these versions are refused now; 1 request above 1.50 served since the start"
+    )
+
+
+def test_a_fall_by_a_pin_is_no_warning(log: LoggedFleet) -> None:
+    log.served = {"1.58": 5000}
+    log.snapshot_holder.apply("baremetal", Pin(Version(1, 31)))
+    assert all(line.startswith("INFO ") for line in log.lines())
+
+
+def test_a_drain_and_its_end_are_a_line_each(log: LoggedFleet) -> None:
+    log.snapshot_holder.apply("baremetal", Drain("api-1"))
+    log.snapshot_holder.apply("baremetal", Drain("api-2"))
+    log.snapshot_holder.apply("baremetal", Drain("api-1", drained=False))
+    assert log.lines("skewgate.prober") == [
+        "INFO baremetal/api-1: drained, gets no new requests; `skewgate enable baremetal/api-1` puts it back",
+        (
+            "WARNING baremetal/api-2: drained, gets no new requests; "
+            "`skewgate enable baremetal/api-2` puts it back; no backend of baremetal is left in service"
+        ),
+        "INFO baremetal/api-1: in service again",
+    ]
+
+
+def test_the_drain_of_the_last_old_one_lets_the_offer_rise(log: LoggedFleet) -> None:
+    log.advertise(api_1=90)
+    log.lines()
+    log.snapshot_holder.apply("baremetal", Drain("api-2"))
+    log.wait(5.0)
+    assert log.lines() == [
+        (
+            "INFO baremetal: offer 1.1-1.58, phase stabilizing; "
+            "1.59-1.90 will be offered in 5 s, unless the fleet changes"
+        ),
+        "INFO baremetal: offer 1.1-1.58 -> 1.1-1.90, phase uniform",
+    ]
+
+
+def test_a_policy_that_holds_nothing_back_names_who_differs(caplog: pytest.LogCaptureFixture) -> None:
+    log = LoggedFleet(caplog, "api-1", "api-2", policy=Policy.REACHABLE)
+    log.advertise(api_1=58)
+    log.advertise(api_2=90)
+    assert log.lines() == ["INFO baremetal: offer none -> 1.1-1.90, phase mixed; differing: api-1 (1.1-1.58)"]
+
+
+def test_legacy_backends_are_logged_as_transparent(caplog: pytest.LogCaptureFixture) -> None:
+    log = LoggedFleet(caplog, "api-1")
+    log.snapshot_holder.observe(
+        "baremetal", "api-1", ProbeSucceeded(Advertisement(VersionSet.only(Version(1, 1)), legacy=True), 1.0)
+    )
+    [line] = log.lines()
+    assert line.startswith("INFO baremetal: offer none -> transparent (every backend is legacy)")
+
+
+def test_the_start_logs_what_is_in_force(caplog: pytest.LogCaptureFixture) -> None:
+    """CHEF-8, also where nothing changes any more: declared versions, and what a state file brought."""
+    fresh = LoggedFleet(caplog, "api-1")
+    fresh.change_log.log_initial(fresh.snapshot_holder.current)
+    assert fresh.lines() == ["INFO baremetal: offer none, phase unknown"]
+    versions = VersionSet.between(Version(1, 1), V90)
+    restored = LoggedFleet(caplog, "api-1", "api-2", saved=SavedState(versions, V58, frozenset({"api-2"})))
+    restored.change_log.log_initial(restored.snapshot_holder.current)
+    lines = [f"{record.levelname} {record.getMessage()}" for record in caplog.records]
+    assert lines == [
+        "INFO baremetal/api-2: drained, gets no new requests; `skewgate enable baremetal/api-2` puts it back",
+        (
+            "INFO baremetal: pinned to 1.58, offer 1.1-1.58, phase capped; "
+            "held by the pin; `skewgate unpin baremetal` offers 1.1-1.90"
+        ),
+    ]
+
+
+def test_a_reload_logs_what_it_removed(log: LoggedFleet) -> None:
+    log.snapshot_holder.apply("baremetal", Drain("api-2"))
+    log.caplog.clear()
+    log.snapshot_holder.reconfigure([log.service("api-1")])
+    assert log.lines("skewgate.prober") == [
+        "INFO baremetal/api-2: no longer configured, its drain is forgotten"
+    ]
+    log.snapshot_holder.reconfigure([log.service("api-1", ceiling=Version(1, 40))])
+    log.snapshot_holder.reconfigure([])
+    assert log.lines() == [
+        (
+            "INFO baremetal: configured ceiling 1.40, offer 1.1-1.58 -> 1.1-1.40, phase capped; "
+            "held by offer.ceiling; without it the offer is 1.1-1.58"
+        ),
+        "INFO baremetal: no longer configured",
+    ]
+
+
+def test_what_changes_nothing_of_the_offer_logs_nothing_about_it(log: LoggedFleet) -> None:
+    log.snapshot_holder.observe("baremetal", "api-1", ProbeFailed("no connection", 1.0))
+    log.snapshot_holder.reconfigure([log.service()])
+    log.wait(60.0)
+    assert log.lines() == []
+    assert log.snapshot_holder.current.views["baremetal"].offer.versions != NO_VERSIONS
+
+
+def test_failures_of_requests_are_one_line_each_with_what_to_check(log: LoggedFleet) -> None:
+    for at in (2.0, 3.0):
+        log.snapshot_holder.observe("baremetal", "api-1", ConnectFailed(at))
+        log.snapshot_holder.observe("baremetal", "api-1", VersionMismatch(Version(1, 31), at))
+    log.snapshot_holder.observe("baremetal", "api-1", VersionMismatch(Version(1, 40), 4.0))
+    advertisement = Advertisement(VersionSet.between(Version(1, 1), V58))
+    log.snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(advertisement, 5.0))
+
+    unconnected, mismatched, again = log.lines("skewgate.prober")
+    key = "baremetal/api-1"
+    assert unconnected.startswith(
+        f"WARNING {key}: a request could not connect to it, tried last until a probe answers"
+    )
+    assert unconnected.endswith("check http://127.0.0.1:1")
+    assert mismatched.startswith(f"ERROR {key}: served another version than the requested 1.31, gets no")
+    assert again.startswith(f"ERROR {key}: served another version than the requested 1.40,")

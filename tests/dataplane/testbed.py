@@ -1,0 +1,538 @@
+"""A worker on loopback between clients and scripted backends, all with raw sockets in the loop of the test.
+
+At the end of each test nothing may remain: no request in flight, no retry and no active connection, and no
+callback may have raised. So every test here checks that too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import ip_network
+from time import monotonic
+from typing import Any, Final, NamedTuple, final
+
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.decision.decision import NegotiationResult
+from gateway.core.dialect import Advertisement, RequestedKind
+from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.fleet import Fact, ProbeSucceeded
+from gateway.core.fleet.service import RetryPlan, RouteMatch, Service
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
+from gateway.dataplane.worker import Worker
+from gateway.dialects.openstack.ironic import Ironic
+from gateway.settings import Limits, Timeouts
+from gateway.settings.values import Listen
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.request_record import RequestRecord
+from tests.dataplane.messages import (
+    MAX_FIELD,
+    MIN_FIELD,
+    TIMEOUT,
+    VERSION_FIELD,
+    Ended,
+    Message,
+    read_message,
+    response,
+)
+
+LOOPBACK: Final = "127.0.0.1"
+NEW: Final = "1.1-1.90"
+OLD: Final = "1.1-1.58"
+_STREAM: Final = 1 << 20
+_RESET: Final = struct.pack("ii", 1, 0)
+"""The value of SO_LINGER with which closing a socket sends a reset."""
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Run the event loop until `holds` is true; for conditions without an event."""
+    async with asyncio.timeout(TIMEOUT):
+        while not holds():  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0)
+
+
+def versions(text: str) -> VersionSet:
+    """A set of Ironic versions: `1.1-1.58`."""
+    return VersionSet.read(text, Ironic().scheme)
+
+
+# --- backends ----------------------------------------------------------------------------------------------
+
+
+@final
+class UpstreamConnection:
+    """One connection from the gateway to a backend."""
+
+    def __init__(
+        self, backend: ScriptedBackend, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.backend = backend
+        self.reader = reader
+        self.writer = writer
+
+    async def request(self) -> Message:
+        """Read the next whole request, and add it to the list of the backend."""
+        message = await read_message(self.reader)
+        self.backend.record_request(message)
+        return message
+
+    async def head(self) -> Message:
+        """Read only the head of the next request, and add it to the list of the backend."""
+        message = Message(await self.reader.readuntil(b"\r\n\r\n"), b"", "none")
+        self.backend.record_request(message)
+        return message
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    def half_close(self) -> None:
+        """Close the sending side at once, not in the next turn of the loop."""
+        with socket.socket(fileno=os.dup(self.writer.get_extra_info("socket").fileno())) as same:
+            same.shutdown(socket.SHUT_WR)
+
+    def reset(self) -> None:
+        """Close with a reset."""
+        reset(self.writer)
+
+    async def ended(self) -> Ended:
+        """Wait until the gateway closes the connection."""
+        return await ended(self.reader)
+
+
+Script = Callable[[UpstreamConnection], Awaitable[None]]
+
+
+def ironic_response(message: Message, body: bytes = b'{"nodes": []}') -> bytes:
+    """The response of an Ironic that served the requested version."""
+    return response(
+        200,
+        f"{VERSION_FIELD}: {message.one(VERSION_FIELD)}",
+        f"{MIN_FIELD}: 1.1",
+        f"{MAX_FIELD}: 1.90",
+        "Content-Type: application/json",
+        body=b"" if message.method == "HEAD" else body,
+    )
+
+
+async def serve(upstream: UpstreamConnection) -> None:
+    """Respond correctly to every request, and keep connections open."""
+    while True:
+        message = await upstream.request()
+        await upstream.send(
+            ironic_response(message) if VERSION_FIELD.lower() in message.names else response(200, body=b"ok")
+        )
+
+
+def respond_with(*responses: bytes) -> Script:
+    """Send one of these responses to each request in turn; then close."""
+
+    async def script(upstream: UpstreamConnection) -> None:
+        for data in responses:
+            await upstream.request()
+            await upstream.send(data)
+
+    return script
+
+
+def always(data: bytes) -> Script:
+    """Send the same bytes to every request, and keep connections open."""
+
+    async def script(upstream: UpstreamConnection) -> None:
+        while True:
+            await upstream.request()
+            await upstream.send(data)
+
+    return script
+
+
+async def never_respond(upstream: UpstreamConnection) -> None:
+    """Read a request and send nothing."""
+    await upstream.request()
+    await upstream.ended()
+
+
+@final
+class ScriptedBackend:
+    """A server that runs `script` for every connection. When a script returns, its connection is closed."""
+
+    def __init__(self, script: Script, name: str, declared: str | None) -> None:
+        self.script = script
+        self.name = name
+        self.declared = declared
+        self.requests: list[Message] = []
+        self.connections = 0
+        self.port = 0
+        self.error: BaseException | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._changed = asyncio.Event()
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._accept, LOOPBACK, 0, limit=_STREAM)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._changed.set()
+        task = asyncio.get_running_loop().create_task(self._run(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self.script(UpstreamConnection(self, reader, writer))
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the gateway has closed it
+        except AssertionError as error:
+            self.error = error
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    def record_request(self, message: Message) -> None:
+        self.requests.append(message)
+        self._changed.set()
+
+    async def received(self, number: int = 1) -> Message:
+        """Wait for request number `number`, counted from 1."""
+        await self._until(lambda: len(self.requests) >= number)
+        return self.requests[number - 1]
+
+    async def connected(self, number: int = 1) -> None:
+        """Wait until `number` connections were made."""
+        await self._until(lambda: self.connections >= number)
+
+    async def disconnected(self) -> None:
+        """Wait until no connection is open."""
+        async with asyncio.timeout(TIMEOUT):
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(TIMEOUT):
+            while not holds():
+                self._changed.clear()
+                await self._changed.wait()
+
+    @property
+    def only_request(self) -> Message:
+        """The only request that came; fails if there were others."""
+        (message,) = self.requests
+        return message
+
+    @property
+    def backend(self) -> Backend:
+        declared = versions(self.declared) if self.declared else None
+        return Backend(self.name, LOOPBACK, self.port, declared=declared)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self.error is not None:
+            raise self.error
+
+
+# --- clients -----------------------------------------------------------------------------------------------
+
+
+@final
+class Client:
+    """One connection to the gateway."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, *parts: bytes) -> None:
+        self.writer.write(b"".join(parts))
+        await self.writer.drain()
+
+    async def send_bytewise(self, data: bytes) -> None:
+        """Send one byte per segment."""
+        for position in range(len(data)):
+            self.writer.write(data[position : position + 1])
+            if position % 64 == 0:
+                await self.writer.drain()
+
+    async def response(self, method: str = "GET") -> Message:
+        """The next response, interim or final."""
+        return await read_message(self.reader, response_to=method)
+
+    async def request(self, *parts: bytes, method: str | None = None) -> Message:
+        await self.send(*parts)
+        return await self.response(method or parts[0].split(b" ", 1)[0].decode("latin-1"))
+
+    async def ended(self) -> Ended:
+        """Wait until the gateway closes the connection."""
+        return await ended(self.reader)
+
+    async def is_open(self) -> bool:
+        """Whether the gateway still serves requests on this connection."""
+        answer = await self.request(b"GET /v1/nodes HTTP/1.1\r\nHost: still.there\r\n\r\n")
+        return answer.status == 200
+
+    def half_close(self) -> None:
+        """Close the sending side, and go on reading."""
+        self.writer.write_eof()
+
+    def reset(self) -> None:
+        """Close with a reset."""
+        reset(self.writer)
+
+
+async def ended(reader: asyncio.StreamReader) -> Ended:
+    """Read until the other end closes or resets (`aborted`)."""
+    pieces: list[bytes] = []
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            while piece := await reader.read(_STREAM):
+                pieces.append(piece)
+    except ConnectionResetError:
+        return Ended(b"".join(pieces), aborted=True)
+    return Ended(b"".join(pieces), aborted=False)
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Close with a reset, at once."""
+    sock = writer.get_extra_info("socket")
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # closed already
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    writer.transport.abort()
+
+
+# --- the gateway -------------------------------------------------------------------------------------------
+
+
+class RecordCopy(NamedTuple):
+    """A copy of a RequestRecord, which is valid only while it is handed out."""
+
+    service: str
+    backend: str
+    method: str
+    status: int
+    requested: RequestedKind | None
+    result: NegotiationResult | None
+    served: str
+    attempts: int
+    bytes_out: int
+    reason: str
+    target: str
+    client: str
+
+
+@final
+class Gateway:
+    """One worker with its metrics, records, facts and clients."""
+
+    def __init__(
+        self,
+        snapshot_holder: SnapshotHolder,
+        timeouts: dict[str, float],
+        limits: dict[str, int],
+        trusted: Sequence[str],
+    ) -> None:
+        self.snapshot_holder = snapshot_holder
+        self.metrics = Metrics()
+        self.records: list[RecordCopy] = []
+        self.facts: list[tuple[str, str, Fact]] = []
+        self.clients: list[Client] = []
+        self._record_added = asyncio.Event()
+        self.worker = Worker(
+            limits=Limits().model_copy(update=limits),
+            timeouts=Timeouts().model_copy(update=timeouts),
+            trusted=[ip_network(network) for network in trusted],
+            snapshots=snapshot_holder,
+            observe=self._observe,
+            metrics=self.metrics,
+            record=self._record,
+        )
+
+    def _observe(self, service: str, backend: str, fact: Fact) -> None:
+        self.facts.append((service, backend, fact))
+        self.snapshot_holder.observe(service, backend, fact)
+
+    def _record(self, record: RequestRecord) -> None:
+        self.metrics.record(record)
+        self.records.append(RecordCopy(*(getattr(record, name) for name in RecordCopy._fields)))
+        self._record_added.set()
+
+    async def start(self) -> None:
+        await self.worker.start([Listen(LOOPBACK, 0)])
+        self.metrics.watch(self.snapshot_holder, self.worker.in_flight_by_service, self.worker.connections)
+
+    async def client(self, small_buffer: int = 0) -> Client:
+        """A new connection. `small_buffer`: the bytes that its socket takes unread."""
+        sock = socket.socket()
+        if small_buffer:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, small_buffer)
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, self.worker.addresses[0])
+        limit = small_buffer or _STREAM
+        client = Client(*await asyncio.open_connection(sock=sock, limit=limit))
+        self.clients.append(client)
+        return client
+
+    async def request(self, *parts: bytes) -> Message:
+        """Send one request on a new connection; gives the response."""
+        client = await self.client()
+        answer = await client.request(*parts)
+        client.writer.close()
+        return answer
+
+    async def recorded(self, number: int = 1) -> RecordCopy:
+        """Wait for record number `number`, counted from 1."""
+        async with asyncio.timeout(TIMEOUT):
+            while len(self.records) < number:
+                self._record_added.clear()
+                await self._record_added.wait()
+        return self.records[number - 1]
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The value of one series; 0 if there is none."""
+        text = self.metrics.exposition("")[0].decode()
+        for line in text.splitlines():
+            match = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+            if match and match[1] == name:
+                found = dict(re.findall(r'(\w+)="([^"]*)"', match[2] or ""))
+                if found.items() >= labels.items():
+                    return float(match[3])
+        return 0.0
+
+    def nothing_left(self) -> bool:
+        """Whether no request, no retry and no backend connection is active."""
+        worker = self.worker
+        return (
+            not any(worker.in_flight_by_member.values())
+            and not any(worker.in_flight_by_service().values())
+            and worker.context.retry_budget.idle()
+            and not any(active for _, active in worker.connections().values())
+        )
+
+    async def close(self) -> None:
+        """Reset all clients, as when they crash; then nothing may remain."""
+        for client in self.clients:
+            client.reset()
+        try:
+            await until(self.nothing_left)
+        except TimeoutError:
+            raise AssertionError(
+                f"left: in flight by member {dict(self.worker.in_flight_by_member)}, "
+                f"by service {dict(self.worker.in_flight_by_service())}, "
+                f"retries {not self.worker.context.retry_budget.idle()}, "
+                f"connections {dict(self.worker.connections())}"
+            ) from None
+        finally:
+            await self.worker.abort()
+        await until(lambda: not any(any(counts) for counts in self.worker.connections().values()))
+
+
+@final
+class Testbed:
+    """The backends and gateways of one test; the fixture closes and checks them."""
+
+    __test__ = False  # pytest: not a class of tests
+
+    def __init__(self) -> None:
+        self.backends: list[ScriptedBackend] = []
+        self.gateways: list[Gateway] = []
+        self.callback_errors: list[dict[str, Any]] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: self.callback_errors.append(context))
+
+    async def backend(
+        self, script: Script = serve, *, name: str = "", declared: str | None = NEW
+    ) -> ScriptedBackend:
+        backend = ScriptedBackend(script, name or f"api-{len(self.backends) + 1}", declared)
+        await backend.start()
+        self.backends.append(backend)
+        return backend
+
+    async def gateway(
+        self,
+        *backends: ScriptedBackend | Backend,
+        match: RouteMatch | None = None,
+        retry: RetryPlan | None = None,
+        trusted: Sequence[str] = (),
+        limits: dict[str, int] | None = None,
+        **timeouts: float,
+    ) -> Gateway:
+        """A worker in front of one Ironic service; `timeouts` in seconds by their names in the settings."""
+        gateway = Gateway(
+            snapshot_holder_of(*backends, match=match, retry=retry), timeouts, limits or {}, trusted
+        )
+        await gateway.start()
+        self.gateways.append(gateway)
+        return gateway
+
+    async def gateway_and_backend(self, script: Script, **more: Any) -> tuple[Gateway, ScriptedBackend]:
+        """One backend and a gateway in front of it, as most tests need."""
+        backend = await self.backend(script)
+        return await self.gateway(backend, **more), backend
+
+    async def close(self) -> None:
+        try:
+            for gateway in self.gateways:
+                await gateway.close()
+        finally:
+            for backend in self.backends:
+                await backend.close()
+        assert not self.callback_errors, f"a callback raised: {self.callback_errors}"
+
+
+def service_of(
+    *backends: ScriptedBackend | Backend, match: RouteMatch | None = None, retry: RetryPlan | None = None
+) -> Service:
+    """One Ironic service named `baremetal`."""
+    values = tuple(
+        backend.backend if isinstance(backend, ScriptedBackend) else backend for backend in backends
+    )
+    return Service("baremetal", Ironic(), values, match=match or RouteMatch(), retry=retry or RetryPlan())
+
+
+def snapshot_holder_of(
+    *backends: ScriptedBackend | Backend, match: RouteMatch | None = None, retry: RetryPlan | None = None
+) -> SnapshotHolder:
+    return SnapshotHolder(Snapshot.configured([service_of(*backends, match=match, retry=retry)], now=0.0))
+
+
+def probe_succeeded(gateway: Gateway, backend: ScriptedBackend | Backend, text: str) -> None:
+    """Observe a successful probe of `backend` that found these versions."""
+    gateway.snapshot_holder.observe(
+        "baremetal", backend.name, ProbeSucceeded(Advertisement(versions(text)), monotonic())
+    )
+
+
+async def wait_ticks(gateway: Gateway, ticks: int = 3) -> None:
+    """Wait until the coarse clock of the gateway has moved on so often: it checks all deadlines."""
+    for _ in range(ticks):
+        before = gateway.worker.context.now
+        await until(lambda before=before: gateway.worker.context.now != before)  # type: ignore[misc]
+
+
+def closed_port() -> int:
+    """A port of loopback on which no process listens."""
+    with socket.socket() as sock:
+        sock.bind((LOOPBACK, 0))
+        return int(sock.getsockname()[1])
+
+
+def refusing_backend(name: str = "dead", declared: str = NEW, weight: int = 1) -> Backend:
+    """A backend that refuses connections."""
+    return Backend(name, LOOPBACK, closed_port(), weight=weight, declared=versions(declared))
+
+
+def highest_version(text: str = NEW) -> Version:
+    return versions(text).highest

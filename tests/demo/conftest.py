@@ -1,0 +1,35 @@
+"""The two API servers of the demonstration, each with a client, served by the fixtures of pytest-aiohttp."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple, TypeAlias
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient
+from pytest_aiohttp import AiohttpClient
+
+from gateway.demo.fleet import NEW, OLD, Database, Server
+
+ServerClient: TypeAlias = TestClient[web.Request, web.Application]
+
+
+class Fleet(NamedTuple):
+    """A client of the old server (1.1-1.58) and one of the new server (1.1-1.90), which share a database."""
+
+    old: ServerClient
+    new: ServerClient
+
+
+def url_of(client: ServerClient) -> str:
+    return f"http://{client.host}:{client.port}"
+
+
+@pytest.fixture
+async def fleet(aiohttp_client: AiohttpClient) -> Fleet:
+    database = Database(Random(7))
+    return Fleet(
+        await aiohttp_client(Server("api-1", database, OLD).application()),
+        await aiohttp_client(Server("api-2", database, NEW).application()),
+    )

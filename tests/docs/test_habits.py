@@ -1,0 +1,215 @@
+"""What contributors rely on: CONTRIBUTING.md, the hosted CI, the hooks, and the list of the test folders.
+
+Nothing here starts the tools it checks, except the check of commit messages, which is a short shell script.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.architecture.source import ROOT, project_files
+from tests.docs.pages import blocks, mentioned, page, rows, section
+
+ENVIRONMENT: Final = ".venv/bin/"
+"""Where pages and hooks find the tools; the tests may run in another environment (SKEWGATE_VENV)."""
+
+EXTERNAL: Final = frozenset({"git", "ln", "pre-commit"})
+"""Programs that a contributor may have and the project does not bring."""
+
+SCRIPTS: Final = ("./run", "./test", ".ci/", "bench/run", "requirements/compile", ENVIRONMENT)
+
+OPTIONS_OF: Final = {"./test": "test", "bench/run": "bench/__main__.py"}
+"""Commands whose own options are looked up, and the file that defines them."""
+
+
+def is_executable(program: str) -> bool:
+    path = ROOT / program
+    if program.startswith(ENVIRONMENT):
+        path = Path(sys.executable).parent / program.removeprefix(ENVIRONMENT)
+    return path.is_file() and path.stat().st_mode & 0o111 != 0
+
+
+# --- the hosted CI -----------------------------------------------------------------------------------------
+
+
+def workflow() -> dict[str, Any]:
+    document = yaml.safe_load(page(".github/workflows/ci.yml"))
+    assert isinstance(document, dict)
+    return document
+
+
+def test_the_hosted_ci_runs_what_everybody_can_run() -> None:
+    [job] = workflow()["jobs"].values()
+
+    assert [step["run"] for step in job["steps"] if ".ci/" in step.get("run", "")] == [".ci/run"]
+    assert is_executable(".ci/run")
+
+
+def test_the_hosted_ci_has_limits() -> None:
+    [job] = workflow()["jobs"].values()
+
+    assert workflow()["on"].keys() == {"push", "pull_request"}
+    assert workflow()["permissions"] == {"contents": "read"}
+    assert job["timeout-minutes"] == 90
+    assert job["container"]["image"] == "debian:12"
+
+
+def test_the_hosted_ci_uses_one_major_version_of_each_action() -> None:
+    [job] = workflow()["jobs"].values()
+    actions = [step["uses"] for step in job["steps"] if "uses" in step]
+
+    assert actions
+    assert all(re.fullmatch(r"actions/[\w-]+@v\d+", action) for action in actions), actions
+
+
+# --- the hooks ---------------------------------------------------------------------------------------------
+
+
+def hooks() -> list[dict[str, Any]]:
+    [repository] = yaml.safe_load(page(".pre-commit-config.yaml"))["repos"]
+    assert repository["repo"] == "local"
+    found: list[dict[str, Any]] = repository["hooks"]
+    return found
+
+
+@pytest.mark.parametrize("hook", hooks(), ids=lambda hook: hook["id"])
+def test_a_hook_starts_what_is_there(hook: dict[str, Any]) -> None:
+    program, *_ = shlex.split(hook["entry"])
+
+    assert hook["language"] == "system"
+    assert program in EXTERNAL or is_executable(program)
+
+
+def test_the_yaml_hook_accepts_our_files_and_refuses_others(tmp_path: Path) -> None:
+    [hook] = [hook for hook in hooks() if hook["id"] == "yaml"]
+    command = [sys.executable, *shlex.split(hook["entry"])[1:]]
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("a: [1, 2", encoding="utf-8")
+    names = [
+        path.relative_to(ROOT).as_posix() for path in project_files() if path.suffix in (".yaml", ".yml")
+    ]
+    ours = [ROOT / name for name in names if not re.search(hook["exclude"], name)]
+
+    assert len(ours) > 3
+    assert subprocess.run([*command, *ours], check=False).returncode == 0
+    assert subprocess.run([*command, wrong], capture_output=True, check=False).returncode != 0
+
+
+# --- commit messages ---------------------------------------------------------------------------------------
+
+BODY: Final = "Why the change is needed, in lines that may be longer than a subject: " + "x" * 20
+COMMENTS: Final = "# Please enter the commit message for your changes.\n"
+DIFF: Final = "# ------------------------ >8 ------------------------\ndiff --git a/a b/a\n"
+
+
+def check_message(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    file = folder / "message"
+    file.write_text(text, encoding="utf-8")
+    return subprocess.run([ROOT / ".ci/commit-message", file], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x" * 72,
+        "x" * 72 + "\n",
+        "é→" * 36 + "\n",
+        f"Subject\n\n{BODY}\n",
+        f"\n{COMMENTS}Subject  \n   \n{BODY}\n",
+        f"Subject\n{COMMENTS}\n{BODY}\n",
+        f"Subject\n{DIFF}",
+        f"fixup! {'x' * 72}\n",
+    ],
+    ids=["72", "72, line end", "72, not ASCII", "body", "blanks", "comments", "diff", "autosquash"],
+)
+def test_a_commit_message_is_accepted(tmp_path: Path, text: str) -> None:
+    result = check_message(tmp_path, text)
+
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("x" * 73, "the subject has 73 characters, the limit is 72"),
+        ("é" * 73 + f"\n\n{BODY}\n", "the subject has 73 characters, the limit is 72"),
+        (f"Subject\n{BODY}\n", "the second line must be empty"),
+        (f"Subject\n{COMMENTS}{BODY}\n", "the second line must be empty"),
+        ("", "it has no subject"),
+        (f"\n\n{COMMENTS}{DIFF}", "it has no subject"),
+    ],
+    ids=["73", "73, not ASCII", "body", "body below comments", "empty", "comments only"],
+)
+def test_a_commit_message_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    result = check_message(tmp_path, text)
+
+    assert result.returncode == 1
+    assert reason in result.stderr
+
+
+def test_the_check_of_messages_needs_a_file(tmp_path: Path) -> None:
+    script = ROOT / ".ci/commit-message"
+    for arguments in ([], [tmp_path / "missing"]):
+        result = subprocess.run([script, *arguments], capture_output=True, text=True, check=False)
+        assert result.returncode == 2
+        assert result.stderr.startswith("usage: ")
+
+
+# --- pages -------------------------------------------------------------------------------------------------
+
+
+def test_every_test_folder_has_one_row() -> None:
+    paths = [path.relative_to(ROOT).parts for path in project_files()]
+    folders = {f"`{parts[1]}/`" for parts in paths if parts[0] == "tests" and len(parts) > 2}
+    listed = [row[0] for row in rows(section(page("tests/README.md"), "Folders"))]
+
+    assert listed == sorted(folders)
+
+
+def test_every_group_is_explained() -> None:
+    explained = [row[0] for row in rows(section(page("tests/README.md"), "Groups"))]
+    settings = tomllib.loads(page("pyproject.toml"))["tool"]["pytest"]["ini_options"]
+    markers = [marker.partition(":")[0] for marker in settings["markers"]]
+
+    assert explained == [f"`{name}`" for name in ("quick", *markers) if name != "browser"]
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The words of every command that a page shows or mentions."""
+    shown = [line[2:] for block in blocks(text) for line in block.text.splitlines() if line[:2] == "$ "]
+    mentions = [line for line in mentioned(text) if line.startswith(SCRIPTS) and line != ".ci/"]
+    for line in [*shown, *mentions]:
+        yield shlex.split(line, comments=True)
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "SECURITY.md", "tests/README.md"])
+def test_commands_exist(name: str) -> None:
+    found = list(commands(page(name)))
+
+    assert found
+    for program, *arguments in found:
+        assert program in EXTERNAL or is_executable(program), program
+        if program in OPTIONS_OF:
+            known = set(re.findall(r"(?<![\w-])--[a-z-]+", page(OPTIONS_OF[program])))
+            assert {word for word in arguments if word.startswith("--")} <= known, arguments
+        if arguments[:1] == ["-m"]:
+            module = ROOT / arguments[1].replace(".", "/")
+            assert module.with_suffix(".py").is_file() or (module / "__main__.py").is_file(), arguments[1]
+
+
+def test_the_pages_are_part_of_a_release() -> None:
+    included = tomllib.loads(page("pyproject.toml"))["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+
+    for path in included:
+        assert (ROOT / path.lstrip("/")).exists(), path
+    assert {"/CONTRIBUTING.md", "/SECURITY.md"} <= set(included)

@@ -1,0 +1,37 @@
+"""The load as a process: every kind of client at its rate, until SIGTERM.
+
+    python -m tests.load.load_generator PORT RECORDS
+
+What it does: it writes every request into the file RECORDS. At the end it prints how many requests it began,
+so that a missing record is noticed.
+
+Rules: it knows the address of the gateway and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+from tests.load.clients import KINDS
+from tests.load.records import RecordFile
+
+
+async def run(port: int, path: Path) -> int:
+    """Run until SIGTERM. Return the number of requests that were begun."""
+    records = RecordFile(path)
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    clients = [
+        kind(port, f"{kind.kind}-{number}", records) for kind in KINDS for number in range(1, kind.count + 1)
+    ]
+    async with asyncio.TaskGroup() as group:
+        for number, client in enumerate(clients):
+            group.create_task(client.run(stop, number / len(clients)))
+    return sum(client.begun for client in clients)
+
+
+if __name__ == "__main__":
+    print(asyncio.run(run(int(sys.argv[1]), Path(sys.argv[2]))))

@@ -1,0 +1,106 @@
+"""Polls /status of the gateway in a thread, from its start to its end.
+
+What it does: it keeps a `Sample` of every reading, and the scenario can wait for a state.
+
+Rules: nothing sleeps in order to let something happen. A wait that fails says what it waited for.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Callable
+from itertools import groupby
+from time import monotonic
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias
+
+from tests.load.records import Offer, Sample
+from tests.real.processes import LOOPBACK
+
+INTERVAL: Final = 0.02
+"""Seconds between two readings. The shortest phase of the scenario lasts fifty times as long."""
+TIMEOUT: Final = 20.0
+"""Seconds after which an expected state counts as missing."""
+
+State: TypeAlias = dict[str, Any]
+"""The service in /status."""
+
+
+class StatusPoller:
+    """Polls one service at the admin listener on `port`. Use it as a context manager."""
+
+    def __init__(self, port: int, service: str) -> None:
+        self.samples: list[Sample] = []
+        self._port = port
+        self._service = service
+        self._document: dict[str, Any] = {}
+        self._error: Exception | None = None
+        self._ended = threading.Event()
+        self._read = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="status-poller", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def until(self, holds: Callable[[State], bool], description: str) -> State:
+        """Wait for a reading that began after this call and for whose service `holds` is true."""
+        document = self.until_document(lambda document: holds(self._of(document)), description)
+        return self._of(document)
+
+    def until_document(self, holds: Callable[[dict[str, Any]], bool], description: str) -> dict[str, Any]:
+        """The same for the whole document."""
+        since, limit = monotonic(), monotonic() + TIMEOUT
+        with self._read:
+            while True:
+                if self._error is not None:
+                    raise AssertionError(f"/status could not be read: {self._error}")
+                if self.samples and self.samples[-1].sent >= since and holds(self._document):
+                    return self._document
+                assert monotonic() < limit, (
+                    f"did not happen: {description}\n{json.dumps(self._document, indent=1)}"
+                )
+                self._read.wait(TIMEOUT)
+
+    def phases(self, since: float) -> list[str]:
+        """The phases since this time in order, each with the highest version of the offer: `mixed 1.58`."""
+        with self._read:
+            seen = [
+                f"{sample.phase} {sample.offer.highest}" for sample in self.samples if sample.sent >= since
+            ]
+        return [phase for phase, _ in groupby(seen)]
+
+    def _run(self) -> None:
+        connection = http.client.HTTPConnection(LOOPBACK, self._port, timeout=TIMEOUT)
+        try:
+            while not self._ended.wait(INTERVAL):
+                sent = monotonic()
+                connection.request("GET", "/status")
+                text = connection.getresponse().read()
+                self._keep(sent, monotonic(), json.loads(text))
+        except Exception as error:  # noqa: BLE001 - raised again in the thread that waits
+            with self._read:
+                self._error = error
+                self._read.notify_all()
+        finally:
+            connection.close()
+
+    def _keep(self, sent: float, received: float, document: dict[str, Any]) -> None:
+        state = self._of(document)
+        offer = Offer(state["offer"]["min"], state["offer"]["max"])
+        with self._read:
+            self._document = document
+            self.samples.append(Sample(sent, received, offer, state["phase"]))
+            self._read.notify_all()
+
+    def _of(self, document: dict[str, Any]) -> State:
+        state: State = document["services"][self._service]
+        return state

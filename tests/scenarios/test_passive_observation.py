@@ -1,0 +1,53 @@
+"""What a whole gateway learns from ordinary responses between two probes, and how often."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from gateway.controlplane.passive_observation import CHANGES_PER_SECOND
+from tests.scenarios.fakes import Ironic
+from tests.scenarios.ironic_client import IronicClient
+from tests.scenarios.testbed import in_front_of, version_fields
+
+SELDOM = "30s"
+"""No probe runs again during these tests."""
+
+
+async def test_a_maximum_that_rises_without_a_restart_is_offered_after_stabilization() -> None:
+    """Ironic reads its pin again on SIGHUP."""
+    server = Ironic(58)
+    async with in_front_of(server, offer="{stabilization: 100ms}", interval=SELDOM) as testbed:
+        client = IronicClient(testbed, "1.31")
+        server.highest = 90
+        await client.get("/v1/nodes")
+
+        await testbed.until(
+            lambda view: view.offer.offered is not None and view.offer.offered.highest[1] == 90
+        )
+
+        assert version_fields(await testbed.at("latest")) == ("1.1", "1.90", "1.90")
+
+
+async def test_two_servers_behind_one_address_cost_few_snapshots_and_no_request() -> None:
+    """Every response contradicts the one before."""
+    server = Ironic(90)
+    async with in_front_of(server, interval=SELDOM) as testbed:
+        client = IronicClient(testbed, "1.31")
+        changes = 0
+
+        def count(*_: object) -> None:
+            nonlocal changes
+            changes += 1
+
+        testbed.gateway.snapshot_holder.subscribe(count)
+        began = monotonic()
+        for number in range(300):
+            server.highest = 58 if number % 2 else 90
+            assert version_fields(await client.get("/v1/nodes"))[2] == "1.31"
+        seconds = monotonic() - began
+
+        assert CHANGES_PER_SECOND <= changes <= CHANGES_PER_SECOND * (2 + seconds)
+        text = testbed.gateway.metrics.exposition("")[0].decode()
+        deferred = [line for line in text.splitlines() if line.startswith("skewgate_deferred_facts_total{")]
+        assert len(deferred) == 1
+        assert float(deferred[0].rsplit(" ", 1)[1]) > 0

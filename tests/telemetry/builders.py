@@ -1,0 +1,64 @@
+"""A service with two backends of different releases, a snapshot holder, and request records to count."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.decision.decision import NegotiationResult
+from gateway.core.dialect import Advertisement, RequestedKind
+from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.fleet import ProbeSucceeded
+from gateway.core.fleet.service import Service
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
+from gateway.dialects.openstack.ironic import Ironic
+from gateway.telemetry.request_record import RequestRecord
+
+OLD: Final = Backend("old", "10.0.0.1", 6385)
+NEW: Final = Backend("new", "10.0.0.2", 6385)
+
+
+def advertisement(highest: int) -> Advertisement:
+    return Advertisement(VersionSet.between(Version(1, 1), Version(1, highest)))
+
+
+def snapshot_holder(*, known: bool = True) -> SnapshotHolder:
+    """What the gateway knows about both backends; nothing if not `known`."""
+    holder = SnapshotHolder(Snapshot.configured([Service("baremetal", Ironic(), (OLD, NEW))], now=0.0))
+    if known:
+        holder.observe("baremetal", "old", ProbeSucceeded(advertisement(58), 1.0))
+        holder.observe("baremetal", "new", ProbeSucceeded(advertisement(90), 1.0))
+    return holder
+
+
+class SampleRecord(RequestRecord):
+    """A record whose derived fields a test can set; the data plane's exchange overrides them as well."""
+
+    target = ""
+    client = ""
+
+
+def record(**differing: object) -> RequestRecord:
+    """A served request; every field may differ."""
+    sample = SampleRecord()
+    fields = {
+        "service": "baremetal",
+        "backend": "old",
+        "method": "GET",
+        "target": "/v1/nodes",
+        "client": "192.0.2.7",
+        "status": 200,
+        "requested": RequestedKind.EXACT,
+        "result": NegotiationResult.SERVED,
+        "served": "1.31",
+        "attempts": 1,
+        "seconds": 0.004,
+        "backend_seconds": 0.003,
+        "bytes_out": 532,
+        "reason": "",
+    }
+    for name, value in {**fields, **differing}.items():
+        setattr(sample, name, value)
+    return sample
