@@ -1,5 +1,5 @@
-"""The bench: the gateway beside other proxies, same routing, same backends, same load, one core each.
+"""The bench: the gateway and other proxies with the same routing, backends and load, on one core each.
 
-It measures and reports. It judges no ratio by its exit code: a slow machine is not a broken one.
-Nothing in the gateway may import it.
+It measures and reports. No ratio changes its exit code: a slow machine is not a failure. The gateway must not
+import it.
 """

@@ -1,6 +1,6 @@
 """The command line of the bench: what to run, the report, the exit code.
 
-The exit code tells whether everything ran and was answered without an error, never whether it was fast.
+The exit code says whether everything ran without an error, never whether it was fast.
 """
 
 import argparse
@@ -15,11 +15,11 @@ from bench.report import (
     Conditions,
     Entry,
     aligned,
-    judged,
     markdown,
     notes,
     paired,
     put_between_markers,
+    target_results,
     versions,
 )
 from bench.rounds import Plan, run_rounds
@@ -31,26 +31,36 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="bench/run",
-        description="The gateway beside nginx, HAProxy, Envoy, an aiohttp proxy and a bare TCP relay.",
+        description="Compares the gateway with nginx, HAProxy, Envoy, an aiohttp proxy and a bare TCP relay.",
     )
     add = parser.add_argument
-    add("--seconds", type=_positive, default=6, help="of each measured run (default 6)")
-    add("--warm-up", type=_positive, default=1, help="seconds before it (default 1)")
-    add("--rounds", type=_positive, default=3, help="the median of which counts (default 3)")
-    add("--connections", type=_positive, default=32, help="kept open by wrk (default 32)")
-    add("--only", metavar="NAMES", help="these, by comma: gateway,earlier,nginx,haproxy,envoy,aiohttp,relay")
+    add("--seconds", type=_positive, default=6, help="length of each measured run (default 6)")
+    add("--warm-up", type=_positive, default=1, help="seconds of load before it (default 1)")
+    add("--rounds", type=_positive, default=3, help="number of runs, of which the median counts (default 3)")
+    add("--connections", type=_positive, default=32, help="connections of wrk (default 32)")
+    add(
+        "--only",
+        metavar="NAMES",
+        help="measure only these, comma-separated: gateway,earlier,nginx,haproxy,envoy,aiohttp,relay",
+    )
     add(
         "--heads",
         choices=("repeated", "unique"),
         default="repeated",
-        help="unique: ids and token of its own in each",
+        help="unique: every request has its own ids and token",
     )
-    add("--earlier", metavar="DIR", type=Path, help="another checkout: its gateway takes part as `earlier`")
+    add(
+        "--earlier", metavar="DIR", type=Path, help="another checkout, whose gateway is measured as `earlier`"
+    )
     add("--loop", choices=("uvloop", "asyncio"), help="event loop of the Python programs")
-    add("--gateway-command", metavar="COMMAND", help="instead of this checkout's; {config} is its file")
+    add(
+        "--gateway-command",
+        metavar="COMMAND",
+        help="the gateway to measure instead of this checkout; {config} is its file",
+    )
     add("--markdown", metavar="FILE", type=Path, help="write the table as Markdown")
     add("--readme", action="store_true", help="write it into README.md, between its markers")
-    add("--smoke", action="store_true", help="one second each: correctness and errors only")
+    add("--smoke", action="store_true", help="one second each, to check correctness and errors only")
     chosen = parser.parse_args(arguments)
     if chosen.readme and (chosen.smoke or chosen.only or chosen.gateway_command or chosen.earlier):
         parser.error(
@@ -61,12 +71,12 @@ def options(arguments: list[str] | None) -> argparse.Namespace:
     if chosen.earlier is not None:
         chosen.earlier = chosen.earlier.resolve()
         if not (chosen.earlier / "gateway" / "__main__.py").is_file():
-            parser.error(f"no checkout of this project: {chosen.earlier}")
+            parser.error(f"not a checkout of this project: {chosen.earlier}")
     chosen.loop = loop_name(chosen.loop)
     known = {peer.name: peer for peer in lineup(chosen.loop, chosen.gateway_command, chosen.earlier)}
     names = chosen.only.split(",") if chosen.only else list(known)
-    if strangers := [name for name in names if name not in known]:
-        parser.error(f"no such peer: {', '.join(strangers)} (there are {', '.join(known)})")
+    if unknown := [name for name in names if name not in known]:
+        parser.error(f"no such peer: {', '.join(unknown)} (there are {', '.join(known)})")
     chosen.peers = [peer for name, peer in known.items() if name in names]
     return chosen
 
@@ -79,17 +89,17 @@ def _positive(text: str) -> int:
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
-    """Unwinds every context, so that nothing is left behind; once, or it would be cut short."""
+    """Leave every context, so that no process remains. Ignore further signals, so that this completes."""
     for other in STOP_SIGNALS:
         signal.signal(other, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 
 def require_packages(peers: list[Peer]) -> None:
-    """Says what must be installed first, all of it at once.
+    """Check that everything needed is installed.
 
     Raises:
-        BenchError: something is not there.
+        BenchError: something is missing; the text lists all of it.
     """
     if missing := missing_packages(peers):
         raise BenchError(
@@ -102,9 +112,9 @@ def show(entries: list[Entry], conditions: Conditions, smoke: bool) -> None:
     print(aligned(entries))
     print()
     if smoke:
-        print("Smoke run of one second each: that it works is tested, the figures mean nothing.")
+        print("Smoke run of one second each: the figures mean nothing.")
     else:
-        for sentence in paired(entries) + judged(entries) + notes(entries, conditions):
+        for sentence in paired(entries) + target_results(entries) + notes(entries, conditions):
             print(sentence)
         print(f"{versions(entries)}.")
     for entry in entries:
@@ -115,7 +125,7 @@ def show(entries: list[Entry], conditions: Conditions, smoke: bool) -> None:
 
 
 def write(text: str, chosen: argparse.Namespace, complete: bool) -> None:
-    """The Markdown table where it was asked for; an incomplete one never goes into the README.
+    """Write the Markdown table to the requested files. The README never gets an incomplete one.
 
     Raises:
         BenchError: it could not be written.
@@ -124,7 +134,7 @@ def write(text: str, chosen: argparse.Namespace, complete: bool) -> None:
         if chosen.markdown:
             chosen.markdown.write_text(text)
         if chosen.readme and not complete:
-            raise BenchError("README.md is left as it was, because not everything ran without errors")
+            raise BenchError("README.md is unchanged, because not everything ran without errors")
         if chosen.readme:
             put_between_markers(README, text)
     except (OSError, ValueError) as error:

@@ -1,6 +1,6 @@
-"""Whether a proxy does its work, asked before it is measured: fast and wrong is no figure.
+"""Checks a proxy before it is measured: figures of a wrong proxy mean nothing.
 
-Reads only what any client could see, so every peer is asked in the same way.
+The checks use only what any client can see, so that they are the same for every peer.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ class Response:
 
 
 class Client:
-    """One keep-alive connection; it notices when the proxy closes it between two requests."""
+    """One persistent connection. A request fails when the proxy has closed it after the last one."""
 
     def __init__(self, name: str, port: int) -> None:
         self.name = name
@@ -57,7 +57,7 @@ def _client(name: str, port: int) -> Iterator[Client]:
 
 
 def wait_until_ready(child: Child, port: int, seconds: float) -> None:
-    """Until 1.90 is served: the gateway must first have learnt from its backends."""
+    """Wait until 1.90 is served: the gateway must probe its backends first."""
     deadline = time.monotonic() + seconds
     last = "nothing"
     while time.monotonic() < deadline:
@@ -74,9 +74,9 @@ def wait_until_ready(child: Child, port: int, seconds: float) -> None:
     raise BenchError(f"{child.name} was not ready within {seconds:.0f} s; last: {last}\n{child.log_tail()}")
 
 
-def _require(name: str, what: str, expected: object, found: object) -> None:
+def _require(name: str, subject: str, expected: object, found: object) -> None:
     if expected != found:
-        raise BenchError(f"{name}: {what}: expected {expected!r}, found {found!r}")
+        raise BenchError(f"{name}: {subject}: expected {expected!r}, found {found!r}")
 
 
 def _is_address(text: str) -> bool:
@@ -88,7 +88,7 @@ def _is_address(text: str) -> bool:
 
 
 def check_routing(name: str, port: int) -> None:
-    """1.59 and 1.90 reach only the new backend, 1.31 and 1.58 both; served is the version asked for."""
+    """1.59 and 1.90 reach only the new backend, 1.31 and 1.58 both. Each is served as requested."""
     with _client(name, port) as client:
         for version, allowed in (
             ("1.90", {"new"}),
@@ -106,30 +106,30 @@ def check_routing(name: str, port: int) -> None:
 
 
 def check_forwarding(name: str, port: int) -> None:
-    """What the backend sees is what a reverse proxy sends by default, over a connection that stays."""
+    """The backend gets the usual fields of a reverse proxy, on a persistent connection."""
     with _client(name, port) as client:
         seen = [json.loads(client.get("/v1/seen", "1.90").body) for _ in range(3)]
         for document in seen:
             _require(name, "Host at the backend", client.host, document["host"])
-            # Envoy names the machine's own address for a client on loopback: any one address will do.
+            # For a client on loopback, Envoy writes the address of the machine: any address is accepted.
             _require(name, "an address in X-Forwarded-For at the backend", True, _is_address(document["for"]))
             _require(name, "X-Forwarded-Proto at the backend", "http", document["proto"])
             _require(name, "X-Forwarded-Host at the backend", client.host, document["forwarded_host"])
             _require(name, "protocol at the backend", "HTTP/1.1", document["protocol"])
         if int(seen[-1]["connection_requests"]) < 3:
-            raise BenchError(f"{name}: the connection to the backend is not kept: {seen[-1]}")
+            raise BenchError(f"{name}: the connection to the backend is not persistent: {seen[-1]}")
 
 
 def check_relay(name: str, port: int) -> None:
-    """The relay knows no versions: everything reaches the new backend."""
+    """The relay knows no versions: every request reaches the new backend."""
     with _client(name, port) as client:
         for version in ("1.31", "1.90"):
             response = client.get("/v1/nodes", version)
-            _require(name, f"reply at {version}", (200, "new"), (response.status, response.served_by))
+            _require(name, f"response at {version}", (200, "new"), (response.status, response.served_by))
 
 
 def check_refusal(name: str, port: int) -> None:
-    """Only the gateway refuses by itself, and tells one range for the whole fleet."""
+    """Only the gateway refuses by itself, with one range for the whole fleet."""
     with _client(name, port) as client:
         response = client.get("/v1/nodes", "1.999")
     _require(name, "status at 1.999", 406, response.status)
@@ -141,7 +141,7 @@ def check_refusal(name: str, port: int) -> None:
 
 
 def read_metrics(name: str, admin_port: int) -> str:
-    """The gateway's own metrics; that they count is part of what is measured."""
+    """The gateway's own metrics. Their cost is part of the measurement."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{admin_port}/metrics", timeout=5) as response:
             text: str = response.read().decode()
@@ -151,10 +151,10 @@ def read_metrics(name: str, admin_port: int) -> str:
 
 
 def check_loop(name: str, metrics: str, wanted: str) -> None:
-    """The gateway runs on the loop that the report will name."""
+    """The gateway runs on the event loop that the report names."""
     lines = [line for line in metrics.splitlines() if line.startswith("skewgate_build_info{")]
     if not any(f'loop="{wanted}' in line for line in lines):
-        raise BenchError(f"{name}: it does not say that it runs on {wanted}: {lines}")
+        raise BenchError(f"{name}: its metrics do not show the event loop {wanted}: {lines}")
 
 
 def requests_counted(metrics: str) -> int:

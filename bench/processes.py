@@ -1,6 +1,7 @@
-"""Starting, pinning, weighing and ending the processes of the bench.
+"""Starts, pins, measures and ends the processes of the bench.
 
-Processes are ended by their own id, with the children they had, and nothing else ever is. Linux only: /proc.
+Only processes that were started here are ended, by their own id, with their children. Linux only: it reads
+/proc.
 """
 
 import contextlib
@@ -19,12 +20,12 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class BenchError(Exception):
-    """Something did not run; the text says what, for the person at the terminal."""
+    """Something did not run. The text says what, for the user."""
 
 
 @dataclass(frozen=True)
 class Cores:
-    """Which core does what, and how many there are; backends and load share one when there are two."""
+    """The use of each core, and the number of cores. With two cores, backends and load share one."""
 
     proxy: int
     backends: int
@@ -38,12 +39,12 @@ class Cores:
     @property
     def note(self) -> str:
         if self.count == 1:
-            return "one core only: proxy, backends and load share it, so rates and latencies mean little"
+            return "one core only, shared by proxy, backends and load, so rates and latencies mean little"
         return f"proxy on core {self.proxy}, backends on {self.backends}, load on {self.load}"
 
 
 def detect_cores() -> Cores:
-    """One core for the proxy; its hyper-thread siblings stay idle where there are cores enough."""
+    """One core for the proxy. Its hyper-thread siblings stay idle if there are enough cores."""
     cores = sorted(os.sched_getaffinity(0))
     proxy = cores[0]
     others = cores[1:]
@@ -58,7 +59,7 @@ def detect_cores() -> Cores:
 
 
 def _numbers(text: str) -> set[int]:
-    """`0-1,4` as {0, 1, 4}."""
+    """Read `0-1,4` as {0, 1, 4}."""
     found: set[int] = set()
     for part in text.strip().split(","):
         low, _, high = part.partition("-")
@@ -67,7 +68,7 @@ def _numbers(text: str) -> set[int]:
 
 
 def find_program(name: str) -> str | None:
-    """Where a program is; Debian keeps servers in /usr/sbin, which users do not have in their PATH."""
+    """The path of a program. Debian has servers in /usr/sbin, which is not in the PATH of users."""
     return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin:/sbin")
 
 
@@ -80,7 +81,7 @@ def free_port() -> int:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process tree has used so far: CPU seconds, and resident memory in bytes (shared pages split)."""
+    """The use of a process tree so far: CPU seconds, and proportional memory in bytes."""
 
     cpu: float
     memory: int
@@ -122,7 +123,7 @@ class Child:
         return "\n".join(f"    {line}" for line in lines)
 
     def stop(self) -> None:
-        """Asks first; what has not ended after ten seconds is killed."""
+        """Send SIGTERM, and SIGKILL after ten seconds."""
         started = {pid: fields[19] for pid in self.tree() if (fields := _stat(pid))}
         with contextlib.suppress(ProcessLookupError):
             self.process.terminate()
@@ -132,7 +133,7 @@ class Child:
             self.process.kill()
             self.process.wait(10)
         for pid, since in started.items():
-            # The start time tells the child we knew from a stranger who got its number.
+            # The start time distinguishes the child from a later process with the same id.
             if (
                 pid != self.process.pid
                 and (fields := _stat(pid))
@@ -144,7 +145,7 @@ class Child:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat from the third of proc(5), the state, on; None when it is gone."""
+    """The fields of /proc/PID/stat from the third one on (the state, see proc(5)); None: it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -161,7 +162,7 @@ def _proportional_memory(pid: int) -> int:
 
 
 def cores_busy(cores: set[int]) -> float:
-    """Seconds that cores have worked for anybody since boot, time stolen by the hypervisor included."""
+    """Busy seconds of these cores since boot, including time stolen by the hypervisor."""
     names = {f"cpu{core}" for core in cores}
     busy = 0
     for line in Path("/proc/stat").read_text().splitlines():
@@ -173,13 +174,13 @@ def cores_busy(cores: set[int]) -> float:
 
 
 def ended_children_cpu() -> float:
-    """CPU seconds of all our children that have ended and were waited for, such as wrk."""
+    """CPU seconds of all children of this process that have ended and were waited for, such as wrk."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def pinned(core: int, command: list[str]) -> list[str]:
-    """The command on this core only; it ends with us even when we are killed."""
+    """The command on this core only. It ends with this process, even when that is killed."""
     prefix = ["taskset", "-c", str(core)]
     if setpriv := shutil.which("setpriv"):
         prefix = [setpriv, "--pdeathsig", "TERM", *prefix]
@@ -190,7 +191,7 @@ def pinned(core: int, command: list[str]) -> list[str]:
 def running(
     name: str, command: list[str], core: int, log: Path, environment: dict[str, str]
 ) -> Iterator[Child]:
-    """The program for as long as the block lasts."""
+    """Run the program during the block."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             pinned(core, command),
@@ -207,7 +208,7 @@ def running(
 
 
 def wait_for_port(child: Child, port: int, seconds: float) -> None:
-    """Until the program accepts connections."""
+    """Wait until the program accepts connections."""
     deadline = time.monotonic() + seconds
     while True:
         child.check_alive()

@@ -1,6 +1,6 @@
-"""What was measured, as a table for the terminal and one for the README; the targets judged in words.
+"""The results as a table for the terminal and one for the README, with a sentence about each target.
 
-Writes no file but the README it is given, and only between its markers.
+It writes no file except the given README, and only between its markers.
 """
 
 import datetime
@@ -28,7 +28,7 @@ HEADINGS = (
 
 @dataclass(frozen=True)
 class Run:
-    """One measured run of one peer; `foreign` is what other work took of the cores in use (1.0: one core)."""
+    """One measured run of one peer. `foreign`: use of these cores by other programs (1.0: one core)."""
 
     rate: float
     cpu: float
@@ -42,19 +42,19 @@ class Run:
 
 @dataclass
 class Entry:
-    """A peer, its version, its runs, and why it has none."""
+    """A peer, its version, its runs, and the problems because of which it has none."""
 
     peer: Peer
     version: str
     runs: list[Run]
     problems: list[str]
 
-    def middle(self, what: str) -> float:
-        return median(float(getattr(run, what)) for run in self.runs)
+    def median(self, figure: str) -> float:
+        return median(float(getattr(run, figure)) for run in self.runs)
 
-    def spread(self, what: str) -> float:
+    def spread(self, figure: str) -> float:
         """The largest figure of all runs divided by the smallest."""
-        figures = [float(getattr(run, what)) for run in self.runs]
+        figures = [float(getattr(run, figure)) for run in self.runs]
         return max(figures) / min(figures)
 
     @property
@@ -68,7 +68,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Conditions:
-    """How the runs were made, for the line above the table."""
+    """The parameters of all runs, for the line above the table."""
 
     rounds: int
     seconds: int
@@ -78,18 +78,18 @@ class Conditions:
 
 
 def ratio(entries: list[Entry], to: Entry) -> float | None:
-    """The gateway's CPU per request divided by another's; None when one of them has no figure."""
+    """The gateway's CPU per request divided by another peer's; None: one of them has no figure."""
     gateway = next((entry for entry in entries if entry.peer.name == "gateway"), None)
     if gateway is None or not gateway.runs or not to.runs:
         return None
-    return gateway.middle("cpu") / to.middle("cpu")
+    return gateway.median("cpu") / to.median("cpu")
 
 
 def paired(entries: list[Entry]) -> list[str]:
-    """The gateway's CPU per request to an earlier checkout's, round by round.
+    """The gateway's CPU per request divided by that of an earlier checkout, round by round.
 
-    Two runs of one round meet the machine in the same state, so the median of these ratios is more precise
-    than the ratio of medians.
+    The two runs of a round have the machine in the same state. So the median of these ratios is more precise
+    than the ratio of the medians.
     """
     found = {entry.peer.name: entry.runs for entry in entries}
     pairs = list(zip(found.get("gateway", []), found.get("earlier", []), strict=False))
@@ -97,7 +97,9 @@ def paired(entries: list[Entry]) -> list[str]:
         return []
     ratios = sorted(now.cpu / before.cpu for now, before in pairs)
     span = f"{ratios[0]:.3f} to {ratios[-1]:.3f}, {len(ratios)} rounds"
-    return [f"CPU per request to the earlier checkout's, paired: median {median(ratios):.3f} ({span})."]
+    return [
+        f"CPU per request divided by the earlier checkout's, paired: median {median(ratios):.3f} ({span})."
+    ]
 
 
 def rows(entries: list[Entry]) -> list[tuple[str, ...]]:
@@ -110,13 +112,13 @@ def rows(entries: list[Entry]) -> list[tuple[str, ...]]:
         table.append(
             (
                 entry.peer.name,
-                f"{entry.middle('rate'):,.0f}",
-                f"{entry.middle('cpu'):.1f}",
+                f"{entry.median('rate'):,.0f}",
+                f"{entry.median('cpu'):.1f}",
                 "" if share is None or entry.peer.name == "gateway" else f"{share:.2f}",
-                f"{entry.middle('p50'):.2f}",
-                f"{entry.middle('p99'):.2f}",
-                f"{entry.middle('memory'):.0f}",
-                f"{entry.middle('busy'):.0%}",
+                f"{entry.median('p50'):.2f}",
+                f"{entry.median('p99'):.2f}",
+                f"{entry.median('memory'):.0f}",
+                f"{entry.median('busy'):.0%}",
                 str(entry.errors),
             )
         )
@@ -124,7 +126,7 @@ def rows(entries: list[Entry]) -> list[tuple[str, ...]]:
 
 
 def aligned(entries: list[Entry]) -> str:
-    """Names to the left, figures to the right."""
+    """The table for the terminal: names on the left, figures on the right."""
     table = [HEADINGS, *rows(entries)]
     widths = [max(len(row[column]) for row in table) for column in range(len(HEADINGS))]
     lines = []
@@ -135,8 +137,8 @@ def aligned(entries: list[Entry]) -> str:
     return "\n".join(lines)
 
 
-def judged(entries: list[Entry]) -> list[str]:
-    """Each target as a sentence; a target without figures is said to be unmeasured."""
+def target_results(entries: list[Entry]) -> list[str]:
+    """One sentence for each target, also for one without figures."""
     sentences = []
     for entry in entries:
         if entry.peer.target is None:
@@ -152,13 +154,13 @@ def judged(entries: list[Entry]) -> list[str]:
 
 
 def notes(entries: list[Entry], conditions: Conditions) -> list[str]:
-    """What a reader must know to trust the figures, or not to."""
+    """The limits of the figures, for the reader."""
     found = [f"{machine()}; {conditions.cores_note}; {conditions.heads} heads."]
     foreign = max((run.foreign for entry in entries for run in entry.runs), default=0.0)
     if foreign > 0.05:
         found.append(
             f"Other work on the cores in use took up to {foreign:.0%} of one core during a run:"
-            " the figures are indicative only."
+            " the figures are only an indication."
         )
     uneven = [entry.peer.name for entry in entries if entry.runs and entry.spread("rate") > 1.25]
     if uneven:
@@ -166,7 +168,7 @@ def notes(entries: list[Entry], conditions: Conditions) -> list[str]:
             f"Rates differed by more than a quarter between rounds: {', '.join(uneven)}"
             " (CPU per request suffers less from that)."
         )
-    idle = [entry.peer.name for entry in entries if entry.runs and entry.middle("busy") < 0.9]
+    idle = [entry.peer.name for entry in entries if entry.runs and entry.median("busy") < 0.9]
     if idle:
         found.append(
             f"Not saturated, because load, backends or other work were the limit: {', '.join(idle)}"
@@ -181,7 +183,7 @@ def versions(entries: list[Entry]) -> str:
 
 
 def machine() -> str:
-    """Processor, cores and system, as Linux tells them."""
+    """Processor, cores and kernel."""
     model = platform.machine()
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -204,7 +206,7 @@ def markdown(entries: list[Entry], conditions: Conditions) -> str:
         "|---|" + "---:|" * (len(HEADINGS) - 1),
         *("| " + " | ".join(row) + " |" for row in rows(entries)),
         "",
-        *(f"- {sentence}" for sentence in judged(entries)),
+        *(f"- {sentence}" for sentence in target_results(entries)),
         *(f"- {note}" for note in notes(entries, conditions)),
         f"- {versions(entries)}.",
     ]
@@ -212,10 +214,10 @@ def markdown(entries: list[Entry], conditions: Conditions) -> str:
 
 
 def put_between_markers(readme: Path, text: str) -> None:
-    """Replaces what stands between the two markers.
+    """Replace the text between the two markers.
 
     Raises:
-        ValueError: the markers are not there, once each and in order.
+        ValueError: a marker is missing, or their order is wrong.
     """
     page = readme.read_text()
     before, start, rest = page.partition(START)

@@ -1,6 +1,6 @@
-"""The rounds: every peer started afresh, checked, warmed up, measured and ended, one at a time.
+"""The rounds: every peer is started, checked, warmed up, measured and ended, one at a time.
 
-Prints nothing but its progress, on stderr; what the figures mean is report.py's business.
+It prints only its progress, on stderr. report.py interprets the figures.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Testbed:
-    """What all peers are put in front of: the backends, and a directory for files."""
+    """The backends behind all peers, and a directory for files."""
 
     directory: Path
     backends: Child
@@ -56,7 +56,7 @@ class Testbed:
 
 @dataclass(frozen=True)
 class Clocks:
-    """Who has worked how long, in seconds: the proxy, all that the bench started, the cores for anybody."""
+    """CPU seconds: of the proxy, of all processes of the bench, and of the cores for any program."""
 
     proxy: float
     ours: float
@@ -65,7 +65,7 @@ class Clocks:
 
 @contextlib.contextmanager
 def prepared(cores: Cores) -> Iterator[Testbed]:
-    """The backends running; they and the directory are gone afterwards."""
+    """Run the backends. They and the directory are removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="skewgate-bench-") as name:
         directory = Path(name)
         directory.chmod(0o755)  # nginx's worker is another user when its master is root
@@ -78,10 +78,10 @@ def prepared(cores: Cores) -> Iterator[Testbed]:
 
 
 def run_rounds(peers: list[Peer], plan: Plan) -> list[Entry]:
-    """Every peer once in each round, the order turned by one each time, so that none is always first.
+    """Run every peer once in each round. The order rotates by one, so that none is always first.
 
     Raises:
-        BenchError: the backends did not run. What a peer does wrong stands in its entry instead.
+        BenchError: the backends did not run. The problems of a peer are in its entry instead.
     """
     entries = [Entry(peer, "", [], []) for peer in peers]
     with prepared(plan.cores) as testbed:
@@ -96,7 +96,7 @@ def run_rounds(peers: list[Peer], plan: Plan) -> list[Entry]:
 
 
 def _run_one(entry: Entry, testbed: Testbed, plan: Plan) -> str:
-    """One run of one peer into its entry; answers with a line of progress."""
+    """Add one run of one peer to its entry. Return a line of progress."""
     try:
         entry.version = entry.version or entry.peer.version()
         run = measure(entry.peer, testbed, plan)
@@ -108,10 +108,10 @@ def _run_one(entry: Entry, testbed: Testbed, plan: Plan) -> str:
 
 
 def measure(peer: Peer, testbed: Testbed, plan: Plan) -> Run:
-    """Starts a peer, checks it, warms it up, measures it, ends it.
+    """Start a peer, check it, warm it up, measure it, and end it.
 
     Raises:
-        BenchError: it did not start, answered wrongly, or could not be loaded.
+        BenchError: it did not start, failed a check, or could not be loaded.
     """
     slot = testbed.slot()
     log = testbed.directory / f"{peer.name}.log"
@@ -129,7 +129,7 @@ def measure(peer: Peer, testbed: Testbed, plan: Plan) -> Run:
         memory = child.usage().memory
         child.check_alive()
         if counted is not None and (_counted(peer, slot, plan) or 0) - counted < load.requests:
-            raise BenchError(f"{peer.name}: its metrics counted fewer requests than wrk was answered")
+            raise BenchError(f"{peer.name}: its metrics counted fewer requests than wrk got responses")
     cpu = after.proxy - before.proxy
     foreign = (after.cores - before.cores) - (after.ours - before.ours)
     return Run(
@@ -150,7 +150,7 @@ def _read_clocks(proxy: Child, testbed: Testbed, cores: Cores) -> Clocks:
 
 
 def _counted(peer: Peer, slot: Slot, plan: Plan) -> int | None:
-    """How many requests the gateway's own metrics have counted; None for peers that are not asked."""
+    """The number of requests in the gateway's own metrics; None for other peers."""
     if peer.name != "gateway":
         return None
     metrics = read_metrics(peer.name, slot.admin)

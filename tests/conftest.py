@@ -1,9 +1,9 @@
-"""The rules of every test run: hypothesis profiles, and groups of which none may stay empty or be skipped.
+"""The rules of every test run: hypothesis profiles, test groups, and no skipped tests or empty groups.
 
-Shared fixtures do not live here but beside the tests that share them.
+Shared fixtures are not here but in the folders of their tests.
 
-SKEWGATE_NO_SKIP=1          a skipped test is a failure, and examples are the same in every run
-SKEWGATE_GROUPS="quick ..." every group named here must have run at least one test
+SKEWGATE_NO_SKIP=1          a skipped test is a failure, and hypothesis uses the same examples in every run
+SKEWGATE_GROUPS="quick ..." every group in this list must run at least one test
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Final
 import hypothesis
 import pytest
 
-HEAVY_GROUPS: Final = ("real", "engines", "load", "browser")
-"""Markers that `-m` in pyproject.toml leaves out by default. Whatever bears none of them is `quick`."""
+HEAVY_GROUPS: Final = ("real", "engines", "load")
+"""Markers of the groups that `-m` in pyproject.toml excludes by default. A test without one is in `quick`."""
 
 HEAVY_TIMEOUT: Final = 1800.0
-"""Seconds for one test of a heavy group: its first one installs what the group needs."""
+"""Seconds for one test of a heavy group. The first test of a group installs what the group needs."""
 
 NO_SKIP: Final = os.environ.get("SKEWGATE_NO_SKIP") == "1"
-WANTED: Final = tuple(os.environ.get("SKEWGATE_GROUPS", "").split())
+REQUIRED_GROUPS: Final = tuple(os.environ.get("SKEWGATE_GROUPS", "").split())
 
-# No deadline: on a loaded machine it says something about the machine only.
+# No deadline: it would only measure how busy the machine is.
 hypothesis.settings.register_profile("desk", deadline=None, max_examples=100)
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("ci" if NO_SKIP or "CI" in os.environ else "desk")
@@ -33,7 +33,7 @@ executed_key = pytest.StashKey[dict[str, int]]()
 
 
 def group_of(item: pytest.Item) -> str:
-    """The group of a test, by its marker: its keywords would also hold the names of its folders."""
+    """The group of a test, by its marker. Its keywords would also contain the names of its folders."""
     return next((name for name in HEAVY_GROUPS if item.get_closest_marker(name)), "quick")
 
 
@@ -48,11 +48,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
-    """Turn a skip into a failure that keeps the skip's reason. An expected failure is no skip."""
+    """Turn a skip into a failure with the reason of the skip. An expected failure is not a skip."""
     if NO_SKIP and report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         report.outcome = "failed"
-        report.longrepr = f"{report.nodeid} was skipped where nothing may be: {reason}"
+        report.longrepr = f"{report.nodeid} was skipped, but no test may be skipped: {reason}"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -76,10 +76,10 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 def empty_groups(config: pytest.Config) -> list[str]:
-    """The wanted groups of which no test was executed."""
+    """The required groups of which no test was executed."""
     if config.getoption("collectonly"):
         return []
-    return [name for name in WANTED if not config.stash[executed_key].get(name)]
+    return [name for name in REQUIRED_GROUPS if not config.stash[executed_key].get(name)]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -1,1 +1,1 @@
-"""The peers' configurations, and the two peers that are Python programs. No harness code lives here."""
+"""The configurations of the peers, and two peers in Python. No code of the bench itself is here."""

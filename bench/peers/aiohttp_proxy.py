@@ -1,6 +1,7 @@
-"""A proxy as an ordinary developer writes it with aiohttp: server, ClientSession, a choice by version header.
+"""A proxy as a developer usually writes it with aiohttp: a server, a ClientSession, a choice by version
+field.
 
-It must stay ordinary: no tricks that a reader of aiohttp's manual would not use. Usage: PORT OLD NEW.
+It must stay usual: only techniques from the manual of aiohttp. Usage: PORT OLD NEW.
 """
 
 import itertools
@@ -33,7 +34,7 @@ class Proxy:
         await self.session.close()
 
     def choose(self, version: str) -> str:
-        """Up to 1.58 either backend, above only the new one."""
+        """Either backend up to 1.58, only the new one above."""
         minor = int(version.partition(".")[2])
         return next(self.both) if minor <= 58 else self.new
 
@@ -49,10 +50,10 @@ class Proxy:
         async with self.session.request(
             request.method, url, headers=headers, data=body, allow_redirects=False
         ) as response:
-            answer = response.headers.copy()
+            response_headers = response.headers.copy()
             for name in HOP_BY_HOP:
-                answer.popall(name, None)
-            return web.Response(status=response.status, headers=answer, body=await response.read())
+                response_headers.popall(name, None)
+            return web.Response(status=response.status, headers=response_headers, body=await response.read())
 
 
 def main(port: int, old: int, new: int) -> None:
@@ -61,7 +62,7 @@ def main(port: int, old: int, new: int) -> None:
     app.on_startup.append(proxy.start)
     app.on_cleanup.append(proxy.stop)
     app.router.add_route("*", "/{path:.*}", proxy.handle)
-    # keepalive_timeout as every peer here has it: no client connection is closed during a run.
+    # The keepalive_timeout of all peers: no client connection is closed during a run.
     web.run_app(
         app,
         host="127.0.0.1",

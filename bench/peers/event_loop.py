@@ -1,4 +1,4 @@
-"""The event loop of the Python peers: the gateway's, so that ratios compare programs and not loops."""
+"""The event loop of the Python peers: that of the gateway, so that ratios compare programs and not loops."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     wanted = os.environ.get("SKEWGATE_LOOP", "")
     if wanted != "asyncio":
         try:
-            import uvloop  # noqa: PLC0415 - an extra that need not be there
+            import uvloop  # noqa: PLC0415 - an optional dependency
         except ImportError:
             if wanted == "uvloop":
                 raise

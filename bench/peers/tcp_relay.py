@@ -1,6 +1,6 @@
 """A bare TCP relay on asyncio protocols: bytes in, the same bytes out, one backend connection per client.
 
-It shows what moving the bytes alone costs in Python, so it must never look at them. Usage: PORT BACKEND.
+It shows the cost of moving bytes in Python, so it must never read them. Usage: PORT BACKEND.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from bench.peers.event_loop import new_event_loop
 
 
 class End(asyncio.Protocol):
-    """One end of a relayed connection; what it receives, its other end sends."""
+    """One end of a relayed connection. Its other end sends what it receives."""
 
     transport: asyncio.Transport
     other: "End | None" = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclass of asyncio.Transport, though they do what it says.
+        # uvloop's transports implement asyncio.Transport, but are not subclasses of it.
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
@@ -39,22 +39,22 @@ class End(asyncio.Protocol):
 
 
 class ClientEnd(End):
-    """The end at the client; what arrives before the backend connection stands, it keeps.
+    """The end at the client. It keeps the bytes that arrive before the backend connection is established.
 
-    That is little: an HTTP client waits for its reply before it sends more.
+    They are few, because an HTTP client waits for its response before it sends more.
     """
 
-    def __init__(self, backend_port: int, dialling: set[asyncio.Task[None]]) -> None:
+    def __init__(self, backend_port: int, connecting: set[asyncio.Task[None]]) -> None:
         self.backend_port = backend_port
-        self.dialling = dialling
+        self.connecting = connecting
         self.early: list[bytes] = []
-        self.gone = False
+        self.closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        task = asyncio.get_running_loop().create_task(self.dial())
-        self.dialling.add(task)
-        task.add_done_callback(self.dialling.discard)
+        task = asyncio.get_running_loop().create_task(self.connect())
+        self.connecting.add(task)
+        task.add_done_callback(self.connecting.discard)
 
     def data_received(self, data: bytes) -> None:
         if self.other is None:
@@ -63,17 +63,17 @@ class ClientEnd(End):
             self.other.transport.write(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.gone = True
+        self.closed = True
         super().connection_lost(exc)
 
-    async def dial(self) -> None:
+    async def connect(self) -> None:
         loop = asyncio.get_running_loop()
         try:
             _, backend = await loop.create_connection(End, "127.0.0.1", self.backend_port)
         except OSError:
             self.transport.close()
             return
-        if self.gone:
+        if self.closed:
             backend.transport.close()
             return
         backend.other, self.other = self, backend
@@ -82,13 +82,13 @@ class ClientEnd(End):
 
 
 async def serve(port: int, backend_port: int) -> None:
-    """Relays until SIGTERM or SIGINT."""
+    """Relay until SIGTERM or SIGINT."""
     loop = asyncio.get_running_loop()
-    dialling: set[asyncio.Task[None]] = set()
+    connecting: set[asyncio.Task[None]] = set()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    await loop.create_server(lambda: ClientEnd(backend_port, dialling), "127.0.0.1", port, backlog=1024)
+    await loop.create_server(lambda: ClientEnd(backend_port, connecting), "127.0.0.1", port, backlog=1024)
     await stopped.wait()
 
 

@@ -347,8 +347,8 @@ class Dialect(ABC):
 
     scheme: Scheme
     reads: frozenset[str]
-    """Every request header that any method here reads, folded (`message.fold`). The data plane caches
-    decisions by their values."""
+    """Every request header that any method here reads, normalized (`message.normalize_name`). The data
+    plane caches decisions by their values."""
     owned_request: frozenset[str]
     """Request headers (folded) that are removed before `write_request` writes the negotiated version.
     Contains those of `reads` that carry versions."""

@@ -1,7 +1,8 @@
 """One connection to a backend: it carries one exchange after another and frames their responses.
 
 It serves one exchange at a time. It goes back to its pool only after a response that ended exactly where its
-framing said. Every broken or late response ends here, as a row of `failures`. Knows no version.
+framing said. Every broken or late response ends here, reported to the exchange as a `Failure`. Nothing
+here depends on API versions.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 READING_HEAD: Final = -1
 """A mode beside the framings of `http1.fields`: the response head is not complete yet."""
 MAX_INTERIM: Final = 16
-"""1xx responses before the final one. More of them are an attack (threats B4)."""
+"""Most 1xx responses accepted before the final one (threats B4). They are dropped, not forwarded: the gateway
+sends `100 Continue` itself."""
 _PEER_CLOSED: Final[int] = getattr(select, "POLLRDHUP", select.POLLIN)
 """The event of `select.poll` for a connection that the peer has closed."""
 
@@ -41,7 +43,7 @@ class BackendConnection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._reader = ResponseReader()
         self._table: NameTable
-        self._head_method = False
+        self._is_head_request = False
         self._mode = READING_HEAD
         """`READING_HEAD`, or the framing of the content that is being read."""
         self._remaining = 0
@@ -65,15 +67,15 @@ class BackendConnection(asyncio.Protocol):
         if self._mode == UNTIL_CLOSE and exc is None:
             exchange.on_response_body(b"", done=True)
         elif self._mode == READING_HEAD:
-            exchange.on_failure(Failure.BAD_REPLY if self._response_started else Failure.NO_REPLY)
+            exchange.on_failure(Failure.BAD_REPLY if self._any_byte_received else Failure.NO_REPLY)
         else:
             exchange.on_failure(Failure.REPLY_CUT)
 
-    def start(self, exchange: Exchange, table: NameTable, *, head_method: bool) -> None:
+    def start(self, exchange: Exchange, table: NameTable, *, is_head_request: bool) -> None:
         """Begin an exchange: what arrives from now on is its response."""
         self._exchange = exchange
         self._table = table
-        self._head_method = head_method
+        self._is_head_request = is_head_request
         self._mode = READING_HEAD
         self._interim = 0
         context = self.pool.context
@@ -86,17 +88,17 @@ class BackendConnection(asyncio.Protocol):
         self.transport.abort()
 
     def on_deadline(self) -> None:
-        """No head, no further content or no new exchange came in time."""
+        """The head, more content or, on an idle connection, a new exchange did not come in time."""
         exchange, self._exchange = self._exchange, None
         self.deadline = NEVER
         self.transport.abort()
         if exchange is not None:
-            no_byte = self._mode == READING_HEAD and not self._response_started
+            no_byte = self._mode == READING_HEAD and not self._any_byte_received
             exchange.on_failure(Failure.REPLY_TIMEOUT if no_byte else Failure.REPLY_STALLED)
 
     @property
-    def _response_started(self) -> bool:
-        """Whether an interim response or part of a head has arrived."""
+    def _any_byte_received(self) -> bool:
+        """Whether an interim response or part of a head has arrived. Valid until the head is complete."""
         return bool(self._buffer) or self._interim > 0
 
     def peer_closed(self) -> bool:
@@ -133,7 +135,7 @@ class BackendConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         exchange = self._exchange
-        if exchange is None:  # unsolicited bytes: not used again (threats B5)
+        if exchange is None:  # bytes that answer no request: do not reuse the connection (threats B5)
             self.transport.abort()
             return
         try:
@@ -156,14 +158,14 @@ class BackendConnection(asyncio.Protocol):
         reader = self._reader
         while True:
             end = data.find(HEAD_END) + len(HEAD_END)
-            if end < len(HEAD_END):
+            if end < len(HEAD_END):  # smaller than len(HEAD_END) if not found
                 if len(data) > MAX_RESPONSE_HEAD:
                     raise FramingError("head_too_large")
                 self._buffer = data
                 return
             if end > MAX_RESPONSE_HEAD:
                 raise FramingError("head_too_large")
-            reader.read(data[:end], self._table, head_method=self._head_method)
+            reader.read(data[:end], self._table, is_head_request=self._is_head_request)
             data = data[end:]
             if reader.status >= 200:
                 break
@@ -206,9 +208,10 @@ class BackendConnection(asyncio.Protocol):
     def _release(self, exchange: Exchange, *, surplus: bool) -> None:
         """The response is complete: return to the pool, or close.
 
-        This comes before the call of the exchange, so that the client's next request finds this connection
-        idle. A backend that responded before it had the whole request may read the rest as another request,
-        so its connection is not reused (CVE-2025-4366).
+        Called before the exchange is notified, so that the client's next request finds this connection idle.
+        If the response came before the whole request was sent, the backend may read the rest of the body as
+        another request, so the connection is closed (compare CVE-2025-4366, the same fault on the client
+        side).
         """
         self._exchange = None
         self._mode = READING_HEAD

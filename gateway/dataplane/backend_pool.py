@@ -1,7 +1,8 @@
-"""The connections of one worker to one backend for one service: kept idle, reused, or made.
+"""The connections of one worker to one backend for one service: made, kept idle and reused.
 
-Failures to connect end here, as a row of `failures` and as a fact about the backend. The bytes on a
-connection are read by `backend_connection`. What to do without a connection is decided by the exchange.
+Failures to connect end here: reported to the exchange as a `Failure`, and observed as a fact about the
+backend. The bytes on a connection are read by `backend_connection`. What to do without a connection is
+decided by the exchange.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class BackendPool:
 
         It is the one that was used last, since that is the least likely to have been closed. `verify`: the
         request cannot be sent twice, so check first whether the backend has just closed the connection. One
-        that was idle for longer than `VERIFY_AFTER` is always checked: backends close those by their own
-        clocks.
+        that was idle for longer than `VERIFY_AFTER` is always checked: the backend's own idle timeout may
+        have closed it.
         """
         idle, context = self.idle, self.context
         verify_before = context.now + context.timeouts.backend_idle - VERIFY_AFTER
@@ -88,7 +89,7 @@ class BackendPool:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if exchange.wants_connection:
                 exchange.on_connection(connection)
-            else:  # the client has left meanwhile
+            else:  # the exchange has ended meanwhile
                 connection.deadline = self.context.now + self.context.timeouts.backend_idle
                 self.idle.append(connection)
 

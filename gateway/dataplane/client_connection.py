@@ -16,7 +16,7 @@ from gateway.dataplane.context import NEVER
 from gateway.dataplane.exchange import Exchange
 from gateway.dataplane.forwarding import Peer
 from gateway.dataplane.http1.heads import HEAD_END, RequestReader
-from gateway.dataplane.recovery import Recovery
+from gateway.dataplane.recovery import BaseExchange
 from gateway.errors import FramingError
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 TLS_HANDSHAKE: Final = 0x16
 """The first byte of TLS, from a client that takes this port for an encrypted one."""
 MAX_PIPELINED: Final = 64 * 1024
-"""Bytes that may wait behind the current request before reading stops."""
+"""Bytes that may wait after the current request before reading stops."""
 RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 """The value of SO_LINGER with which closing a socket sends a reset."""
 MAX_REQUESTS: Final = 10_000
 MAX_AGE: Final = 3600.0
-"""Seconds. After so many requests or seconds a connection ends with `Connection: close`, so that clients
-spread over several gateways again."""
+"""Seconds. The response to request number `MAX_REQUESTS`, or the next one after `MAX_AGE` seconds, has
+`Connection: close`, so that clients reconnect, perhaps to another gateway."""
 CLOSE_LINE: Final = b"Connection: close\r\n"
 KEEP_ALIVE_LINE: Final = b"Connection: keep-alive\r\n"
 
@@ -47,13 +47,13 @@ class ClientConnection(asyncio.Protocol):
         self.transport: asyncio.Transport
         self.peer: Peer
         self.deadline = NEVER
-        self.exchange: Recovery | None = None
+        self.exchange: BaseExchange | None = None
         self.closing = False
         """Nothing more is read from the client."""
         self._request = RequestReader()
         self._buffer = b""
-        self._discarding: Recovery | None = None
-        """The exchange that has ended while the rest of its request body is still to be read over."""
+        self._discarding: BaseExchange | None = None
+        """The exchange that has ended while the rest of its request body is still to be discarded."""
         self._requests = 0
         self._opened = self.context.now
         self._reading = True
@@ -94,7 +94,8 @@ class ClientConnection(asyncio.Protocol):
         return self.exchange is None and not self._buffer and self._discarding is None
 
     def on_deadline(self) -> None:
-        """A head, a body or a request did not come in time, or the client did not read in time."""
+        """The rest of a head or body, or the next request, did not come in time, or the client did not
+        read in time."""
         self.deadline = NEVER
         if self.exchange is not None:
             self.exchange.on_client_stalled()
@@ -139,7 +140,7 @@ class ClientConnection(asyncio.Protocol):
             self._reading_heads = False
 
     def _read_head(self) -> bool:
-        """Begin an exchange if its head is complete; False if not."""
+        """Stop 1: begin an exchange if its head is complete; False if not."""
         data, request, context = self._buffer, self._request, self.context
         table = context.request_names()
         try:
@@ -168,11 +169,13 @@ class ClientConnection(asyncio.Protocol):
         Raises `FramingError` for TLS and for a head that is too large.
         """
         limits = self.context.limits
-        if data[0] == TLS_HANDSHAKE:  # it would wait for a handshake that cannot come
+        if (
+            data[0] == TLS_HANDSHAKE
+        ):  # otherwise the client would wait for a TLS handshake until the head deadline
             raise FramingError("tls")
         if data[:2] == b"\r\n":  # RFC 9112 2.2: skip one empty line before a request
             data = self._buffer = data[2:]
-        end = data.find(HEAD_END) + len(HEAD_END)
+        end = data.find(HEAD_END) + len(HEAD_END)  # smaller than len(HEAD_END) if not found
         if len(HEAD_END) <= end <= limits.head:
             self._buffer = data[end:]
             return data[:end]
@@ -192,20 +195,20 @@ class ClientConnection(asyncio.Protocol):
             self._head_deadline_of = self._requests
             self.deadline = self.context.now + self.context.timeouts.client_head
 
-    def _feed_body(self, exchange: Recovery, data: bytes) -> bytes:
-        """Pass `data` to the exchange as request body; returns the bytes behind the body."""
+    def _feed_body(self, exchange: BaseExchange, data: bytes) -> bytes:
+        """Pass `data` to the exchange as request body; returns the bytes after the body."""
         try:
             rest = exchange.on_request_body(data)
         except FramingError as error:
             self.context.metrics.client_error(error.reason)
-            exchange.on_client_broke()
+            exchange.on_malformed_body()
             return b""
         if exchange.body_received and self.exchange is exchange:
             self.deadline = NEVER
         return rest
 
     def _discard_body(self) -> None:
-        """Read over the rest of a request body that is not needed, so that the connection can be kept."""
+        """Discard the rest of a request body that is not needed, so that the connection can be kept."""
         assert self._discarding is not None
         data, self._buffer = self._buffer, b""
         try:
@@ -224,9 +227,9 @@ class ClientConnection(asyncio.Protocol):
             self.pause_reading()
 
     def _reject(self, error: FramingError) -> None:
-        """Respond to a broken request and close: nothing behind it can be trusted (threats S17)."""
+        """Respond to a broken request and close: nothing after it can be trusted (threats S17)."""
         self.context.metrics.client_error(error.reason)
-        self.respond(local_response.plain_error(error.status), head_method=False, close=True)
+        self.respond(local_response.plain_error(error.status), is_head_request=False, close=True)
         self.close()
 
     # -- writing
@@ -240,8 +243,8 @@ class ClientConnection(asyncio.Protocol):
     def must_close(self) -> bool:
         """Whether this response is the last one on this connection.
 
-        While the gateway drains every response says so. Then no client sends a request into a connection that
-        is being closed (threats E1).
+        While the gateway drains, every response has `Connection: close`. Then no client sends a request into
+        a connection that is being closed (threats E1).
         """
         return (
             self._request.close
@@ -251,15 +254,16 @@ class ClientConnection(asyncio.Protocol):
             or self.context.now - self._opened > MAX_AGE
         )
 
-    def respond(self, response: Response, *, head_method: bool, close: bool) -> None:
+    def respond(self, response: Response, *, is_head_request: bool, close: bool) -> None:
         """Write a whole local response."""
         data = local_response.encode(
-            response, head_method=head_method, connection=self.connection_line(close=close)
+            response, is_head_request=is_head_request, connection=self.connection_line(close=close)
         )
         self.context.send(self.transport, data)
 
-    def exchange_ended(self, exchange: Recovery, *, keep: bool) -> None:
-        """The exchange has ended and its response was written whole. `keep`: the connection stays open."""
+    def exchange_ended(self, exchange: BaseExchange, *, keep: bool) -> None:
+        """The exchange has ended. `keep`: its response was written whole and the connection stays open;
+        otherwise close it."""
         self.exchange = None
         if not keep or self.closing:
             self.close()

@@ -93,7 +93,7 @@ class BufferedResponse:
             MAX_REFUSAL if self.rewrite.served.version_refusal is VersionRefusal.READ_BODY else MAX_DOCUMENT
         )
 
-    def read_refusal(self) -> Advertisement | None:
+    def refusal_advertisement(self) -> Advertisement | None:
         """The range in the body if it refuses the version of the request; None if it does not."""
         if self.rewrite.served.version_refusal is not VersionRefusal.READ_BODY:
             return None

@@ -7,12 +7,15 @@
         |                        5 negotiate  6 select a member              |
         |                          (3 to 6: one pure call, `decide`)         |
         |                        7 write the head anew  ---- request ------> |
-        |                        8 read and rewrite     <--- response ------ |
-        |  <-- response -------    the head; one RequestRecord               |
+        |                        8 rewrite the head     <--- response ------ |
+        |  <-- response -------    and hand out one RequestRecord            |
 
-The same numbers stand in the code below. Nothing is decided here: that is `core.decision`. What happens when
-something goes wrong after stop 6 is `recovery`. There is no coroutine and no timer per request, only the
-callbacks of two connections and one coarse clock.
+The same numbers mark the code: 1 in `client_connection`, 2, 7 and 8 here, 3 to 6 in `core.decision.decision`;
+the record of 8 is handed out in `recovery`. This module makes no routing or version decision. `recovery`
+writes local responses, retries and ends every exchange.
+
+A request that finds an idle backend connection needs no coroutine and no timer of its own: only callbacks of
+the two connections. Their deadlines are compared with `Context.now`, a clock that advances in coarse steps.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from gateway.dataplane.documents import BufferedResponse, location_lines, must_b
 from gateway.dataplane.failures import IDEMPOTENT, Failure
 from gateway.dataplane.http1.chunked import LAST_CHUNK, encode_chunk
 from gateway.dataplane.http1.fields import BY_LENGTH, NO_BODY
-from gateway.dataplane.recovery import Recovery
+from gateway.dataplane.recovery import BaseExchange
 from gateway.dataplane.request_body import RequestBody
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Exchange(Recovery):
+class Exchange(BaseExchange):
     """One request and its response. It is its own `RequestRecord`."""
 
     _pending_member: Member | None = None
@@ -50,7 +53,8 @@ class Exchange(Recovery):
     _buffered: BufferedResponse | None = None
     """The response while its content is collected."""
     _sent_at = 0.0
-    """Monotonic seconds, when the request head was written."""
+    """Monotonic seconds, when the request head was written. Facts from the response have this time: the
+    backend may have composed it soon after. So a slow response never replaces what a later probe found."""
     _path = ""
     """The path without the prefix of the route."""
     _chunked = False
@@ -93,7 +97,7 @@ class Exchange(Recovery):
     def _decide(self) -> Decision:
         request, context = self.request, self.context
         decision = decide(  # 3 to 6
-            context.snapshots.current,  # 2; a version refusal leads here again, with the snapshot of then
+            context.snapshots.current,  # 2: taken anew when a version refusal leads here again
             request,
             request.host,
             context.in_flight_by_member,
@@ -104,7 +108,7 @@ class Exchange(Recovery):
         if type(decision) is not Unrouted:
             resolution = self._resolution = decision.resolution
             self.service = resolution.service
-            self.served = resolution.version_text
+            self.version = resolution.version_text
             self.result = resolution.result
             self.requested = resolution.requested_kind
             if type(decision) is Forward:
@@ -114,7 +118,7 @@ class Exchange(Recovery):
         return decision
 
     def _await_body(self, request_body: RequestBody, member: Member) -> None:
-        """Wait for a small body, which is sent whole; stream a large one."""
+        """Answer `Expect: 100-continue`, then wait for a small body and send it whole; stream a large one."""
         self.downstream.deadline = self.context.now + self.context.timeouts.client_body_idle
         if request_body.too_large:
             self._fail(Failure.BODY_TOO_LARGE)
@@ -146,15 +150,16 @@ class Exchange(Recovery):
         pool.connect(self)
 
     def on_connection(self, connection: BackendConnection) -> None:
-        """Write the head, and the part of the body that has come."""
+        """7: write the head, and the part of the body that has arrived."""
         request_body, context = self._request_body, self.context
         self.wants_connection = False
         self._connection = connection
         self._sent_at = monotonic()
         connection.start(
-            self, context.response_names(self._resolution.view), head_method=self.method == "HEAD"
+            self, context.response_names(self._resolution.view), is_head_request=self.method == "HEAD"
         )
-        if self.downstream.congested:  # by the response before this one
+        # Writes are collected: the response before this one may fill the buffer after this request has begun.
+        if self.downstream.congested:
             connection.pause_reading()
         if request_body is None:
             context.send(connection.transport, self._compose_head(b"\r\n"))
@@ -170,7 +175,7 @@ class Exchange(Recovery):
         """7: the head for the backend, which ends with `end`.
 
         Every field that a dialect owns was taken out when the head was read. The negotiated version is in
-        `request_lines`, as this member needs it.
+        `request_field_lines`, as this member needs it.
         """
         request, resolution, member = self.request, self._resolution, self._member
         assert member is not None
@@ -181,8 +186,10 @@ class Exchange(Recovery):
         fields = self.downstream.peer.upstream_fields(request, member.backend, prefix)
         if resolution.rewrites_document:
             fields = request_whole_document(fields)
-        request_lines = resolution.legacy_request_lines if member.legacy else resolution.request_lines
-        return b"%b %b HTTP/1.1%b%b%b" % (request.method.encode(), target, fields, request_lines, end)
+        request_field_lines = (
+            resolution.legacy_request_field_lines if member.legacy else resolution.request_field_lines
+        )
+        return b"%b %b HTTP/1.1%b%b%b" % (request.method.encode(), target, fields, request_field_lines, end)
 
     def _rewritten_target(self, member: Member) -> bytes:
         """The target without the prefix of the route and with the base path of the backend.
@@ -201,11 +208,11 @@ class Exchange(Recovery):
         prefix = "" if resolution.prefix else resolution.view.service.match.prefix
         target = writer.write_target(resolution.endpoint, self._path + query, resolution.version)
         if request.path == prefix and target[:2] in {"/", "/?"}:
-            target = target[1:]  # the client sent no slash: a local path is never empty, so one was added
+            target = target[1:]  # a local path always begins with "/", so `Route.local` added one: remove it
         return (member.backend.path + prefix + target).encode("ascii")
 
     def on_request_body(self, data: bytes) -> bytes:
-        """Take body bytes from the client; returns the bytes behind the body. Raises `FramingError`."""
+        """Take body bytes from the client; returns the bytes after the body. Raises `FramingError`."""
         request_body = self._request_body
         assert request_body is not None
         rest = request_body.feed(data)
@@ -229,6 +236,7 @@ class Exchange(Recovery):
         elif (other := self._reselect()) is not None:
             self._dispatch(other)
         else:
+            # No backend refused it: no member serves the version any more, and the client gets the same 503.
             self._respond_failure(Failure.VERSION_REFUSED)
 
     # -- stop 8: back to the client
@@ -253,7 +261,8 @@ class Exchange(Recovery):
     def _on_special_response(
         self, response: ResponseReader, rewrite: ResponseRewrite, piece: bytes, *, done: bool
     ) -> None:
-        """The response brings a fact, mismatches or refuses the version, or must be buffered."""
+        """Report what the response shows of the backend's versions. Then handle a version refusal, buffer the
+        response, or forward it."""
         context = self.context
         if rewrite.fact is not None:
             context.observe(self.service, self.backend, PassiveObservation(rewrite.fact, self._sent_at))
@@ -278,7 +287,7 @@ class Exchange(Recovery):
         status, downstream = response.status, self.downstream
         self.status = status
         self._response_started = True
-        if self._retrying:
+        if self._holds_retry_budget:
             self._release_retry()
         close = not self.body_received or downstream.must_close()
         framing = b""
@@ -336,7 +345,7 @@ class Exchange(Recovery):
         if not done and not buffered.too_large:
             return
         self._buffered = None
-        advertisement = buffered.read_refusal() if done else None
+        advertisement = buffered.refusal_advertisement() if done else None
         if advertisement is not None:
             self.context.observe(self.service, self.backend, PassiveObservation(advertisement, self._sent_at))
             self._on_version_refused()

@@ -51,7 +51,7 @@ class FailureRule(NamedTuple):
     """What follows from one failure."""
 
     status: int
-    """The status of the response, if none has begun; 0: the connection is aborted."""
+    """The status of the response, if none has begun; 0: none is written, since the client has gone."""
     title: str
     """The reason phrase."""
     detail: str

@@ -47,9 +47,9 @@ def plain_error(status: int) -> Response:
     )
 
 
-def encode(response: Response, *, head_method: bool, connection: bytes) -> bytes:
-    """The whole response. `connection`: the `Connection` line, or nothing. `head_method`: it responds to
-    HEAD, so it has the length of the body but no body."""
+def encode(response: Response, *, is_head_request: bool, connection: bytes) -> bytes:
+    """The whole response. `connection`: the `Connection` line, or nothing. `is_head_request`: it
+    responds to HEAD, so it has the length of the body but no body."""
     head = b"HTTP/1.1 %d %b\r\n%bContent-Length: %d\r\nDate: %b\r\n%b\r\n" % (
         response.status,
         REASON_PHRASES.get(response.status, "Unknown").encode(),
@@ -58,4 +58,4 @@ def encode(response: Response, *, head_method: bool, connection: bytes) -> bytes
         formatdate(usegmt=True).encode(),
         connection,
     )
-    return head if head_method else head + response.body
+    return head if is_head_request else head + response.body

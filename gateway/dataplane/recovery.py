@@ -1,8 +1,8 @@
 """What happens to an exchange when something goes wrong, and how every exchange ends.
 
-The slow half of `exchange`: another backend, the response that `failures` names, or an abort. It is also the
-one place where counts are given back and the RequestRecord is handed out. It decides no version: it calls
-`decide` again, or `reselect` for another candidate.
+After a failure it retries on another backend, writes a local response, or resets the client connection. Every
+exchange ends in `_end`, the one place where counts are given back and the RequestRecord is handed out. It
+makes no version decision: it calls `decide` again, or `reselect` for another candidate.
 """
 
 from __future__ import annotations
@@ -40,8 +40,12 @@ if TYPE_CHECKING:
     from gateway.dataplane.request_body import RequestBody
 
 
-class Recovery(RequestRecord):
-    """The state of one exchange, and what is done when it cannot go on as decided."""
+class BaseExchange(RequestRecord):
+    """The state of one exchange, what it does after a failure, and how it ends.
+
+    After a failure it retries on another backend, writes a local response, or resets the client connection.
+    Every exchange ends in `_end`.
+    """
 
     downstream: ClientConnection
     request: RequestReader
@@ -60,17 +64,18 @@ class Recovery(RequestRecord):
     _tried: tuple[str, ...] = ()
     """Keys of the members that are not tried again."""
     _reused = False
-    """The request was sent on a connection that had served another exchange before."""
+    """The request was sent on a connection that was idle in the pool."""
     _new_connection_only = False
     """The request is sent on new connections only."""
     _started = 0.0
     _counted_in_flight = False
     """Counted in `Context.in_flight_by_service`."""
     _response_started = False
-    """The client has the response head: from now on a failure can only abort the connection."""
+    """The response head was written to the client: from now on a failure can only reset the client
+    connection."""
     _keep_alive = True
     """The client connection stays open after this exchange."""
-    _retrying = False
+    _holds_retry_budget = False
     """Counted in the retry budget."""
     _waiting_for_retry = False
     """Queued in the retry budget."""
@@ -89,11 +94,10 @@ class Recovery(RequestRecord):
 
     @abstractmethod
     def on_request_body(self, data: bytes) -> bytes:
-        """Take body bytes from the client; returns the bytes behind the body. Raises `FramingError`."""
+        """Take body bytes from the client; returns the bytes after the body. Raises `FramingError`."""
 
     def skip_body(self, data: bytes) -> bytes:
-        """Read over body bytes after the response; returns the bytes behind the body. Raises
-        `FramingError`."""
+        """Discard body bytes after the response; returns the bytes after the body. Raises `FramingError`."""
         assert self._request_body is not None
         rest = self._request_body.skip(data)
         self.body_received = self._request_body.done
@@ -118,7 +122,7 @@ class Recovery(RequestRecord):
         """The client does not send its body, or does not read its response."""
         self._fail(Failure.CLIENT_STALLED)
 
-    def on_client_broke(self) -> None:
+    def on_malformed_body(self) -> None:
         """The body that the client sends is not framed as HTTP requires."""
         self._fail(Failure.CLIENT_BROKE)
 
@@ -132,10 +136,12 @@ class Recovery(RequestRecord):
         if self._connection is not None:
             self._connection.resume_reading()
 
-    # -- other backends
+    # -- retries: `_retry` sends to another member (nothing was executed yet); `_resend` also needs the
+    #    budget, since the first backend may have executed the request
 
     def _fail(self, failure: Failure) -> None:
-        """Try another backend, or respond as the table says; once the response has begun, abort."""
+        """Retry on another backend, or respond as `FAILURES` says. Once the response has begun, reset the
+        client connection."""
         if self._response_started:
             self.reason = failure
             self._keep_alive = False
@@ -143,8 +149,9 @@ class Recovery(RequestRecord):
             self._end()
             return
         self._drop_connection()
-        # A reused connection that was closed says nothing about the backend: it closes idle connections, or
-        # was restarted. It may be tried again. But its other idle connections may be closed as well.
+        # A reused connection that was closed proves no fault: the backend closes idle connections, or was
+        # restarted. The same member may be tried again, but on a new connection, since its other idle ones
+        # may be closed as well.
         reused_closed = failure is Failure.NO_REPLY and self._reused
         self._new_connection_only = self._new_connection_only or reused_closed
         self._release_member(tried=not reused_closed)
@@ -160,11 +167,11 @@ class Recovery(RequestRecord):
     def _on_version_refused(self) -> None:
         """The backend refused the version, so what was known of it was stale. Nothing was executed.
 
-        Decide again by the present snapshot, and try another backend once.
+        Decide again with the current snapshot. Retry on another backend at most once.
         """
         self._drop_connection()
         self._release_member()
-        if self._retrying:
+        if self._holds_retry_budget:
             self._release_retry()
         first_refusal, self._version_refused_once = not self._version_refused_once, True
         service, refused_version = self.service, self._resolution.version
@@ -173,9 +180,13 @@ class Recovery(RequestRecord):
             self.context.in_flight_by_service[service] -= 1
             self.context.in_flight_by_service[self.service] += 1
         if self._resolution.version != refused_version:
-            self._tried = ()  # `latest` negotiates a lower version now: the refusing member may serve that
+            # A client that requested `latest` may get a lower version now, which the refusing member may
+            # serve.
+            self._tried = ()
         if not isinstance(decision, Forward):
             self._respond_decision(decision)
+        # `decision.member` is not used: it may be the one that refused. `_retry` selects one that was not
+        # tried.
         elif not (
             first_refusal
             and self._body_replayable
@@ -194,7 +205,7 @@ class Recovery(RequestRecord):
         return True
 
     def _reselect(self) -> Member | None:
-        """Another member that serves the negotiated version, by the present snapshot."""
+        """Another member that serves the negotiated version, by the current snapshot."""
         context = self.context
         return reselect(
             self._resolution,
@@ -205,9 +216,9 @@ class Recovery(RequestRecord):
         )
 
     def _may_resend(self, failure: Failure) -> bool:
-        """Whether the retry plan lets a sent request be sent once more.
+        """Whether the retry plan allows another attempt for a request that was already sent.
 
-        After a second timeout it is not: no client waits three times that long.
+        Counts timeouts: after the second one the answer is no, since no client waits for a third.
         """
         plan = self._resolution.view.service.retry
         if failure is Failure.REPLY_TIMEOUT:
@@ -219,8 +230,8 @@ class Recovery(RequestRecord):
     def _resend(self, failure: Failure) -> bool:
         """Send a sent request again, now or when the retry budget allows it; False if no member is left."""
         context = self.context
-        if self._retrying or context.retry_budget.acquire(self.service):
-            self._retrying = True
+        if self._holds_retry_budget or context.retry_budget.acquire(self.service):
+            self._holds_retry_budget = True
             return self._retry(failure)
         if self._reselect() is None:
             return False
@@ -231,19 +242,19 @@ class Recovery(RequestRecord):
     def on_retry_allowed(self, failure: Failure) -> None:
         """The retry budget lets the request go, and counts it from now on."""
         self._waiting_for_retry = False
-        self._retrying = True
+        self._holds_retry_budget = True
         if not self._retry(failure):
             self._respond_failure(failure)
 
     def on_retry_expired(self, failure: Failure) -> None:
-        """The request was queued for as long as a response may take."""
+        """The retry budget did not let the request go within `timeouts.backend_head`."""
         self._waiting_for_retry = False
         self.context.metrics.retry_given_up(self.service)
         self._respond_failure(failure)
 
     def _release_retry(self) -> None:
         """The response has begun, or the exchange is over: another request may be retried."""
-        self._retrying = False
+        self._holds_retry_budget = False
         self.context.retry_budget.release(self.service)
 
     @property
@@ -281,7 +292,7 @@ class Recovery(RequestRecord):
                 assert_never(decision)
 
     def _respond_failure(self, failure: Failure) -> None:
-        """Respond as the table says, in the shape of the dialect."""
+        """Respond as `FAILURES` says, in the error format of the dialect."""
         rule = FAILURES[failure]
         resolution = self._resolution
         self.reason = failure
@@ -296,20 +307,21 @@ class Recovery(RequestRecord):
     def _respond(self, response: Response, *, force_close: bool = False) -> None:
         """Write a whole local response.
 
-        `force_close`: the rest of the request body cannot be read over, so the client connection ends.
+        `force_close`: the rest of the request body cannot be discarded, so the client connection ends.
         """
         self.status = response.status
-        self.backend = NO_BACKEND
+        self.backend = NO_BACKEND  # the record names the backend that responded, not one that was only tried
         self.bytes_out = len(response.body)
         close = force_close or self.downstream.must_close()
         if self._request_body is not None and not self.body_received:
             close = close or self.request.expects_continue or not self._request_body.skippable()
         self._keep_alive = not close
-        self.downstream.respond(response, head_method=self.method == "HEAD", close=close)
+        self.downstream.respond(response, is_head_request=self.method == "HEAD", close=close)
         self._end()
 
     def _end(self) -> None:
-        """Give back what was counted and hand out the RequestRecord. Later calls do nothing."""
+        """The end of stop 8: give back what was counted and hand out the RequestRecord. Later calls do
+        nothing."""
         if self.ended:
             return
         self.ended = True
@@ -320,7 +332,7 @@ class Recovery(RequestRecord):
             context.in_flight_by_member[self._member.key] -= 1
         if self._counted_in_flight:
             context.in_flight_by_service[self.service] -= 1
-        if self._retrying:
+        if self._holds_retry_budget:
             self._release_retry()
         elif self._waiting_for_retry:
             context.retry_budget.cancel(self.service, self)

@@ -46,7 +46,7 @@ class RequestBody:
         return not (self.streams and self._sent)
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes as they arrive; returns the bytes behind the body. Raises `FramingError`."""
+        """Take bytes as they arrive; returns the bytes after the body. Raises `FramingError`."""
         piece, rest = self._split(data)
         self._received += len(piece)
         if piece:
@@ -58,7 +58,7 @@ class RequestBody:
         return rest
 
     def skip(self, data: bytes) -> bytes:
-        """Read over bytes as they arrive; returns the bytes behind the body. Raises `FramingError`."""
+        """Discard bytes as they arrive; returns the bytes after the body. Raises `FramingError`."""
         piece, rest = self._split(data)
         self._received += len(piece)
         return rest
@@ -84,13 +84,13 @@ class RequestBody:
         return encode_chunk(content) + LAST_CHUNK if self.done else encode_chunk(content)
 
     def skippable(self) -> bool:
-        """Whether the rest is small enough to be read over; else the connection is closed."""
+        """Whether the rest is small enough to be discarded; else the connection is closed."""
         if self._decoder is not None:
             return self._received <= self._limits.replay_body
         return self._declared - self._received <= self._limits.replay_body
 
     def _split(self, data: bytes) -> tuple[bytes, bytes]:
-        """The content in `data`, and the bytes behind the body."""
+        """The content in `data`, and the bytes after the body."""
         if self._decoder is not None:
             piece = self._decoder.feed(data)
             self.done = self._decoder.done

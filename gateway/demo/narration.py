@@ -54,7 +54,7 @@ class GatewayRecord:
             record.status,
             record.requested,
             record.result,
-            record.served,
+            record.version,
             record.attempts,
             record.reason,
         )

@@ -150,7 +150,7 @@ class AccessLog:
             f'{{"time": "{self._now()}", "client": {quoted(r.client)}, "method": {quoted(r.method)}, '
             f'"target": {quoted(r.target)}, "status": {r.status}, "service": {quoted(r.service)}, '
             f'"backend": {quoted(r.backend)}, "requested": {_json(r.requested)}, '
-            f'"result": {_json(r.result)}, "served": {quoted(r.served)}, "attempts": {r.attempts}, '
+            f'"result": {_json(r.result)}, "version": {quoted(r.version)}, "attempts": {r.attempts}, '
             f'"seconds": {r.seconds:.6f}, "backend_seconds": {backend_seconds}, '
             f'"bytes": {r.bytes_out}, "reason": {quoted(r.reason)}}}\n'
         )
@@ -161,7 +161,7 @@ class AccessLog:
         return (
             f"{self._now()} {printable(r.client) or '-'} {quoted(r.method + ' ' + r.target)} {r.status} "
             f"{printable(r.service) or '-'}/{printable(r.backend)} {requested} {result} "
-            f"{printable(r.served) or '-'} attempts={r.attempts} seconds={r.seconds:.6f} "
+            f"{printable(r.version) or '-'} attempts={r.attempts} seconds={r.seconds:.6f} "
             f"bytes={r.bytes_out} reason={printable(r.reason) or '-'}\n"
         )
 

@@ -92,7 +92,7 @@ class Metrics:
         if result is not None:
             counters.negotiations[request.requested or _NOT_READ, result] += 1
             if result is _SERVED:
-                version = request.served
+                version = request.version
                 if version in counters.served:
                     counters.served[version] += 1
                 else:

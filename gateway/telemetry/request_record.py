@@ -27,8 +27,9 @@ class RequestRecord:
     requested: RequestedKind | None = None
     """None where nothing was negotiated."""
     result: NegotiationResult | None = None
-    served: str = ""
-    """The negotiated version in canonical form; empty without one."""
+    version: str = ""
+    """The negotiated version in canonical form; of a refusal the version that was requested; empty without
+    one."""
     attempts: int = 0
     """Backends tried."""
     seconds: float = 0.0

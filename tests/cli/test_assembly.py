@@ -24,7 +24,7 @@ async def test_a_request_reaches_metrics_access_log_and_listeners(
     records: list[tuple[str, str]] = []
 
     def listen(record: RequestRecord) -> None:
-        records.append((record.served, record.backend))
+        records.append((record.version, record.backend))
 
     configured = read_file(write(), environ=os.environ).require()
     async with Gateway(configured, listeners=[listen]) as gateway:
@@ -37,7 +37,7 @@ async def test_a_request_reaches_metrics_access_log_and_listeners(
 
     assert [version for version, _ in records] == ["1.31"]
     assert 'skewgate_served_version_total{service="baremetal",version="1.31"} 1.0' in metrics
-    assert '"served": "1.31"' in capfd.readouterr().out
+    assert '"version": "1.31"' in capfd.readouterr().out
 
 
 async def test_backends_get_the_version_and_nothing_that_they_do_not_serve(

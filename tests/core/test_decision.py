@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.core.decision.decision import (
     MAX_CACHED_DECISIONS,
-    MAX_CACHED_REQUEST,
+    MAX_CACHED_REQUEST_SIZE,
     NO_ROUTE,
     RETRY_AFTER,
     Answer,
@@ -101,8 +101,8 @@ def test_it_goes_to_one_that_serves_the_version(
 def test_the_negotiated_version_is_written_and_headers_that_are_not_owned_pass() -> None:
     resolution = forwarded(send(MIXED, "/x", "1.3", ("x-kind", "forged"), ("accept", "text/x"))).resolution
 
-    assert resolution.request_lines == b"X-Version: 1.3\r\nX-Kind: text/x\r\naccept: text/x\r\n"
-    assert resolution.legacy_request_lines == b"accept: text/x\r\n"
+    assert resolution.request_field_lines == b"X-Version: 1.3\r\nX-Kind: text/x\r\naccept: text/x\r\n"
+    assert resolution.legacy_request_field_lines == b"accept: text/x\r\n"
 
 
 def test_requests_in_flight_and_random_bits_choose() -> None:
@@ -119,7 +119,7 @@ def test_a_signed_request_is_routed_by_its_version_and_not_rewritten() -> None:
     assert resolution.version == v("1.8")
     assert [each.backend.name for each in resolution.candidates.members] == ["new"]
     as_it_came = b"x-version: signed 1.8\r\nx-kind: signed, too\r\naccept: text/x\r\n"
-    assert (resolution.request_lines, resolution.legacy_request_lines) == (as_it_came, as_it_came)
+    assert (resolution.request_field_lines, resolution.legacy_request_field_lines) == (as_it_came, as_it_came)
     assert refused(send(REACHABLE, "/x", "signed 1.10")).result is NegotiationResult.ABOVE_MAX
 
 
@@ -131,7 +131,7 @@ def test_in_a_transparent_service_nothing_is_read_or_written() -> None:
     assert (resolution.requested, resolution.version, resolution.version_text) == (None, None, "")
     assert resolution.result is NegotiationResult.TRANSPARENT
     untouched = b"x-version: spam\r\nx-kind: k\r\nx-version: 2\r\n"
-    assert (resolution.request_lines, resolution.legacy_request_lines) == (untouched, untouched)
+    assert (resolution.request_field_lines, resolution.legacy_request_field_lines) == (untouched, untouched)
 
 
 @pytest.mark.parametrize("path, candidates", [("/doc", {"new"}), ("/legacy", {"new", "old"})])
@@ -143,7 +143,7 @@ def test_where_nothing_is_negotiated_owned_headers_are_dropped(path: str, candid
 
     assert able(decision) == candidates
     assert (resolution.requested, resolution.result, resolution.version) == (None, None, None)
-    assert resolution.request_lines == resolution.legacy_request_lines == b"accept: text/x\r\n"
+    assert resolution.request_field_lines == resolution.legacy_request_field_lines == b"accept: text/x\r\n"
 
 
 def test_a_legacy_member_gets_the_version_it_stands_for_without_version_headers() -> None:
@@ -152,7 +152,7 @@ def test_a_legacy_member_gets_the_version_it_stands_for_without_version_headers(
     assert able(send(fleet, "/x", "1.1")) == {"old", "new"}
     assert able(send(fleet, "/x", "1.2")) == {"new"}
     assert able(send(fleet, "/new", "1.1")) == {"new"}, "an endpoint for versioned members only"
-    assert forwarded(send(fleet, "/x", "1.1")).resolution.legacy_request_lines == b""
+    assert forwarded(send(fleet, "/x", "1.1")).resolution.legacy_request_field_lines == b""
 
 
 def test_the_prefix_of_the_route_is_not_in_the_local_path() -> None:
@@ -341,8 +341,8 @@ def test_the_cache_is_bounded_in_entries_and_size() -> None:
         assert len(decision_cache) <= MAX_CACHED_DECISIONS
     before = len(decision_cache)
 
-    send(MIXED, "/x", "1." + "9" * MAX_CACHED_REQUEST, decision_cache=decision_cache)
-    send(MIXED, "/x", "1.3", ("accept", "x" * MAX_CACHED_REQUEST), decision_cache=decision_cache)
+    send(MIXED, "/x", "1." + "9" * MAX_CACHED_REQUEST_SIZE, decision_cache=decision_cache)
+    send(MIXED, "/x", "1.3", ("accept", "x" * MAX_CACHED_REQUEST_SIZE), decision_cache=decision_cache)
 
     assert len(decision_cache) == before
 

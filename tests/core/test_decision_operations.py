@@ -96,7 +96,7 @@ def test_an_operation_outside_its_versions_is_refused(
     )
     resolution = decision.resolution
     assert tuple(resolution.candidates.members) == ()
-    assert (resolution.request_lines, resolution.legacy_request_lines) == (b"", b"")
+    assert (resolution.request_field_lines, resolution.legacy_request_field_lines) == (b"", b"")
     assert resolution.requested_kind is not None
     assert resolution.version is not None
 

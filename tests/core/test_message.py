@@ -16,7 +16,7 @@ from gateway.core.http.message import (
     Response,
     all_values,
     as_mapping,
-    fold,
+    normalize_name,
     render,
 )
 
@@ -26,17 +26,17 @@ from gateway.core.http.message import (
     ["OpenStack-API-Version", "OPENSTACK_API_VERSION", "openstack_api-version", "openstack-api-version"],
 )
 def test_V4_twins_of_a_name_fold_into_one(name: str) -> None:
-    assert fold(name) == "openstack-api-version"
+    assert normalize_name(name) == "openstack-api-version"
 
 
 @given(st.text())
 def test_folding_is_done_once(name: str) -> None:
-    assert fold(fold(name)) == fold(name)
+    assert normalize_name(normalize_name(name)) == normalize_name(name)
 
 
 @pytest.mark.parametrize("names", [HOP_BY_HOP, FORWARDING, UNLISTABLE])
 def test_the_tables_of_names_are_folded(names: frozenset[str]) -> None:
-    assert {fold(name) for name in names} == names
+    assert {normalize_name(name) for name in names} == names
 
 
 def test_lines_are_written_in_order_as_they_are() -> None:

@@ -47,7 +47,7 @@ async def test_a_request_is_negotiated_forwarded_answered_and_recorded(testbed: 
         "GET",
         200,
     )
-    assert (record.served, record.attempts, record.bytes_out, record.reason) == ("1.31", 1, 13, "")
+    assert (record.version, record.attempts, record.bytes_out, record.reason) == ("1.31", 1, 13, "")
     assert (record.target, record.client) == ("/v1/nodes?limit=5", "127.0.0.1")
 
 

@@ -61,7 +61,7 @@ def test_plain_errors_are_short_and_fixed(status: int) -> None:
 
 def test_a_local_response_is_a_whole_message() -> None:
     data = local_response.encode(
-        Response(418, (("X", "y"),), b"short"), head_method=False, connection=b"Connection: close\r\n"
+        Response(418, (("X", "y"),), b"short"), is_head_request=False, connection=b"Connection: close\r\n"
     )
 
     assert re.fullmatch(
@@ -70,7 +70,7 @@ def test_a_local_response_is_a_whole_message() -> None:
         data,
     )
     without_body = local_response.encode(
-        Response(418, (("X", "y"),), b"short"), head_method=True, connection=b""
+        Response(418, (("X", "y"),), b"short"), is_head_request=True, connection=b""
     )
     assert b"Content-Length: 5\r\n" in without_body
     assert without_body.endswith(b"\r\n\r\n")

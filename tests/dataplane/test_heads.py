@@ -13,16 +13,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.core.http.message import METHODS, fold
+from gateway.core.http.message import METHODS, normalize_name
 from gateway.dataplane.http1.heads import HEAD_END, RequestReader, ResponseReader
 from gateway.dataplane.http1.names import DROP, HOST, SELECTED, NameTable, fields_named
 from gateway.errors import FramingError
 from gateway.settings import Limits
 from tests.dataplane.messages import STANDARD_FIELD, VERSION_FIELD, read_fields, request, response
 
-OWNED = frozenset({fold(VERSION_FIELD), fold(STANDARD_FIELD)})
+OWNED = frozenset({normalize_name(VERSION_FIELD), normalize_name(STANDARD_FIELD)})
 REQUESTS = NameTable.for_requests(OWNED)
-RESPONSES = NameTable.for_responses(frozenset({fold(VERSION_FIELD), "vary"}))
+RESPONSES = NameTable.for_responses(frozenset({normalize_name(VERSION_FIELD), "vary"}))
 ATTRIBUTES = ("method", "target", "path", "query", "host", "minor", "close", "fields", "expects_continue")
 STATUSES = {400, 405, 414, 417, 431, 501, 505, 508}
 
@@ -62,7 +62,7 @@ def read_request(head: bytes) -> RequestReader | FramingError:
 def read_response(head: bytes, *, to_head: bool = False) -> ResponseReader | FramingError:
     reader = ResponseReader()
     try:
-        reader.read(head, RESPONSES, head_method=to_head)
+        reader.read(head, RESPONSES, is_head_request=to_head)
     except FramingError as error:
         return error
     return reader
@@ -169,7 +169,7 @@ def test_S10_any_request_head_is_refused_or_read_as_llhttp_reads_it(head: bytes)
     assert read.target == f"{read.path}{'?' if b'?' in read.target else ''}{read.query}".encode()
     hosts = [value for name, value in callbacks.fields if name.lower() == "host"]
     assert len(hosts) == 1 or (read.minor == 0 and not hosts)
-    owned = [(fold(name), value) for name, value in callbacks.fields if name.lower() in OWNED]
+    owned = [(normalize_name(name), value) for name, value in callbacks.fields if name.lower() in OWNED]
     assert [field for field in read.fields if field in owned] == owned
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.core.decision.decision import MAX_CACHED_REQUEST
+from gateway.core.decision.decision import MAX_CACHED_REQUEST_SIZE
 from gateway.core.fleet.fleet import PassiveObservation
 from gateway.core.fleet.service import RetryPlan, RouteMatch
 from gateway.dataplane.http1 import heads
@@ -365,4 +365,4 @@ async def test_a_client_cannot_fill_the_decision_cache(testbed: Testbed) -> None
 
     sizes = [sum(map(len, selected)) for _, _, selected in gateway.worker.context.decision_cache]  # type: ignore[arg-type]
     assert len(sizes) == 1
-    assert sizes[0] < MAX_CACHED_REQUEST
+    assert sizes[0] < MAX_CACHED_REQUEST_SIZE

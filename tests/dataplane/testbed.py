@@ -325,7 +325,7 @@ class RecordCopy(NamedTuple):
     status: int
     requested: RequestedKind | None
     result: NegotiationResult | None
-    served: str
+    version: str
     attempts: int
     bytes_out: int
     reason: str

@@ -27,7 +27,7 @@ from gateway.core.dialect import (
     Served,
 )
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
-from gateway.core.http.message import Header, as_mapping, fold
+from gateway.core.http.message import Header, as_mapping, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import (
     CalendarDate,
@@ -118,7 +118,7 @@ class DialectSample(NamedTuple):
         """That service as a request sees it."""
         return self.snapshot(offered).views["toy"]
 
-    def request_lines(self, version: Version, endpoint: Endpoint) -> tuple[Header, ...]:
+    def request_field_lines(self, version: Version, endpoint: Endpoint) -> tuple[Header, ...]:
         """How a client requests `version`: with the lines that the gateway itself would write."""
         requested = RequestedVersion(RequestedKind.EXACT, version, self.text(version))
         return self.dialect.write_request(endpoint, version, requested, legacy=False)
@@ -204,34 +204,34 @@ def negotiated_endpoints(sample: DialectSample) -> tuple[Endpoint, ...]:
 
 def folded_headers(lines: Iterable[Header]) -> CIMultiDictProxy[str]:
     """Header lines as the data plane passes them to a dialect."""
-    return as_mapping((fold(name), value) for name, value in lines)
+    return as_mapping((normalize_name(name), value) for name, value in lines)
 
 
 class WatchedHeaders(CIMultiDict[str]):
     """Records which names were looked up."""
 
     def __init__(self, lines: Iterable[Header] = ()) -> None:
-        super().__init__((fold(name), value) for name, value in lines)
+        super().__init__((normalize_name(name), value) for name, value in lines)
         self.seen: set[str] = set()
 
     def __getitem__(self, key: str) -> str:
-        self.seen.add(fold(key))
+        self.seen.add(normalize_name(key))
         return super().__getitem__(key)
 
     def __contains__(self, key: object) -> bool:
-        self.seen.add(fold(str(key)))
+        self.seen.add(normalize_name(str(key)))
         return super().__contains__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        self.seen.add(fold(key))
+        self.seen.add(normalize_name(key))
         return super().get(key, default)
 
     def getone(self, key: str, *default: Any) -> Any:
-        self.seen.add(fold(key))
+        self.seen.add(normalize_name(key))
         return super().getone(key, *default)
 
     def getall(self, key: str, *default: Any) -> Any:
-        self.seen.add(fold(key))
+        self.seen.add(normalize_name(key))
         return super().getall(key, *default)
 
 
@@ -279,7 +279,9 @@ BODIES: Final = (
 def header_values(sample: DialectSample) -> st.SearchStrategy[str]:
     """Texts, versions of this dialect, and the values that its clients and servers write."""
     endpoint = negotiated_endpoints(sample)[0]
-    valid = [value for version in sample.versions for _, value in sample.request_lines(version, endpoint)]
+    valid = [
+        value for version in sample.versions for _, value in sample.request_field_lines(version, endpoint)
+    ]
     valid += [value for version in sample.versions for _, value in response_lines(sample, endpoint, version)]
     return VALUES | st.sampled_from([*valid, *map(sample.text, sample.versions)])
 

@@ -33,7 +33,7 @@ from gateway.core.dialect import (
     Served,
     VersionRefusal,
 )
-from gateway.core.http.message import Header, RequestHead, Response, as_mapping, fold
+from gateway.core.http.message import Header, RequestHead, Response, as_mapping, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects import discover
@@ -73,7 +73,7 @@ def goiardi_object(version: str) -> Header:
 
 
 def read(*lines: Header) -> RequestedVersion:
-    return CHEF.read_requested(RESOURCE, as_mapping((fold(name), value) for name, value in lines))
+    return CHEF.read_requested(RESOURCE, as_mapping((normalize_name(name), value) for name, value in lines))
 
 
 def read_text(text: str) -> RequestedVersion:
@@ -88,7 +88,9 @@ def refuse(*texts: str, offered: OfferedVersions = OFFER, dialect: Chef = CHEF) 
 
 
 def read_response(status: int, *lines: Header, endpoint: Endpoint = RESOURCE) -> Served:
-    return CHEF.read_response(endpoint, status, as_mapping((fold(name), value) for name, value in lines))
+    return CHEF.read_response(
+        endpoint, status, as_mapping((normalize_name(name), value) for name, value in lines)
+    )
 
 
 def client_headers(
@@ -106,7 +108,7 @@ def client_headers(
 def version_document(
     method: str = "GET", *lines: Header, offered: OfferedVersions | None = OFFER
 ) -> Response:
-    fields = tuple((fold(name), value) for name, value in lines)
+    fields = tuple((normalize_name(name), value) for name, value in lines)
     return CHEF.answer(VERSION_DOCUMENT, RequestHead(method, "/server_api_version", "", fields), offered)
 
 

@@ -16,7 +16,7 @@ from gateway.core.decision.operations import (
     PathTemplate,
 )
 from gateway.core.dialect import OfferedVersions
-from gateway.core.http.message import Header, RequestHead, Response, fold
+from gateway.core.http.message import Header, RequestHead, Response, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version, WholeNumber
 from gateway.dialects.chef.dialect import RESOURCE, Chef, ChefOptions
@@ -74,7 +74,7 @@ def respond(
     offered: OfferedVersions | None = upto(1),  # noqa: B008 -- a constant
     operations: Operations = SAMPLE,
 ) -> Response:
-    fields = tuple((fold(name), value) for name, value in lines)
+    fields = tuple((normalize_name(name), value) for name, value in lines)
     return CHEF.answer(EXTENDED_DOCUMENT, RequestHead(method, BASE + below, "", fields), offered, operations)
 
 

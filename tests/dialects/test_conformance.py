@@ -45,7 +45,7 @@ from gateway.core.dialect import (
     VersionRefusal,
 )
 from gateway.core.fleet.snapshot import ServiceView
-from gateway.core.http.message import Header, RequestHead, Response, as_mapping, fold, render
+from gateway.core.http.message import Header, RequestHead, Response, as_mapping, normalize_name, render
 from gateway.core.versions.ranges import NEWEST, OLDEST, VersionRange, VersionSet
 from gateway.core.versions.version import Version
 from gateway.dataplane.http1.heads import RequestReader
@@ -91,9 +91,9 @@ def test_names_are_folded_or_canonical_and_vary_lists_only_what_is_read_or_owned
     dialect = sample.dialect
 
     for names in (dialect.reads, dialect.owned_request, dialect.owned_response):
-        assert names == {fold(name) for name in names}
-    assert {fold(name) for name in dialect.vary} <= dialect.reads & dialect.owned_request
-    assert len({fold(name) for name in dialect.vary}) == len(dialect.vary)
+        assert names == {normalize_name(name) for name in names}
+    assert {normalize_name(name) for name in dialect.vary} <= dialect.reads & dialect.owned_request
+    assert len({normalize_name(name) for name in dialect.vary}) == len(dialect.vary)
     assert not dialect.owned_request & {"host", "content-length", "transfer-encoding", "connection", "vary"}
     assert not dialect.owned_response & {"content-length", "transfer-encoding", "connection", "vary"}
 
@@ -142,7 +142,7 @@ def test_explain_says_for_every_endpoint_what_would_happen(sample: DialectSample
     for endpoint, (method, path) in targets_by_endpoint(sample.dialect).items():
         for version in sample.versions:
             sends_version = endpoint.negotiated and not endpoint.answered
-            lines = sample.request_lines(version, endpoint) if sends_version else ()
+            lines = sample.request_field_lines(version, endpoint) if sends_version else ()
             explanation = explain(current, method, path or "/", lines).to_json()
             json.dumps(explanation)
             assert explanation["dialect"] == sample.dialect.name
@@ -210,7 +210,7 @@ def test_a_request_without_a_version_gets_the_default_version(sample: DialectSam
             assert (resolution.result, resolution.version) == (NegotiationResult.SERVED, expected)
             assert (
                 sample.requested(
-                    sample.endpoint_with(endpoint, expected), lines_of(resolution.request_lines)
+                    sample.endpoint_with(endpoint, expected), lines_of(resolution.request_field_lines)
                 ).version
                 == expected
             )
@@ -226,7 +226,7 @@ def test_what_is_written_for_a_backend_is_read_as_the_same_version(sample: Diale
     dialect = sample.dialect
     for endpoint in negotiated_endpoints(sample):
         for version in sample.versions:
-            written = sample.request_lines(version, endpoint)
+            written = sample.request_field_lines(version, endpoint)
             alone = [sample.requested(endpoint, [line]) for line in written]
             assert sample.requested(sample.endpoint_with(endpoint, version), written).version == version
             read = {requested.version for requested in alone if requested.kind is not RequestedKind.NONE}
@@ -287,23 +287,23 @@ def test_requested_versions_and_refusals_depend_only_on_the_headers_that_the_dia
 @every_sample
 def test_every_name_written_is_owned_canonical_and_written_once(sample: DialectSample) -> None:
     dialect = sample.dialect
-    in_requests: dict[str, set[str]] = {fold(name): {name} for name in dialect.vary}
+    in_requests: dict[str, set[str]] = {normalize_name(name): {name} for name in dialect.vary}
     in_responses: dict[str, set[str]] = {}
 
     def check(written: Sequence[Header], owned: frozenset[str], spellings: dict[str, set[str]]) -> None:
         render(written)
-        names = [fold(name) for name, _ in written]
+        names = [normalize_name(name) for name, _ in written]
         assert set(names) <= owned
         assert len(set(names)) == len(names)
         for name, value in written:
             assert re.fullmatch(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*", name)
             assert not re.search(r"[\x00-\x1f\x7f]|^ | $", value)
-            spellings.setdefault(fold(name), set()).add(name)
+            spellings.setdefault(normalize_name(name), set()).add(name)
 
     for endpoint in endpoints(sample):
         for version in sample.versions:
             if endpoint.negotiated and not endpoint.answered:
-                check(sample.request_lines(version, endpoint), dialect.owned_request, in_requests)
+                check(sample.request_field_lines(version, endpoint), dialect.owned_request, in_requests)
             for status in (100, 200, 204, 300, 400, 401, 404, 406, 500, 503):
                 check(response_lines(sample, endpoint, version, status), dialect.owned_response, in_responses)
     assert all(len(found) == 1 for found in (*in_requests.values(), *in_responses.values()))
@@ -328,7 +328,7 @@ def test_a_legacy_backend_is_never_sent_an_owned_header(sample: DialectSample) -
         )
         resolution = resolve(view, endpoint, RequestHead("GET", "/x", "", tuple(lines)), "/x")
         if resolution.requested is None or not resolution.requested.signed:
-            sent = {fold(name) for name, _ in lines_of(resolution.legacy_request_lines)}
+            sent = {normalize_name(name) for name, _ in lines_of(resolution.legacy_request_field_lines)}
             assert not sent & dialect.owned_request
 
     holds()
@@ -343,7 +343,7 @@ def test_where_nothing_is_negotiated_no_version_is_sent(sample: DialectSample) -
     @given(any_request_lines(sample), st.sampled_from(negotiated_endpoints(sample)))
     def holds(lines: list[Header], endpoint: Endpoint) -> None:
         left = dialect.without_version(folded_headers(lines))
-        names = [fold(name) for name, _ in left]
+        names = [normalize_name(name) for name, _ in left]
         assert len(set(names)) == len(names)
         assert set(names) <= dialect.owned_request
         render(left)
@@ -353,9 +353,9 @@ def test_where_nothing_is_negotiated_no_version_is_sent(sample: DialectSample) -
     holds()
 
 
-def lines_of(request_lines: bytes) -> list[Header]:
+def lines_of(request_field_lines: bytes) -> list[Header]:
     """Rendered header lines as names and values."""
-    found = (line.partition(": ") for line in request_lines.decode("latin-1").split("\r\n") if line)
+    found = (line.partition(": ") for line in request_field_lines.decode("latin-1").split("\r\n") if line)
     return [(name, value) for name, _, value in found]
 
 
@@ -388,7 +388,7 @@ def test_duplicates_and_disguised_names_end_in_one_version_and_one_spelling(samp
     def holds(
         versions: list[Version], odd: list[Header], endpoint: Endpoint, random: Random, valid: bool
     ) -> None:
-        lines = [line for version in versions for line in sample.request_lines(version, endpoint)]
+        lines = [line for version in versions for line in sample.request_field_lines(version, endpoint)]
         lines = lines if valid else [*odd, *lines]
         random.shuffle(lines)
         disguised = [(disguised_name(name, random), value) for name, value in lines]
@@ -398,21 +398,21 @@ def test_duplicates_and_disguised_names_end_in_one_version_and_one_spelling(samp
         reader, resolution = read_and_resolve(view, endpoint, disguised)
 
         assert (resolution.result, resolution.version) == (plain.result, plain.version)
-        assert resolution.request_lines == plain.request_lines
-        passed_on = {fold(name) for name, _ in lines_of(reader.field_section.passthrough)}
+        assert resolution.request_field_lines == plain.request_field_lines
+        passed_on = {normalize_name(name) for name, _ in lines_of(reader.field_section.passthrough)}
         assert not passed_on & (dialect.owned_request | dialect.reads)
         if resolution.result is not NegotiationResult.SERVED:
-            assert resolution.request_lines == b""
+            assert resolution.request_field_lines == b""
             return
         assert resolution.requested is not None
         if resolution.requested.signed:
-            assert resolution.request_lines == render(reader.fields)
+            assert resolution.request_field_lines == render(reader.fields)
             return
         if valid and read and dialect.target_writer is None:
             assert resolution.version in versions
-        sent = lines_of(resolution.request_lines)
+        sent = lines_of(resolution.request_field_lines)
         assert resolution.version is not None
-        assert [line for line in sent if fold(line[0]) not in read_only] == list(
+        assert [line for line in sent if normalize_name(line[0]) not in read_only] == list(
             dialect.write_request(
                 endpoint,
                 resolution.version,
@@ -446,7 +446,7 @@ def refusals(sample: DialectSample, offered: OfferedVersions) -> Iterator[tuple[
     """The refusals of all sample versions that are not in `offered`."""
     for endpoint in negotiated_endpoints(sample):
         for version in sample.versions:
-            lines = sample.request_lines(version, endpoint)
+            lines = sample.request_field_lines(version, endpoint)
             refusal = refusal_of(
                 sample, sample.requested(sample.endpoint_with(endpoint, version), lines), offered
             )
@@ -462,11 +462,11 @@ def response_text(response: Response) -> str:
 def check_body(response: Response) -> None:
     """The body matches its `Content-Type`, of which there is one."""
     render(response.headers)
-    kinds = [value.lower() for name, value in response.headers if fold(name) == "content-type"]
+    kinds = [value.lower() for name, value in response.headers if normalize_name(name) == "content-type"]
     assert len(kinds) == (1 if response.body else len(kinds)) <= 1
     # The caller adds these.
     added = {"content-length", "transfer-encoding", "vary", "retry-after"}
-    assert not added & {fold(name) for name, _ in response.headers}
+    assert not added & {normalize_name(name) for name, _ in response.headers}
     if kinds and "json" in kinds[0]:
         json.loads(response.body)
     elif kinds:
@@ -519,7 +519,7 @@ def test_a_refusal_of_any_request_can_be_sent(sample: DialectSample) -> None:
         response = sample.dialect.refuse(refusal, endpoint, folded_headers(lines))
         check_body(response)
         assert 400 <= response.status < 500
-        owned = {fold(name) for name, _ in response.headers} - {"content-type"}
+        owned = {normalize_name(name) for name, _ in response.headers} - {"content-type"}
         assert owned <= sample.dialect.owned_response | {"cache-control", "x-openstack-request-id"}
         if refusal.version is not None:
             text = response_text(response)
@@ -550,7 +550,9 @@ def test_any_error_can_be_sent_and_has_the_offer_or_no_range(sample: DialectSamp
         )
         check_body(response)
         assert response.status == status
-        assert {fold(name) for name, _ in response.headers} - {"content-type"} <= dialect.owned_response
+        assert {normalize_name(name) for name, _ in response.headers} - {
+            "content-type"
+        } <= dialect.owned_response
         ends = range_ends("\n".join(value for _, value in response.headers))
         allowed = set() if offered is None else {sample.text(offered.lowest), sample.text(offered.highest)}
         assert ends <= allowed
@@ -680,7 +682,7 @@ def test_any_response_can_be_read_and_its_headers_written(sample: DialectSample)
         served = dialect.read_response(endpoint, status, headers)
         written = dialect.write_response(endpoint, status, served, negotiated, sample.offered, legacy=legacy)
         render(written)
-        folded_names = [fold(name) for name, _ in written]
+        folded_names = [normalize_name(name) for name, _ in written]
         assert set(folded_names) <= dialect.owned_response
         assert len(set(folded_names)) == len(folded_names)
         assert served.advertisement is None or served.advertisement.versions

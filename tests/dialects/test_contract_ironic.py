@@ -21,7 +21,7 @@ from gateway.core.dialect import (
     RequestedVersion,
     VersionRefusal,
 )
-from gateway.core.http.message import Header, as_mapping, fold, render
+from gateway.core.http.message import Header, as_mapping, normalize_name, render
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import RESOURCE, ROOT, V1, Ironic
@@ -93,7 +93,7 @@ def test_what_is_written_for_a_backend_is_read_as_the_same_version(
     requested = RequestedVersion(RequestedKind.EXACT, version, "")
 
     written = [
-        (fold(name), value)
+        (normalize_name(name), value)
         for name, value in IRONIC.write_request(endpoint, version, requested, legacy=False)
     ]
 
@@ -112,8 +112,8 @@ def test_every_name_that_is_written_is_owned(
     to_backend = IRONIC.write_request(endpoint, version, requested, legacy=legacy)
     to_client = IRONIC.write_response(endpoint, status, served, version, OFFER, legacy=legacy)
 
-    assert {fold(name) for name, _ in to_backend} <= IRONIC.owned_request
-    assert {fold(name) for name, _ in to_client} <= IRONIC.owned_response
+    assert {normalize_name(name) for name, _ in to_backend} <= IRONIC.owned_request
+    assert {normalize_name(name) for name, _ in to_client} <= IRONIC.owned_response
     assert IRONIC.reads <= IRONIC.owned_request
 
 
@@ -187,7 +187,7 @@ def test_a_served_version_is_passed_on_unchanged(version: Version, status: int) 
 
     written = IRONIC.write_response(RESOURCE, status, served, Version(1, 1), OFFER, legacy=False)
 
-    assert [(fold(name), value) for name, value in written] == [line]
+    assert [(normalize_name(name), value) for name, value in written] == [line]
 
 
 @given(STATUSES, RESPONSE_LINES, st.binary(max_size=60) | st.just(b'{"id": "v1"}'))

@@ -32,7 +32,7 @@ from gateway.core.dialect import (
     Served,
     VersionRefusal,
 )
-from gateway.core.http.message import Header, Response, as_mapping, fold, render
+from gateway.core.http.message import Header, Response, as_mapping, normalize_name, render
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects import discover
@@ -54,7 +54,7 @@ def both_headers(text: str) -> tuple[Header, Header]:
 
 
 def folded(lines: tuple[Header, ...]) -> list[Header]:
-    return [(fold(name), value) for name, value in lines]
+    return [(normalize_name(name), value) for name, value in lines]
 
 
 def read(*lines: Header) -> RequestedVersion:
@@ -167,7 +167,7 @@ def test_NOVA_UC4_trap_7_a_text_that_does_not_match_the_pattern_of_servers_is_ma
 
 def test_V4_a_twin_with_underscores_is_the_same_header() -> None:
     assert read((NOVA_HEADER, "2.5"), ("X_OpenStack_Nova_API_Version", "2.6")).version == Version(2, 6)
-    assert fold("OPENSTACK_API_VERSION") in NOVA.owned_request
+    assert normalize_name("OPENSTACK_API_VERSION") in NOVA.owned_request
 
 
 # --- headers for backends ----------------------------------------------------------------------------------
@@ -328,7 +328,7 @@ def test_there_is_never_a_range_in_headers() -> None:
 
     assert served.advertisement is None
     assert not served.has_range
-    assert NOVA.owned_response == {fold(STANDARD), fold(NOVA_HEADER)}
+    assert NOVA.owned_response == {normalize_name(STANDARD), normalize_name(NOVA_HEADER)}
 
 
 @pytest.mark.parametrize("status", [200, 400, 401, 404, 413, 503])
@@ -642,7 +642,7 @@ def test_the_dialect_is_found_by_the_name_of_its_module() -> None:
 
 def test_every_name_that_is_read_or_written_is_owned_and_folded() -> None:
     written = {
-        fold(name)
+        normalize_name(name)
         for name, _ in NOVA.write_request(RESOURCE, Version(2, 1), NO_VERSION_REQUESTED, legacy=False)
     }
 
@@ -650,7 +650,7 @@ def test_every_name_that_is_read_or_written_is_owned_and_folded() -> None:
 
 
 def test_V10_vary_names_every_header_that_is_read() -> None:
-    assert {fold(name) for name in NOVA.vary} == NOVA.reads
+    assert {normalize_name(name) for name in NOVA.vary} == NOVA.reads
 
 
 PINS = """

@@ -30,7 +30,7 @@ from gateway.core.dialect import (
     Served,
     VersionRefusal,
 )
-from gateway.core.http.message import Header, Response, as_mapping, fold
+from gateway.core.http.message import Header, Response, as_mapping, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects import discover
@@ -65,13 +65,15 @@ OFFER = between("1.0", "1.39")
 
 
 def read(dialect: OpenStack, *lines: Header) -> RequestedVersion:
-    return dialect.read_requested(RESOURCE, as_mapping((fold(name), value) for name, value in lines))
+    return dialect.read_requested(
+        RESOURCE, as_mapping((normalize_name(name), value) for name, value in lines)
+    )
 
 
 def refuse(dialect: OpenStack, text: str, offered: OfferedVersions = OFFER) -> Response:
     """The refusal of the requested version `text`, in the header where the service reads it."""
-    names = {fold(name): name for name in dialect.vary}
-    value = f"{dialect.profile.service_types[0]} {text}" if fold(STANDARD) in names else text
+    names = {normalize_name(name): name for name in dialect.vary}
+    value = f"{dialect.profile.service_types[0]} {text}" if normalize_name(STANDARD) in names else text
     requested = read(dialect, (dialect.vary[0], value))
     reason = RefusalReason.MALFORMED
     if requested.version is not None:
@@ -80,7 +82,9 @@ def refuse(dialect: OpenStack, text: str, offered: OfferedVersions = OFFER) -> R
 
 
 def read_response(dialect: OpenStack, status: int, *lines: Header) -> Served:
-    return dialect.read_response(RESOURCE, status, as_mapping((fold(name), value) for name, value in lines))
+    return dialect.read_response(
+        RESOURCE, status, as_mapping((normalize_name(name), value) for name, value in lines)
+    )
 
 
 def client_headers(
@@ -153,7 +157,7 @@ def test_one_header_with_several_services_reaches_each_backend_with_its_own_item
 def test_cinder_always_gets_a_header_that_names_it() -> None:
     """Cinder answers 400 to a header without `volume`, so the client's header is always replaced."""
     assert read(CINDER, (STANDARD, "compute 2.20")) == NO_VERSION_REQUESTED
-    assert fold(STANDARD) in CINDER.owned_request
+    assert normalize_name(STANDARD) in CINDER.owned_request
     assert backend_headers(CINDER, "3.0") == ((STANDARD, "volume 3.0"),)
 
 
@@ -166,7 +170,7 @@ def test_trap_24_services_with_a_header_of_their_own_ignore_the_standard_one(
     assert read(dialect, (own, "")) == NO_VERSION_REQUESTED
     assert read(dialect, (STANDARD, f"{dialect.service_type} 2.5")) == NO_VERSION_REQUESTED
     assert backend_headers(dialect, "2.5") == ((own, "2.5"),)
-    assert fold(STANDARD) in dialect.owned_request - dialect.reads
+    assert normalize_name(STANDARD) in dialect.owned_request - dialect.reads
     assert dialect.vary == (own,)
 
 
@@ -530,7 +534,7 @@ def test_any_other_body_is_passed_on_unchanged(document: object) -> None:
 
 
 def probe_result(dialect: OpenStack, status: int, document: object, *lines: Header) -> object:
-    headers = as_mapping((fold(name), value) for name, value in lines)
+    headers = as_mapping((normalize_name(name), value) for name, value in lines)
     return dialect.probe((ProbeResponse(status, headers, json.dumps(document).encode()),), None)
 
 
@@ -714,5 +718,5 @@ def test_the_dialect_is_found_by_the_name_of_its_folder() -> None:
 @pytest.mark.parametrize("dialect", ALL)
 def test_every_name_that_is_read_is_owned_and_folded(dialect: OpenStack) -> None:
     assert dialect.reads <= dialect.owned_request
-    assert {fold(name) for name in dialect.vary} == dialect.reads
-    assert all(fold(name) == name for name in dialect.owned_request | dialect.owned_response)
+    assert {normalize_name(name) for name in dialect.vary} == dialect.reads
+    assert all(normalize_name(name) == name for name in dialect.owned_request | dialect.owned_response)

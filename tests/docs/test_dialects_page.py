@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from gateway.core.dialect import MissingOperation, Refusal, RefusalReason, RequestedKind, RequestedVersion
-from gateway.core.http.message import as_mapping, fold
+from gateway.core.http.message import as_mapping, normalize_name
 from gateway.core.versions.version import Version
 from gateway.dialects import discover
 from tests.dialects.dialect_samples import DIALECT_SAMPLES, DialectSample, negotiated_endpoints
@@ -81,7 +81,7 @@ def test_a_section_has_the_form_of_the_others(name: str) -> None:
 
 @every_dialect
 def test_every_header_that_is_read_or_written_is_named(name: str) -> None:
-    text = fold(section(PAGE, name))
+    text = normalize_name(section(PAGE, name))
     for sample in samples_of(name):
         if sample.label == name or ("," not in sample.label and "headers of its own" not in sample.label):
             for header in sample.dialect.reads | sample.dialect.owned_request:

@@ -181,7 +181,7 @@ def test_every_group_is_explained() -> None:
     settings = tomllib.loads(page("pyproject.toml"))["tool"]["pytest"]["ini_options"]
     markers = [marker.partition(":")[0] for marker in settings["markers"]]
 
-    assert explained == [f"`{name}`" for name in ("quick", *markers) if name != "browser"]
+    assert explained == [f"`{name}`" for name in ("quick", *markers)]
 
 
 def commands(text: str) -> Iterator[list[str]]:

@@ -1,6 +1,6 @@
-"""The bench runs as a whole: every engine starts, routes by version like the gateway, answers without errors.
+"""The whole bench runs: every peer starts, routes by version like the gateway, and responds without errors.
 
-It says nothing about speed; what the bench measures stands in the README.
+This is no test of speed. The figures of the bench are in the README.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tests.architecture.source import ROOT
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
 
 
-def test_every_engine_answers_without_an_error() -> None:
-    done = subprocess.run(
+def test_every_peer_responds_without_an_error() -> None:
+    ended = subprocess.run(
         [ROOT / "bench" / "run", "--smoke"],
         env={**os.environ, "PYTHON": sys.executable},
         stdout=subprocess.PIPE,
@@ -27,4 +27,4 @@ def test_every_engine_answers_without_an_error() -> None:
         check=False,
     )
 
-    assert done.returncode == 0, done.stdout
+    assert ended.returncode == 0, ended.stdout

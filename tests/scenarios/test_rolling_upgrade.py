@@ -162,7 +162,7 @@ async def test_UPGRADE_back_late_the_new_offer_is_kept_while_one_server_serves_i
 
 
 async def test_UPGRADE_back_late_with_the_last_server_down_it_is_503_and_not_406() -> None:
-    """The server may come back with the new release, so clients are told to retry."""
+    """The server may come back with the new release, so the response is one that clients retry."""
     async with upgrade_of(to_ver(), to_ver()) as upgrade:
         await upgrade.replace_backend(1, from_ver())
         await upgrade.stop(2)

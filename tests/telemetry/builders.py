@@ -52,7 +52,7 @@ def record(**differing: object) -> RequestRecord:
         "status": 200,
         "requested": RequestedKind.EXACT,
         "result": NegotiationResult.SERVED,
-        "served": "1.31",
+        "version": "1.31",
         "attempts": 1,
         "seconds": 0.004,
         "backend_seconds": 0.003,

@@ -35,7 +35,7 @@ def test_a_line_of_json_holds_everything(tmp_path: Path) -> None:
     log = AccessLog("json", str(tmp_path / "log"))
     log.record(record())
     log.record(
-        record(service="", backend="none", requested=None, result=None, served="", backend_seconds=-1.0)
+        record(service="", backend="none", requested=None, result=None, version="", backend_seconds=-1.0)
     )
     log.close()
 
@@ -50,7 +50,7 @@ def test_a_line_of_json_holds_everything(tmp_path: Path) -> None:
         "backend": "old",
         "requested": "exact",
         "result": "served",
-        "served": "1.31",
+        "version": "1.31",
         "attempts": 1,
         "seconds": 0.004,
         "backend_seconds": 0.003,
@@ -88,7 +88,7 @@ HOSTILE = '/\r\n127.0.0.1 - - "GET /" \x1b[2J\x7f\x00\x85\u2028\u202e\U0001f600\
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_o8_what_a_client_wrote_cannot_leave_its_place(form: str, tmp_path: Path) -> None:
     log = AccessLog(form, str(tmp_path / "log"))  # type: ignore[arg-type]
-    log.record(record(target=HOSTILE, client=HOSTILE, served=HOSTILE, method=HOSTILE))
+    log.record(record(target=HOSTILE, client=HOSTILE, version=HOSTILE, method=HOSTILE))
     log.record(record())
     log.close()
 

@@ -125,19 +125,19 @@ def test_known_series_exist_at_zero() -> None:
 
 def test_a_request_is_counted_in_every_series() -> None:
     metrics = watching()
-    metrics.record(record(served="1.31", seconds=0.004, backend_seconds=0.003))
+    metrics.record(record(version="1.31", seconds=0.004, backend_seconds=0.003))
     metrics.record(
         record(
             backend="none",
             status=406,
             requested=RequestedKind.MALFORMED,
             result=NegotiationResult.MALFORMED,
-            served="",
+            version="",
             seconds=0.0001,
             backend_seconds=-1.0,
         )
     )
-    metrics.record(record(requested=None, result=None, served=""))
+    metrics.record(record(requested=None, result=None, version=""))
     metrics.record(
         record(service="", backend="none", status=404, requested=None, result=None, backend_seconds=-1.0)
     )
@@ -170,7 +170,7 @@ def test_a_request_is_counted_in_every_series() -> None:
 
 def test_a_transparent_service_is_counted_as_such() -> None:
     metrics = watching()
-    metrics.record(record(requested=None, result=NegotiationResult.TRANSPARENT, served=""))
+    metrics.record(record(requested=None, result=NegotiationResult.TRANSPARENT, version=""))
 
     assert (
         value(
@@ -297,7 +297,7 @@ def test_o7_clients_cannot_make_series() -> None:
 
     for number in range(100_000):
         text = "".join(map(chr, chance.choices(range(1, 0x2FF), k=12))) if number % 2 else f"1.{number}"
-        metrics.record(record(served=text, method=text, target=f"/{text}", client=text))
+        metrics.record(record(version=text, method=text, target=f"/{text}", client=text))
         metrics.retry("baremetal", text)
 
     samples = read(metrics)
@@ -315,7 +315,7 @@ def test_o7_a_backend_cannot_make_series_without_bound() -> None:
     holder.observe("baremetal", "new", ProbeSucceeded(everything, 1.0))
 
     for number in range(5000):
-        metrics.record(record(served=f"1.{number}"))
+        metrics.record(record(version=f"1.{number}"))
     for status in range(-10, 2000):
         metrics.record(record(status=status))
 

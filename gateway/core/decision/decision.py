@@ -1,14 +1,21 @@
 """decide() says what happens to a request, from its head and one snapshot; reselect() chooses another backend
-after the first attempt failed. Every decision of the gateway is made here.
+after the first attempt failed. Routing, negotiation and the choice of a backend are decided only here.
 
 The numbers in the bodies are the stops of docs/ARCHITECTURE.md:
 
-3 route, 4 requested version, 5 negotiate, 6 candidates: a Resolution, equal for equal requests (`resolve`) 5
-operation, 6 select one of the candidates: Forward, Refuse or Answer (`decide`)
+    3  route                                             `decide`
+    4  read the requested version                        `resolve`, cached
+    5  negotiate                                         `resolve`, cached
+       does the operation exist in that version?         `decide`, for every request
+    6  find the candidates                               `resolve`, cached
+       select one of them                                `decide`, for every request
 
-Pure: requests in flight and random bits are parameters. The caller lends a `decision_cache` for resolutions;
-with an empty one the result is the same and costs more. Nothing is explained here: that is
-`core.decision.explanation`.
+A *dialect* is how one API family writes versions and errors. A *view* is one service in a snapshot, its
+*offer* the versions that clients are told, a *member* one of its backends. A *legacy* member predates version
+headers. A *transparent* service has only such members: its requests are forwarded without negotiation.
+
+Pure: requests in flight and random bits are parameters. `decide` reads and fills the caller's decision cache,
+which changes the cost and not the result. `core.decision.explanation` tells people why a decision was made.
 """
 
 from __future__ import annotations
@@ -39,7 +46,7 @@ from gateway.core.versions.version import Version
 
 RETRY_AFTER = 2
 """Seconds: about the time until the next probes, and the pause that OpenStack clients make by themselves. See
-decision 0014 for python-ironicclient 6.3.0, which fails on the header."""
+decision 0014 for python-ironicclient 6.3.0, which fails when a response has `Retry-After`."""
 
 NO_BACKEND_AVAILABLE = "No backend that serves the requested API version is available at the moment."
 """What a 503 says: also when a backend refused a version that it advertised."""
@@ -47,7 +54,7 @@ NO_BACKEND_AVAILABLE = "No backend that serves the requested API version is avai
 THROTTLED_RETRY_AFTER = 1
 """Seconds: the header has whole ones only, and by then a rate-limited endpoint answers again."""
 
-MAX_CACHED_REQUEST = 512
+MAX_CACHED_REQUEST_SIZE = 512
 """Bytes of selected header lines up to which a resolution is cached: no real version is longer."""
 
 MAX_CACHED_DECISIONS = 4096
@@ -84,10 +91,10 @@ class Resolution:
     candidates: Candidates
     response: Response | None = None
     """The local response: a refusal, a document of the gateway, or the 503 when there is no candidate."""
-    request_lines: bytes = b""
-    """Header lines for a versioned backend."""
-    legacy_request_lines: bytes = b""
-    """Header lines for a legacy one."""
+    request_field_lines: bytes = b""
+    """The header lines that tell a member the version, as members with version headers read them."""
+    legacy_request_field_lines: bytes = b""
+    """The same for a legacy member."""
     offered: OfferedVersions | None = None
     missing_operation: Operation | None = None
     """The operation that does not exist in the negotiated version. Such a resolution is for one request and
@@ -120,12 +127,13 @@ class Resolution:
 
 
 _NEGOTIATED = frozenset({NegotiationResult.SERVED, NegotiationResult.UNAVAILABLE})
-"""With a version: the results of a requested version that is on offer."""
+"""Results that mean, together with a version, that it is on offer, even if no backend serves it now."""
 
 
 @final
 class Forward(NamedTuple):
-    """Send it to `member`. `resolution.candidates` has the others, for when no connection can be made."""
+    """Send the request to `member`. `resolution.candidates` are all members that can take it; `reselect` may
+    choose another of them."""
 
     resolution: Resolution
     member: Member
@@ -135,7 +143,7 @@ class Forward(NamedTuple):
 
 @final
 class Refuse(NamedTuple):
-    """The gateway refuses it, for good or for now; no backend gets it."""
+    """The gateway refuses the request, finally or for the moment. No backend gets it."""
 
     resolution: Resolution
     response: Response
@@ -144,7 +152,7 @@ class Refuse(NamedTuple):
 
 @final
 class Answer(NamedTuple):
-    """The gateway answers it; no backend gets it."""
+    """The gateway answers the request itself. No backend gets it."""
 
     resolution: Resolution
     response: Response
@@ -185,20 +193,20 @@ def decide(
         return NO_ROUTE
     view = snapshot.views[route.service]
     path = route.local(head.path)
-    # 4. Requested version, and 5. negotiate: cached by endpoint and selected fields.
+    # 4, 5, and the candidates of 6: `resolve`, cached by service, endpoint and selected fields.
     endpoint = view.service.dialect.endpoint(head.method, path, head.query)
     key = (route.service, endpoint, head.selected)
     resolution = decision_cache.get(key)
     if resolution is None or resolution.view is not view:
         resolution = resolve(view, endpoint, head, path, throttled)
         _store(decision_cache, key, resolution, head)
-    # 5. Does the operation exist in the negotiated version? Looked up every time: the path is not in the key.
+    # 5, for every request, because the path is not in the key: does the operation exist in this version?
     if resolution.operations is not None:
         plain = view.service.dialect.operation_path(path)
         missing = _missing_operation(resolution, resolution.operations, head.method, plain)
         if missing is not None:
             return _local(missing)
-    # 6. Select.
+    # 6. Select one of the candidates.
     if not resolution.candidates.tiers:
         return _local(resolution)
     member = select(resolution.candidates, in_flight_by_member, random_bits)
@@ -225,8 +233,8 @@ def _missing_operation(
         else NegotiationResult.ABOVE_MAX,
         candidates=NO_CANDIDATES,
         response=with_vary(view, view.service.dialect.refuse_operation(missing, endpoint)),
-        request_lines=b"",
-        legacy_request_lines=b"",
+        request_field_lines=b"",
+        legacy_request_field_lines=b"",
         missing_operation=operation,
     )
 
@@ -235,7 +243,7 @@ def _store(decision_cache: DecisionCache, key: DecisionKey, resolution: Resoluti
     """Cache a resolution. The cache is bounded in entries and bytes, because clients choose the keys (threats
     V11)."""
     size = sum(len(name) + len(value) for name, value in head.fields)
-    if resolution.endpoint.answered or size > MAX_CACHED_REQUEST:
+    if resolution.endpoint.answered or size > MAX_CACHED_REQUEST_SIZE:
         return
     if len(decision_cache) >= MAX_CACHED_DECISIONS:
         decision_cache.clear()
@@ -252,21 +260,21 @@ def _local(resolution: Resolution) -> Refuse | Answer:
 def resolve(
     view: ServiceView, endpoint: Endpoint, head: Request, path: str, throttled: Container[str] = ()
 ) -> Resolution:
-    """Stops 4 to 6 up to the candidates. Runs dialect code; the caller caches what comes out."""
+    """Stops 4 and 5, and the candidates of stop 6. Runs dialect code; the caller caches the resolution."""
     dialect, offer, offered = view.service.dialect, view.offer, view.offer.offered
     if endpoint.answered:
         response = _answer(view, endpoint, head, path, throttled)
         return Resolution(view, endpoint, None, None, None, "", NO_CANDIDATES, response, offered=offered)
     if offer.transparent:
-        able, lines = view.candidates(None, endpoint), render(head.fields)
-        return _forward(view, endpoint, able, lines, result=NegotiationResult.TRANSPARENT)
+        candidates, lines = view.candidates(None, endpoint), render(head.fields)
+        return _forward(view, endpoint, candidates, lines, result=NegotiationResult.TRANSPARENT)
     headers = as_mapping(head.fields)
-    passthrough = _passthrough(view, head.fields)
+    not_owned = _not_owned(view, head.fields)
     if not endpoint.negotiated:
-        # While nothing is on offer, one backend's own range would be the only one that clients see.
-        able = NO_CANDIDATES if offered is None else view.candidates(None, endpoint)
-        lines = render((*dialect.without_version(headers), *passthrough))
-        return _forward(view, endpoint, able, lines)
+        # While nothing is on offer, do not forward: clients would take one backend's range for the service's.
+        candidates = NO_CANDIDATES if offered is None else view.candidates(None, endpoint)
+        lines = render((*dialect.without_version(headers), *not_owned))
+        return _forward(view, endpoint, candidates, lines)
     # 4. Requested version.
     requested = dialect.read_requested(endpoint, headers)
     if offered is None:
@@ -279,14 +287,14 @@ def resolve(
         result = _RESULT_OF[negotiated.reason]
         return _refused(view, endpoint, requested, result, negotiated.version, response)
     # 6. Candidates, and the header lines with which either kind gets the negotiated version.
-    if requested.signed:  # routed by its version and not rewritten
-        request_lines = legacy_request_lines = render(head.fields)
+    if requested.signed:  # the signature covers the version fields: route by them, and do not change them
+        request_field_lines = legacy_request_field_lines = render(head.fields)
     else:
-        request_lines, legacy_request_lines = (
+        request_field_lines, legacy_request_field_lines = (
             render(
                 (
                     *dialect.write_request(endpoint, negotiated, requested, legacy=legacy, headers=headers),
-                    *passthrough,
+                    *not_owned,
                 )
             )
             for legacy in (False, True)
@@ -295,8 +303,8 @@ def resolve(
         view,
         endpoint,
         view.candidates(negotiated, endpoint),
-        request_lines,
-        legacy_request_lines,
+        request_field_lines,
+        legacy_request_field_lines,
         requested=requested,
         result=NegotiationResult.SERVED,
         version=negotiated,
@@ -310,7 +318,7 @@ _RESULT_OF: Mapping[RefusalReason, NegotiationResult] = {
 }
 
 
-def _passthrough(view: ServiceView, fields: tuple[Header, ...]) -> tuple[Header, ...]:
+def _not_owned(view: ServiceView, fields: tuple[Header, ...]) -> tuple[Header, ...]:
     """The selected header lines that this service's dialect does not own: they pass as they came."""
     owned = view.service.dialect.owned_request
     return tuple((name, value) for name, value in fields if name not in owned)
@@ -343,7 +351,7 @@ def _answer(
 
 def unavailable(view: ServiceView, requested: RequestedVersion | None) -> Response:
     """503: no backend serves the negotiated version at this moment, or nothing is on offer yet. Never 404 or
-    406, which clients take for final (semantics, Negotiating)."""
+    406, which clients treat as permanent (semantics, Negotiating)."""
     return error_response(
         view,
         GatewayError(
@@ -396,15 +404,15 @@ def _forward(
     view: ServiceView,
     endpoint: Endpoint,
     candidates: Candidates,
-    request_lines: bytes,
-    legacy_request_lines: bytes | None = None,
+    request_field_lines: bytes,
+    legacy_request_field_lines: bytes | None = None,
     *,
     requested: RequestedVersion | None = None,
     result: NegotiationResult | None = None,
     version: Version | None = None,
 ) -> Resolution:
-    """To one of `candidates`, or 503 without any. `legacy_request_lines` None: the same as
-    `request_lines`."""
+    """The resolution of a request that may be forwarded; without candidates its response is 503.
+    `legacy_request_field_lines` None: the same as `request_field_lines`."""
     response = None
     if not candidates.tiers:
         response = unavailable(view, requested)
@@ -419,8 +427,8 @@ def _forward(
         text,
         candidates,
         response,
-        request_lines,
-        request_lines if legacy_request_lines is None else legacy_request_lines,
+        request_field_lines,
+        request_field_lines if legacy_request_field_lines is None else legacy_request_field_lines,
         view.offer.offered,
     )
 
@@ -437,9 +445,9 @@ def reselect(
 ) -> Member | None:
     """Choose another backend for the request of `resolution` by what `snapshot` knows; None: none is left.
 
-    The negotiated version stands. A member that has been drained or has lost the version since gets nothing;
-    one to which a connection failed comes last. `in_flight_by_member`, `random_bits` and `tried` as in
-    `selection.select`.
+    The negotiated version stands. A member that was drained or lost the version since then is not chosen,
+    and one to which a connection failed only if no other is left. Members of `tried` are never chosen.
+    `in_flight_by_member`, `random_bits` and `tried` as in `selection.select`.
     """
     return select(
         _present_candidates(resolution, snapshot.views.get(resolution.service)),
@@ -450,10 +458,10 @@ def reselect(
 
 
 def _present_candidates(resolution: Resolution, view: ServiceView | None) -> Candidates:
-    """The members that can serve it now.
+    """The members that can take the request now.
 
-    After a reload the service may have another dialect, and in a service that has become transparent, or is
-    no longer, the request would need another head: then the candidates stay those of the resolution.
+    A head is written for one dialect, and with or without negotiation. If a reload replaced or removed the
+    service, or it became transparent or ceased to be, the candidates stay those of the resolution.
     """
     before = resolution.view
     if (

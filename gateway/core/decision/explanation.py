@@ -26,7 +26,7 @@ from gateway.core.dialect import RequestedKind, RequestedVersion
 from gateway.core.fleet.backend import Freshness, Member
 from gateway.core.fleet.offer import Offer
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
-from gateway.core.http.message import Header, RequestHead, Response, fold
+from gateway.core.http.message import Header, RequestHead, Response, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme
 
@@ -209,7 +209,11 @@ def explain(
     `in_flight_by_member`: requests in flight by member key."""
     headers = tuple(headers)
     path, _, query = target.partition("?")
-    fields = tuple((fold(name), value) for name, value in headers if fold(name) in snapshot.selected_names)
+    fields = tuple(
+        (normalize_name(name), value)
+        for name, value in headers
+        if normalize_name(name) in snapshot.selected_names
+    )
     host = next((value for name, value in headers if name.lower() == "host"), "")
     head = RequestHead(method, path, query, fields)
     route = snapshot.routes.find(host, path)
@@ -265,8 +269,8 @@ def _routed(
         status=response.status if response is not None else None,
         candidates=_candidates(resolution, in_flight_by_member),
         left_out=_left_out(view, resolution, scheme),
-        sends=_lines(resolution.request_lines),
-        sends_legacy=_lines(resolution.legacy_request_lines),
+        sends=_lines(resolution.request_field_lines),
+        sends_legacy=_lines(resolution.legacy_request_field_lines),
         response=_response(response) if response is not None else None,
     )
 
@@ -448,8 +452,8 @@ def _serves(member: Member, scheme: Scheme) -> str:
     return member.advertisement.versions.format(scheme) if member.advertisement is not None else "unknown"
 
 
-def _lines(request_lines: bytes) -> tuple[str, ...]:
-    return tuple(request_lines.decode("latin-1").split("\r\n")[:-1])
+def _lines(request_field_lines: bytes) -> tuple[str, ...]:
+    return tuple(request_field_lines.decode("latin-1").split("\r\n")[:-1])
 
 
 def _response(response: Response) -> ExplainedResponse:

@@ -2,7 +2,8 @@
 
 Nothing here reads a socket or decides anything: `dataplane.http1` checks what a head may hold, and the
 dialects give headers a meaning. Header names are compared in lower case with `_` as `-`, because WSGI, ASGI
-and Rack servers fold both (threats V4): another spelling of an owned name must not reach a backend.
+and Rack servers take both for one name (threats V4): another spelling of an owned name must not reach a
+backend.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ UNLISTABLE = frozenset({"host", "content-length", "transfer-encoding"})
 """Names that `Connection` must not list: removing them would change what the message is (threats S16)."""
 
 
-def fold(name: str) -> str:
+def normalize_name(name: str) -> str:
     """The form in which names are compared: lower case, `_` as `-`."""
     return name.lower().replace("_", "-")
 
@@ -86,7 +87,7 @@ class Request(Protocol):
 
     @property
     def fields(self) -> tuple[Header, ...]:
-        """The selected header lines, in order, with folded names: those that some dialect of the
+        """The selected header lines, in order, with normalized names: those that some dialect of the
         configuration reads or owns."""
 
 

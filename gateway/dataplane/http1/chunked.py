@@ -25,14 +25,14 @@ _TRAILER: Final = 3
 
 @final
 class ChunkedDecoder:
-    """Takes bytes as they arrive and gives the content; after the last chunk, the bytes behind the body."""
+    """Takes bytes as they arrive and gives the content; after the last chunk, the bytes after the body."""
 
     __slots__ = ("_buffer", "_overhead", "_remaining", "_state", "done", "rest")
 
     def __init__(self) -> None:
         self.done = False
         self.rest = b""
-        """The bytes behind the body: the next message, or garbage. Only valid when `done`."""
+        """The bytes after the body: the next message, or garbage. Only valid when `done`."""
         self._buffer = b""
         self._remaining = 0
         self._overhead = 0

@@ -1,7 +1,7 @@
 """The field section of a head: which fields matter to the gateway, and how they frame the content.
 
-All other fields are never looked at one by one: they stay the run of bytes in which they came. The grammar of
-the lines was checked before, by `heads`. Nothing here knows a version or a socket.
+The other fields are not parsed one by one: their bytes are forwarded unchanged. The grammar of the lines was
+checked before, by `heads`. Nothing here depends on API versions or sockets.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, final
 
-from gateway.core.http.message import UNLISTABLE, Header, fold
+from gateway.core.http.message import UNLISTABLE, Header, normalize_name
 from gateway.dataplane.http1 import names
 from gateway.dataplane.http1.names import NameTable
 from gateway.errors import FramingError
@@ -24,13 +24,13 @@ OWS: Final = b" \t"
 """Optional whitespace (RFC 9110 5.6.3)."""
 HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 _MAX_LENGTH_DIGITS: Final = 18
-"""Digits of a `Content-Length`: more than any machine holds, and below 64 bits."""
+"""Digits of a `Content-Length`: enough for any real body, and the number fits in 63 bits."""
 _KNOWN_CODINGS: Final = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress", b"identity"})
 PSEUDONYM: Final = b"skewgate"
 """The name of the gateway in `Via`, in lower case (RFC 9110 7.6.3)."""
 MAX_LOOPS: Final = 8
-"""As many entries of the gateway in `Via` are a loop (508, threats H9). Fewer are legal: gateways may be
-nested."""
+"""A request whose `Via` contains the gateway's name this often is refused as a loop (508, threats H9). Fewer
+times are legal: gateways may be nested."""
 KEEP_ALIVE_VALUES: Final = [b"keep-alive"]
 _KEEP_ALIVE_OPTIONS: Final = frozenset({"keep-alive"})
 
@@ -47,8 +47,8 @@ class FieldSection:
     """The field lines that are forwarded as they came, each with its CRLF. Begins with the CRLF of the line
     before."""
     selected: tuple[bytes, ...]
-    """The fields that some dialect reads or owns: name, value, name, value, as they came. Equal fields give
-    equal tuples, so it is part of cache keys."""
+    """The fields that some dialect reads or owns: name, value, name, value. Names keep their case; request
+    values have no blanks around them. Part of cache keys."""
     framing: int
     """One of the four constants above."""
     length: int
@@ -88,10 +88,10 @@ class FieldSection:
 
     @property
     def selected_fields(self) -> tuple[Header, ...]:
-        """The selected fields with folded names, as dialects read them."""
+        """The selected fields with normalized names, as dialects read them."""
         selected = self.selected
         return tuple(
-            (fold(name.decode()), value.strip(OWS).decode("latin-1"))
+            (normalize_name(name.decode()), value.strip(OWS).decode("latin-1"))
             for name, value in zip(selected[::2], selected[1::2], strict=True)
         )
 
@@ -106,8 +106,11 @@ class FieldSection:
             raise FramingError("content_length")
         return int(digits)
 
-    def _remove_connection_options(self) -> frozenset[str]:
-        """Remove the fields that `Connection` lists; gives its options (RFC 9110 7.6.1)."""
+    def _remove_listed_fields(self) -> frozenset[str]:
+        """Remove the fields that `Connection` lists; returns its options (RFC 9110 7.6.1).
+
+        Raises `FramingError` if it lists a field that must not be removed.
+        """
         if self._connection_values == KEEP_ALIVE_VALUES:
             return _KEEP_ALIVE_OPTIONS
         options = frozenset(
@@ -115,13 +118,15 @@ class FieldSection:
             for value in self._connection_values
             for item in value.decode("latin-1").split(",")
         )
-        listed = {fold(option) for option in options} - {"close", "keep-alive", "", "te", "upgrade"}
+        listed = {normalize_name(option) for option in options} - {"close", "keep-alive", "", "te", "upgrade"}
         if listed & UNLISTABLE or listed & self.table.selected:
             raise FramingError("connection_listed")
         if listed:
             lines = self.passthrough.split(b"\r\n")
             self.passthrough = b"\r\n".join(
-                line for line in lines if fold(line.partition(b":")[0].decode("latin-1")) not in listed
+                line
+                for line in lines
+                if normalize_name(line.partition(b":")[0].decode("latin-1")) not in listed
             )
         return options
 
@@ -132,12 +137,13 @@ class FieldSection:
 
 @final
 class RequestFieldSection(FieldSection):
-    """The field section of a request. The same object serves all requests with the same bytes here."""
+    """The field section of a request. Requests of one connection whose field sections have the same
+    bytes may share one object."""
 
     def __init__(self, field_section: bytes, table: NameTable) -> None:
         self.hosts: list[bytes] = []
         self.forwarded: list[tuple[str, bytes]] = []
-        """Fields that describe the client (folded name, value). They are used from trusted peers only."""
+        """Fields that describe the client (normalized name, value). They are used from trusted peers only."""
         self.via: list[bytes] = []
         self.expectation = b""
         """The value of `Expect`, in lower case; `?` for more than one."""
@@ -151,7 +157,7 @@ class RequestFieldSection(FieldSection):
             elif kind == names.HOST:
                 self.hosts.append(value.strip(OWS))
             elif kind == names.FORWARDED:
-                self.forwarded.append((fold(name.decode()), value.strip(OWS)))
+                self.forwarded.append((normalize_name(name.decode()), value.strip(OWS)))
             elif kind == names.VIA:
                 self.via.append(value.strip(OWS))
             elif kind == names.EXPECT:
@@ -159,15 +165,13 @@ class RequestFieldSection(FieldSection):
             else:
                 self._read_framing_field(kind, value)
         self.selected = tuple(selected)
-        self.connection_options = (
-            self._remove_connection_options() if self._connection_values else frozenset()
-        )
+        self.connection_options = self._remove_listed_fields() if self._connection_values else frozenset()
         self.closes = "close" in self.connection_options
-        self._read_framing()
+        self._check()
 
-    def _read_framing(self) -> None:
-        """Whether there is a body, and how it ends (RFC 9112 6.3; threats S1, S2). Checks `Host`, `Via` and
-        `Expect` too."""
+    def _check(self) -> None:
+        """Check `Host`, `Via`, `Expect` and the framing (RFC 9112 6.3; threats S1, S2), and set `host`,
+        `framing` and `length`. Raises `FramingError`."""
         if len(self.hosts) > 1 or (self.hosts and not is_host(self.hosts[0])):
             raise FramingError("host")
         self.host = self.hosts[0].decode() if self.hosts else ""

@@ -1,11 +1,12 @@
 """The heads of requests and responses: the start line and the field section, up to the empty line.
 
-Every head is checked twice: by our own strict grammar and by llhttp (httptools). Our grammar covers start
-lines, and the field sections of requests; the fields of responses are left to llhttp, which is no laxer there
-(tests/dataplane compares both). A head that two readers could read differently is refused: bare CR or LF,
-folded lines, control bytes, two Hosts, any length or coding with two meanings (RFC 9112 6.3, threats S1-S19).
-llhttp gets whole heads only and never a body: it can neither pause nor tell where a message ended. Nothing
-here knows a version, a route or a socket.
+Our own strict grammar checks start lines and the field sections of requests. llhttp (through httptools) reads
+every head as well, except one whose field section is in the cache (`read_cached`): it was accepted before.
+Response field lines are checked by llhttp only, which is no laxer (tests/dataplane compares both). A head
+that two readers could read differently is refused: bare CR or LF, folded lines, control bytes, two Hosts, any
+length or coding with two meanings (RFC 9112 6.3, threats S1-S19). llhttp gets whole heads only and never a
+body, because httptools can neither pause it nor report where a message ended. Nothing here depends on API
+versions, routes or sockets.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ MAX_RESPONSE_HEAD: Final = 64 * 1024
 MAX_CACHED_SECTIONS: Final = 8
 """Field sections that are cached per client connection: clients send the same one with every request."""
 MAX_CACHED_SECTION_SIZE: Final = 2048
-"""Bytes of one cached field section. All of a connection have at most 16 KiB, half of what one head may
-have."""
+"""The largest field section that is cached, in bytes. A connection caches at most 8 x 2 KiB."""
 _MIN_FIELD_SIZE: Final = 4
-"""Bytes of `a:` and its CRLF. Only a head with more bytes than this for each allowed field is counted."""
+"""The size of the shortest field line (`a:` and CRLF). The lines of a head are counted only if it is long
+enough to exceed the limit."""
 
 _ALLOWED_BYTES: Final = bytes({0x09, 0x0A, 0x0D, *range(0x20, 0x7F), *range(0x80, 0x100)})
 _TEXT: Final = rb"[\t\x20-\x7e\x80-\xff]*+"
@@ -53,9 +54,11 @@ _FIELDS: Final = rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:" + _TEXT + rb"\r\n)*+\r\n"
 _FIELD_SECTION: Final = re.compile(rb"\r\n" + _FIELDS)
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: (" + _TEXT + rb"))?")
 _REQUEST_LINE: Final = re.compile(rb"([A-Z]{3,16}) ([!\"$-\[\]-~]++) HTTP/1\.([01])\r\n")
+"""Refuses `#` and `\\` in targets: some servers cut a target at `#`, or read `\\` as `/`."""
 _ANY_REQUEST_LINE: Final = re.compile(rb"[A-Z][A-Z-]{0,31} ([!-~]+) HTTP/([0-9])\.([0-9])\r\n")
 _ABSOLUTE: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?]*)(.*)")
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})|%2[fF]|%5[cC]|%[01][0-9A-Fa-f]|%7[fF]")
+"""A `%` without two hexadecimal digits, or an encoded slash, backslash or control byte (threats P1-P6)."""
 _SLASH: Final = 0x2F
 _BODILESS: Final = frozenset({204, 304})
 
@@ -120,7 +123,10 @@ class RequestReader:
         self._combine(line, self._read_field_section(head, head[end:], table, limits))
 
     def _combine(self, line: re.Match[bytes], section: RequestFieldSection) -> None:
-        """Set the attributes from a request line and a field section."""
+        """Check a request line together with a field section, and set the attributes.
+
+        Raises `FramingError`.
+        """
         method, target, minor = line.groups()
         self.method = _METHODS[method]
         self.field_section = section
@@ -197,7 +203,8 @@ class RequestReader:
 class ResponseReader(FieldSection):
     """Reads the response heads of one backend connection; the attributes are those of the last one.
 
-    Raises `FramingError` for anything that two readers could read differently; the caller responds 502.
+    Raises `FramingError` for anything that two readers could read differently; the caller reports a
+    `Failure`.
     """
 
     status: int
@@ -207,8 +214,8 @@ class ResponseReader(FieldSection):
     """The backend will not use this connection again."""
     location: list[tuple[bytes, bytes]]
 
-    def read(self, head: bytes, table: NameTable, *, head_method: bool) -> None:
-        """Read a whole head. `head_method`: it responds to HEAD, so no content follows."""
+    def read(self, head: bytes, table: NameTable, *, is_head_request: bool) -> None:
+        """Read a whole head. `is_head_request`: it responds to HEAD, so no content follows."""
         end = head.find(b"\r")
         text = head[:end]
         line = _status_lines.get(text) or _read_status_line(text)
@@ -235,22 +242,22 @@ class ResponseReader(FieldSection):
                 self._read_framing_field(kind, value)
         self.selected = tuple(selected)
         if self._connection_values and (self._connection_values != KEEP_ALIVE_VALUES or minor == 0):
-            self.connection_options = self._remove_connection_options()
+            self.connection_options = self._remove_listed_fields()
             self.close = "close" in self.connection_options or (
                 minor == 0 and "keep-alive" not in self.connection_options
             )
         else:
             self.close = minor == 0
-        self._read_framing(head_method=head_method)
+        self._read_framing(is_head_request=is_head_request)
 
-    def _read_framing(self, *, head_method: bool) -> None:
+    def _read_framing(self, *, is_head_request: bool) -> None:
         """Whether there is a body, and how it ends (RFC 9112 6.3)."""
         self.length = self._read_length() if self._length_value is not None else -1
         if self._coding_value is not None and (
             self._length_value is not None or self._coding_value != b"chunked"
         ):
             raise FramingError("transfer_encoding")
-        if head_method or self.status < 200 or self.status in _BODILESS:
+        if is_head_request or self.status < 200 or self.status in _BODILESS:
             self.framing = NO_BODY
         elif self._length_value is not None:
             self.framing = BY_LENGTH if self.length else NO_BODY
@@ -291,8 +298,10 @@ _NO_CALLBACKS: Final = _NoCallbacks()
 
 
 def _check_with_llhttp(parser: Parser, head: bytes) -> None:
-    """Let llhttp read a head. It announces upgrades; those are ignored, since their fields are dropped by
-    name. Raises `FramingError`."""
+    """Let llhttp read a head. Raises `FramingError`.
+
+    httptools raises on an `Upgrade` request; that is ignored, since the upgrade fields are not forwarded.
+    """
     try:
         parser.feed_data(head)
     except httptools.HttpParserUpgrade:

@@ -1,7 +1,7 @@
 """What the data plane does with a field, by its name.
 
-Most fields mean nothing to it and stay in the run of bytes in which they came. Only the fields named here are
-taken out, by one regular expression in one call. A table looks up each spelling of a name once, and is
+Only the fields named here are taken out, by one regular expression in one call. The other fields are not
+parsed one by one: their bytes are forwarded unchanged. A table looks up each spelling of a name once, and is
 bounded. Nothing here reads a value.
 """
 
@@ -17,7 +17,7 @@ from gateway.core.http.message import FORWARDING, HOP_BY_HOP
 SELECTED: Final = 1
 """Selected for the dialects: some dialect reads or owns it."""
 DROP: Final = 2
-"""Removed: it is for one hop only, or a twin that a server would read as a name in this table."""
+"""Removed: a hop-by-hop field, or a twin (look-alike) of a name in this table (`_` for `-`)."""
 HOST: Final = 3
 LENGTH: Final = 4
 CODING: Final = 5
@@ -42,7 +42,8 @@ _MAX_CACHED_NAMES: Final = 1024
 
 @final
 class NameTable(dict[bytes, int]):
-    """The names that matter. `pattern` finds their fields in a head; an item is the kind of one spelling."""
+    """Maps each spelling of a field name that matters to its kind (the constants above). `pattern` finds
+    these fields in a head."""
 
     def __init__(self, selected: frozenset[str], known: dict[str, int], dropped: frozenset[str]) -> None:
         super().__init__()
@@ -52,27 +53,29 @@ class NameTable(dict[bytes, int]):
 
     @classmethod
     def for_requests(cls, selected: frozenset[str]) -> NameTable:
-        """`selected`: every folded name that some dialect reads or owns in requests."""
+        """`selected`: every normalized name that some dialect reads or owns in requests."""
+        # `Via` has a kind of its own: it is kept and checked for loops whether the peer is trusted or not.
         return cls(selected, _REQUEST_KINDS | dict.fromkeys(FORWARDING - {"via"}, FORWARDED), HOP_BY_HOP)
 
     @classmethod
     def for_responses(cls, selected: frozenset[str]) -> NameTable:
-        """`selected`: the folded names that the dialect of the service reads or owns in responses."""
+        """`selected`: the normalized names that the dialect of the service reads or owns in responses."""
+        # A 407 of a backend keeps its challenge (RFC 9110 15.5.8): the gateway has none of its own.
         return cls(selected, _RESPONSE_KINDS, HOP_BY_HOP - {"proxy-authenticate"})
 
     def __missing__(self, raw: bytes) -> int:
-        # A twin, with `_` for `-`, is never forwarded and never read: WSGI servers would read it as the
-        # real name (threats V4, O11).
+        # A twin (look-alike), with `_` for `-`, is never forwarded and never read: WSGI servers would read it
+        # as the real name (threats V4, O11).
         kind = self._kinds.get(raw.decode("ascii").lower(), DROP)
         if len(self) < _MAX_CACHED_NAMES:
             self[raw] = kind
         return kind
 
 
-def fields_named(folded: Iterable[str]) -> re.Pattern[bytes]:
+def fields_named(normalized: Iterable[str]) -> re.Pattern[bytes]:
     """Matches each field with one of these names, in any case and with `_` for `-`: the CRLF before it,
     (name), (value)."""
-    names = sorted(folded)
+    names = sorted(normalized)
     firsts = re.escape("".join({name[0] for name in names}))
     return re.compile(rf"\r\n(?=[{firsts}])({_any_of(names)}):[ \t]*([^\r]*)".encode(), re.IGNORECASE)
 
@@ -85,4 +88,5 @@ def _any_of(names: list[str]) -> str:
         rests = [name[1:] for name in group]
         letter = "[-_]" if first == "-" else re.escape(first)
         branches.append(letter + _any_of(rests) if first else "")
+    # The longer branches first; the empty one last.
     return branches[0] if len(branches) == 1 else f"(?:{'|'.join(reversed(branches))})"

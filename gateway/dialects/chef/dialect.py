@@ -40,7 +40,7 @@ from gateway.core.dialect import (
     Served,
     VersionRefusal,
 )
-from gateway.core.http.message import Header, RequestHead, Response, all_values, as_mapping, fold
+from gateway.core.http.message import Header, RequestHead, Response, all_values, as_mapping, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
 from gateway.dialects.chef.documents import document_endpoint, write_document
@@ -61,8 +61,8 @@ from gateway.dialects.chef.version_object import (
     write_object,
 )
 
-SIGN_FOLDED = fold("X-Ops-Sign")
-GOIARDI_FOLDED = fold("X-Goiardi")
+SIGN_FOLDED = normalize_name("X-Ops-Sign")
+GOIARDI_FOLDED = normalize_name("X-Goiardi")
 
 ERROR = "invalid-x-ops-server-api-version"
 """The `error` of a version refusal, and of nothing else."""

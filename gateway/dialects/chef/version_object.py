@@ -14,12 +14,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gateway.core.dialect import OfferedVersions, RequestedKind, RequestedVersion
-from gateway.core.http.message import Header, fold
+from gateway.core.http.message import Header, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version, WholeNumber
 
 HEADER = "X-Ops-Server-API-Version"
-HEADER_FOLDED = fold(HEADER)
+HEADER_FOLDED = normalize_name(HEADER)
 
 INTEGER = WholeNumber()
 ZERO = Version(0)

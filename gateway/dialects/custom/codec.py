@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, final
 
 from gateway.core.dialect import Advertisement, Links, OfferedVersions
-from gateway.core.http.message import Header, all_values, fold
+from gateway.core.http.message import Header, all_values, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
 from gateway.dialects.custom.json_path import Json, JsonPath
@@ -157,12 +157,12 @@ class ResponseCodec:
     def has_range(self, headers: Mapping[str, str]) -> bool:
         """Whether the response has any of the range headers."""
         names = filter(None, (self.minimum, self.maximum, self.listed))
-        return any(all_values(headers, fold(name)) for name in names)
+        return any(all_values(headers, normalize_name(name)) for name in names)
 
     def read_advertisement(self, headers: Mapping[str, str]) -> Advertisement | None:
         """The versions that the backend serves. None when the headers hold none that can be believed."""
         if self.listed is not None:
-            lines = all_values(headers, fold(self.listed))
+            lines = all_values(headers, normalize_name(self.listed))
             items = (item.strip(" \t") for line in lines for item in line.split(","))
             versions = self.codec.read_list(items)
         else:
@@ -172,7 +172,7 @@ class ResponseCodec:
 
     def _one(self, name: str | None, headers: Mapping[str, str]) -> Version | None:
         """The version on which all lines of a header agree."""
-        lines = set() if name is None else set(all_values(headers, fold(name)))
+        lines = set() if name is None else set(all_values(headers, normalize_name(name)))
         return self.codec.read(lines.pop()) if len(lines) == 1 else None
 
     def write(self, served: Version | None, offered: OfferedVersions | None) -> tuple[Header, ...]:

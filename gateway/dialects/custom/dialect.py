@@ -33,7 +33,7 @@ from gateway.core.dialect import (
     VersionRefusal,
 )
 from gateway.core.http.message import Header as HeaderLine
-from gateway.core.http.message import Response, all_values, fold
+from gateway.core.http.message import Response, all_values, normalize_name
 from gateway.core.versions.version import Version
 from gateway.dialects.custom.codec import MOST_READ
 from gateway.dialects.custom.json_path import dump, load
@@ -62,8 +62,8 @@ class Custom(Dialect):
         self.vary: tuple[str, ...] = tuple(
             dict.fromkeys(name for location in parts.in_headers for name in location.names)
         )
-        self.reads = self.owned_request = frozenset(map(fold, self.vary))
-        self.owned_response = frozenset(map(fold, parts.response_codec.names))
+        self.reads = self.owned_request = frozenset(map(normalize_name, self.vary))
+        self.owned_response = frozenset(map(normalize_name, parts.response_codec.names))
         self.target_writer = self if parts.in_target else None
         self.configuration_rules = ConfigurationRules(
             can_be_probed=parts.probes_document or parts.response_codec.advertises,
@@ -210,7 +210,11 @@ class Custom(Dialect):
         advertisement = codec.read_advertisement(headers)
         refusal = VersionRefusal.NO
         if endpoint.negotiated and status == parts.statuses[0]:
-            if advertisement is not None and codec.served and not all_values(headers, fold(codec.served)):
+            if (
+                advertisement is not None
+                and codec.served
+                and not all_values(headers, normalize_name(codec.served))
+            ):
                 refusal = VersionRefusal.YES
             elif parts.refusals_advertise:
                 refusal = VersionRefusal.READ_BODY

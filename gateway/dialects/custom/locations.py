@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, final
 from urllib.parse import unquote, unquote_plus
 
 from gateway.core.dialect import NO_VERSION_REQUESTED, RequestedKind, RequestedVersion
-from gateway.core.http.message import Header, all_values, fold
+from gateway.core.http.message import Header, all_values, normalize_name
 from gateway.core.versions.version import Scheme
 
 LONGEST_TEXT: Final = 64
@@ -125,7 +125,9 @@ class HeaderLocation:
 
     def read(self, headers: Mapping[str, str]) -> RequestedVersion:
         """Every line must request the same."""
-        return agreed(self.syntax.read(line, self.affixes) for line in all_values(headers, fold(self.name)))
+        return agreed(
+            self.syntax.read(line, self.affixes) for line in all_values(headers, normalize_name(self.name))
+        )
 
     def write(self, headers: Mapping[str, str], text: str | None) -> tuple[Header, ...]:
         """The one line with `text`. No line for None."""

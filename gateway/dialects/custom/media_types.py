@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
 from gateway.core.dialect import RequestedKind, RequestedVersion
-from gateway.core.http.message import Header, all_values, fold
+from gateway.core.http.message import Header, all_values, normalize_name
 from gateway.dialects.custom.locations import Affixes, VersionSyntax, agreed
 
 LONGEST_LIST: Final = 2048
@@ -81,7 +81,7 @@ class MediaTypeLocation:
         is malformed, because another reader may find a version in it."""
         all_requested: list[RequestedVersion] = []
         for name in self.names:
-            lines = all_values(headers, fold(name))
+            lines = all_values(headers, normalize_name(name))
             elements = read_media_types(lines, listed=name == "Accept")
             if elements is None or self._is_ambiguous(lines, elements):
                 return RequestedVersion(RequestedKind.MALFORMED, text=", ".join(lines))
@@ -109,7 +109,7 @@ class MediaTypeLocation:
         value = None if text is None else self.affixes.write(text)
         written = []
         for name in self.names:
-            lines = all_values(headers, fold(name))
+            lines = all_values(headers, normalize_name(name))
             elements = read_media_types(lines, listed=name == "Accept")
             if elements is None:
                 written.append((name, ", ".join(lines)))

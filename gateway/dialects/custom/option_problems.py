@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar, final
 
-from gateway.core.http.message import FORWARDING, HOP_BY_HOP, UNLISTABLE, fold
+from gateway.core.http.message import FORWARDING, HOP_BY_HOP, UNLISTABLE, normalize_name
 from gateway.dialects.custom.locations import Affixes
 from gateway.errors import OptionsError
 
@@ -68,8 +68,8 @@ class OptionProblems:
             self.add(at, message, "write parameter: NAME and media_types: [TYPE]")
         elif TOKEN.fullmatch(name) is None or "_" in name:
             self.add(at, "not a valid header name", "a name has letters, digits and `-`, and no colon")
-        elif fold(name) in _OTHER_MEANING:
-            hint = "write parameter: NAME" if fold(name) in {"accept", "content-type"} else ""
+        elif normalize_name(name) in _OTHER_MEANING:
+            hint = "write parameter: NAME" if normalize_name(name) in {"accept", "content-type"} else ""
             self.add(at, "this header has another meaning, so it cannot hold a version", hint)
 
     def check_path(self, at: Position, path: str) -> str:

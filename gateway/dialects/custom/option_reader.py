@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Final, TypeAlias, final
 
 from gateway.core.dialect import RefusalReason, VersionMatch
-from gateway.core.http.message import fold
+from gateway.core.http.message import normalize_name
 from gateway.core.versions.version import CalendarDate, MajorMinor, Named, Scheme, Semantic, WholeNumber
 from gateway.dialects.custom.codec import DocumentCodec, ResponseCodec, VersionCodec
 from gateway.dialects.custom.error_bodies import (
@@ -314,13 +314,13 @@ class _Reader:
             name = getattr(response, kind)
             if name is not None:
                 self.problems.check_header_name(("reply", kind), name)
-                if fold(name) in names:
+                if normalize_name(name) in names:
                     self.problems.add(
                         ("reply", kind),
                         "another value already stands in this header",
                         "give each a header of its own",
                     )
-                names.add(fold(name))
+                names.add(normalize_name(name))
         codec = VersionCodec(scheme, self.problems.read_affixes(("reply", "spelling"), response.spelling))
         made = ResponseCodec(codec, response.served, response.minimum, response.maximum, response.list)
         learn = self.options.learn
@@ -479,7 +479,9 @@ def _check_together(
         for kind in _LOCATION_KINDS:
             name = getattr(options, kind)
             # One path, one parameter; any number of headers and query parameters.
-            key = (kind, fold(name)) if kind in {"header", "query"} and name is not None else (kind,)
+            key = (
+                (kind, normalize_name(name)) if kind in {"header", "query"} and name is not None else (kind,)
+            )
             if name is not None and key in seen:
                 problems.add(("places", at, kind), "there is another place like this", "remove one")
             elif name is not None:

@@ -36,7 +36,7 @@ from gateway.core.dialect import (
     RequestedVersion,
     Served,
 )
-from gateway.core.http.message import Header, Response, all_values, fold
+from gateway.core.http.message import Header, Response, all_values, normalize_name
 from gateway.core.versions.version import Scheme, Version
 from gateway.dialects.openstack.microversion import (
     ACCEPT_JSON,
@@ -98,12 +98,12 @@ class OpenStack(Dialect):
         self.service_type = service_type
         self.profile = profile
         self._types = frozenset(profile.service_types)
-        self._legacy_headers = tuple(fold(name) for name in profile.legacy_headers)
-        self._echo_headers = tuple(fold(name) for name in profile.echo_headers)
-        self._range_headers = tuple(fold(name) for name in profile.range_headers or ())
+        self._legacy_headers = tuple(normalize_name(name) for name in profile.legacy_headers)
+        self._echo_headers = tuple(normalize_name(name) for name in profile.echo_headers)
+        self._range_headers = tuple(normalize_name(name) for name in profile.range_headers or ())
         self._parse = self.scheme.parse if profile.zero_major else parse_microversion
         standard = (STANDARD,) if profile.service_types else ()
-        self.reads = frozenset({*self._legacy_headers, *map(fold, standard)})
+        self.reads = frozenset({*self._legacy_headers, *map(normalize_name, standard)})
         # The standard header is removed even where it is not read: it is for other services then.
         self.owned_request = self.reads | {STANDARD_FOLDED}
         self.owned_response = frozenset({*self._echo_headers, *self._range_headers})
@@ -242,7 +242,8 @@ class OpenStack(Dialect):
         text = self.scheme.format(version)
         standard = f"{(*self.profile.service_types, self.service_type)[0]} {text}"
         return tuple(
-            (name, standard if fold(name) == STANDARD_FOLDED else text) for name in self.profile.echo_headers
+            (name, standard if normalize_name(name) == STANDARD_FOLDED else text)
+            for name in self.profile.echo_headers
         )
 
     # -- 3. the backend's response

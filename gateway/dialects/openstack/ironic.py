@@ -35,7 +35,7 @@ from gateway.core.dialect import (
     Served,
     VersionRefusal,
 )
-from gateway.core.http.message import Header, Response, all_values, fold
+from gateway.core.http.message import Header, Response, all_values, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
 from gateway.dialects.openstack.microversion import (
@@ -67,8 +67,8 @@ from gateway.dialects.openstack.microversion import (
 SERVICE_TYPE = "baremetal"
 VERSION_HEADER = "X-OpenStack-Ironic-API-Version"
 RANGE_HEADERS = ("X-OpenStack-Ironic-API-Minimum-Version", "X-OpenStack-Ironic-API-Maximum-Version")
-VERSION_FOLDED = fold(VERSION_HEADER)
-MINIMUM_FOLDED, MAXIMUM_FOLDED = map(fold, RANGE_HEADERS)
+VERSION_FOLDED = normalize_name(VERSION_HEADER)
+MINIMUM_FOLDED, MAXIMUM_FOLDED = map(normalize_name, RANGE_HEADERS)
 
 # `/` is not negotiated before 26.1.0, and a version header does nothing but harm there. So it is removed.
 ROOT = Endpoint("root", negotiated=False, document=True, versioned_only=True)

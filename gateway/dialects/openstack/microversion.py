@@ -30,7 +30,7 @@ from gateway.core.dialect import (
     RequestedVersion,
     VersionRefusal,
 )
-from gateway.core.http.message import Header, all_values, fold
+from gateway.core.http.message import Header, all_values, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import MajorMinor, Version
 
@@ -40,7 +40,7 @@ MICROVERSION = MajorMinor()
 STANDARD = "OpenStack-API-Version"
 """The header that all services share: `compute 2.1, baremetal 1.58`."""
 
-STANDARD_FOLDED = fold(STANDARD)
+STANDARD_FOLDED = normalize_name(STANDARD)
 
 ACCEPT_JSON: tuple[Header, ...] = (("Accept", "application/json"),)
 """The headers of a probe."""

@@ -37,7 +37,7 @@ from gateway.core.dialect import (
     RequestedVersion,
     Served,
 )
-from gateway.core.http.message import Header, Response, all_values, fold
+from gateway.core.http.message import Header, Response, all_values, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
 from gateway.dialects.openstack.microversion import (
@@ -72,7 +72,7 @@ from gateway.dialects.openstack.microversion import (
 
 SERVICE_TYPE = "compute"
 NOVA_HEADER = "X-OpenStack-Nova-API-Version"
-NOVA_FOLDED = fold(NOVA_HEADER)
+NOVA_FOLDED = normalize_name(NOVA_HEADER)
 _CONTENT_JSON: Header = ("Content-Type", "application/json; charset=UTF-8")
 
 ROOT = Endpoint("root", negotiated=False, document=True, versioned_only=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, final
 
 from gateway.core.dialect import DefaultKind
-from gateway.core.http.message import FORWARDING, HOP_BY_HOP, UNLISTABLE, fold
+from gateway.core.http.message import FORWARDING, HOP_BY_HOP, UNLISTABLE, normalize_name
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.microversion import (
     BAD_REQUEST,
@@ -291,7 +291,7 @@ def read_options(options: OpenStackOptions) -> tuple[str, ServiceProfile]:
     for name in (*options.legacy_headers, *options.echo_headers, *options.range_headers):
         if _TOKEN.fullmatch(name) is None:
             raise ValueError(f"{name!r} is not a valid header name")
-        if fold(name) in _RESERVED:
+        if normalize_name(name) in _RESERVED:
             raise ValueError(f"{name!r} is not a header for versions")
     if len(options.range_headers) not in (0, 2):
         raise ValueError("range_headers needs two names: of the minimum, then of the maximum")
