@@ -350,10 +350,10 @@ class Dialect(ABC):
     """Every request header that any method here reads, normalized (`message.normalize_name`). The data
     plane caches decisions by their values."""
     owned_request: frozenset[str]
-    """Request headers (folded) that are removed before `write_request` writes the negotiated version.
+    """Request headers (normalized) that are removed before `write_request` writes the negotiated version.
     Contains those of `reads` that carry versions."""
     owned_response: frozenset[str]
-    """Response headers (folded) that are removed before `write_response` writes them anew."""
+    """Response headers (normalized) that are removed before `write_response` writes them anew."""
     vary: tuple[str, ...]
     """Names that `Vary` lists on every response, canonical."""
     vary_separately: bool = False

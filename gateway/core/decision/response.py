@@ -40,7 +40,7 @@ class ResponseRewrite:
 def rewrite_head(
     resolution: Resolution, member: Member, status: int, fields: Iterable[Header]
 ) -> ResponseRewrite:
-    """Read the selected lines of a response head (`fields`, names folded) and write those for the client.
+    """Read the selected lines of a response head (`fields`, names normalized) and write those for the client.
 
     In a transparent service, and while nothing is on offer, nothing is added or removed.
     """

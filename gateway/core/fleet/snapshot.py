@@ -78,7 +78,7 @@ class Snapshot:
     views: Mapping[str, ServiceView]
     fleet: Fleet
     selected_names: frozenset[str]
-    """Every request header (folded) that some dialect here reads or owns: the fields that a head reader
+    """Every request header (normalized) that some dialect here reads or owns: the fields that a head reader
     selects."""
 
     @classmethod

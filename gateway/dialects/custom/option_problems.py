@@ -33,7 +33,7 @@ _OTHER_MEANING: Final = (
         *("allow", "date", "origin", "referer", "retry-after", "server", "user-agent", "www-authenticate"),
     }
 )
-"""Headers (folded) that already mean something else in a message."""
+"""Headers (normalized names) that already mean something else in a message."""
 
 
 @final

@@ -86,7 +86,7 @@ def read_standard(headers: Mapping[str, str], service_types: frozenset[str]) -> 
 
 
 def read_legacy(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    """The version text of the first of a service's own headers (folded `names`, in order) that is present.
+    """The version text of the first header that is present of a service's own (normalized `names`, in order).
 
     None when all are absent. Of a repeated or comma-joined value the last item counts. It may be empty, which
     Nova refuses and Ironic (since 25.0) treats as absent.
