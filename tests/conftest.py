@@ -9,6 +9,7 @@ SKEWGATE_GROUPS="quick ..." every group in this list must run at least one test
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from typing import Final
 
@@ -39,6 +40,9 @@ def group_of(item: pytest.Item) -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[executed_key] = {}
+    # Tests that a shell starts with `&` ignore SIGINT, and the programs that they start would inherit that.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
