@@ -262,7 +262,7 @@ class Narrator:
 
 
 def offer_text(view: ServiceView) -> str:
-    """The offer as `1.1-1.58`; `nothing yet` before the first offer."""
+    """The offer as `1.1-1.58`; `nothing yet` before the initial offer."""
     return view.offer.versions.format(view.service.dialect.scheme) if view.offer.versions else "nothing yet"
 
 

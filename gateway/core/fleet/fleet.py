@@ -113,7 +113,7 @@ class Pool:
 
     @property
     def offer_ready(self) -> bool:
-        """True once the first offer can be formed: all are probed, and at least one advertisement is
+        """True once the initial offer can be formed: all are probed, and at least one advertisement is
         known."""
         return self.all_probed and any(member.advertisement for member in self.members)
 

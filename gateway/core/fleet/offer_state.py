@@ -103,7 +103,7 @@ def policy_set(service: Service, pool: Pool) -> VersionSet:
 
 
 def initial_offer(service: Service, pool: Pool) -> VersionSet:
-    """The first offer of a service: what the policy gives, or if that is empty, what is reachable."""
+    """The initial offer of a service: what the policy gives, or if that is empty, what is reachable."""
     return _unbroken(policy_set(service, pool) or reachable_versions(pool.in_service), service)
 
 
