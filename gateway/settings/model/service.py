@@ -143,7 +143,7 @@ class Offer(Section):
     )
     stabilization: Wait = key(
         "5s",
-        "How long the policy must give a version before it is added to the offer; `0s`: at once. The first "
+        "How long the policy must give a version before it is added to the offer; `0s`: at once. The initial "
         "offer does not wait.",
         reason="One interval of probes: a server that is rolled back at once does not raise the offer.",
         example="30s",
