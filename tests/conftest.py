@@ -31,6 +31,10 @@ hypothesis.settings.register_profile("ci", deadline=None, max_examples=100, dera
 hypothesis.settings.load_profile("ci" if NO_SKIP or "CI" in os.environ else "desk")
 
 executed_key = pytest.StashKey[dict[str, int]]()
+"""Executed tests by group."""
+
+seconds_key = pytest.StashKey[dict[str, float]]()
+"""What they took by group, set-up and clean-up included."""
 
 
 def group_of(item: pytest.Item) -> str:
@@ -40,6 +44,7 @@ def group_of(item: pytest.Item) -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[executed_key] = {}
+    config.stash[seconds_key] = {}
     # Tests that a shell starts with `&` ignore SIGINT, and the programs that they start would inherit that.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -65,9 +70,10 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     refuse_skip(report)
+    group, seconds = group_of(item), item.config.stash[seconds_key]
+    seconds[group] = seconds.get(group, 0.0) + report.duration
     if report.when == "call" and not report.skipped:
         executed = item.config.stash[executed_key]
-        group = group_of(item)
         executed[group] = executed.get(group, 0) + 1
     return report
 
@@ -92,5 +98,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for name, number in config.stash[executed_key].items():
+        terminalreporter.write_line(f"group {name}: {number} tests, {config.stash[seconds_key][name]:.0f} s")
     for name in empty_groups(config):
         terminalreporter.write_line(f"FAILED group {name}: none of its tests was executed", red=True)
