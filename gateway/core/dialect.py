@@ -13,6 +13,7 @@ here tests for the type of a dialect.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,13 +43,16 @@ class Endpoint(NamedTuple):
     """False: a version means nothing here. Owned request headers are dropped, and none is written (Ironic
     `/`)."""
     document: bool = False
-    """True: a discovery document. Its response is rewritten to the offer."""
+    """True: a discovery document. A successful response is rewritten to the offer, or it is 502."""
     answered: bool = False
     """True: the gateway answers with the dialect's `local_responder`; no backend gets the request (Chef
     `/server_api_version`)."""
     versioned_only: bool = False
     """True: legacy members never get it (Nova `/v2.1`; any document). False: a legacy member may get it, if
     the versions that it stands for hold the negotiated one."""
+    served_always: bool = False
+    """True: the servers of this API name the served version on every successful response here. One without it
+    is from a server whose version is unknown (semantics, Knowing)."""
     version_in_target: str | None = None
     """What the target itself says about the version (path, query); None where it says nothing. The dialect
     bounds its length, because clients choose it and it is cached."""
@@ -230,6 +234,9 @@ class Served:
     """True: this response has range headers, so those of the offer must replace them."""
     text: str = ""
     """The owned header's own text, for dialects whose `write_response` repeats it or a part of it."""
+    repeated: Version | None = None
+    """The requested version as the response repeats it; None: it repeats none. If it is not the version of
+    our request, the response says nothing about our request (chef-zero: always `0`)."""
 
 
 @final
@@ -285,6 +292,27 @@ class Links:
     def rewrite(self, link: str) -> str:
         """`link` as the client can follow it; links to third parties stay as they are."""
         return rewrite(link, backend=self.backend, host=self.host, public=self.public)
+
+
+# --- request ids -------------------------------------------------------------------------------------------
+
+_HEX_GROUPS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RequestIds:
+    """The ids by which an API family finds a request in the logs of its servers: a prefix and a UUID."""
+
+    request_header: str
+    """Canonical. Clients and the gateway send the id to backends in it."""
+    response_headers: tuple[str, ...]
+    """Canonical. Responses made by the gateway name the id in them."""
+    prefix: str = "req-"
+
+    def is_valid(self, text: str) -> bool:
+        """Whether `text` is an id as servers of this family accept it."""
+        return text.startswith(self.prefix) and _HEX_GROUPS.fullmatch(text, len(self.prefix)) is not None
 
 
 # --- parts that few dialects have --------------------------------------------------------------------------
@@ -367,6 +395,15 @@ class Dialect(ABC):
     releases: Mapping[str, Version] = {}
     """Highest version by release name, for ceilings."""
 
+    retry_after: bool = True
+    """Whether a 503 carries `Retry-After`, where the service does not configure it. False: clients of this
+    API break on it."""
+    method_override: tuple[str, ...] = ()
+    """Request headers (normalized, also in `reads`) that its servers take for the method of a POST: the first
+    that is present."""
+
+    request_ids: RequestIds | None = None
+    """None: this API has no request ids."""
     target_writer: TargetWriter | None = None
     """None: the version is not in the target, which passes unchanged."""
     local_responder: LocalResponder | None = None
@@ -433,6 +470,12 @@ class Dialect(ABC):
         another status. `missing.status` goes before either. The caller adds `Vary`."""
         return self.error_response(missing.error)
 
+    def write_request_id(self, response: Response, request_id: str) -> Response:
+        """A response made by the gateway, with the id of the request. Called only with `request_ids`."""
+        ids = self.request_ids
+        names = () if ids is None else ids.response_headers
+        return response.with_headers(*((name, request_id) for name in names))
+
     # -- 3. the backend's response
 
     @abstractmethod
@@ -463,7 +506,7 @@ class Dialect(ABC):
         self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
     ) -> bytes | None:
         """A discovery document with the offer's range and reachable links. None: this body is not such a
-        document and passes as it came."""
+        document. Then the response is 502, so that no client sees one backend's own range."""
         return None
 
     # -- 4. probes

@@ -102,6 +102,8 @@ class Service:
     ceiling: Version | None = None
     default_version: DefaultVersion | None = None
     """What a request without a version means here; None: the dialect's default."""
+    retry_after: bool | None = None
+    """Whether a 503 carries `Retry-After`; None: the dialect's default."""
     releases: Mapping[str, Version] = field(default_factory=lambda: MappingProxyType({}))
     """Highest version by release name, for ceilings, in addition to `Dialect.releases`."""
     operations: Operations = NO_OPERATIONS
@@ -112,6 +114,10 @@ class Service:
     @property
     def effective_default_version(self) -> DefaultVersion:
         return self.default_version or self.dialect.default_version
+
+    @property
+    def effective_retry_after(self) -> bool:
+        return self.dialect.retry_after if self.retry_after is None else self.retry_after
 
     @property
     def scheme_id(self) -> tuple[object, ...]:
