@@ -1,5 +1,7 @@
 """The log about offers and backends: one line per change, with what holds the offer and what to do."""
 
+# ruff: noqa: N802 -- ids of findings are written with capitals
+
 from __future__ import annotations
 
 import logging
@@ -371,3 +373,39 @@ def test_failures_of_requests_are_one_line_each_with_what_to_check(log: LoggedFl
     assert unconnected.endswith("check http://127.0.0.1:1")
     assert mismatched.startswith(f"ERROR {key}: served another version than the requested 1.31, gets no")
     assert again.startswith(f"ERROR {key}: served another version than the requested 1.40,")
+
+
+@pytest.mark.xfail(strict=True, reason="R-A14: the log names the old ones, `held_by` the upgraded ones")
+@pytest.mark.parametrize("policy", [Policy.GUARANTEED, Policy.AT_LEAST, Policy.REACHABLE])
+def test_R_A14_the_log_names_the_same_backends_as_the_offer(
+    caplog: pytest.LogCaptureFixture, policy: Policy
+) -> None:
+    log = LoggedFleet(caplog, "api-1", "api-2", "api-3", policy=policy)
+    log.advertise(api_1=58, api_2=58, api_3=58)
+    log.advertise(api_1=90)
+    log.wait(5.0)
+    log.advertise(api_2=70)
+    log.wait(5.0)
+    offer = log.snapshot_holder.current.views["baremetal"].offer
+    line = log.lines()[-1]
+
+    named = tuple(backend.name for backend in BACKENDS if f"{backend.name} (" in line)
+    assert named == offer.held_by
+    assert named == (() if policy is Policy.REACHABLE else ("api-2", "api-3"))
+
+
+@pytest.mark.xfail(strict=True, reason="R-A13: nothing names a backend that flaps")
+def test_R_A13_a_backend_that_flaps_is_named_from_the_second_fall_on(log: LoggedFleet) -> None:
+    for _ in range(2):
+        log.advertise(api_1=90, api_2=90)
+        log.wait(20.0)
+        log.advertise(api_2=58)
+        log.lines()
+        log.advertise(api_1=58)
+    fell, flaps = log.lines()
+
+    assert fell.startswith("WARNING baremetal: offer 1.1-1.90 -> 1.1-1.58, phase uniform; no backend serves")
+    assert flaps == (
+        "WARNING baremetal: 1.59-1.90 fell again and waits 20 s when it is back; "
+        "no longer served by api-1 (1.1-1.58): check whether it flaps, or two servers share its address"
+    )

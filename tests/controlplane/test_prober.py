@@ -1,5 +1,7 @@
 """Probes against real sockets: which ones succeed, which ones fail, and that nothing known is erased."""
 
+# ruff: noqa: N802 -- ids of attacks are written with capitals
+
 from __future__ import annotations
 
 import asyncio
@@ -531,3 +533,45 @@ async def test_failures_lengthen_the_pause_and_a_response_shortens_it_again() ->
         low <= seconds <= high
         for seconds, (low, high) in zip(steps.pauses, [(0.8, 1.2), *tolerances[1:]], strict=True)
     )
+
+
+# --- probes that requests ask for ------------------------------------------------------------------------
+
+LONG = 3600.0
+"""An interval after which no test is still running."""
+
+
+@pytest.mark.xfail(
+    strict=True, reason="R-A12: a mismatch starts no probe, the version is out for an interval"
+)
+async def test_R_A12_a_mismatch_has_the_backend_probed_at_once() -> None:
+    async with serving(ironic("1.1", "1.90")) as backend:
+        one = service(backend.backend(), interval=LONG)
+        snapshot_holder = holder_of(one)
+        async with Prober(snapshot_holder, ProbeResults(), [one]):
+            await until_member(snapshot_holder, lambda it: it.advertisement is not None)
+            backend.behaviour = ironic("1.1", "1.58")
+            now = asyncio.get_running_loop().time()
+            snapshot_holder.observe("baremetal", "api-1", VersionMismatch(Version(1, 90), now))
+
+            async with asyncio.timeout(3):
+                await backend.received(2)
+                await until_member(
+                    snapshot_holder, lambda it: it.advertisement == Advertisement(versions(58))
+                )
+
+
+@pytest.mark.xfail(strict=True, reason="R-D1: one path takes the member out for everybody until the interval")
+async def test_R_D1_one_path_takes_no_version_away_once_a_probe_still_advertises_it() -> None:
+    async with serving(ironic("1.1", "1.90")) as backend:
+        one = service(backend.backend(), interval=LONG)
+        snapshot_holder = holder_of(one)
+        async with Prober(snapshot_holder, ProbeResults(), [one]):
+            await until_member(snapshot_holder, lambda it: it.advertisement is not None)
+            for _ in range(3):
+                now = asyncio.get_running_loop().time()
+                snapshot_holder.observe("baremetal", "api-1", VersionMismatch(Version(1, 90), now))
+                async with asyncio.timeout(3):
+                    await until_member(snapshot_holder, lambda it: Version(1, 90) in it.usable_versions)
+
+    assert len(backend.requests) == 2, "the same path again asks for nothing"

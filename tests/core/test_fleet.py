@@ -1,5 +1,7 @@
 """What facts and commands change, and what a reload keeps."""
 
+# ruff: noqa: N802 -- ids of attacks are written with capitals
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -328,3 +330,40 @@ def test_an_ipv6_address_is_in_brackets() -> None:
 
 def test_a_pool_without_a_member_of_that_name() -> None:
     assert pool({"a": upto(5)}).member("b") is None
+
+
+# --- a legacy answer of a backend that has shown versions ------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="R-A11: one legacy answer makes a backend with versions legacy")
+def test_R_A11_a_backend_that_has_shown_versions_becomes_legacy_by_three_probes_in_a_row() -> None:
+    fleet = KNOWN_A
+    for number in range(2):
+        fleet = fleet.observe("toy", "a", ProbeSucceeded(legacy("1.1"), 11.0 + number))
+        assert (one(fleet).legacy, one(fleet).advertisement) == (False, upto(5)), "its last word counts"
+        assert one(fleet).usable_versions == NO_VERSIONS, "nobody knows at which version it executes"
+        assert one(fleet).freshness is Freshness.FRESH
+
+    third = one(fleet.observe("toy", "a", ProbeSucceeded(legacy("1.1"), 13.0)))
+    assert (third.legacy, third.advertisement, third.error) == (True, legacy("1.1"), None)
+    assert third.usable_versions == VersionSet.only(v("1.1"))
+
+
+@pytest.mark.xfail(strict=True, reason="R-A11: two legacy answers with an error page between them suffice")
+def test_R_A11_a_failed_probe_ends_the_row_of_legacy_answers() -> None:
+    fleet = KNOWN_A
+    answers = (legacy("1.1"), legacy("1.1"), None, legacy("1.1"), legacy("1.1"))
+    for at, answer in enumerate(answers, 11):
+        fact = ProbeFailed("an HTML page", at) if answer is None else ProbeSucceeded(answer, at)
+        fleet = fleet.observe("toy", "a", fact)
+        assert not one(fleet).legacy
+        assert one(fleet).usable_versions == NO_VERSIONS, "a failed probe shows no versions"
+
+    assert one(fleet.observe("toy", "a", ProbeSucceeded(legacy("1.1"), 20.0))).legacy
+    assert one(fleet.observe("toy", "a", ProbeSucceeded(upto(5), 20.0))) == one(KNOWN_A)
+
+
+def test_R_A11_a_backend_that_was_never_heard_becomes_legacy_at_once() -> None:
+    first = one(KNOWN_A.observe("toy", "b", ProbeSucceeded(legacy("1.1"), 11.0)), "b")
+
+    assert (first.legacy, first.usable_versions) == (True, VersionSet.only(v("1.1")))

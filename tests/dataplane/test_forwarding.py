@@ -459,3 +459,66 @@ async def test_O11_malformed_values_of_a_trusted_proxy_are_not_used(
     answer = await gateway.request(request("POST", "/metal/v1/nodes", *lines))
 
     assert answer.one("location") == f"{base}/v1/nodes/1"
+
+
+# --- the port ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="R-D3: X-Forwarded-Port is the port on which the gateway listens")
+@pytest.mark.parametrize(
+    "host, port",
+    [("api.example", "80"), ("api.example:8443", "8443"), ("[::1]", "80"), ("[::1]:9292", "9292")],
+)
+async def test_R_D3_the_forwarded_port_is_the_one_that_the_client_used(
+    testbed: Testbed, host: str, port: str
+) -> None:
+    """The word of a peer that is not trusted changes nothing."""
+    backend = await testbed.backend()
+    gateway = await testbed.gateway(backend)
+
+    for lines in ((), VALUES):
+        assert (await gateway.request(request("GET", "/v1/nodes", *lines, host=host))).status == 200
+        assert backend.requests[-1].one("x-forwarded-port") == port
+
+
+@pytest.mark.xfail(strict=True, reason="R-D3: X-Forwarded-Port is the port on which the gateway listens")
+@pytest.mark.parametrize(
+    "lines, port, base",
+    [
+        ((), "8080", "http://api.example:8080"),
+        (("X-Forwarded-Port: 443", "X-Forwarded-Proto: https"), "443", "https://api.example"),
+        (("X-Forwarded-Port: 8443", "X-Forwarded-Proto: https"), "8443", "https://api.example:8443"),
+        (("X-Forwarded-Port: 80",), "80", "http://api.example"),
+        (("X-Forwarded-Host: outer.example", "X-Forwarded-Proto: https"), "443", "https://outer.example"),
+        (("X-Forwarded-Host: outer.example",), "80", "http://outer.example"),
+        (("X-Forwarded-Host: outer.example:8443",), "8443", "http://outer.example:8443"),
+        (
+            ("X-Forwarded-Host: outer.example:1", "X-Forwarded-Port: 8443, 9"),
+            "8443",
+            "http://outer.example:8443",
+        ),
+        (("X-Forwarded-Host: [2001:db8::1]", "X-Forwarded-Port: 8443"), "8443", "http://[2001:db8::1]:8443"),
+        (("X-Forwarded-Port: 844444",), "8080", "http://api.example:8080"),
+        (("X-Forwarded-Port: 8x",), "8080", "http://api.example:8080"),
+    ],
+)
+async def test_R_D3_the_port_of_a_trusted_peer_is_also_that_of_links(
+    testbed: Testbed, lines: tuple[str, ...], port: str, base: str
+) -> None:
+    """Servers that believe the header write it into their links. The gateway's links name the same port."""
+    backend = await testbed.backend()
+    gateway = await testbed.gateway(backend, trusted=["127.0.0.0/8"])
+    backend.script = always(response(201, f"Location: http://127.0.0.1:{backend.port}/v1/nodes/1"))
+
+    answer = await gateway.request(request("POST", "/v1/nodes", *lines, host="api.example:8080"))
+
+    assert backend.only_request.one("x-forwarded-port") == port
+    assert answer.one("location") == f"{base}/v1/nodes/1"
+
+
+@pytest.mark.xfail(strict=True, reason="R-D3: X-Forwarded-Port is the port on which the gateway listens")
+async def test_R_D3_without_host_the_port_is_that_of_the_scheme(testbed: Testbed) -> None:
+    gateway, backend = await testbed.gateway_and_backend(always(response(200, body=b"{}")))
+
+    assert (await gateway.request(request("GET", "/v1/nodes", host=None, http="1.0"))).status == 200
+    assert backend.only_request.one("x-forwarded-port") == "80"

@@ -293,3 +293,24 @@ def test_a_pattern_finds_exactly_the_names_that_it_was_made_of(listed: set[str],
 
 def test_host_is_not_selected_for_dialects() -> None:
     assert REQUESTS[b"HOST"] == HOST
+
+
+@pytest.mark.xfail(strict=True, reason="R-A6: a twin with another character than `_` is not found in a head")
+@pytest.mark.parametrize("table", [REQUESTS, RESPONSES], ids=["request", "response"])
+@pytest.mark.parametrize("separator", "!#$%&'*+.^`|~")
+def test_R_A6_a_twin_with_any_separator_is_found_and_dropped(table: NameTable, separator: str) -> None:
+    for position in range(VERSION_FIELD.count("-")):
+        parts = VERSION_FIELD.split("-")
+        twin = "-".join(parts[: position + 1]) + separator + "-".join(parts[position + 1 :])
+        found = table.pattern.findall(f"GET / HTTP/1.1\r\nHost: x\r\n{twin}: 1.5\r\n\r\n".encode())
+
+        assert (twin.encode(), b"1.5") in found
+        assert table[twin.encode()] == DROP
+
+
+@pytest.mark.xfail(strict=True, reason="R-A6: a twin of a name that Connection lists is kept")
+def test_R_A6_a_name_listed_in_connection_removes_its_twins() -> None:
+    read = read_request(request("GET", "/", "Connection: x-hop", "X.Hop: 1", "X-Hop: 2", "X-Hope: 3"))
+
+    assert not isinstance(read, FramingError)
+    assert read.field_section.passthrough == b"\r\nX-Hope: 3\r\n"

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from gateway.core.fleet.fleet import Drain
-from tests.dataplane.messages import Message, request
+from tests.dataplane.messages import HOST, Message, request
 from tests.dataplane.testbed import (
     Client,
     Gateway,
@@ -241,3 +241,24 @@ async def test_a_backend_that_dies_under_traffic_loses_no_safe_request(testbed: 
 
     assert {(await client.response()).status for client in clients} == {200}
     assert gateway.metric("skewgate_retries_total", reason="no_reply") > 20 // 5
+
+
+@pytest.mark.xfail(strict=True, reason="R-A17: a GET that the server executes as a POST is sent again")
+@pytest.mark.parametrize("target", ["/v1/nodes?_method=POST", "/v1/nodes?a=b;%5Fmethod=patch"])
+async def test_R_A17_a_get_that_servers_execute_as_a_post_is_not_sent_again(
+    testbed: Testbed, target: str
+) -> None:
+    """OpenStack servers take the method from `_method` in the query."""
+    dead = await testbed.backend(_read_and_close)
+    other = await testbed.backend(_read_and_close)
+    gateway = await testbed.gateway(dead, other)
+
+    response = await gateway.request(f"GET {target} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+
+    assert response.status == 502
+    assert len(dead.requests) + len(other.requests) == 1
+
+
+async def _read_and_close(upstream: UpstreamConnection) -> None:
+    """Read a request, and close without a response: nobody knows whether it was executed."""
+    await upstream.request()

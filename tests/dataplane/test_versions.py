@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gateway.core.http.message import normalize_name
 from gateway.core.versions.version import Version
 from tests.dataplane.messages import (
+    MAX_FIELD,
     STANDARD_FIELD,
     VERSION_FIELD,
     Message,
@@ -276,3 +277,32 @@ def test_V2_fuzzed_every_server_reads_the_negotiated_version() -> None:
             examples()
         finally:
             runner.run(testbed.close())
+
+
+@pytest.mark.xfail(strict=True, reason="R-A6: twins with other characters than `_` pass, and PHP reads them")
+@pytest.mark.parametrize("separator", "!#$%&'*+.^`|~")
+async def test_R_A6_twins_with_any_separator_reach_no_backend(testbed: Testbed, separator: str) -> None:
+    twins = [name.replace("-", separator) for name in (VERSION_FIELD, STANDARD_FIELD, "X-Forwarded-Host")]
+    gateway, backend = await testbed.gateway_and_backend(serve)
+
+    answer = await gateway.request(
+        request("GET", "/v1/nodes", *(f"{twin}: 1.58" for twin in twins), version_line("1.31"))
+    )
+
+    assert (answer.status, answer.one(VERSION_FIELD)) == (200, "1.31")
+    assert received_version(backend.only_request) == "1.31"
+    assert not {twin.lower() for twin in twins} & backend.only_request.names
+
+
+@pytest.mark.xfail(strict=True, reason="R-A6: twins with other characters than `_` reach clients")
+@pytest.mark.parametrize("separator", "!#$%&'*+.^`|~")
+async def test_R_A6_twins_with_any_separator_reach_no_client(testbed: Testbed, separator: str) -> None:
+    twins = [name.replace("-", separator) for name in (VERSION_FIELD, MAX_FIELD, "Content-Length")]
+    lines = (version_line("1.31"), f"{MAX_FIELD}: 1.90", *(f"{twin}: 1" for twin in twins))
+    gateway, _ = await testbed.gateway_and_backend(always(response(200, *lines, "X-Other: 1", body=b"{}")))
+
+    answer = await gateway.request(request("GET", "/v1/nodes", version_line("1.31")))
+
+    assert answer.one("x-other") == "1"
+    assert not {twin.lower() for twin in twins} & answer.names
+    assert (answer.one(VERSION_FIELD), answer.one(MAX_FIELD)) == ("1.31", "1.90")

@@ -689,3 +689,73 @@ def test_CHEF_3_trap_17_the_worked_example(
     request_version = {None: "0", "x": "-1"}.get(requested, requested)
     header = CHEF.refuse(negotiated, RESOURCE, as_mapping([])).headers[0]
     assert header == version_object(str(served[0]), str(served[1]), request_version, "-1")
+
+
+# --- found by strangers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(
+    strict=True, reason="R-A7: a signed request at `01` is told 1, and the server executes it at 0"
+)
+@pytest.mark.parametrize("text", ["01", "+1", "001", "-0", "+0"])
+def test_R_A7_a_signed_version_that_is_not_canonical_is_malformed(text: str) -> None:
+    requested = read((HEADER, text), SIGNED)
+
+    assert requested == RequestedVersion(RequestedKind.MALFORMED, None, text, signed=True)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="R-A7: an `X-Ops-Sign` without a protocol counts as signed over the version"
+)
+@pytest.mark.parametrize(
+    "sign", ["", ";", "version=", "algorithm=sha1", "xversion=1.0", "version=;algorithm=sha256"]
+)
+@pytest.mark.parametrize("lines", [(), ((HEADER, "1"),)])
+def test_R_A7_a_signature_that_names_no_protocol_is_malformed(sign: str, lines: tuple[Header, ...]) -> None:
+    """Nobody can say what such a signature covers."""
+    assert read(*lines, ("X-Ops-Sign", sign)).kind is RequestedKind.MALFORMED
+    assert read(*lines, SIGNED, ("X-Ops-Sign", sign)).kind is RequestedKind.MALFORMED
+
+
+@pytest.mark.xfail(strict=True, reason="R-A11: an HTML page of 404 makes a Chef Server of 0 to 2 legacy")
+@pytest.mark.parametrize("status", [400, 401, 404])
+@pytest.mark.parametrize(
+    "lines, body",
+    [
+        ((), b""),
+        ((("Content-Type", "text/html"),), b"<html>not found</html>"),
+        ((("Content-Type", "text/html"),), b'{"error":["not found"]}'),
+        ((JSON,), b"<html>not found</html>"),
+        ((JSON,), b"{}"),
+        ((JSON,), b'["error"]'),
+    ],
+)
+def test_R_A11_an_error_page_is_a_failed_probe(status: int, lines: tuple[Header, ...], body: bytes) -> None:
+    step = probe(answer(status, *lines, body=body))
+
+    assert isinstance(step, ProbeFault)
+    assert step.reason == "document"
+
+
+@pytest.mark.xfail(strict=True, reason="R-A11: an HTML page with the version object is believed")
+def test_R_A11_an_html_page_with_the_object_is_a_failed_probe() -> None:
+    html = answer(404, ("Content-Type", "text/html"), version_object("0", "9", "-1", "-1"), body=b"<html>")
+
+    assert isinstance(probe(html), ProbeFault)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="R-A12: the contract has no place for the version that a response repeats"
+)
+def test_R_A12_a_response_says_which_request_it_is_about() -> None:
+    """Chef-zero writes `0` and `0`, whatever was requested: that says nothing about a request at 1."""
+    served = read_response(200, version_object("0", "2", "0", "0"))
+
+    assert (served.version, served.repeated) == (Version(0), Version(0))
+    assert read_response(200, version_object("0", "2", "1", "1")).repeated == Version(1)
+
+
+@pytest.mark.xfail(strict=True, reason="R-A17: `/users.json` is another operation than `/users`")
+def test_R_A17_json_at_the_end_of_a_path_is_the_same_operation() -> None:
+    assert CHEF.operation_path("/users.json") == CHEF.operation_path("/users") == "/users"
+    assert CHEF.operation_path("/organizations/acme/users/a.json") == "/organizations/acme/users/a"

@@ -551,3 +551,103 @@ def test_numbered_releases_never_serve_less_than_the_one_before() -> None:
     highest = [version for _, version in numbered]
     assert highest == sorted(highest)
     assert len(numbered) > 50
+
+
+# --- where the served version is never missing -------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="R-A2: no endpoint says that its servers always name the version")
+@pytest.mark.parametrize(
+    "path", ["/v1/nodes", "/v1/nodes/one/states/power", "/v1/lookup", "/%761/nodes.json"]
+)
+def test_R_A2_below_v1_every_successful_response_names_the_served_version(path: str) -> None:
+    assert all(
+        IRONIC.endpoint(method, path, "").served_always
+        for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+    )
+
+
+@pytest.mark.parametrize(
+    "method,path",
+    [
+        ("GET", "/healthcheck"),  # a layer in front of the API
+        ("GET", "/nodes"),  # the API, but `healthcheck.path` may be anything that is not below /v1
+        ("GET", "/"),
+        ("OPTIONS", "/v1/nodes"),  # CORS answers that before the API
+    ],
+)
+def test_R_A2_elsewhere_a_healthy_server_may_name_none(method: str, path: str) -> None:
+    assert not IRONIC.endpoint(method, path, "").served_always
+
+
+# --- probes that must not be believed ----------------------------------------------------------------------
+
+
+@pytest.mark.xfail(
+    strict=True, reason="R-A11: range headers on an error page of something in front are believed"
+)
+@pytest.mark.parametrize("kind", [None, "text/html", "text/html; charset=utf-8", "application/jsonx", ""])
+def test_R_A11_range_headers_count_on_json_alone(kind: str | None) -> None:
+    lines = () if kind is None else (("content-type", kind),)
+    page = ProbeResponse(200, as_mapping([*folded_range(), *lines]), b"<html>It works!</html>")
+
+    assert reason(IRONIC.probe((page,), None)) == "document"
+
+
+def folded_range() -> list[Header]:
+    return [(normalize_name(name), value) for name, value in (MIN, MAX)]
+
+
+@pytest.mark.parametrize("kind", ["application/json", "Application/JSON; charset=UTF-8"])
+def test_R_A11_range_headers_count_on_json(kind: str) -> None:
+    answer = ProbeResponse(200, as_mapping([*folded_range(), ("content-type", kind)]), V1_DOCUMENT)
+
+    assert IRONIC.probe((answer,), None) == ADVERTISEMENT
+
+
+@pytest.mark.xfail(strict=True, reason="R-A11: the document of v1 counts whatever its content type says")
+def test_R_A11_a_document_that_is_not_said_to_be_json_is_not_from_a_legacy_server() -> None:
+    page = ProbeResponse(200, as_mapping([("content-type", "text/html")]), V1_DOCUMENT)
+
+    assert reason(IRONIC.probe((page,), None)) == "document"
+
+
+# --- errors of the gateway ---------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(
+    strict=True, reason="R-D2: a 503 has Retry-After, at which python-ironicclient raises TypeError"
+)
+def test_R_D2_a_503_has_no_retry_after() -> None:
+    assert IRONIC.retry_after is False
+
+
+@pytest.mark.xfail(strict=True, reason="R-D6: refusals have no request id")
+def test_R_D6_request_ids_are_in_the_two_headers_of_real_servers() -> None:
+    ids = IRONIC.request_ids
+    assert ids is not None
+
+    named = IRONIC.write_request_id(refuse("1.999"), "req-1")
+
+    assert ids.request_header == "X-Openstack-Request-Id"
+    assert named.headers[-2:] == (("X-Openstack-Request-Id", "req-1"), ("Openstack-Request-Id", "req-1"))
+    assert named.body == refuse("1.999").body
+
+
+# --- where servers differ, and the gateway is like one of them ----------------------------------------------
+
+
+def test_R_D8_v1_json_without_a_version_is_the_document() -> None:
+    """Until 24 it is; from 25 on without a version it is 404. The gateway always names one to a backend."""
+    endpoint = IRONIC.endpoint("GET", "/v1.json", "")
+
+    assert endpoint == V1
+    assert IRONIC.read_requested(endpoint, as_mapping([])) == NO_VERSION_REQUESTED
+    assert (LEGACY, "1.1") in IRONIC.write_request(
+        endpoint, Version(1, 1), NO_VERSION_REQUESTED, legacy=False
+    )
+
+
+@pytest.mark.parametrize("path", ["/v1/nodes", "/v1/nodes.json", "/nodes", "/nodes.json/", "/%6eodes"])
+def test_R_A17_one_operation_in_every_spelling_that_servers_accept(path: str) -> None:
+    assert IRONIC.operation_path(path) == "/v1/nodes"

@@ -239,3 +239,95 @@ def test_no_bytes_make_it_raise(body: bytes, endpoint: Endpoint) -> None:
     result = IRONIC.rewrite_document(endpoint, body, OFFER, LINKS)
 
     assert result is None or json.loads(result) is not None
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="R-A9: a range that is a number, or stands in another place, passes as the backend's own",
+)
+@pytest.mark.parametrize(
+    "endpoint, document",
+    [
+        (ROOT, {"versions": [{"id": "v1", "min_version": 1.1, "version": 1.115}]}),
+        (ROOT, {"versions": [{"id": "v1", "version": " 1.115"}]}),
+        (ROOT, {"versions": [{"id": "v1", "version": "v1.115"}]}),
+        (ROOT, {"versions": [{"id": "v1", "version": ["1.115"]}]}),
+        (ROOT, {"versions": ["1.115"]}),
+        (ROOT, {"versions": [["1.115"]]}),
+        (ROOT, {"versions": [], "default_version": [{"version": "1.115"}, "1.115"]}),
+        (V1, {"id": "v1", "version": ["1.115"]}),
+        (V1, {"id": "v1", "version": 1.115}),
+        (V1, {"id": "v1", "version": {"id": "v1", "version": True}}),
+    ],
+)
+def test_R_A9_a_range_in_another_shape_is_not_such_a_document(
+    endpoint: Endpoint, document: dict[str, Any]
+) -> None:
+    assert rewritten(endpoint, json.dumps(document)) is None
+
+
+@pytest.mark.xfail(strict=True, reason="R-A9: only the expected places get the offer")
+@pytest.mark.parametrize(
+    "endpoint, document",
+    [
+        (ROOT, {"versions": [], "version": "1.115"}),
+        (ROOT, {"versions": [{"id": "v1", "max_version": "1.115"}]}),
+        (V1, {"id": "v1", "max_version": "1.115"}),
+        (V1, {"id": "v1", "nodes": [{"version": {"version": "1.115"}}]}),
+    ],
+)
+def test_R_A9_a_range_gets_the_offer_wherever_it_stands(endpoint: Endpoint, document: dict[str, Any]) -> None:
+    text = rewritten(endpoint, json.dumps(document))
+
+    assert text is not None
+    assert "1.115" not in text
+    assert "1.58" in text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"versions": [], "a": NaN}',
+        b'{"versions": [], "a": -Infinity}',
+        b'{"versions": [], "a": 1e999}',
+        b'{"versions": [], "a": ' + b"9" * 5000 + b"}",
+        b'{"versions": []} {}',
+        b'{"versions": []}\x00',
+        b'{"versions": []',
+        b'{"versions": [], "a": "\xff"}',
+        b"\xff\xfe\x00",
+        b'{"versions": [], "a": ' + b"[" * 40 + b"]" * 40 + b"}",
+        b"[" * 200_000,
+        b'"versions"',
+        b"null",
+        b"",
+    ],
+)
+def test_R_A9_what_is_not_json_with_an_object_is_not_such_a_document(body: bytes) -> None:
+    assert IRONIC.rewrite_document(ROOT, body, OFFER, LINKS) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"versions": [{"version": "1.115", "version": "1.114"}]}',
+        b'{"versions": [{"version": "1.115"}], "versions": [{"version": "1.114"}]}',
+        b'\xef\xbb\xbf{"versions": [{"version": "1.114"}]}',
+        '{"versions": [{"version": "1.114"}]}'.encode("utf-16"),
+    ],
+)
+def test_R_A9_what_two_readers_read_differently_is_written_anew(body: bytes) -> None:
+    assert IRONIC.rewrite_document(ROOT, body, OFFER, LINKS) == b'{"versions": [{"version": "1.58"}]}'
+
+
+def test_R_A9_documents_of_legacy_servers_keep_their_shape() -> None:
+    """Icehouse and Juno: neither `/` nor `/v1` names a range, so none is added."""
+    base, public = LINK_BASES[0], "https://api.test/baremetal"
+    entry = '{"id": "v1", "links": [{"href": "%s/v1/", "rel": "self"}]}'
+    documents = (
+        (ROOT, f'{{"versions": [{entry}], "description": "x", "default_version": {entry}}}'),
+        (V1, '{"id": "v1", "links": [{"href": "%s/v1/", "rel": "self"}], "media_types": []}'),
+    )
+
+    for endpoint, document in documents:
+        assert rewritten(endpoint, document.replace("%s", base)) == document.replace("%s", public)

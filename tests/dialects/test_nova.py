@@ -679,3 +679,117 @@ def test_N3_each_name_has_a_vary_line_of_its_own() -> None:
         ("Vary", "OpenStack-API-Version"),
         ("Vary", "X-OpenStack-Nova-API-Version"),
     )
+
+
+# --- where the served version is never missing --------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="R-A2: no endpoint says that its servers always name the version")
+@pytest.mark.parametrize("path", ["/v2.1/servers", "/v2.1/abc/servers/detail", "//v2.1/servers"])
+def test_R_A2_below_v2_1_every_successful_response_names_the_served_version(path: str) -> None:
+    assert all(NOVA.endpoint(method, path, "").served_always for method in ("GET", "POST", "PUT", "DELETE"))
+
+
+@pytest.mark.parametrize(
+    "method,path",
+    [
+        ("GET", "/"),
+        ("GET", "/v2/servers"),
+        ("GET", "/v1.1/servers"),
+        ("GET", "/x"),
+        ("OPTIONS", "/v2.1/servers"),
+    ],
+)
+def test_R_A2_elsewhere_a_healthy_server_names_none(method: str, path: str) -> None:
+    assert not NOVA.endpoint(method, path, "").served_always
+
+
+def test_R_A2_a_preflight_is_negotiated_like_any_request() -> None:
+    assert NOVA.endpoint("OPTIONS", "/v2.1/servers", "") == RESOURCE._replace(served_always=False)
+
+
+# --- operations --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="R-A17: `/servers.json` avoids the rule for `/servers`")
+@pytest.mark.parametrize(
+    "path", ["/v2.1/servers.json", "/v2.1/servers.xml", "/v2.1/servers.json/", "/v2.1/servers%2Ejson"]
+)
+def test_R_A17_a_format_at_the_end_of_a_path_is_the_same_operation(path: str) -> None:
+    assert NOVA.operation_path(path) == NOVA.operation_path("/v2.1/servers") == "/v2.1/servers"
+
+
+def test_R_A17_another_suffix_is_a_part_of_the_name() -> None:
+    assert NOVA.operation_path("/v2.1/servers/a.txt") == "/v2.1/servers/a.txt"
+    assert NOVA.operation_path("/v2.1/servers/a%25b") == "/v2.1/servers/a%25b"
+
+
+# --- errors of the gateway ---------------------------------------------------------------------------------
+
+
+def test_R_D2_a_503_has_retry_after() -> None:
+    assert NOVA.retry_after is True
+
+
+@pytest.mark.xfail(strict=True, reason="R-D6: refusals have no request id")
+def test_R_D6_request_ids_are_in_the_two_headers_of_real_servers() -> None:
+    ids = NOVA.request_ids
+    assert ids is not None
+
+    named = NOVA.write_request_id(refuse((NOVA_HEADER, "2.999")), "req-1")
+
+    assert ids.request_header == "X-Openstack-Request-Id"
+    assert named.headers[-2:] == (("X-Openstack-Request-Id", "req-1"), ("X-Compute-Request-Id", "req-1"))
+
+
+# --- where servers differ, and the gateway is like one of them ----------------------------------------------
+
+
+def test_R_D8_a_malformed_version_at_v2_1_is_400_as_from_21_on() -> None:
+    """Until 20 a server redirects to `/v2.1/` before it looks at any version, and is 400 there."""
+    endpoint = NOVA.endpoint("GET", "/v2.1", "")
+
+    assert endpoint == V2_1 == NOVA.endpoint("GET", "/v2.1/", "")
+    assert read((NOVA_HEADER, "spam")).kind is RequestedKind.MALFORMED
+    assert refuse((NOVA_HEADER, "spam")).status == 400
+
+
+# --- probes that must not be believed ----------------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="R-A11: `/v2.1/` alone, without a range, makes a legacy server")
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"version": {"id": "v2.1", "version": "", "min_version": ""}},
+        {"versions": [{"id": "v2.1", "status": "EXPERIMENTAL", "links": []}]},
+    ],
+)
+def test_R_A11_without_v2_0_no_document_is_that_of_a_legacy_server(document: object) -> None:
+    answer = ProbeResponse(
+        200, as_mapping([("content-type", "application/json")]), json.dumps(document).encode()
+    )
+
+    assert reason(NOVA.probe((answer,), None)) == "document"
+
+
+@pytest.mark.xfail(strict=True, reason="R-A11: a list counts whatever its content type says")
+@pytest.mark.parametrize("kind", ["text/html", "text/plain", None])
+def test_R_A11_a_list_that_is_not_said_to_be_json_is_a_failed_probe(kind: str | None) -> None:
+    lines = [] if kind is None else [("content-type", kind)]
+    body = json.dumps({"versions": [V2_0_ENTRY]}).encode()
+
+    assert reason(NOVA.probe((ProbeResponse(200, as_mapping(lines), body),), None)) == "document"
+
+
+@pytest.mark.xfail(
+    strict=True, reason="R-A11: zero and an empty list pass for the missing range of a legacy server"
+)
+@pytest.mark.parametrize("value", [0, [], False, {}])
+def test_R_A11_a_range_of_another_type_is_not_a_missing_one(value: object) -> None:
+    document = {"versions": [V2_0_ENTRY, v2_1_entry(version=value, min_version=value)]}
+    answer = ProbeResponse(
+        200, as_mapping([("content-type", "application/json")]), json.dumps(document).encode()
+    )
+
+    assert reason(NOVA.probe((answer,), None)) == "range"

@@ -217,3 +217,42 @@ def test_no_bytes_make_it_raise(body: bytes, endpoint: Endpoint) -> None:
     result = NOVA.rewrite_document(endpoint, body, OFFER, LINKS)
 
     assert result is None or json.loads(result) is not None
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="R-A9: a range that is a number, or stands in another place, passes as the backend's own",
+)
+@pytest.mark.parametrize(
+    "endpoint, document",
+    [
+        (ROOT, {"versions": [{"id": "v2.1", "min_version": 2.1, "version": 2.104}]}),
+        (ROOT, {"versions": [{"id": "v2.1", "version": "2.104 "}]}),
+        (ROOT, {"versions": ["2.104", {"id": "v2.0"}]}),
+        (ROOT, {"versions": [{"id": "v2.1", "version": ["2.104"]}]}),
+        (V2_1, {"version": {"id": "v2.1", "min_version": {"": "2.1"}}}),
+        (CHOICES, {"choices": ["2.104"]}),
+    ],
+)
+def test_R_A9_a_range_in_another_shape_is_not_such_a_document(
+    endpoint: Endpoint, document: dict[str, Any]
+) -> None:
+    assert rewritten(endpoint, json.dumps(document)) is None
+
+
+@pytest.mark.xfail(strict=True, reason="R-A9: only the entry v2.1, under its two keys, gets the offer")
+@pytest.mark.parametrize(
+    "endpoint, document",
+    [
+        (ROOT, {"versions": [{"id": "v2.1", "max_version": "2.104"}]}),
+        (ROOT, {"versions": [{"id": "v2.1.0", "version": "2.104"}]}),
+        (V2_1, {"version": {"id": ["v2.1"], "version": "2.104"}}),
+        (CHOICES, {"choices": [{"id": "v2.1", "version": "2.104"}]}),
+    ],
+)
+def test_R_A9_a_range_gets_the_offer_wherever_it_stands(endpoint: Endpoint, document: dict[str, Any]) -> None:
+    text = rewritten(endpoint, json.dumps(document))
+
+    assert text is not None
+    assert "2.104" not in text
+    assert "2.60" in text

@@ -720,3 +720,282 @@ def test_every_name_that_is_read_is_owned_and_folded(dialect: OpenStack) -> None
     assert dialect.reads <= dialect.owned_request
     assert {normalize_name(name) for name in dialect.vary} == dialect.reads
     assert all(normalize_name(name) == name for name in dialect.owned_request | dialect.owned_response)
+
+
+# --- mounts without versions -------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(
+    strict=True, reason="R-D1: below a mount without versions a version is negotiated, and 1.0 contradicts it"
+)
+@pytest.mark.parametrize(
+    "dialect,path,document",
+    [
+        (MANILA, "/v1/tenant/shares", False),
+        (MANILA, "/v1", True),
+        (MANILA, "/v1/", True),
+        (MANILA, "/%761/tenant/shares", False),
+        (CINDER, "/v1/tenant/volumes", False),
+        (CINDER, "/v2/tenant/volumes", False),
+        (CINDER, "/v2/", True),
+    ],
+)
+def test_R_D1_a_mount_without_versions_is_not_negotiated(
+    dialect: OpenStack, path: str, document: bool
+) -> None:
+    endpoint = dialect.endpoint("GET", path, "")
+
+    assert (endpoint.negotiated, endpoint.document, endpoint.versioned_only) == (False, document, False)
+    assert dialect.write_request(endpoint, Version(2, 5), NO_VERSION_REQUESTED, legacy=False) == ()
+
+
+@pytest.mark.xfail(strict=True, reason="R-D1: the constant 1.0 counts as the version that was served")
+def test_R_D1_what_is_said_below_such_a_mount_is_neither_read_nor_passed_on() -> None:
+    endpoint = MANILA.endpoint("GET", "/v1/tenant/shares", "")
+    headers = as_mapping([(normalize_name(MANILA_HEADER), "1.0")])
+
+    served = MANILA.read_response(endpoint, 200, headers)
+
+    assert served == Served()
+    assert MANILA.write_response(endpoint, 200, served, None, OFFER, legacy=False) == ()
+
+
+@pytest.mark.parametrize(
+    "dialect,path",
+    [(MANILA, "/v2/shares"), (CINDER, "/v3/tenant/volumes"), (PLACEMENT, "/v1/x"), (PLAIN, "/v1/x")],
+)
+def test_R_D1_every_other_path_is_negotiated(dialect: OpenStack, path: str) -> None:
+    assert dialect.endpoint("GET", path, "").negotiated
+
+
+# --- the root of Cinder ------------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(
+    strict=True, reason="R-D4: the root of Cinder is answered 300 for a version that is not on offer"
+)
+def test_R_D4_the_root_of_cinder_is_negotiated() -> None:
+    assert CINDER.endpoint("GET", "/", "") == NEGOTIATED_ROOT
+
+
+def test_R_D4_the_constant_at_the_root_of_older_cinder_contradicts_nothing() -> None:
+    """Until 18 the header there is always 3.0."""
+    headers = as_mapping([(normalize_name(STANDARD), "volume 3.0")])
+    served = CINDER.read_response(CINDER.endpoint("GET", "/", ""), 300, headers)
+
+    assert getattr(served, "repeated", None) in (None, Version(3, 0))
+    assert CINDER.write_response(NEGOTIATED_ROOT, 300, served, Version(3, 50), OFFER, legacy=False) == (
+        (STANDARD, "volume 3.0"),
+    )
+
+
+# --- a header that does not name Cinder --------------------------------------------------------------------
+
+
+@pytest.mark.xfail(
+    strict=True, reason="R-D5: Cinder's 400 is read as silence, and the request is executed at 3.0"
+)
+@pytest.mark.parametrize(
+    "value", ["3.20", "block-storage 3.20", "compute 2.1", "", "VOLUME 3.20", "volume", "compute 2.1, volume"]
+)
+def test_R_D5_a_header_without_an_item_for_cinder_is_malformed(value: str) -> None:
+    requested = read(CINDER, (STANDARD, value))
+
+    assert requested == RequestedVersion(RequestedKind.MALFORMED)
+    assert CINDER.refuse(
+        Refusal(RefusalReason.MALFORMED, requested, None, between("3.0", "3.70")), RESOURCE, NO_VERSIONS
+    ) == Response(
+        400,
+        (JSON,),
+        b'{"badRequest": {"code": 400, "message": "The server could not comply with the request since it is '
+        b'either malformed or otherwise incorrect."}}',
+    )
+
+
+def test_R_D5_without_the_header_cinder_serves_its_minimum() -> None:
+    assert read(CINDER) == NO_VERSION_REQUESTED
+
+
+def test_R_D5_a_header_of_its_own_makes_up_for_the_missing_item() -> None:
+    own = dialect_for("volume", legacy_headers=("X-OpenStack-Volume-API-Version",))
+
+    assert read(own, (STANDARD, "compute 2.1"), (own.vary[1], "3.20")).version == Version(3, 20)
+
+
+# --- where the served version is never missing --------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="R-A2: no endpoint says that its servers always name the version")
+@pytest.mark.parametrize(
+    "dialect,path",
+    [
+        (CINDER, "/v3/tenant/volumes"),
+        (MANILA, "/v2/shares"),
+        (PLACEMENT, "/resource_providers/x/inventories"),
+        (MAGNUM, "/v1/clusters"),
+    ],
+)
+def test_R_A2_below_these_paths_every_success_names_the_served_version(dialect: OpenStack, path: str) -> None:
+    assert dialect.endpoint("DELETE", path, "").served_always
+    assert not dialect.endpoint("OPTIONS", path, "").served_always
+
+
+@pytest.mark.parametrize(
+    "dialect,path",
+    [
+        *((dialect, "/healthcheck") for dialect in ALL),
+        *((dialect, "/") for dialect in ALL),
+        (INSPECTOR, "/v1/introspection"),
+        (PLAIN, "/v1/x"),
+        (CINDER, "/v2/tenant/volumes"),
+        (MANILA, "/v1/tenant/shares"),
+    ],
+)
+def test_R_A2_elsewhere_a_healthy_server_may_name_none(dialect: OpenStack, path: str) -> None:
+    assert not dialect.endpoint("GET", path, "").served_always
+
+
+# --- errors of the gateway ---------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="R-D2: a 503 has Retry-After, at which manilaclient raises TypeError")
+@pytest.mark.parametrize("dialect", [MANILA, INSPECTOR])
+def test_R_D2_a_503_of_manila_or_the_inspector_has_no_retry_after(dialect: OpenStack) -> None:
+    assert dialect.retry_after is False
+
+
+@pytest.mark.parametrize("dialect", [PLACEMENT, CINDER, MAGNUM, PLAIN])
+def test_R_D2_a_503_of_another_service_has_retry_after(dialect: OpenStack) -> None:
+    assert dialect.retry_after is True
+
+
+@pytest.mark.xfail(strict=True, reason="R-D6: refusals have no request id")
+@pytest.mark.parametrize(
+    "dialect,names",
+    [
+        (CINDER, ("X-Openstack-Request-Id", "X-Compute-Request-Id")),
+        (MANILA, ("X-Openstack-Request-Id", "X-Compute-Request-Id")),
+        (PLACEMENT, ("X-Openstack-Request-Id",)),
+        (MAGNUM, ("X-Openstack-Request-Id",)),
+        (PLAIN, ("X-Openstack-Request-Id",)),
+    ],
+)
+def test_R_D6_request_ids_are_in_the_headers_of_real_servers(
+    dialect: OpenStack, names: tuple[str, ...]
+) -> None:
+    ids = dialect.request_ids
+    assert ids is not None
+
+    named = dialect.write_request_id(refuse(dialect, "9.99"), "req-1")
+
+    assert ids.request_header == "X-Openstack-Request-Id"
+    assert named.headers[-len(names) :] == tuple((name, "req-1") for name in names)
+
+
+def test_R_D6_the_inspector_has_no_request_ids() -> None:
+    assert INSPECTOR.request_ids is None
+
+
+@pytest.mark.xfail(strict=True, reason="R-D6: the errors of Placement have no request id")
+def test_R_D6_an_error_of_placement_names_the_id_before_its_range() -> None:
+    ids = PLACEMENT.request_ids
+    assert ids is not None
+
+    refused, failed = (
+        json.loads(PLACEMENT.write_request_id(response, "req-1").body)["errors"]
+        for response in (refuse(PLACEMENT, "1.40"), PLACEMENT.error_response(GatewayError(503, "x", "y")))
+    )
+
+    assert [list(error) for error in refused] == [
+        ["status", "title", "detail", "request_id", "max_version", "min_version"]
+    ]
+    assert [list(error) for error in failed] == [["status", "title", "detail", "request_id"]]
+    assert refused[0]["request_id"] == failed[0]["request_id"] == "req-1"
+
+
+def test_R_D6_a_body_without_errors_stays() -> None:
+    response = Response(200, (JSON,), b"{}")
+
+    assert PLACEMENT.write_request_id(response, "req-1").body == b"{}"
+    assert CINDER.write_request_id(refuse(CINDER, "9.99"), "req-1").body == refuse(CINDER, "9.99").body
+
+
+# --- documents and probes that must not be believed ---------------------------------------------------------
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="R-A9: a range that is a number, or stands in another place, passes as the backend's own",
+)
+@pytest.mark.parametrize(
+    "dialect,document",
+    [
+        (CINDER, {"versions": [{"id": "v3.0", "min_version": 3.0, "version": 3.71}]}),
+        (CINDER, {"versions": [{"id": "v3.0", "version": "3.71 "}]}),
+        (PLACEMENT, {"versions": [{"id": "v1.0", "max_version": "v1.39"}]}),
+        (PLACEMENT, {"versions": ["1.39", {"id": "v1.0"}]}),
+        (PLAIN, {"versions": {"values": ["1.39", {"id": "v1.0"}]}}),
+        (INSPECTOR, {"versions": [{"id": 1.18}]}),
+    ],
+)
+def test_R_A9_a_range_in_another_shape_is_not_such_a_document(dialect: OpenStack, document: object) -> None:
+    assert rewritten(dialect, document, OFFER) is None
+
+
+@pytest.mark.xfail(strict=True, reason="R-A9: only the expected places get the offer")
+def test_R_A9_a_range_gets_the_offer_wherever_it_stands() -> None:
+    document = {"versions": [], "version": {"id": "v1.0", "max_version": "1.39"}, "max_version": "1.39"}
+
+    assert rewritten(PLACEMENT, document | {"versions": [{"id": "v1.0"}]}, between("1.0", "1.31")) == {
+        "versions": [{"id": "v1.0"}],
+        "version": {"id": "v1.0", "max_version": "1.31"},
+        "max_version": "1.31",
+    }
+
+
+@pytest.mark.xfail(
+    strict=True, reason="R-A9: the list of resources at /v1 of the inspector is not known as a document"
+)
+def test_R_A9_the_inspector_lists_resources_at_v1() -> None:
+    body = b'{"resources": [{"name": "introspection", "links": [{"href": "http://10.0.0.5:80/v1/introspection"}]}]}'
+
+    document = INSPECTOR.rewrite_document(VERSION, body, OFFER, LINKS)
+
+    assert document is not None
+    assert b'"https://api.test/p/v1/introspection"' in document
+    assert INSPECTOR.rewrite_document(NEGOTIATED_ROOT, body, OFFER, LINKS) is None
+    assert PLAIN.rewrite_document(VERSION, body, OFFER, LINKS) is None
+
+
+def typed(kind: str | None, document: object, *lines: Header) -> ProbeResponse:
+    types = [] if kind is None else [("content-type", kind)]
+    folded = [(normalize_name(name), value) for name, value in lines]
+    return ProbeResponse(200, as_mapping([*folded, *types]), json.dumps(document).encode())
+
+
+@pytest.mark.xfail(strict=True, reason="R-A11: a response to a probe counts whatever its content type says")
+@pytest.mark.parametrize("kind", ["text/html", None])
+def test_R_A11_what_is_not_said_to_be_json_is_a_failed_probe(kind: str | None) -> None:
+    ranged = typed(kind, {"versions": []}, *INSPECTOR_RANGE)
+    legacy = typed(kind, {"versions": [{"id": "v2.0", "version": "", "min_version": "", "links": []}]})
+
+    assert reason(INSPECTOR.probe((ranged,), None)) == "document"
+    assert reason(CINDER.probe((legacy,), None)) == "document"
+
+
+@pytest.mark.xfail(
+    strict=True, reason="R-A11: entries of anything, and a range of another type, make a legacy server"
+)
+@pytest.mark.parametrize(
+    "document,expected",
+    [
+        ({"versions": [{}]}, "document"),
+        ({"versions": [{"id": 7}]}, "document"),
+        ({"versions": [{"id": "v3.0", "min_version": 0, "version": 0}]}, "range"),
+        ({"versions": [{"id": "v3.0", "min_version": [], "version": {}}]}, "range"),
+    ],
+)
+def test_R_A11_only_named_versions_without_ranges_are_those_of_a_legacy_server(
+    document: object, expected: str
+) -> None:
+    assert reason(CINDER.probe((typed("application/json", document),), None)) == expected

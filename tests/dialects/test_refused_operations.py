@@ -12,18 +12,22 @@ from typing import Any
 
 import pytest
 
+from gateway.core.decision.decision import decide
+from gateway.core.decision.operations import OperationRule, Operations, PathTemplate
 from gateway.core.dialect import (
     NO_VERSION_REQUESTED,
+    Advertisement,
     Dialect,
     MissingOperation,
     OfferedVersions,
     RequestedKind,
     RequestedVersion,
 )
-from gateway.core.http.message import Response
+from gateway.core.http.message import RequestHead, Response
 from gateway.core.versions.ranges import VersionSet
-from gateway.core.versions.version import Version
+from gateway.core.versions.version import MajorMinor, Version
 from gateway.dialects import discover
+from tests.core.builders import snapshot
 
 JSON = ("Content-Type", "application/json")
 
@@ -173,3 +177,71 @@ def test_cinder_and_manila_ignore_json_at_the_end_of_a_path() -> None:
         configured("openstack", service_type="volume").operation_path("/v3/p/volumes/x/action.json")
         == "/v3/p/volumes/x/action"
     )
+
+
+RULES = Operations.of(
+    [
+        OperationRule(("DELETE",), PathTemplate.read(path), VersionSet.read_open(">=9.0", MajorMinor()))
+        for path in ("/v1/nodes/{id}", "/v2.1/servers/{id}", "/v1/clusters/{id}", "/v3/volumes/{id}")
+    ]
+)
+BY_DIALECT = {
+    "ironic": (configured("ironic"), "/v1/nodes/x", Version(1, 5)),
+    "nova": (configured("nova"), "/v2.1/servers/x", Version(2, 5)),
+    "senlin": (configured("senlin"), "/v1/clusters/x", Version(1, 5)),
+    "cinder": (configured("openstack", service_type="volume"), "/v3/volumes/x", Version(3, 5)),
+}
+
+
+def decided(name: str, method: str, query: str, *, suffix: str = "") -> str:
+    """What happens to a request without a version, where DELETE exists only from 9.0 on."""
+    dialect, path, version = BY_DIALECT[name]
+    serves = Advertisement(VersionSet.between(version, version.step(9)))
+    fleet = snapshot({"a": serves}, dialect=dialect, operations=RULES)
+    head = RequestHead(method, path + suffix, query, ())
+    return type(decide(fleet, head, "", {}, 0, {})).__name__
+
+
+@pytest.mark.parametrize("name", BY_DIALECT)
+def test_R_A17_an_operation_outside_its_versions_is_refused(name: str) -> None:
+    assert decided(name, "DELETE", "") == "Refuse"
+    assert decided(name, "POST", "") == "Forward"
+    assert decided(name, "POST", "_methods=DELETE&method=DELETE&_method=PUT") == "Forward"
+
+
+@pytest.mark.xfail(
+    strict=True, reason="R-A17: `_method=DELETE` in the query is executed as DELETE, and avoids its rule"
+)
+@pytest.mark.parametrize(
+    "query",
+    [
+        *(
+            "_method=DELETE",
+            "_method=delete",
+            "a=b&_method=DELETE&c",
+            "%5Fmethod=DELETE",
+            "%5fmetho%64=DELETE",
+        ),
+        *("_method=GET&_method=DELETE", "_method=DELETE&_method=GET", "a=b;_method=DELETE"),
+    ],
+)
+@pytest.mark.parametrize("method", ["POST", "GET", "PATCH"])
+@pytest.mark.parametrize("name", BY_DIALECT)
+def test_R_A17_a_method_in_the_query_does_not_avoid_the_rule(name: str, method: str, query: str) -> None:
+    assert decided(name, method, query) == "Refuse"
+
+
+@pytest.mark.xfail(strict=True, reason="R-A17: a format at the end of a path avoids its rule")
+@pytest.mark.parametrize("suffix", [".json", ".json/", "%2Ejson"])
+@pytest.mark.parametrize("name", ["nova", "senlin"])
+def test_R_A17_a_format_at_the_end_of_a_path_does_not_avoid_the_rule(name: str, suffix: str) -> None:
+    """In the collection: the name of one resource matches with any suffix."""
+    dialect, path, version = BY_DIALECT[name]
+    collection = path.rpartition("/")[0]
+    rules = [OperationRule(("GET",), PathTemplate.read(collection), VersionSet())]
+    serves = Advertisement(VersionSet.between(version, version.step(9)))
+    fleet = snapshot({"a": serves}, dialect=dialect, operations=Operations.of(rules))
+
+    decision = decide(fleet, RequestHead("GET", collection + suffix, "", ()), "", {}, 0, {})
+
+    assert type(decision).__name__ == "Refuse"

@@ -495,3 +495,148 @@ def test_trap_12_a_release_names_the_highest_version_of_its_servers(release: str
     """Senlin's guide names modules that hold no version. These are the maxima of `api/openstack/v1/version`
     in each release."""
     assert SENLIN.scheme.format(SENLIN.releases[release]) == highest
+
+
+# --- v1 is negotiated --------------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="R-D4: /v1 is answered 200 for a version that is not on offer")
+@pytest.mark.parametrize("path", ["/v1", "/v1.0", "/v1/", "/v1.0/", "/v1.", "/%761"])
+def test_R_D4_the_document_of_v1_is_negotiated_with_and_without_a_slash(path: str) -> None:
+    endpoint = SENLIN.endpoint("GET", path, "")
+
+    assert endpoint == V1
+    assert (endpoint.negotiated, endpoint.document, endpoint.versioned_only) == (True, True, True)
+
+
+# --- where the served version is never missing --------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="R-A2: no endpoint says that its servers always name the version")
+@pytest.mark.parametrize(
+    "method,path",
+    [
+        ("GET", "/v1/clusters"),
+        ("GET", "/v1.0/receivers/x"),
+        ("GET", "/v1/build-info/build-info"),
+        ("POST", "/v1/clusters"),
+        ("PATCH", "/v1/nodes/x"),
+        ("POST", "/v1/clusters/x/actions"),
+    ],
+)
+def test_R_A2_a_success_of_a_controller_names_the_served_version(method: str, path: str) -> None:
+    assert SENLIN.endpoint(method, path, "limit=1").served_always
+
+
+@pytest.mark.parametrize(
+    "method,path,query",
+    [
+        ("DELETE", "/v1/profiles/x", ""),  # 204, raised like an error
+        ("DELETE", "/v1/policies/x", ""),
+        ("DELETE", "/v1/receivers/x", ""),
+        ("POST", "/v1/receivers/x/notify", ""),
+        ("PATCH", "/v1/actions/x", ""),
+        ("GET", "/v1/profiles/x", "_method=DELETE"),
+        ("POST", "/v1/profiles/x", "a=b&_method=delete"),
+        ("OPTIONS", "/v1/clusters", ""),
+        ("GET", "/clusters", ""),
+        ("GET", "/versions", ""),
+    ],
+)
+def test_R_A2_elsewhere_a_healthy_server_names_none(method: str, path: str, query: str) -> None:
+    assert not SENLIN.endpoint(method, path, query).served_always
+
+
+# --- operations --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="R-A17: another spelling of a path avoids the rule for the plain one")
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1/clusters.json", "/v1/clusters%2ejson/", "/v1.0/clusters", "/v1./clusters", "/%761.0/clusters"),
+        "/clusters",  # a media type of `Accept` selects the API
+    ],
+)
+def test_R_A17_one_operation_in_every_spelling_that_servers_accept(path: str) -> None:
+    assert SENLIN.operation_path(path) == SENLIN.operation_path("/v1/clusters") == "/v1/clusters"
+
+
+def test_R_A17_an_escaped_percent_sign_stays_escaped() -> None:
+    assert SENLIN.operation_path("/v1/clusters/a%25b") == "/v1/clusters/a%25b"
+
+
+# --- errors of the gateway ---------------------------------------------------------------------------------
+
+
+def test_R_D2_a_503_has_retry_after() -> None:
+    assert SENLIN.retry_after is True
+
+
+@pytest.mark.xfail(strict=True, reason="R-D6: refusals have no request id")
+def test_R_D6_request_ids_are_in_the_header_of_real_servers() -> None:
+    ids = SENLIN.request_ids
+    assert ids is not None
+
+    named = SENLIN.write_request_id(refuse("1.99"), "req-1")
+
+    assert ids.request_header == "X-Openstack-Request-Id"
+    assert named.headers[-1] == ("X-Openstack-Request-Id", "req-1")
+
+
+# --- documents and probes that must not be believed ---------------------------------------------------------
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="R-A9: a range that is a number, or stands in another place, passes as the backend's own",
+)
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"versions": [{"id": "1.0", "min_version": 1.0, "max_version": 1.14}]},
+        {"versions": [{"id": "1.0", "max_version": "v1.14"}]},
+        {"versions": ["1.14"]},
+        {"version": {"id": "1.0", "max_version": ["1.14"]}},
+    ],
+)
+def test_R_A9_a_range_in_another_shape_is_not_such_a_document(document: object) -> None:
+    assert SENLIN.rewrite_document(ROOT, json.dumps(document).encode(), LOWER, LINKS) is None
+
+
+@pytest.mark.xfail(strict=True, reason="R-A9: only the expected key gets the offer")
+def test_R_A9_a_range_gets_the_offer_wherever_it_stands() -> None:
+    assert rewritten(ROOT, {"versions": [{"id": "1.0", "version": "1.14"}]}) == {
+        "versions": [{"id": "1.0", "version": "1.9"}]
+    }
+
+
+def json_answer(document: object, kind: str = "application/json") -> ProbeResponse:
+    return ProbeResponse(300, as_mapping([("content-type", kind)]), json.dumps(document).encode())
+
+
+@pytest.mark.xfail(strict=True, reason="R-A11: an entry whose keys hold nothing passes for that of Mitaka")
+@pytest.mark.parametrize(
+    "range_", [{"min_version": None, "max_version": None}, {"max_version": None}, {"min_version": None}]
+)
+def test_R_A11_only_an_entry_without_both_keys_is_that_of_Mitaka(range_: dict[str, object]) -> None:
+    assert reason(SENLIN.probe((json_answer({"versions": [{"id": "1.0", **range_}]}),), None)) == "range"
+
+
+@pytest.mark.xfail(strict=True, reason="R-A11: a list counts whatever its content type says")
+def test_R_A11_a_list_that_is_not_said_to_be_json_is_a_failed_probe() -> None:
+    assert (
+        reason(SENLIN.probe((json_answer({"versions": [{"id": "1.0"}]}, "text/html"),), None)) == "document"
+    )
+
+
+@pytest.mark.xfail(strict=True, reason="R-A9: the list at any other path shows the range of one backend")
+@pytest.mark.parametrize("path", ["/clusters", "/v2/", "/v1x"])
+def test_R_A9_the_list_with_which_other_paths_are_answered_is_a_document(path: str) -> None:
+    """300 for a client that accepts `*/*`."""
+    endpoint = SENLIN.endpoint("GET", path, "")
+
+    assert endpoint.document
+    assert rewritten(endpoint, {"versions": [entry("http://api.test/v1")]}) == {
+        "versions": [entry(PUBLIC, "1.9")]
+    }

@@ -5,6 +5,8 @@ version that only the missing server serves is 503 with `Retry-After`, which cli
 which they treat as final.
 """
 
+# ruff: noqa: N802 -- ids of findings are written with capitals
+
 from __future__ import annotations
 
 import json
@@ -188,3 +190,21 @@ def test_a_real_server_that_is_stopped_and_started_again(direct: Testbed, client
     clients.ironicclient(direct.url, [("list", None)] * 24, version="latest").values()
     assert direct.gateway.metrics().total("skewgate_requests_total", backend="old", code="200") > 0
     assert direct.gateway.metrics().total("skewgate_requests_total", backend="old") > served_before
+
+
+@pytest.mark.xfail(strict=True, reason="R-D2: python-ironicclient raises TypeError at Retry-After")
+def test_R_D2_python_ironicclient_retries_and_is_served_when_the_new_server_is_back(
+    reachable: Testbed, clients: Clients
+) -> None:
+    """It repeats a 503 five times, every two seconds. At `Retry-After` it raised a TypeError at once."""
+    reachable.disconnect("new")
+    reachable.wait_until_not_fresh("new")
+    with ThreadPoolExecutor() as pool:
+        session = pool.submit(
+            clients.ironicclient, reachable.url, [("list", None)], version="1.90", retries=5
+        )
+        wait_for(lambda: 503 in statuses(reachable) or session.done(), "the client has seen a 503")
+        reachable.backends["new"].recorder.start()
+        assert session.result().values() == [[]]
+    seen = statuses(reachable)
+    assert (seen[0], seen[-1]) == (503, 200)

@@ -257,6 +257,16 @@ async def test_a_request_signed_with_1_3_is_forwarded_unchanged(text: str) -> No
         assert head.get("X-Ops-Sign") == SIGNED_1_3[0][1]
 
 
+@pytest.mark.xfail(strict=True, reason="R-A7: it is forwarded at 1, and the header is not rewritten")
+@pytest.mark.parametrize("text", ["01", "+1"])
+async def test_R_A7_a_signed_version_that_is_not_canonical_reaches_no_server(text: str) -> None:
+    """A server that computes the canonical text would execute it at another version, or refuse it."""
+    async with in_front_of(Erchef(0), Erchef(1), offer="{policy: reachable}") as testbed:
+        response = await testbed.at(text, "/nodes", SIGNED_1_3)
+
+    assert (response.status, testbed.forwarded) == (406, [])
+
+
 async def test_a_1_3_signature_without_a_version_gets_none(testbed: ChefTestbed) -> None:
     """goiardi signs a missing version as missing: an added 0 would break the signature."""
     response = await testbed.at(None, sign=SIGNED_1_3)

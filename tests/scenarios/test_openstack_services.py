@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.scenarios.fakes import STANDARD
+from tests.scenarios.fakes import STANDARD, Head, message
 from tests.scenarios.openstack_fleet import (
     MANILA_OWN,
     CinderServer,
@@ -178,3 +178,24 @@ async def test_after_a_refusal_by_a_backend_another_one_serves(
 
     assert {(response.status, response.get(STANDARD)) for response in responses} == {(200, text)}
     assert len(rolled_back.refused) <= 1
+
+
+class ManilaWithV1(ManilaServer):
+    """Manila until 2023: whatever is asked below `/v1`, it answers that it served 1.0."""
+
+    def _response(self, head: Head) -> bytes:
+        if not head.target.startswith("/v1/"):
+            return super()._response(head)
+        return message(200, b'{"shares": []}', lines=self.echo("1.0"))
+
+
+@pytest.mark.xfail(strict=True, reason="R-D1: one request below /v1 takes the server out for everybody")
+async def test_R_D1_requests_below_v1_of_manila_take_no_server_out() -> None:
+    async with in_front_of(other("shared-file-system", ManilaWithV1(51), ManilaWithV1(51))) as testbed:
+        for target, served in (("/v1/t/shares", None), ("/v2/shares", "2.10")) * REPEATS:
+            response = await testbed.send(f"/shared-file-system{target}", (MANILA_OWN, "2.10"))
+            assert (response.status, response.get(MANILA_OWN)) == (200, served)
+
+        below_v1 = [head for head in testbed.forwarded if head.target.startswith("/v1/")]
+        assert len(below_v1) == REPEATS
+        assert all(head.versions == {} for head in below_v1)

@@ -1,10 +1,16 @@
 """What a whole gateway learns from ordinary responses between two probes, and how often."""
 
+# ruff: noqa: N802 -- ids of attacks are written with capitals
+
 from __future__ import annotations
 
+import asyncio
 from time import monotonic
 
+import pytest
+
 from gateway.controlplane.passive_observation import CHANGES_PER_SECOND
+from gateway.core.versions.version import Version
 from tests.scenarios.fakes import Ironic
 from tests.scenarios.ironic_client import IronicClient
 from tests.scenarios.testbed import in_front_of, version_fields
@@ -51,3 +57,25 @@ async def test_two_servers_behind_one_address_cost_few_snapshots_and_no_request(
         deferred = [line for line in text.splitlines() if line.startswith("skewgate_deferred_facts_total{")]
         assert len(deferred) == 1
         assert float(deferred[0].rsplit(" ", 1)[1]) > 0
+
+
+@pytest.mark.xfail(
+    strict=True, reason="R-A2: a response without the served version teaches the gateway nothing"
+)
+async def test_R_A2_a_backend_that_became_legacy_between_probes_is_probed_at_its_first_response() -> None:
+    """It got 1.72, executed 1.1, and its response names no version."""
+    server = Ironic(72)
+    async with in_front_of(server, interval=SELDOM) as testbed:
+        probes = len(server.received)
+        server.highest = None
+        await testbed.at("1.72", "/v1/nodes")
+
+        async with asyncio.timeout(3):
+            await testbed.until(lambda view: not view.by_version.candidates(Version(1, 72)).members)
+        forwarded = len(server.forwarded)
+        assert (await testbed.at("1.72", "/v1/nodes")).status == 503
+        assert len(server.forwarded) == forwarded, "nobody knows at which version it executes"
+        assert testbed.offer == "1.1-1.72", "its last word counts"
+        async with asyncio.timeout(3):
+            await testbed.until(lambda view: "1 of 3" in str(view.pool.members[0].error))
+        assert len(server.received) - len(server.forwarded) == probes + 1

@@ -1,5 +1,7 @@
 """Every mistake in the options of the dialect `custom`: the position that `check` shows, and its message."""
 
+# ruff: noqa: N802 -- ids of findings are written with capitals
+
 from __future__ import annotations
 
 import pytest
@@ -264,3 +266,15 @@ def test_a_path_that_repeats_the_prefix_of_the_service(options: str, marked: str
 
 def test_a_path_that_only_begins_like_the_prefix() -> None:
     assert not load_text("unversioned: [/shops, /a/shop]\nplaces: [{path: '/v{version}'}]", MATCHED).problems
+
+
+@pytest.mark.xfail(strict=True, reason="R-A6: a header whose name is its own twin is taken, and never read")
+@pytest.mark.parametrize("name", ["X.Api.Version", "X~Api-Version", "X-Api-Version!"])
+def test_R_A6_a_header_for_versions_has_letters_digits_and_hyphens_only(name: str) -> None:
+    options = f"places: [{{header: '{name}'}}]"
+    openstack = BASE.replace("custom", "openstack").replace('"1-5"', '"1.1-1.5"')
+
+    custom_problems = load_text(options).errors
+    assert ["valid header name" in problem.message for problem in custom_problems] == [True]
+    openstack_problems = load_text(f"legacy_headers: ['{name}']", openstack).errors
+    assert ["valid header name" in problem.message for problem in openstack_problems] == [True]

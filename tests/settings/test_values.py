@@ -1,5 +1,7 @@
 """The settings have the values that the file says."""
 
+# ruff: noqa: N802 -- ids of findings are written with capitals
+
 from __future__ import annotations
 
 from ipaddress import ip_network
@@ -213,3 +215,18 @@ def test_code_may_make_settings_without_a_file() -> None:
 
     assert settings.timeouts.connect == 0.1
     assert settings.limits.line == 8192
+
+
+@pytest.mark.xfail(strict=True, reason="R-D2: there is no key `retry_after`")
+@pytest.mark.parametrize("written, value", [("true", True), ("false", False)])
+def test_R_D2_whether_503_has_retry_after(written: str, value: bool) -> None:
+    service = service_of(f"    retry_after: {written}\n")
+
+    assert service.retry_after is service.effective_retry_after is value
+
+
+def test_R_D2_without_the_key_the_dialect_says_whether_503_has_retry_after() -> None:
+    service = service_of("")
+
+    assert service.retry_after is None
+    assert service.effective_retry_after is service.dialect.retry_after

@@ -1,5 +1,7 @@
 """The access log: complete and harmless when it can be written, lost and counted when it cannot."""
 
+# ruff: noqa: N802 -- ids of findings are written with capitals
+
 from __future__ import annotations
 
 import asyncio
@@ -240,3 +242,19 @@ def test_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
 def test_a_file_that_cannot_be_opened_is_reported_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="cannot be opened: No such file or directory"):
         AccessLog("json", str(tmp_path / "nowhere" / "log"))
+
+
+@pytest.mark.xfail(strict=True, reason="R-D6: the access log has no request id")
+def test_R_D6_a_line_has_the_id_of_the_request(tmp_path: Path) -> None:
+    request_id = "req-0f5e7a9c-1b2d-4c3e-8f40-5a6b7c8d9e0f"
+    for form in ("json", "text"):
+        log = AccessLog(form, str(tmp_path / form))
+        log.record(record(request_id=request_id))
+        log.record(record())
+        log.close()
+
+    first, second = map(json.loads, lines(tmp_path / "json"))
+    assert (first.get("request_id"), second.get("request_id", "missing")) == (request_id, None)
+    first, second = lines(tmp_path / "text")
+    assert first.endswith(f" request_id={request_id} reason=-")
+    assert second.endswith(" request_id=- reason=-")
