@@ -170,7 +170,9 @@ class Gateway:
             state_saved=self._state_saved,
             last_probe_at=lambda: self._prober.last_probe_at,
             in_flight_by_member=lambda: self._worker.in_flight_by_member,
+            known_documents=lambda: self._worker.context.known_documents,
             draining=lambda: self._worker.draining,
+            limits=lambda: self._worker.context.limits,
             token=self.settings.admin.token,
             hosts=(self.settings.admin.host,),
         )

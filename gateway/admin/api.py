@@ -19,7 +19,9 @@ from gateway.admin.guard import Guard, guard_requests
 from gateway.admin.responses import json_response, render_errors, text_response
 from gateway.core.decision.explanation import explain
 from gateway.core.http.message import Header
-from gateway.dataplane.http1.heads import request_line_refusal
+from gateway.dataplane.http1.heads import read_described, refusal_sentence
+from gateway.dataplane.http1.names import NameTable
+from gateway.errors import FramingError
 
 MAX_BODY: Final = 64 * 1024
 """Bytes of a request body: a ceiling takes a hundred."""
@@ -101,14 +103,18 @@ class _Endpoints:
             raise web.HTTPBadRequest(text="`method` must be a method in letters, such as GET")
         if len(target) > MAX_TARGET or not _TARGET.fullmatch(target):
             raise web.HTTPBadRequest(text="`path` must begin with / and hold printable ASCII without blanks")
-        if refusal := request_line_refusal(method, target):
-            raise web.HTTPBadRequest(text=refusal)
         headers = [_header(line) for line in query.getall("header", [])]
         if len(headers) > MAX_HEADERS:
             raise web.HTTPBadRequest(text=f"`header` can be given at most {MAX_HEADERS} times")
         context = self._context
+        snapshot = context.snapshots.current
+        table = NameTable.for_requests(snapshot.selected_names)
+        try:
+            head = read_described(method, target, headers, table, context.limits())
+        except FramingError as refusal:
+            raise web.HTTPBadRequest(text=refusal_sentence(refusal)) from None
         explanation = explain(
-            context.snapshots.current, method, target, headers, context.in_flight_by_member()
+            snapshot, head, head.host, context.in_flight_by_member(), context.known_documents()
         )
         return json_response(explanation.to_json())
 

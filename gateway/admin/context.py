@@ -5,14 +5,16 @@ Knows no request and no endpoint.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
 from gateway.admin import views
 from gateway.controlplane.reload import ConfigInForce, ReloadResult
+from gateway.core.decision.decision import DocumentKey
 from gateway.core.fleet.fleet import OperatorCommand
 from gateway.core.fleet.snapshot import SnapshotSource
+from gateway.dataplane.http1.heads import HeadLimits
 from gateway.settings.model.secret import Secret
 from gateway.telemetry.metrics import Metrics
 
@@ -34,7 +36,11 @@ class AdminContext:
     """Wall-clock seconds by (service, backend): `Prober.last_probe_at`."""
     in_flight_by_member: Callable[[], Mapping[str, int]]
     """Requests in flight by member key: `Worker.in_flight_by_member`."""
+    known_documents: Callable[[], Container[DocumentKey]]
+    """Discovery documents that can be answered without a backend: `Context.known_documents`."""
     draining: Callable[[], bool]
+    limits: Callable[[], HeadLimits]
+    """Those of request heads, in force."""
     token: Secret | None = None
     hosts: tuple[str, ...] = ()
     """Names that `Host` may hold besides loopback and the bound address: the configured listen host."""

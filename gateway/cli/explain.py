@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic
@@ -22,8 +23,9 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.explanation import explain
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import Header
-from gateway.dataplane.http1.heads import request_line_refusal
-from gateway.errors import AdminError
+from gateway.dataplane.http1.heads import read_described, refusal_sentence
+from gateway.dataplane.http1.names import NameTable
+from gateway.errors import AdminError, FramingError
 from gateway.settings import Settings
 from gateway.telemetry.metrics import Metrics
 from gateway.terminal import Paint, Style, TableCell, plain, span, table
@@ -72,11 +74,14 @@ def run(options: argparse.Namespace) -> int:
 async def explain_offline(
     settings: Settings, method: str, path: str, headers: Sequence[Header]
 ) -> dict[str, Any]:
-    """Probe every backend once, then explain the request. Raises `AdminError` for a request line that the
-    gateway refuses."""
-    if refusal := request_line_refusal(method, path):
-        raise AdminError(refusal)
+    """Probe every backend once, then explain the request. Raises `AdminError` for a request that the gateway
+    refuses before any service."""
     holder = SnapshotHolder(Snapshot.configured(settings.services, now=monotonic()))
+    table = NameTable.for_requests(holder.current.selected_names)
+    try:
+        head = read_described(method, path, headers, table, settings.limits)
+    except FramingError as refusal:
+        raise AdminError(refusal_sentence(refusal)) from None
     all_probed = asyncio.Event()
 
     def check(before: Snapshot, after: Snapshot) -> None:
@@ -87,7 +92,9 @@ async def explain_offline(
     async with Prober(holder, Metrics(), settings.services, clock=monotonic):
         if not _all_probed(holder.current):
             await all_probed.wait()  # each probe has its own deadline
-    return explain(holder.current, method, path, headers).to_json()
+    # There is no second round: the first offer does not wait for those that did not answer in the first.
+    snapshot = holder.current.with_fleet(holder.current.fleet, math.inf)
+    return explain(snapshot, head, head.host).to_json()
 
 
 def _all_probed(snapshot: Snapshot) -> bool:

@@ -22,7 +22,7 @@ INTERVAL: Final = 2.0
 
 CLEAR: Final = "\x1b[H\x1b[2J"
 
-SERVICE_COLUMNS: Final = ("SERVICE", "DIALECT", "OFFER", "PHASE", "DIFFERING")
+SERVICE_COLUMNS: Final = ("SERVICE", "DIALECT", "OFFER", "PHASE", "HELD BY")
 BACKEND_COLUMNS: Final = (
     *("SERVICE", "BACKEND", "FRESHNESS", "SERVES", "IN FLIGHT", "LAST PROBE", "URL", "ERROR"),
 )
@@ -90,7 +90,7 @@ def page(document: Mapping[str, Any], now: float, paint: Paint) -> str:
 def _service_row(name: str, service: Mapping[str, Any]) -> list[TableCell]:
     offer = service.get("offer", {})
     phase = str(service.get("phase", "unknown"))
-    differing = ", ".join(map(str, offer.get("held_by") or ()))
+    held_by = ", ".join(map(str, offer.get("held_by") or ()))
     rule = offer.get("held_rule")
     kind = "pin" if service.get("pin") else "ceiling"
     ceiling = f" ({kind} {offer['ceiling']})" if offer.get("ceiling") else ""
@@ -99,7 +99,7 @@ def _service_row(name: str, service: Mapping[str, Any]) -> list[TableCell]:
         str(service.get("dialect", "")),
         f"{_range(offer)}{ceiling}",
         (phase, _PHASE_STYLE.get(phase, Style.PLAIN)),
-        f"{differing or '-'}{f' ({rule})' if rule else ''}",
+        f"{held_by or '-'}{f' ({rule})' if rule else ''}",
     ]
 
 

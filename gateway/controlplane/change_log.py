@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, assert_never, final
 
 from gateway.core.fleet.backend import Freshness, Member
+from gateway.core.fleet.doubt import KNOWN_VERSION
 from gateway.core.fleet.offer import HeldRule
-from gateway.core.fleet.offer_state import advertised_versions
+from gateway.core.fleet.offer_state import advertised_versions, reachable_versions
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Scheme, Version
@@ -69,6 +70,7 @@ class ChangeLog:
             old = before.pool.member(member.backend.name)
             _log_advertisement_or_freshness(old, member, scheme)
             _log_suspicion(old, member, scheme)
+            _log_unknown_version(old, member, scheme)
             _log_drain(old, member, view)
         self._log_offer(before, view)
 
@@ -82,6 +84,8 @@ class ChangeLog:
             unpinned = ["unpinned"] if before.offer.pinned and not view.offer.pinned else []
             changes = [*unpinned, _ceiling(view), *changes]
         self._write_offer_line(view, changes, warning=self._lower_maximum(before, view))
+        if flapping := _flapping(before, view):
+            _offer_log.warning("%s: %s", view.service.name, flapping)
 
     def _write_offer_line(self, view: ServiceView, changes: list[str], warning: str = "") -> None:
         level = logging.WARNING if warning else logging.INFO
@@ -95,8 +99,8 @@ class ChangeLog:
         _offer_log.log(level, "%s: %s", view.service.name, "; ".join(filter(None, parts)))
 
     def _lower_maximum(self, before: ServiceView, view: ServiceView) -> str:
-        """How many requests are refused now because no backend serves the old maximum any more
-        (UPGRADE-back-late). Empty while the maximum stands, or a ceiling alone has lowered it."""
+        """How many requests are refused now because the maximum fell (UPGRADE-back-late). Empty while it
+        stands, or a ceiling alone has lowered it."""
         if not _maximum_fell(before, view):
             return ""
         scheme, highest = view.service.dialect.scheme, view.offer.versions.highest
@@ -104,11 +108,13 @@ class ChangeLog:
         above = sum(count for text, count in hour.served.items() if _is_above(highest, text, scheme))
         requests = f"{above} request{'' if above == 1 else 's'} above {scheme.format(highest)}"
         since = "in the last hour" if hour.seconds >= _WHOLE_HOUR else "since the start"
-        gone = (before.offer.versions - view.offer_state.versions).format(scheme)
-        return (
-            f"no backend serves {gone} any more, requests for these versions are refused now; "
-            f"{requests} served {since}"
+        gone = before.offer.versions - view.offer_state.versions
+        why = (
+            f"{gone.format(scheme)} is not what the policy gives"
+            if gone & reachable_versions(view.pool.members)
+            else f"no backend serves {gone.format(scheme)} any more"
         )
+        return f"{why}, requests for these versions are refused now; {requests} served {since}"
 
 
 # --- backends ---------------------------------------------------------------------------------------------
@@ -163,6 +169,20 @@ def _log_suspicion(before: Member | None, member: Member, scheme: Scheme) -> Non
             "%s: served another version than the requested %s, gets no requests at that version %s; "
             "check whether two servers share %s, and whether anything on the way rewrites version headers",
             *(member.key, mismatched.format(scheme), until, member.backend.url),
+        )
+
+
+def _log_unknown_version(before: Member | None, member: Member, scheme: Scheme) -> None:
+    """A response or a legacy answer has shown that an older server may run there, or versions came again."""
+    was, now = before.unknown_version if before is not None else KNOWN_VERSION, member.unknown_version
+    if now.holds and (not was.holds or now.legacy_answers > was.legacy_answers):
+        _backend_log.warning(
+            "%s: %s; gets no negotiated requests, check what answers at %s",
+            *(member.key, member.error, member.backend.url),
+        )
+    elif was.holds and not now.holds and before is not None and before.advertisement == member.advertisement:
+        _backend_log.info(
+            "%s: shows its versions again, serves %s", member.key, _served_versions(member, scheme)
         )
 
 
@@ -228,6 +248,28 @@ def _ceiling(view: ServiceView) -> str:
     return f"pinned to {version}" if offer.pinned else f"configured ceiling {version}"
 
 
+def _flapping(before: ServiceView, view: ServiceView) -> str:
+    """Which versions fell that had fallen before, and who no longer serves them; empty if none did."""
+    left = before.offer_state.versions - view.offer_state.versions
+    fallen = left - reachable_versions(view.pool.members)
+    again = [(part, doublings) for part, doublings in view.offer_state.falls.split(fallen) if doublings > 1]
+    versions = VersionSet.of(one for part, _ in again for one in part.ranges)
+    members = [
+        member
+        for member in view.pool.members
+        if (old := before.pool.member(member.backend.name)) is not None
+        and versions & (advertised_versions(old) - advertised_versions(member))
+    ]
+    if not members:
+        return ""
+    seconds = view.service.stabilization * 2.0 ** max(doublings for _, doublings in again)
+    text = versions.format(view.service.dialect.scheme)
+    return (
+        f"{text} fell again and waits {seconds:.3g} s when it is back; no longer served by "
+        f"{_names(members, view)}: check whether it flaps, or two servers share its address"
+    )
+
+
 def _maximum_fell(before: ServiceView, view: ServiceView) -> bool:
     """The maximum is lower, and not by a ceiling alone."""
     pairs = (
@@ -257,12 +299,10 @@ def _reason_held(view: ServiceView, now: float) -> str:
             return _held_by_ceiling(view)
         case HeldRule.STABILIZATION:
             return _held_by_stabilization(view, now)
-        case HeldRule.STATE:
-            return _held_by_state(view)
-        case HeldRule.GUARANTEED:
-            return _held_by_guarantee(view)
+        case HeldRule.STATE | HeldRule.GUARANTEED | HeldRule.AT_LEAST:
+            return _held_by_backends(view)
         case None:
-            return _differing(view)
+            return ""
         case _:
             assert_never(view.offer.held_rule)
 
@@ -308,31 +348,23 @@ def _held_by_stabilization(view: ServiceView, now: float) -> str:
     return f"{', '.join(parts)}, unless the fleet changes"
 
 
-def _held_by_state(view: ServiceView) -> str:
-    versions = view.offer.versions
-    lacking = [member for member in _counted(view) if not versions <= advertised_versions(member)]
-    rest = (versions - view.offer.guaranteed).format(view.service.dialect.scheme)
-    return f"{rest} stays on offer although it is not served by {_names(lacking, view)}: upgrade or drain"
-
-
-def _held_by_guarantee(view: ServiceView) -> str:
-    more = view.offer.reachable - view.offer.versions
-    lacking = [member for member in _counted(view) if not more <= advertised_versions(member)]
-    if not lacking:
-        return _differing(view)
-    text = more.format(view.service.dialect.scheme)
-    return f"{text} is held back by {_names(lacking, view)}: upgrade or drain"
-
-
-def _differing(view: ServiceView) -> str:
-    names = frozenset(view.offer.held_by)
-    members = [member for member in view.pool.members if member.backend.name in names]
-    return f"differing: {_names(members, view)}" if members else ""
-
-
-def _counted(view: ServiceView) -> list[Member]:
-    """The members in service whose versions count."""
-    return [member for member in view.pool.in_service if advertised_versions(member)]
+def _held_by_backends(view: ServiceView) -> str:
+    """Whom an operator must upgrade, revive or remove for the offer to move: as in `/status`."""
+    held = view.offer.held
+    versions = held.versions.format(view.service.dialect.scheme)
+    by = frozenset(held.by)
+    members = [member for member in view.pool.members if member.backend.name in by]
+    names = _names(members, view)
+    if not held.versions <= view.offer.versions:
+        if not members:
+            return f"{versions} is not offered, it would leave a gap"
+        advice = "upgrade or remove" if held.rule is HeldRule.STATE else "upgrade or drain"
+        return f"{versions} is held back by {names}: {advice}"
+    if not members:
+        return f"{versions} stays on offer, nobody is known to serve it"
+    if all(held.versions & advertised_versions(member) for member in members):
+        return f"{versions} stays on offer by the last word of {names}: revive, upgrade or remove"
+    return f"{versions} stays on offer although it is not served by {names}: upgrade or drain"
 
 
 def _names(members: Sequence[Member], view: ServiceView) -> str:

@@ -104,5 +104,6 @@ class PassiveObserver:
 
 
 def _kind(service: str, backend: str, fact: Fact) -> Kind:
-    """Of facts of one kind only the newest counts. Every mismatched version is a kind of its own."""
-    return (service, backend, type(fact), fact.version if isinstance(fact, VersionMismatch) else None)
+    """Of facts of one kind only the newest counts. Mismatches at another version or path are another kind."""
+    mismatch = (fact.version, fact.path) if isinstance(fact, VersionMismatch) else ()
+    return (service, backend, type(fact), *mismatch)

@@ -1,9 +1,11 @@
-"""Asks every backend, at its own address, which versions it serves. One task per backend.
+"""Asks every backend, at its own address, which versions it serves: regularly, and at once when a response
+casts doubt on what is known of it (a prompted probe).
 
     task -> ProbeClient (HTTP) -> the dialect reads the responses -> fact -> SnapshotHolder.observe
 
-What a failed probe means is up to `core.fleet`. Here it is dated, counted, and followed by a longer pause. No
-client and no request ever waits for a probe. Time and randomness are passed in.
+Each backend has two tasks and one probe at a time. What a failed probe means is up to `core.fleet`. Here it
+is dated, counted, and followed by a longer pause. No client and no request ever waits for a probe. Time and
+randomness are passed in.
 """
 
 from __future__ import annotations
@@ -13,16 +15,17 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias, final
 
 from gateway.controlplane.probe_client import ProbeClient
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement, ProbeFault
-from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.backend import Backend, Member
 from gateway.core.fleet.fleet import ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.service import Service
+from gateway.core.fleet.snapshot import Snapshot
 
 JITTER: Final = 0.2
 """Share of a pause by which it is lengthened or shortened, so that many gateways do not probe in step
@@ -32,6 +35,10 @@ LONGEST_INTERVALS: Final = 8
 LONGEST_PAUSE: Final = 30.0
 """Back-off: at most 8 intervals and at most 30 s (semantics, Knowing), so that a recovery is seen within that
 time."""
+
+PROMPTED_SPACING: Final = 0.25
+"""Seconds after a prompted probe before the next one of the same backend. A backend that contradicts itself
+with every response is not probed for every request (threats O4, V11)."""
 
 Key: TypeAlias = tuple[str, str]
 """(service, backend)"""
@@ -59,13 +66,19 @@ def pause(failures: int, interval: float, rng: random.Random) -> float:
 @final
 @dataclass(eq=False, slots=True)
 class _Target:
-    """One backend that is probed, and its task. A reload may replace its service (dialect, headers) while the
-    task goes on."""
+    """One backend that is probed, and its tasks. A reload may replace its service (dialect, headers) while
+    they go on."""
 
     service: Service
     backend: Backend
-    task: asyncio.Task[None] | None = None
+    tasks: tuple[asyncio.Task[None], ...] = ()
     failures: int = 0
+    prompt: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set: a probe is wanted at once."""
+    prompted_for: float = float("-inf")
+    """The newest `Member.probe_wanted_at` that has set it. The same one asks only once, also if the probe
+    fails."""
+    probing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @final
@@ -86,6 +99,7 @@ class Prober:
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        prompted_spacing: float = PROMPTED_SPACING,
     ) -> None:
         self._snapshot_holder = snapshot_holder
         self._metrics = metrics
@@ -94,6 +108,8 @@ class Prober:
         self._wall = wall
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, protects no secret
         self._sleep = sleep
+        self._prompted_spacing = prompted_spacing
+        self._unsubscribe: Callable[[], None] | None = None
         self._targets: dict[Key, _Target] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_probe_at: dict[Key, float] = {}
@@ -108,6 +124,7 @@ class Prober:
         """Begin to probe; the first probes are sent at once."""
         if self._probe_client is None:
             self._probe_client = ProbeClient()
+            self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
             self.retarget(self._services)
 
     def retarget(self, services: Iterable[Service]) -> None:
@@ -132,6 +149,9 @@ class Prober:
 
     async def close(self) -> None:
         """Stop all probes, also those under way, and close the connections."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
         for key in list(self._targets):
             self._drop(key)
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -152,39 +172,66 @@ class Prober:
 
     def _begin(self, key: Key, target: _Target) -> None:
         self._targets[key] = target
-        # Owned by `_tasks` until it is done: `close` waits for it.
-        task = asyncio.get_running_loop().create_task(
-            self._probe_repeatedly(key, target), name=f"probe {key[0]}/{key[1]}"
+        loop = asyncio.get_running_loop()
+        target.tasks = (
+            loop.create_task(self._probe_regularly(key, target), name=f"probe {key[0]}/{key[1]}"),
+            loop.create_task(
+                self._probe_when_prompted(key, target), name=f"prompted probe {key[0]}/{key[1]}"
+            ),
         )
-        target.task = task
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        for task in target.tasks:
+            # Owned by `_tasks` until it is done: `close` waits for it.
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def _drop(self, key: Key) -> None:
         target = self._targets.pop(key)
         self._last_probe_at.pop(key, None)
-        if target.task is not None:
-            target.task.cancel()
+        for task in target.tasks:
+            task.cancel()
 
-    async def _probe_repeatedly(self, key: Key, target: _Target) -> None:
+    async def _probe_regularly(self, key: Key, target: _Target) -> None:
         """Probe one backend while it is configured. One probe at a time, each after a pause."""
         while True:
-            await self._probe(key, target)
+            async with target.probing:
+                await self._probe(key, target, prompted=False)
             await self._sleep(pause(target.failures, target.service.probe.interval, self._rng))
 
-    async def _probe(self, key: Key, target: _Target) -> None:
-        """One probe and its fact, dated by when its first request was sent.
+    async def _probe_when_prompted(self, key: Key, target: _Target) -> None:
+        """Probe one backend whenever a response has cast doubt on it. The regular probes keep their times."""
+        while True:
+            await target.prompt.wait()
+            async with target.probing:
+                target.prompt.clear()
+                member = self._member(key)
+                if member is None or member.probe_wanted_at is None:
+                    continue  # the probe that was under way has cleared it up
+                await self._probe(key, target, prompted=True)
+            await asyncio.sleep(self._prompted_spacing)
 
-        A declared backend is not asked. What is declared is observed once more instead, which clears it if
-        requests have made it suspect. While it becomes suspect again and again, the pauses grow.
-        """
+    def _on_change(self, before: Snapshot, after: Snapshot) -> None:
+        """Prompt a probe of every backend on which a response has cast doubt."""
+        for name, pool in after.fleet.pools.items():
+            if pool is before.fleet.pools.get(name):
+                continue
+            for member in pool.members:
+                wanted_at = member.probe_wanted_at
+                target = self._targets.get((name, member.backend.name)) if wanted_at is not None else None
+                if wanted_at is not None and target is not None and wanted_at > target.prompted_for:
+                    target.prompted_for = wanted_at
+                    target.prompt.set()
+
+    def _member(self, key: Key) -> Member | None:
+        """What is known of a backend now."""
+        pool = self._snapshot_holder.current.fleet.pools.get(key[0])
+        return None if pool is None else pool.member(key[1])
+
+    async def _probe(self, key: Key, target: _Target, *, prompted: bool) -> None:
+        """One probe and its fact, dated by when its first request was sent."""
         assert self._probe_client is not None
         sent, sent_wall = self._clock(), self._wall()
         if target.backend.declared is not None:
-            pool = self._snapshot_holder.current.fleet.pools.get(key[0])
-            member = pool.member(key[1]) if pool is not None else None
-            target.failures = target.failures + 1 if member is not None and member.suspect else 0
-            self._snapshot_holder.observe(*key, ProbeSucceeded(Advertisement(target.backend.declared), sent))
+            self._declare_again(key, target, sent, prompted=prompted)
             return
         try:
             found = await self._probe_client.probe(target.service, target.backend)
@@ -198,11 +245,22 @@ class Prober:
             case Advertisement():
                 target.failures = 0
                 self._metrics.probed(*key, seconds, None)
-                self._snapshot_holder.observe(*key, ProbeSucceeded(found, sent))
+                self._snapshot_holder.observe(*key, ProbeSucceeded(found, sent, prompted))
             case ProbeFault(reason, detail):
                 target.failures += 1
                 self._metrics.probed(*key, seconds, reason)
                 self._snapshot_holder.observe(*key, ProbeFailed(detail, sent))
+
+    def _declare_again(self, key: Key, target: _Target, sent: float, *, prompted: bool) -> None:
+        """A declared backend is not asked. What is declared is observed once more instead, which clears it if
+        requests have made it suspect. While it is suspect at one regular time after the other, the pauses
+        grow."""
+        assert target.backend.declared is not None
+        if not prompted:
+            member = self._member(key)
+            target.failures = target.failures + 1 if member is not None and member.suspect else 0
+        declared = Advertisement(target.backend.declared)
+        self._snapshot_holder.observe(*key, ProbeSucceeded(declared, sent, prompted))
 
 
 def _is_unchanged(target: _Target, service: Service, backend: Backend) -> bool:

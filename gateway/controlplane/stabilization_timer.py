@@ -1,5 +1,5 @@
-"""Wakes the snapshot holder when time alone changes an offer: the policy has given versions for the whole
-`offer.stabilization`.
+"""Wakes the snapshot holder when time alone changes an offer: the policy has given versions for their whole
+wait, or the first offer has waited `offer.stabilization` for backends that did not answer.
 
 One timer for the whole gateway, set to the next moment at which an offer changes. What changes then is up to
 `core.fleet.offer_state`.

@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Protocol, Self, TypeAlias, final
 
 from gateway.core.decision.operations import Operations
-from gateway.core.http.links import rewrite
+from gateway.core.http.links import move, rewrite
 from gateway.core.http.message import Header, RequestHead, Response
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
@@ -59,6 +59,9 @@ class Endpoint(NamedTuple):
     rate_limited: bool = False
     """True, with `answered`: the response costs more than a refusal. Beyond a bounded rate for each service
     it is 429. `read_requested` is called here, too, for what the 429 says."""
+    choices: bool = False
+    """True, with `document`: only a response of status 300 is one. Every other is the API's own, which a
+    request header may select at any path (Nova outside its mounts)."""
 
 
 class RequestedKind(StrEnum):
@@ -288,10 +291,14 @@ class Links:
     public: str
     """`https://api.example:443/baremetal`: scheme, authority and prefix under which the client reached the
     gateway."""
+    moved_to: str | None = None
+    """For a known document, which was fetched for another client: under what the present one reached the
+    gateway. `host` and `public` are then those of the first one."""
 
     def rewrite(self, link: str) -> str:
         """`link` as the client can follow it; links to third parties stay as they are."""
-        return rewrite(link, backend=self.backend, host=self.host, public=self.public)
+        public = rewrite(link, backend=self.backend, host=self.host, public=self.public)
+        return public if self.moved_to is None else move(public, before=self.public, after=self.moved_to)
 
 
 # --- request ids -------------------------------------------------------------------------------------------
@@ -401,6 +408,8 @@ class Dialect(ABC):
     method_override: tuple[str, ...] = ()
     """Request headers (normalized, also in `reads`) that its servers take for the method of a POST: the first
     that is present."""
+    method_parameter: str | None = None
+    """The query parameter that its servers take for the method; None: they read none."""
 
     request_ids: RequestIds | None = None
     """None: this API has no request ids."""

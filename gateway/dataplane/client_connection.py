@@ -70,8 +70,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's has all its methods
         peer = transport.get_extra_info("peername") or ("", 0)
-        local = transport.get_extra_info("sockname") or ("", 0)
-        self.peer = Peer(str(peer[0]), int(local[1]), "http", self.context.trusted)
+        self.peer = Peer(str(peer[0]), "http", self.context.trusted)
         self.deadline = self.context.now + self.context.timeouts.client_head
         self.worker.client_connected(self)
 
@@ -208,16 +207,23 @@ class ClientConnection(asyncio.Protocol):
         return rest
 
     def _discard_body(self) -> None:
-        """Discard the rest of a request body that is not needed, so that the connection can be kept."""
+        """Discard the rest of a request body that is not needed, so that the connection can be kept.
+
+        Whatever is wrong with it, the connection is only closed (threats R-A16): its request has a response,
+        and the client would take another one for that to its next request.
+        """
         assert self._discarding is not None
         data, self._buffer = self._buffer, b""
         try:
-            self._buffer = self._discarding.skip_body(data)
+            rest = self._discarding.skip_body(data)
         except FramingError as error:
-            self._reject(error)
+            self.context.metrics.client_error(error.reason)
+            self.close()
             return
-        if self._discarding.body_received:
-            self._discarding = None
+        if not self._discarding.body_skippable:
+            self.close()
+        elif self._discarding.body_received:
+            self._buffer, self._discarding = rest, None
             self.deadline = self.context.now + self.context.timeouts.client_idle
 
     def _buffer_pipelined(self, data: bytes) -> None:

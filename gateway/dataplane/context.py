@@ -14,8 +14,10 @@ from typing import Final, TypeAlias, final
 from gateway.core.decision.decision import DecisionKey, Resolution
 from gateway.core.decision.response import ResponseRewrite
 from gateway.core.fleet.fleet import Fact
-from gateway.core.fleet.snapshot import ServiceView, SnapshotSource
+from gateway.core.fleet.snapshot import ServiceView, Snapshot, SnapshotSource
+from gateway.core.http.message import normalize_name
 from gateway.dataplane.http1.names import NameTable
+from gateway.dataplane.known_documents import KnownDocuments
 from gateway.dataplane.rate_limiter import RateLimiter
 from gateway.dataplane.retry_budget import RetryBudget
 from gateway.settings.model.document import Limits, Timeouts
@@ -69,6 +71,7 @@ class Context:
         self.retry_budget = RetryBudget(self.in_flight_by_service)
         self.decision_cache: dict[DecisionKey, Resolution] = {}
         self.rate_limiter = RateLimiter()
+        self.known_documents = KnownDocuments()
         self._loop = asyncio.get_running_loop()
         self._outbox: list[tuple[asyncio.Transport, bytes]] = []
         self.response_cache: dict[ResponseCacheKey, ResponseRewrite] = {}
@@ -97,9 +100,11 @@ class Context:
 
     def request_names(self) -> NameTable:
         """The table for request heads: it selects what the dialects of the current snapshot read or own."""
-        table, selected = self._request_names, self.snapshots.current.selected_names
-        if table.selected is not selected and table.selected != selected:
-            table = self._request_names = NameTable.for_requests(selected)
+        table, snapshot = self._request_names, self.snapshots.current
+        if table.selected is not snapshot.selected_names:  # each configuration has a set of its own
+            table = self._request_names = NameTable.for_requests(
+                snapshot.selected_names, _request_id_names(snapshot)
+            )
         return table
 
     def response_names(self, view: ServiceView) -> NameTable:
@@ -118,3 +123,9 @@ class Context:
         if len(self.response_cache) >= MAX_CACHED_RESPONSES:
             self.response_cache.clear()
         self.response_cache[key] = rewrite
+
+
+def _request_id_names(snapshot: Snapshot) -> frozenset[str]:
+    """The fields (normalized) in which the services of this configuration have request ids."""
+    all_ids = (view.service.dialect.request_ids for view in snapshot.views.values())
+    return frozenset(normalize_name(ids.request_header) for ids in all_ids if ids is not None)

@@ -1,19 +1,22 @@
 """Responses that are buffered whole before the client gets anything: discovery documents, and refusals that
 only the body shows. Also `Location`, the one link in a head.
 
-The dialect knows what a document means. Here are the conditions for buffering one (semantics, Responding) and
-the size limits.
+The dialect knows what a document means. Here are the conditions under which a response is one (semantics,
+Responding), and the size limits. Everything else at a document's place that has content is 502, so that no
+client sees one backend's own range.
 """
 
 from __future__ import annotations
 
 import re
+import zlib
 from typing import TYPE_CHECKING, Final, final
 
 from gateway.core.dialect import Advertisement, Links, VersionRefusal
 from gateway.core.http.message import as_mapping
-from gateway.dataplane.http1.fields import NO_BODY
+from gateway.dataplane.http1.fields import BY_LENGTH, NO_BODY, OWS
 from gateway.dataplane.http1.names import fields_named
+from gateway.dataplane.known_documents import KnownDocument, document_to_keep
 
 if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
@@ -21,11 +24,10 @@ if TYPE_CHECKING:
     from gateway.core.fleet.backend import Backend, Member
     from gateway.dataplane.http1.heads import RequestReader, ResponseReader
 
-MAX_DOCUMENT: Final = 1024 * 1024
-"""Bytes of a document: far above every real one. A larger one passes through."""
 MAX_REFUSAL: Final = 64 * 1024
-"""Bytes of a body that may refuse a version: real ones have some hundred. A larger one passes through."""
-DOCUMENT_STATUSES: Final = frozenset({200, 300})
+"""Bytes of a body that may refuse a version, encoded and decoded: real ones have some hundred. A larger one
+passes through."""
+DOCUMENT_STATUSES: Final = frozenset({200, 203, 300})
 
 _CONDITIONAL: Final = fields_named(
     {
@@ -38,89 +40,172 @@ _CONDITIONAL: Final = fields_named(
         "range",
     }
 )
-_VALIDATORS: Final = fields_named(
-    {"etag", "last-modified", "content-md5", "digest", "content-digest", "repr-digest"}
+_ABOUT_BYTES: Final = fields_named(
+    {
+        *("etag", "last-modified", "content-md5", "digest", "content-digest", "repr-digest"),
+        *("age", "accept-ranges", "content-encoding", "content-range"),
+    }
 )
-_ENCODED: Final = re.compile(rb"\r\ncontent-encoding:[ \t]*(?!identity[ \t]*\r)", re.IGNORECASE)
-_JSON: Final = re.compile(rb"\r\ncontent-type:[^\r;]*json", re.IGNORECASE)
+"""Fields about the bytes of the backend: the client gets others."""
+_CODINGS: Final = fields_named({"content-encoding"})
+_TYPES: Final = fields_named({"content-type"})
+_JSON: Final = re.compile(rb"[\w!#$&^.+-]+/(?:[\w!#$&^.+-]+\+)?json", re.IGNORECASE)
+_CHARSET: Final = re.compile(
+    rb"(\r\ncontent-type:[^\r]*?)[ \t]*;[ \t]*charset[ \t]*=[ \t]*(?:\"[^\"\r]*\"|[^;\"\r]*[^;\" \t\r])?",
+    re.IGNORECASE,
+)
+"""JSON has no such parameter (RFC 8259 11), and a rewritten document is UTF-8 whatever the backend sent."""
+_WINDOWS: Final = {b"gzip": (31,), b"x-gzip": (31,), b"deflate": (15, -15)}
+"""The `wbits` of zlib by coding. Some servers send deflate without the frame of zlib (RFC 9110 8.4.1.2)."""
 
 
 def request_whole_document(fields: bytes) -> bytes:
-    """Change the field lines of a request so that the response can be rewritten: whole and not encoded."""
+    """Change the field lines of a GET or HEAD so that its response can be rewritten: whole, not encoded."""
     return _CONDITIONAL.sub(b"", fields) + b"Accept-Encoding: identity\r\n"
 
 
 def must_buffer(resolution: Resolution, response: ResponseReader, rewrite: ResponseRewrite) -> bool:
-    """Whether this response must be buffered whole."""
+    """Whether this response must be buffered: it may refuse the version, or stands at a document's place.
+
+    Redirects and errors are no documents, whatever they say.
+    """
     if rewrite.served.version_refusal is VersionRefusal.READ_BODY:
-        return response.framing != NO_BODY and not _ENCODED.search(response.passthrough)
-    return (
-        resolution.endpoint.document
-        and not resolution.view.offer.transparent
-        and response.status in DOCUMENT_STATUSES
-        and not _ENCODED.search(response.passthrough)
-        and _JSON.search(response.passthrough) is not None
-    )
+        return response.framing != NO_BODY
+    success = 200 <= response.status < 300 and not resolution.endpoint.choices
+    return resolution.rewrites_document and (success or response.status == 300)
 
 
 @final
 class BufferedResponse:
-    """A response while its content is collected."""
+    """A response while its content is collected. `max_document`: `limits.document`."""
+
+    body = b""
+    """Of a complete response: the content for the client."""
+    known_document: KnownDocument | None = None
+    """What is kept of it after it was rewritten."""
 
     def __init__(
-        self, resolution: Resolution, member: Member, response: ResponseReader, rewrite: ResponseRewrite
+        self,
+        resolution: Resolution,
+        member: Member,
+        response: ResponseReader,
+        rewrite: ResponseRewrite,
+        *,
+        max_document: int,
     ) -> None:
         self.response = response
         self.rewrite = rewrite
+        self.may_refuse = rewrite.served.version_refusal is VersionRefusal.READ_BODY
+        """It may refuse the version; otherwise it stands at a document's place."""
         self._resolution = resolution
         self._member = member
         self._pieces: list[bytes] = []
         self._size = 0
+        if self.may_refuse:
+            self._limit = MAX_REFUSAL
+        else:
+            self._limit = max_document if _may_be_document(response) else 0
 
     def add(self, piece: bytes) -> None:
         self._pieces.append(piece)
         self._size += len(piece)
 
     @property
-    def body(self) -> bytes:
-        """The content that has come so far."""
-        return b"".join(self._pieces)
-
-    @property
     def too_large(self) -> bool:
-        """Too large to be a document or a refusal: forward it as it is."""
-        return self._size > (
-            MAX_REFUSAL if self.rewrite.served.version_refusal is VersionRefusal.READ_BODY else MAX_DOCUMENT
-        )
+        """Larger than what is read. Of what cannot be a document every byte is too much."""
+        known = self.response.length if self.response.framing == BY_LENGTH else 0
+        return max(self._size, known) > self._limit
+
+    def join(self) -> None:
+        """No more content is needed, or none will come."""
+        self.body = b"".join(self._pieces)
 
     def refusal_advertisement(self) -> Advertisement | None:
-        """The range in the body if it refuses the version of the request; None if it does not."""
-        if self.rewrite.served.version_refusal is not VersionRefusal.READ_BODY:
+        """The range in the body if it refuses the version of the request; None if it does not, or if it
+        cannot be read."""
+        if not self.may_refuse or self.too_large:
+            return None
+        body = decoded(_codings(self.response), self.body)
+        if body is None:
             return None
         dialect = self._resolution.view.service.dialect
-        return dialect.read_refusal(
-            self.response.status, as_mapping(self.response.selected_fields), self.body
-        )
+        return dialect.read_refusal(self.response.status, as_mapping(self.response.selected_fields), body)
 
-    def rewritten_body(self, request: RequestReader, public_base: str) -> bytes | None:
-        """The document with the range of the offer and with links that the client can follow; None if it is
-        not such a document.
-
-        Fields that validate the bytes of the backend (`ETag` and others) are removed.
-        """
-        resolution = self._resolution
-        if not resolution.rewrites_document or resolution.offered is None or self.too_large:
-            return None
+    def rewrite_document(self, request: RequestReader, public_base: str) -> bool:
+        """Write the range of the offer and links that the client can follow. False: the response cannot be
+        shown to the client."""
+        response, resolution = self.response, self._resolution
         if request.method == "HEAD":
-            self.response.remove_fields(_VALIDATORS)
-            self.response.length = -1  # the length of the rewritten document is unknown
-            return None
+            self._describe(-1)  # the length of the rewritten document is not known
+            return True
+        if not self._size and not self.too_large:
+            # Nothing is shown: 204, a preflight request of CORS. But a GET with 200 promises a document.
+            return request.method != "GET" or response.status not in DOCUMENT_STATUSES
+        if self.too_large or resolution.offered is None:
+            return False
         links = Links(self._member.backend.url, request.host, public_base)
         dialect = resolution.view.service.dialect
         body = dialect.rewrite_document(resolution.endpoint, self.body, resolution.offered, links)
-        if body is not None:
-            self.response.remove_fields(_VALIDATORS)
-        return body
+        if body is None:
+            return False
+        self._describe(len(body))
+        self.known_document = document_to_keep(
+            resolution,
+            self._member,
+            request,
+            response,
+            served=self.rewrite.served,
+            public_base=public_base,
+            body=self.body,
+        )
+        self.body = body
+        return True
+
+    def _describe(self, length: int) -> None:
+        """Make the fields fit a document of `length` bytes (-1: unknown) instead of that of the backend."""
+        response = self.response
+        response.remove_fields(_ABOUT_BYTES)
+        response.passthrough = _CHARSET.sub(rb"\1", response.passthrough)
+        response.length = length
+        if length >= 0:
+            response.framing = BY_LENGTH
+
+
+def _may_be_document(response: ResponseReader) -> bool:
+    """Whether the content may be a document, by the head alone: JSON of the right status, not encoded."""
+    types = [value for _, value in _TYPES.findall(response.passthrough)]
+    return (
+        response.status in DOCUMENT_STATUSES
+        and not _codings(response)
+        and len(types) == 1
+        and _JSON.fullmatch(types[0].partition(b";")[0].strip(OWS)) is not None
+    )
+
+
+def _codings(response: ResponseReader) -> list[bytes]:
+    """The content codings in the order in which they were applied, without `identity`."""
+    lines = (value for _, value in _CODINGS.findall(response.passthrough))
+    codings = (item.strip(OWS).lower() for line in lines for item in line.split(b","))
+    return [coding for coding in codings if coding not in (b"", b"identity")]
+
+
+def decoded(codings: list[bytes], body: bytes) -> bytes | None:
+    """`body` without its coding; None when it cannot be read.
+
+    Bounded, so that a small body cannot become a large one (threats B19): one coding, and as much at most
+    as a body without one may have.
+    """
+    if len(codings) != 1:
+        return None if codings else body
+    for wbits in _WINDOWS.get(codings[0], ()):
+        decompressor = zlib.decompressobj(wbits)
+        try:
+            plain = decompressor.decompress(body, MAX_REFUSAL + 1)
+        except zlib.error:
+            continue
+        if decompressor.eof and not decompressor.unused_data and len(plain) <= MAX_REFUSAL:
+            return plain
+    return None
 
 
 def location_lines(

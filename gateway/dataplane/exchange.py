@@ -22,26 +22,39 @@ from __future__ import annotations
 
 from random import getrandbits
 from time import monotonic
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
-from gateway.core.decision.decision import Answer, Decision, Forward, Unrouted, decide
+from gateway.core.decision.decision import (
+    DOCUMENT_METHODS,
+    Answer,
+    Decision,
+    DocumentKey,
+    Forward,
+    Unrouted,
+    decide,
+)
 from gateway.core.decision.response import ResponseRewrite, rewrite_head
 from gateway.core.decision.selection import RANDOM_BITS
 from gateway.core.dialect import VersionRefusal
-from gateway.core.fleet.fleet import PassiveObservation, VersionMismatch
+from gateway.core.fleet.fleet import Fact, PassiveObservation, ServedVersionMissing, VersionMismatch
 from gateway.dataplane import local_response
 from gateway.dataplane.documents import BufferedResponse, location_lines, must_buffer, request_whole_document
 from gateway.dataplane.failures import IDEMPOTENT, Failure
 from gateway.dataplane.http1.chunked import LAST_CHUNK, encode_chunk
-from gateway.dataplane.http1.fields import BY_LENGTH, NO_BODY
+from gateway.dataplane.http1.fields import NO_BODY
 from gateway.dataplane.recovery import BaseExchange
 from gateway.dataplane.request_body import RequestBody
+from gateway.dataplane.request_ids import request_id_for
 
 if TYPE_CHECKING:
     from gateway.core.fleet.backend import Member
     from gateway.dataplane.backend_connection import BackendConnection
     from gateway.dataplane.client_connection import ClientConnection
     from gateway.dataplane.http1.heads import RequestReader, ResponseReader
+
+
+MAX_MISMATCH_PATH: Final = 128
+"""Characters of the path that a `VersionMismatch` keeps: clients choose it."""
 
 
 @final
@@ -55,8 +68,6 @@ class Exchange(BaseExchange):
     _sent_at = 0.0
     """Monotonic seconds, when the request head was written. Facts from the response have this time: the
     backend may have composed it soon after. So a slow response never replaces what a later probe found."""
-    _path = ""
-    """The path without the prefix of the route."""
     _chunked = False
     """The response to the client is chunked."""
 
@@ -104,6 +115,7 @@ class Exchange(BaseExchange):
             getrandbits(RANDOM_BITS),
             context.decision_cache,
             throttled=context.rate_limiter,
+            known_documents=context.known_documents,
         )
         if type(decision) is not Unrouted:
             resolution = self._resolution = decision.resolution
@@ -111,8 +123,12 @@ class Exchange(BaseExchange):
             self.version = resolution.version_text
             self.result = resolution.result
             self.requested = resolution.requested_kind
+            ids = resolution.request_ids
+            if ids is not None and not self.request_id:
+                self.request_id = request_id_for(resolution, ids, request.field_section)
             if type(decision) is Forward:
                 self._path = decision.path
+                self._methods = decision.methods
             elif type(decision) is Answer and resolution.endpoint.rate_limited:
                 context.rate_limiter.take(resolution.service)
         return decision
@@ -139,7 +155,11 @@ class Exchange(BaseExchange):
         self.attempts += 1
         self.context.in_flight_by_member[member.key] += 1
         pool = self.downstream.worker.pool(member)
-        connection = None if self._new_connection_only else pool.acquire(verify=self.method not in IDEMPOTENT)
+        connection = (
+            None
+            if self._new_connection_only
+            else pool.acquire(verify=not IDEMPOTENT.issuperset(self._methods))
+        )
         self._reused = connection is not None
         if connection is not None:
             self.on_connection(connection)
@@ -184,12 +204,29 @@ class Exchange(BaseExchange):
         if prefix or member.backend.path or resolution.target_writer is not None:
             target = self._rewritten_target(member)
         fields = self.downstream.peer.upstream_fields(request, member.backend, prefix)
-        if resolution.rewrites_document:
+        if resolution.rewrites_document and self.method in DOCUMENT_METHODS:
             fields = request_whole_document(fields)
         request_field_lines = (
             resolution.legacy_request_field_lines if member.legacy else resolution.request_field_lines
         )
-        return b"%b %b HTTP/1.1%b%b%b" % (request.method.encode(), target, fields, request_field_lines, end)
+        return b"%b %b HTTP/1.1%b%b%b%b" % (
+            request.method.encode(),
+            target,
+            fields,
+            self._request_id_lines(),
+            request_field_lines,
+            end,
+        )
+
+    def _request_id_lines(self) -> bytes:
+        """The field with the id of this request; fields that are no request ids of this API as they came."""
+        ids, section = self._resolution.request_ids, self.request.field_section
+        if ids is None or not self.request_id:
+            return section.request_id_lines() if section.request_ids else b""
+        line = f"{ids.request_header}: {self.request_id}\r\n".encode()
+        if not section.request_ids:
+            return line
+        return line + section.request_id_lines(but=ids.request_header.lower())
 
     def _rewritten_target(self, member: Member) -> bytes:
         """The target without the prefix of the route and with the base path of the backend.
@@ -266,19 +303,33 @@ class Exchange(BaseExchange):
         context = self.context
         if rewrite.fact is not None:
             context.observe(self.service, self.backend, PassiveObservation(rewrite.fact, self._sent_at))
-        if rewrite.mismatch:
-            version = self._resolution.version
-            assert version is not None, "without a negotiated version there is no mismatch"
-            context.metrics.version_mismatch(self.service, self.backend)
-            context.observe(self.service, self.backend, VersionMismatch(version, self._sent_at))
+        if rewrite.mismatch or rewrite.served_missing:
+            self._report_served_version(rewrite)
+            if rewrite.served_missing and self._on_version_unknown():
+                return
+            self.version = rewrite.served_text
         if rewrite.served.version_refusal is VersionRefusal.YES:
             self._on_version_refused()
         elif must_buffer(self._resolution, response, rewrite):
             assert self._member is not None
-            self._buffered = BufferedResponse(self._resolution, self._member, response, rewrite)
+            self._buffered = BufferedResponse(
+                self._resolution, self._member, response, rewrite, max_document=context.limits.document
+            )
             self._buffer_response(piece, done=done)
         else:
             self._forward_response(response, rewrite, piece, done=done)
+
+    def _report_served_version(self, rewrite: ResponseRewrite) -> None:
+        """The response names another served version than the negotiated one, or none where it must."""
+        context, version = self.context, self._resolution.version
+        assert version is not None, "without a negotiated version there is nothing to contradict"
+        context.metrics.version_mismatch(self.service, self.backend)
+        fact: Fact = (
+            VersionMismatch(version, self._sent_at, _first_segments(self._path))
+            if rewrite.mismatch
+            else ServedVersionMissing(self._sent_at)
+        )
+        context.observe(self.service, self.backend, fact)
 
     def _forward_response(
         self, response: ResponseReader, rewrite: ResponseRewrite, piece: bytes, *, done: bool
@@ -345,20 +396,34 @@ class Exchange(BaseExchange):
         if not done and not buffered.too_large:
             return
         self._buffered = None
+        buffered.join()
         advertisement = buffered.refusal_advertisement() if done else None
         if advertisement is not None:
             self.context.observe(self.service, self.backend, PassiveObservation(advertisement, self._sent_at))
             self._on_version_refused()
             return
-        public_base = self.downstream.peer.public_base(self.request, self._resolution.prefix)
-        body = buffered.rewritten_body(self.request, public_base) if done else None
-        if body is None:
-            self._forward_response(buffered.response, buffered.rewrite, buffered.body, done=done)
+        if not buffered.may_refuse and not self._rewrite_document(buffered):
+            self._fail(Failure.BAD_DOCUMENT)
             return
-        buffered.response.framing, buffered.response.length = BY_LENGTH, len(body)
-        self._forward_response(buffered.response, buffered.rewrite, body, done=True)
+        self._forward_response(buffered.response, buffered.rewrite, buffered.body, done=done)
+
+    def _rewrite_document(self, buffered: BufferedResponse) -> bool:
+        """Make a discovery document the one for the client, and keep it; False: it cannot be shown."""
+        public_base = self.downstream.peer.public_base(self.request, self._resolution.prefix)
+        if not buffered.rewrite_document(self.request, public_base):
+            return False
+        if buffered.known_document is not None:
+            key = DocumentKey.of(self._resolution, self._path, self.request.query)
+            self.context.known_documents.keep(key, buffered.known_document)
+        return True
 
     def _location_lines(self, response: ResponseReader) -> bytes:
         assert self._member is not None
         public_base = self.downstream.peer.public_base(self.request, self._resolution.prefix)
         return location_lines(response, self._member.backend, self.request, public_base)
+
+
+def _first_segments(path: str) -> str:
+    """`/v1/nodes` of `/v1/nodes/1`: one odd resource is not taken for the whole API (semantics, Knowing)."""
+    segments = [segment for segment in path.split("/") if segment]
+    return f"/{'/'.join(segments[:2])}"[:MAX_MISMATCH_PATH]

@@ -7,6 +7,7 @@ row. Whether a request is safe to send again follows from how far it got, never 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -27,6 +28,8 @@ class Retry(StrEnum):
     """Always: nothing was sent, or nothing was executed."""
     IF_IDEMPOTENT = "if_idempotent"
     """Only with an idempotent method, because it may have been executed."""
+    IF_SAFE = "if_safe"
+    """Only with a safe method, because it was executed."""
     NEVER = "never"
 
 
@@ -40,7 +43,9 @@ class Failure(StrEnum):
     BAD_REPLY = "bad_reply"
     REPLY_CUT = "reply_cut"
     REPLY_STALLED = "reply_stalled"
+    BAD_DOCUMENT = "bad_document"
     VERSION_REFUSED = "version"
+    VERSION_UNKNOWN = "version_unknown"
     BODY_TOO_LARGE = "body_too_large"
     CLIENT_GONE = "client_gone"
     CLIENT_STALLED = "client_stalled"
@@ -94,12 +99,18 @@ FAILURES: Final[dict[Failure, FailureRule]] = {
     Failure.REPLY_STALLED: FailureRule(
         504, "Gateway Timeout", "The backend stopped in the middle of its reply.", Side.BACKEND, Retry.NEVER
     ),
+    Failure.BAD_DOCUMENT: FailureRule(  # it could show this backend's own range
+        502, "Bad Gateway", "The backend's discovery document cannot be read.", Side.BACKEND, Retry.NEVER
+    ),
     Failure.VERSION_REFUSED: FailureRule(
         503,
         "Service Unavailable",
         NO_BACKEND_AVAILABLE,
         Side.BACKEND,
         Retry.ALWAYS,
+    ),
+    Failure.VERSION_UNKNOWN: FailureRule(  # waited too long for the retry budget
+        503, "Service Unavailable", NO_BACKEND_AVAILABLE, Side.BACKEND, Retry.IF_SAFE
     ),
     Failure.BODY_TOO_LARGE: FailureRule(
         413,
@@ -122,12 +133,13 @@ IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}
 """Methods that may be executed twice (RFC 9110 9.2.2)."""
 
 
-def may_retry(failure: Failure, method: str, *, body_held: bool) -> bool:
+def may_retry(failure: Failure, methods: Collection[str], *, body_held: bool) -> bool:
     """Whether the same request may be sent to another backend after `failure`.
 
-    `body_held`: the whole body that has come can be sent again. Without that it never is.
+    `methods`: every one that a backend may execute for it. `body_held`: the whole body that has come can be
+    sent again. Without that it never is.
     """
     retry = FAILURES[failure].retry
     if not body_held or retry is Retry.NEVER:
         return False
-    return retry is Retry.ALWAYS or method in IDEMPOTENT
+    return retry is Retry.ALWAYS or (SAFE if retry is Retry.IF_SAFE else IDEMPOTENT).issuperset(methods)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from gateway.dataplane.http1.fields import HOST
 
@@ -27,16 +27,33 @@ _VALID_VALUES: Final = {
 }
 """What a value from a trusted peer must match to be forwarded and to be used in links: trusted values can be
 malformed."""
+_DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
+
+
+class _Origin(NamedTuple):
+    """What a client wrote before the path of its request: its server, as it knows it."""
+
+    scheme: str
+    host: str
+    """A name or address, with a port where the client wrote one; empty for HTTP/1.0 without `Host`."""
+    port: str
+
+    @property
+    def authority(self) -> str:
+        """The host with this port, for links."""
+        name, written = _split_port(self.host)
+        if self.port == (written or _DEFAULT_PORTS[self.scheme]):
+            return self.host
+        return name if self.port == _DEFAULT_PORTS[self.scheme] else f"{name}:{self.port}"
 
 
 @final
 class Peer:
     """The other end of one client connection, as it is described to the next hop."""
 
-    def __init__(self, address: str, port: int, scheme: str, trusted: tuple[Network, ...]) -> None:
+    def __init__(self, address: str, scheme: str, trusted: tuple[Network, ...]) -> None:
         self.address = address
         self.scheme = scheme
-        self._port = b"%d" % port
         self._trusted_networks = trusted
         self._is_trusted = _is_in(address, trusted)
 
@@ -61,10 +78,9 @@ class Peer:
         """The scheme, authority and path prefix by which the client reached the gateway: the base of every
         link that it can follow."""
         fields = self._trusted_fields(request)
-        scheme = fields.get("x-forwarded-proto", b"").decode("latin-1").lower() or self.scheme
-        host = fields.get("x-forwarded-host", b"").decode("latin-1") or request.host
+        origin = self._origin(request, fields)
         outer = fields.get("x-forwarded-prefix", b"").decode("latin-1").rstrip("/")
-        return f"{scheme}://{host}{outer}{prefix}"
+        return f"{origin.scheme}://{origin.authority}{outer}{prefix}"
 
     def client_address(self, request: RequestReader) -> str:
         """The address of the client, for the access log: the rightmost one that is not a trusted peer.
@@ -76,6 +92,17 @@ class Peer:
             return self.address
         hops = [hop.strip() for hop in addresses.decode("latin-1").split(",")]
         return next((hop for hop in reversed(hops) if not _is_in(hop, self._trusted_networks)), hops[0])
+
+    def _origin(self, request: RequestReader, fields: dict[str, bytes]) -> _Origin:
+        """Where the client sent its request. `fields`: those of a trusted peer.
+
+        The gateway's own port says nothing: the client may know another one (a port mapping, a proxy in
+        front). Servers that believe `X-Forwarded-Port` write it into their links.
+        """
+        scheme = fields.get("x-forwarded-proto", b"").decode("latin-1").lower() or self.scheme
+        host = fields.get("x-forwarded-host", b"").decode("latin-1") or request.host
+        port = fields.get("x-forwarded-port", b"").decode("latin-1") or _split_port(host)[1]
+        return _Origin(scheme, host, port or _DEFAULT_PORTS[scheme])
 
     def _trusted_fields(self, request: RequestReader) -> dict[str, bytes]:
         """The well-formed fields of a trusted peer; empty for other peers.
@@ -99,16 +126,23 @@ class Peer:
         address = self.address.encode()
         before = fields.get("x-forwarded-for")
         outer = fields.get("x-forwarded-prefix", b"").rstrip(b"/")
+        origin = self._origin(request, fields)
         lines = [
             b"X-Forwarded-For: %b\r\n" % (before + b", " + address if before else address),
             b"X-Forwarded-Proto: %b\r\n" % fields.get("x-forwarded-proto", self.scheme.encode()),
-            b"X-Forwarded-Host: %b\r\n" % fields.get("x-forwarded-host", request.host.encode()),
-            b"X-Forwarded-Port: %b\r\n" % fields.get("x-forwarded-port", self._port),
+            b"X-Forwarded-Host: %b\r\n" % origin.host.encode(),
+            b"X-Forwarded-Port: %b\r\n" % origin.port.encode(),
         ]
         if prefix or outer:
             lines.append(b"X-Forwarded-Prefix: %b%b\r\n" % (outer, prefix.encode()))
         lines += [b"Via: %b\r\n" % value for value in request.field_section.via]
         return b"".join((*lines, VIA))
+
+
+def _split_port(host: str) -> tuple[str, str]:
+    """A valid `Host` as name and port; the port is empty if there is none."""
+    name, colon, port = host.rpartition(":")
+    return (host, "") if not colon or host[-1] == "]" else (name, port)
 
 
 def _is_in(address: str, networks: tuple[Network, ...]) -> bool:

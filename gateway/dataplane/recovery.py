@@ -10,12 +10,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from random import getrandbits
 from time import monotonic
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from gateway.core.decision.decision import (
+    DOCUMENT_METHODS,
     RETRY_AFTER,
     Answer,
+    AnswerKnown,
     Decision,
+    DocumentKey,
     Forward,
     NegotiationResult,
     Refuse,
@@ -23,6 +26,7 @@ from gateway.core.decision.decision import (
     Unrouted,
     error_response,
     reselect,
+    unavailable,
 )
 from gateway.core.decision.selection import RANDOM_BITS
 from gateway.core.dialect import GatewayError
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
     from gateway.dataplane.context import Context
     from gateway.dataplane.http1.heads import RequestReader
     from gateway.dataplane.request_body import RequestBody
+
+_NOT_CONNECTED: Final = frozenset({Failure.CONNECT, Failure.CONNECT_TIMEOUT})
 
 
 class BaseExchange(RequestRecord):
@@ -57,6 +63,10 @@ class BaseExchange(RequestRecord):
     ended = False
 
     _resolution: Resolution
+    _methods: tuple[str, ...] = ()
+    """Every method that a backend may execute for this request."""
+    _path = ""
+    """The path without the prefix of the route."""
     _member: Member | None = None
     """Where the request is sent; counted in `Context.in_flight_by_member` meanwhile."""
     _connection: BackendConnection | None = None
@@ -102,6 +112,11 @@ class BaseExchange(RequestRecord):
         rest = self._request_body.skip(data)
         self.body_received = self._request_body.done
         return rest
+
+    @property
+    def body_skippable(self) -> bool:
+        """Whether so little of the request body is left, or may be, that it is discarded after a response."""
+        return self._request_body is None or self._request_body.skippable()
 
     # -- what the two connections report
 
@@ -155,14 +170,15 @@ class BaseExchange(RequestRecord):
         reused_closed = failure is Failure.NO_REPLY and self._reused
         self._new_connection_only = self._new_connection_only or reused_closed
         self._release_member(tried=not reused_closed)
-        if may_retry(failure, self.method, body_held=self._body_replayable):
+        if may_retry(failure, self._methods, body_held=self._body_replayable):
             if failure in (Failure.CONNECT, Failure.CONNECT_TIMEOUT):
                 retried = self._resolution.view.service.retry.on_connect and self._retry(failure)
             else:
                 retried = self._may_resend(failure) and self._resend(failure)
             if retried:
                 return
-        self._respond_failure(failure)
+        if failure not in _NOT_CONNECTED or not self._answer_known_document():
+            self._respond_failure(failure)
 
     def _on_version_refused(self) -> None:
         """The backend refused the version, so what was known of it was stale. Nothing was executed.
@@ -194,6 +210,26 @@ class BaseExchange(RequestRecord):
             and self._retry(Failure.VERSION_REFUSED)
         ):
             self._respond_failure(Failure.VERSION_REFUSED)
+
+    def _on_version_unknown(self) -> bool:
+        """The response lacks the served version, and the client has got nothing yet. Send a safe request to
+        another member; False: it is not safe, or none is left, and the client gets this response."""
+        member, plan = self._member, self._resolution.view.service.retry
+        assert member is not None
+        if not (
+            plan.on_version
+            and self.attempts < plan.attempts
+            and may_retry(Failure.VERSION_UNKNOWN, self._methods, body_held=self._body_replayable)
+        ):
+            return False
+        self._tried = (*self._tried, member.key)
+        if self._reselect() is None:
+            return False
+        self._drop_connection()
+        self._release_member(tried=False)
+        if not self._resend(Failure.VERSION_UNKNOWN):
+            self._respond_failure(Failure.VERSION_UNKNOWN)
+        return True
 
     def _retry(self, failure: Failure) -> bool:
         """Send the request to a member that was not tried yet; False if there is none."""
@@ -278,18 +314,47 @@ class BaseExchange(RequestRecord):
 
     # -- local responses, and the end
 
-    def _respond_decision(self, decision: Refuse | Answer | Unrouted) -> None:
+    def _respond_decision(self, decision: Refuse | Answer | AnswerKnown | Unrouted) -> None:
         """Respond without a backend: a refusal, a document of the gateway, or no service."""
         match decision:
             case Unrouted():
+                self.request_id = ""  # without a service there is no dialect that writes it
                 self._respond(local_response.plain_error(404))
             case Answer(_, response):
                 self._respond(response)
+            case AnswerKnown(resolution, key):
+                if not self._respond_known_document(key):
+                    self._respond(unavailable(resolution.view, resolution.requested))
             case Refuse(_, response, result):
                 self.result = result if self.requested is not None else None
                 self._respond(response)
             case _:
                 assert_never(decision)
+
+    def _answer_known_document(self) -> bool:
+        """No connection could be made: answer a discovery document from what is known of it, if anything."""
+        resolution = self._resolution
+        if (
+            resolution.offered is None
+            or not resolution.rewrites_document
+            or self.method not in DOCUMENT_METHODS
+        ):
+            return False
+        return self._respond_known_document(DocumentKey.of(resolution, self._path, self.request.query))
+
+    def _respond_known_document(self, key: DocumentKey) -> bool:
+        """Answer from what is known of a discovery document; False: nothing is that this client may see."""
+        known = self.context.known_documents.find(key)
+        if known is None:
+            return False
+        public_base = self.downstream.peer.public_base(self.request, self._resolution.prefix)
+        response = known.response(self._resolution, self.request.host, public_base)
+        if response is None:
+            return False
+        if self.result is not None:
+            self.result = NegotiationResult.SERVED
+        self._respond(response)
+        return True
 
     def _respond_failure(self, failure: Failure) -> None:
         """Respond as `FAILURES` says, in the error format of the dialect."""
@@ -309,12 +374,14 @@ class BaseExchange(RequestRecord):
 
         `force_close`: the rest of the request body cannot be discarded, so the client connection ends.
         """
+        if self.request_id:
+            response = self._resolution.view.service.dialect.write_request_id(response, self.request_id)
         self.status = response.status
         self.backend = NO_BACKEND  # the record names the backend that responded, not one that was only tried
         self.bytes_out = len(response.body)
         close = force_close or self.downstream.must_close()
         if self._request_body is not None and not self.body_received:
-            close = close or self.request.expects_continue or not self._request_body.skippable()
+            close = close or self.request.expects_continue or not self.body_skippable
         self._keep_alive = not close
         self.downstream.respond(response, is_head_request=self.method == "HEAD", close=close)
         self._end()

@@ -269,8 +269,13 @@ def offer_text(view: ServiceView) -> str:
 def _phase_reason(view: ServiceView) -> str:
     """Why the fleet is in its phase. Empty where the name of the phase says enough."""
     offer = view.offer
-    if offer.phase is Phase.MIXED:
-        return f"{' and '.join(offer.held_by)} could serve more, but every backend must serve what is offered"
+    if offer.phase is Phase.MIXED and offer.held_by:
+        held, names = offer.held, " and ".join(offer.held_by)
+        versions = held.versions.format(view.service.dialect.scheme)
+        if held.versions <= offer.versions:
+            return f"{versions} stays on offer, {names} must be upgraded, revived or removed"
+        hold = "holds" if len(held.by) == 1 else "hold"
+        return f"{names} {hold} back {versions}, every backend must serve what is offered"
     if offer.phase is Phase.STABILIZING and offer.pending:
         pending = offer.pending.format(view.service.dialect.scheme)
         seconds = f"{view.service.stabilization:g} s"

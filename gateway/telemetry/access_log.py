@@ -146,13 +146,14 @@ class AccessLog:
 
     def _as_json(self, r: RequestRecord) -> str:
         backend_seconds = f"{r.backend_seconds:.6f}" if r.backend_seconds >= 0 else "null"
+        request_id = f'"{r.request_id}"' if r.request_id else "null"  # letters, digits and hyphens only
         return (
             f'{{"time": "{self._now()}", "client": {quoted(r.client)}, "method": {quoted(r.method)}, '
             f'"target": {quoted(r.target)}, "status": {r.status}, "service": {quoted(r.service)}, '
             f'"backend": {quoted(r.backend)}, "requested": {_json(r.requested)}, '
             f'"result": {_json(r.result)}, "version": {quoted(r.version)}, "attempts": {r.attempts}, '
             f'"seconds": {r.seconds:.6f}, "backend_seconds": {backend_seconds}, '
-            f'"bytes": {r.bytes_out}, "reason": {quoted(r.reason)}}}\n'
+            f'"bytes": {r.bytes_out}, "request_id": {request_id}, "reason": {quoted(r.reason)}}}\n'
         )
 
     def _as_text(self, r: RequestRecord) -> str:
@@ -162,7 +163,7 @@ class AccessLog:
             f"{self._now()} {printable(r.client) or '-'} {quoted(r.method + ' ' + r.target)} {r.status} "
             f"{printable(r.service) or '-'}/{printable(r.backend)} {requested} {result} "
             f"{printable(r.version) or '-'} attempts={r.attempts} seconds={r.seconds:.6f} "
-            f"bytes={r.bytes_out} reason={printable(r.reason) or '-'}\n"
+            f"bytes={r.bytes_out} request_id={r.request_id or '-'} reason={printable(r.reason) or '-'}\n"
         )
 
 

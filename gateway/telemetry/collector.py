@@ -171,7 +171,7 @@ class Collector(registry.Collector):
         )
         yield _counter(
             "served_version",
-            "Requests by negotiated version; `other`: no backend of the service has advertised it.",
+            "Requests by served version; `other`: no backend has advertised it, or it is not known.",
             ("service", "version"),
             (
                 ((service, text), count)
@@ -239,7 +239,7 @@ class Collector(registry.Collector):
         )
         yield _counter(
             "contradictions",
-            "Responses with another served version than the negotiated one.",
+            "Responses with another served version than the negotiated one, or without the expected one.",
             ("service", "backend"),
             ((labels, counters.version_mismatches) for labels, counters in backends),
         )

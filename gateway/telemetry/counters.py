@@ -40,7 +40,10 @@ MAX_CLIENT_ERROR_REASONS: Final = 64
 """Labels `reason` of client errors. They are constants of the data plane, a few dozen; the bound guards
 against another text that is passed by mistake."""
 
-RETRY_REASONS: Final = ("connect", "connect_timeout", "no_reply", "reply_timeout", "version")
+RETRY_REASONS: Final = (
+    *("connect", "connect_timeout", "no_reply", "reply_timeout"),
+    *("version", "version_unknown"),
+)
 
 PROBE_FAILURES: Final = (
     "connect",  # no connection

@@ -143,7 +143,7 @@ class Metrics:
             counters.deferred += 1
 
     def version_mismatch(self, service: str, backend: str) -> None:
-        """A backend served another version than the negotiated one (threats V9)."""
+        """A backend named another served version than the negotiated one (threats V9), or none."""
         if (counters := self._backend(service, backend)) is not None:
             counters.version_mismatches += 1
 

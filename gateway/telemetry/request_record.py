@@ -28,8 +28,8 @@ class RequestRecord:
     """None where nothing was negotiated."""
     result: NegotiationResult | None = None
     version: str = ""
-    """The negotiated version in canonical form; of a refusal the version that was requested; empty without
-    one."""
+    """The version at which it was served, canonical: the negotiated one, unless the response shows another.
+    Of a refusal the version that was requested. Empty where there is none, or none is known."""
     attempts: int = 0
     """Backends tried."""
     seconds: float = 0.0
@@ -41,6 +41,8 @@ class RequestRecord:
     """Body bytes sent to the client."""
     reason: str = ""
     """Why it failed (a name of `dataplane.failures`); empty when it did not."""
+    request_id: str = ""
+    """The id that the backend got, in the form of the dialect; empty where there is none."""
 
     @property
     def target(self) -> str:

@@ -171,7 +171,7 @@ async def test_the_minimum_counts_also_while_a_ceiling_leaves_nothing_to_offer(a
         )
     before = await testbed.json("/status")
     assert before["services"]["baremetal"]["offer"]["max"] is None
-    assert before["services"]["baremetal"]["phase"] == "capped"
+    assert before["services"]["baremetal"]["phase"] == "unknown"
 
     assert (await put(testbed, {"version": "1.19"})).status == 409
     assert (await offer(await put(testbed, {"version": "1.30"})))["max"] == "1.30"

@@ -21,6 +21,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import Ironic
+from gateway.settings import Limits
 from gateway.settings.model.secret import Secret
 from gateway.telemetry.metrics import Metrics
 
@@ -53,7 +54,9 @@ class AdminTestbed:
                 state_saved=self._state_saved,
                 last_probe_at=lambda: self.last_probe_at,
                 in_flight_by_member=lambda: self.in_flight,
+                known_documents=tuple,
                 draining=lambda: self.draining,
+                limits=Limits,
                 token=Secret(token) if token is not None else None,
                 hosts=hosts,
             )

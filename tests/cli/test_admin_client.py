@@ -37,8 +37,8 @@ async def test_status_shows_services_and_backends(running: Running, fleet: Fleet
     services, backends = ended.out.split("\n\n")
     assert (ended.code, ended.err) == (0, "")
     assert [re.split("  +", line) for line in services.splitlines()] == [
-        ["SERVICE", "DIALECT", "OFFER", "PHASE", "DIFFERING"],
-        ["baremetal", "ironic", "1.1-1.58", "mixed", "api-2 (guaranteed)"],
+        ["SERVICE", "DIALECT", "OFFER", "PHASE", "HELD BY"],
+        ["baremetal", "ironic", "1.1-1.58", "mixed", "api-1 (guaranteed)"],
     ]
     ages = re.compile(r"\d+\.\d s ago")
     assert [re.split("  +", ages.sub("AGE", line)) for line in backends.splitlines()] == [

@@ -157,7 +157,7 @@ class SlowBackend:
         await reader.readuntil(b"\r\n\r\n")
         self.requested.set()
         await self.allowed.wait()
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
+        writer.write(f"HTTP/1.1 200 OK\r\n{SERVED}: 1.1\r\nContent-Length: 4\r\n\r\nlate".encode())
         await writer.drain()
         writer.close()
 

@@ -85,7 +85,7 @@ async def test_a_request_in_flight_is_finished_first(write: Write, session: aioh
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await allowed.wait()
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
+        writer.write(f"HTTP/1.1 200 OK\r\n{SERVED}: 1.1\r\nContent-Length: 4\r\n\r\nlate".encode())
         await writer.drain()
 
     async with draining(write, session, answer) as (process, request):

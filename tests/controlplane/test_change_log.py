@@ -14,8 +14,16 @@ from gateway.controlplane.change_log import ChangeLog
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.fleet import ConnectFailed, Drain, Pin, ProbeFailed, ProbeSucceeded, VersionMismatch
-from gateway.core.fleet.offer_state import SavedState
+from gateway.core.fleet.fleet import (
+    ConnectFailed,
+    Drain,
+    Pin,
+    ProbeFailed,
+    ProbeSucceeded,
+    ServedVersionMissing,
+    VersionMismatch,
+)
+from gateway.core.fleet.offer_state import SavedAdvertisement, SavedState
 from gateway.core.fleet.service import Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
@@ -229,7 +237,7 @@ def test_a_minimum_above_the_ceiling_is_an_error(
     )
     log.wait(5.0)
     first, *_, last = log.lines()
-    assert first.startswith(f"ERROR baremetal: offer 1.1-1.{before} -> none, phase capped; ")
+    assert first.startswith(f"ERROR baremetal: offer 1.1-1.{before} -> none, phase unknown; ")
     assert last.startswith("ERROR baremetal: offer none, phase ")
     assert last.endswith(f"the ceiling is below the minimum 1.60, requests get 503; {advice}")
 
@@ -297,11 +305,70 @@ def test_the_drain_of_the_last_old_one_lets_the_offer_rise(log: LoggedFleet) -> 
     ]
 
 
-def test_a_policy_that_holds_nothing_back_names_who_differs(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_policy_that_holds_nothing_back_names_nobody(caplog: pytest.LogCaptureFixture) -> None:
     log = LoggedFleet(caplog, "api-1", "api-2", policy=Policy.REACHABLE)
     log.advertise(api_1=58)
     log.advertise(api_2=90)
-    assert log.lines() == ["INFO baremetal: offer none -> 1.1-1.90, phase mixed; differing: api-1 (1.1-1.58)"]
+    assert log.lines() == ["INFO baremetal: offer none -> 1.1-1.90, phase mixed"]
+
+
+def test_who_keeps_versions_on_offer_by_a_last_word_is_logged(log: LoggedFleet) -> None:
+    log.snapshot_holder.apply("baremetal", Drain("api-2"))
+    log.advertise(api_1=50)
+    assert log.lines() == [
+        (
+            "INFO baremetal: offer 1.1-1.58, phase mixed; "
+            "1.51-1.58 stays on offer by the last word of api-2 (1.1-1.58): revive, upgrade or remove"
+        )
+    ]
+
+
+@pytest.mark.parametrize("policy", [Policy.GUARANTEED, Policy.AT_LEAST, Policy.REACHABLE])
+def test_R_A14_the_log_names_the_same_backends_as_the_offer(
+    caplog: pytest.LogCaptureFixture, policy: Policy
+) -> None:
+    log = LoggedFleet(caplog, "api-1", "api-2", "api-3", policy=policy)
+    log.advertise(api_1=58, api_2=58, api_3=58)
+    log.advertise(api_1=90)
+    log.wait(5.0)
+    log.advertise(api_2=70)
+    log.wait(5.0)
+    offer = log.snapshot_holder.current.views["baremetal"].offer
+    line = log.lines()[-1]
+
+    named = tuple(backend.name for backend in BACKENDS if f"{backend.name} (" in line)
+    assert named == offer.held_by
+    assert named == (() if policy is Policy.REACHABLE else ("api-2", "api-3"))
+
+
+def test_R_A13_a_backend_that_flaps_is_named_from_the_second_fall_on(log: LoggedFleet) -> None:
+    for _ in range(2):
+        log.advertise(api_1=90, api_2=90)
+        log.wait(20.0)
+        log.advertise(api_2=58)
+        log.lines()
+        log.advertise(api_1=58)
+    fell, flaps = log.lines()
+
+    assert fell.startswith("WARNING baremetal: offer 1.1-1.90 -> 1.1-1.58, phase uniform; no backend serves")
+    assert flaps == (
+        "WARNING baremetal: 1.59-1.90 fell again and waits 20 s when it is back; "
+        "no longer served by api-1 (1.1-1.58): check whether it flaps, or two servers share its address"
+    )
+
+
+def test_a_reload_that_takes_versions_away_says_so(log: LoggedFleet) -> None:
+    """They did not fall, and they are served."""
+    log.snapshot_holder.reconfigure([log.service(policy=Policy.REACHABLE)])
+    log.advertise(api_1=90)
+    log.wait(5.0)
+    log.lines()
+    log.snapshot_holder.reconfigure([log.service()])
+    [line] = log.lines()
+    assert line.startswith(
+        "WARNING baremetal: offer 1.1-1.90 -> 1.1-1.58, phase mixed; 1.59-1.90 is not what the policy gives, "
+        "requests for these versions are refused now; "
+    )
 
 
 def test_legacy_backends_are_logged_as_transparent(caplog: pytest.LogCaptureFixture) -> None:
@@ -319,7 +386,11 @@ def test_the_start_logs_what_is_in_force(caplog: pytest.LogCaptureFixture) -> No
     fresh.change_log.log_initial(fresh.snapshot_holder.current)
     assert fresh.lines() == ["INFO baremetal: offer none, phase unknown"]
     versions = VersionSet.between(Version(1, 1), V90)
-    restored = LoggedFleet(caplog, "api-1", "api-2", saved=SavedState(versions, V58, frozenset({"api-2"})))
+    known = {
+        backend.name: SavedAdvertisement(backend.url, Advertisement(versions)) for backend in BACKENDS[:2]
+    }
+    saved = SavedState(versions, V58, frozenset({"api-2"}), advertisements=known)
+    restored = LoggedFleet(caplog, "api-1", "api-2", saved=saved)
     restored.change_log.log_initial(restored.snapshot_holder.current)
     lines = [f"{record.levelname} {record.getMessage()}" for record in caplog.records]
     assert lines == [
@@ -375,37 +446,25 @@ def test_failures_of_requests_are_one_line_each_with_what_to_check(log: LoggedFl
     assert again.startswith(f"ERROR {key}: served another version than the requested 1.40,")
 
 
-@pytest.mark.xfail(strict=True, reason="R-A14: the log names the old ones, `held_by` the upgraded ones")
-@pytest.mark.parametrize("policy", [Policy.GUARANTEED, Policy.AT_LEAST, Policy.REACHABLE])
-def test_R_A14_the_log_names_the_same_backends_as_the_offer(
-    caplog: pytest.LogCaptureFixture, policy: Policy
-) -> None:
-    log = LoggedFleet(caplog, "api-1", "api-2", "api-3", policy=policy)
-    log.advertise(api_1=58, api_2=58, api_3=58)
-    log.advertise(api_1=90)
-    log.wait(5.0)
-    log.advertise(api_2=70)
-    log.wait(5.0)
-    offer = log.snapshot_holder.current.views["baremetal"].offer
-    line = log.lines()[-1]
+def test_a_backend_whose_version_is_unknown_is_one_line_a_change(log: LoggedFleet) -> None:
+    legacy = Advertisement(VersionSet.only(Version(1, 1)), legacy=True)
+    versions = Advertisement(VersionSet.between(Version(1, 1), V58))
+    for fact in (
+        ServedVersionMissing(2.0),
+        ServedVersionMissing(3.0),
+        ProbeSucceeded(legacy, 4.0, prompted=True),
+        ProbeSucceeded(legacy, 5.0),
+        ProbeSucceeded(versions, 6.0),
+    ):
+        log.snapshot_holder.observe("baremetal", "api-1", fact)
 
-    named = tuple(backend.name for backend in BACKENDS if f"{backend.name} (" in line)
-    assert named == offer.held_by
-    assert named == (() if policy is Policy.REACHABLE else ("api-2", "api-3"))
-
-
-@pytest.mark.xfail(strict=True, reason="R-A13: nothing names a backend that flaps")
-def test_R_A13_a_backend_that_flaps_is_named_from_the_second_fall_on(log: LoggedFleet) -> None:
-    for _ in range(2):
-        log.advertise(api_1=90, api_2=90)
-        log.wait(20.0)
-        log.advertise(api_2=58)
-        log.lines()
-        log.advertise(api_1=58)
-    fell, flaps = log.lines()
-
-    assert fell.startswith("WARNING baremetal: offer 1.1-1.90 -> 1.1-1.58, phase uniform; no backend serves")
-    assert flaps == (
-        "WARNING baremetal: 1.59-1.90 fell again and waits 20 s when it is back; "
-        "no longer served by api-1 (1.1-1.58): check whether it flaps, or two servers share its address"
-    )
+    known = "gets no negotiated requests, check what answers at http://127.0.0.1:1"
+    assert log.lines("skewgate.prober") == [
+        (
+            "WARNING baremetal/api-1: a response lacked the served version, its versions are unknown until a "
+            f"probe shows them; {known}"
+        ),
+        f"WARNING baremetal/api-1: answers as a server without versions, 1 of 3; {known}",
+        f"WARNING baremetal/api-1: answers as a server without versions, 2 of 3; {known}",
+        "INFO baremetal/api-1: shows its versions again, serves 1.1-1.58",
+    ]

@@ -112,6 +112,20 @@ async def test_what_waits_is_one_change_and_nothing_of_it_is_lost() -> None:
     assert harness.member("api-1").connect_failed
 
 
+async def test_mismatches_at_one_version_on_two_paths_are_kept_apart() -> None:
+    harness = Harness()
+    harness.use_all_tokens()
+    for at, path in enumerate(("/v1/nodes", "/v1/ports", "/v1/nodes"), 21):
+        harness.passive_observer.observe("baremetal", "api-2", VersionMismatch(Version(1, 5), at, path))
+
+    await harness.next_token()
+
+    harness.snapshot_holder.observe(
+        "baremetal", "api-2", ProbeSucceeded(advertisement(58), 30.0, prompted=True)
+    )
+    assert harness.member("api-2").mismatched == VersionSet.only(Version(1, 5)), "two paths"
+
+
 async def test_a_probe_that_answered_since_is_not_overwritten_by_what_waited() -> None:
     harness = Harness()
     harness.use_all_tokens()

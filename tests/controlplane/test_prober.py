@@ -16,10 +16,15 @@ from gateway.controlplane.prober import LONGEST_PAUSE, Prober, pause
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement, ProbeRequest
 from gateway.core.fleet.backend import Backend, Freshness
-from gateway.core.fleet.fleet import ConnectFailed, PassiveObservation, VersionMismatch
+from gateway.core.fleet.fleet import (
+    ConnectFailed,
+    PassiveObservation,
+    ServedVersionMissing,
+    VersionMismatch,
+)
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
 from gateway.telemetry.recent import LastHour
 from tests.controlplane.fakes import (
@@ -38,10 +43,16 @@ class ProbeResults:
 
     def __init__(self) -> None:
         self.reasons: list[str | None] = []
+        self._ended = asyncio.Semaphore(0)
 
     def probed(self, service: str, backend: str, seconds: float, failure: str | None) -> None:
         assert (service, seconds >= 0) == ("baremetal", True)
         self.reasons.append(failure)
+        self._ended.release()
+
+    async def probe_ended(self) -> None:
+        """Wait for one more result. Its fact has been taken in then."""
+        await asyncio.wait_for(self._ended.acquire(), 10)
 
 
 class Steps:
@@ -306,17 +317,22 @@ async def test_one_probe_at_a_time() -> None:
     assert most == 1
 
 
-async def test_a_declared_backend_is_not_probed_and_cleared_after_an_interval() -> None:
+async def test_a_declared_backend_is_not_probed_and_declared_again_instead() -> None:
+    """At once after a mismatch; what a second path contradicted, after an interval."""
     declared = Backend("declared", "127.0.0.1", 1, declared=versions(31))
     one, steps, results = service(declared), Steps(), ProbeResults()
     snapshot_holder = holder_of(one)
-    async with Prober(snapshot_holder, results, [one], sleep=steps) as prober:
+    async with Prober(snapshot_holder, results, [one], sleep=steps, prompted_spacing=0.0) as prober:
         await steps.probe_ended()
-        snapshot_holder.observe(
-            "baremetal", "declared", VersionMismatch(Version(1, 31), asyncio.get_running_loop().time())
-        )
-        assert Version(1, 31) not in member(snapshot_holder, "declared").usable_versions
 
+        def contradict(path: str) -> None:
+            at = asyncio.get_running_loop().time()
+            snapshot_holder.observe("baremetal", "declared", VersionMismatch(Version(1, 31), at, path))
+            assert Version(1, 31) not in member(snapshot_holder, "declared").usable_versions
+
+        contradict("/v1/nodes")
+        await until_member(snapshot_holder, lambda it: it.usable_versions == versions(31), "declared")
+        contradict("/v1/ports")
         steps.next()
         await steps.probe_ended()
 
@@ -471,7 +487,11 @@ async def test_the_log_has_one_line_a_change_and_none_a_probe(caplog: pytest.Log
             await backend.start()
             await probe()
 
-    lines = [record.getMessage() for record in caplog.records if record.name.startswith("skewgate.")]
+    lines = [
+        record.getMessage() if record.name == "skewgate.prober" else record.getMessage().partition(";")[0]
+        for record in caplog.records
+        if record.name.startswith("skewgate.")
+    ]
     where = f"127.0.0.1:{backend.port}"
     refused = f"no connection to {where}: connection refused"
     assert lines == [
@@ -484,7 +504,9 @@ async def test_the_log_has_one_line_a_change_and_none_a_probe(caplog: pytest.Log
             "baremetal/api-1: lost after three failed probes, tried last until it answers; "
             f"check http://{where}: {refused}"
         ),
+        "baremetal: offer 1.1-1.90, phase mixed",
         "baremetal/api-1: answers again, serves 1.1-1.90",
+        "baremetal: offer 1.1-1.90, phase uniform",
     ]
 
 
@@ -541,9 +563,6 @@ LONG = 3600.0
 """An interval after which no test is still running."""
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R-A12: a mismatch starts no probe, the version is out for an interval"
-)
 async def test_R_A12_a_mismatch_has_the_backend_probed_at_once() -> None:
     async with serving(ironic("1.1", "1.90")) as backend:
         one = service(backend.backend(), interval=LONG)
@@ -561,7 +580,6 @@ async def test_R_A12_a_mismatch_has_the_backend_probed_at_once() -> None:
                 )
 
 
-@pytest.mark.xfail(strict=True, reason="R-D1: one path takes the member out for everybody until the interval")
 async def test_R_D1_one_path_takes_no_version_away_once_a_probe_still_advertises_it() -> None:
     async with serving(ironic("1.1", "1.90")) as backend:
         one = service(backend.backend(), interval=LONG)
@@ -575,3 +593,136 @@ async def test_R_D1_one_path_takes_no_version_away_once_a_probe_still_advertises
                     await until_member(snapshot_holder, lambda it: Version(1, 90) in it.usable_versions)
 
     assert len(backend.requests) == 2, "the same path again asks for nothing"
+
+
+def mismatch(minor: int, path: str = "/v1/nodes") -> VersionMismatch:
+    return VersionMismatch(Version(1, minor), asyncio.get_running_loop().time(), path)
+
+
+async def test_R_D1_a_second_path_takes_the_version_away_until_the_next_regular_probe() -> None:
+    async with serving(ironic("1.1", "1.90")) as backend:
+        one = service(backend.backend(), interval=LONG)
+        snapshot_holder, results, steps = holder_of(one), ProbeResults(), Steps()
+        async with Prober(snapshot_holder, results, [one], sleep=steps, prompted_spacing=0.0):
+            await results.probe_ended()
+            for path, left in (("/v1/nodes", versions(90)), ("/v1/ports", versions(89))):
+                snapshot_holder.observe("baremetal", "api-1", mismatch(90, path))
+                await results.probe_ended()
+                assert member(snapshot_holder).usable_versions == left
+
+            assert len(steps.pauses) == 1, "prompted probes do not move the regular ones"
+            steps.next()
+            await results.probe_ended()
+            assert member(snapshot_holder).usable_versions == versions(90)
+
+
+async def test_a_backend_that_contradicts_itself_at_every_version_is_not_probed_for_every_response() -> None:
+    """A probe, and within the spacing no other (threats O4, V11)."""
+    async with serving(ironic("1.1", "1.90")) as backend:
+        one = service(backend.backend(), interval=LONG)
+        snapshot_holder, steps = holder_of(one), Steps()
+        async with Prober(snapshot_holder, ProbeResults(), [one], sleep=steps, prompted_spacing=LONG):
+            await steps.probe_ended()
+            snapshot_holder.observe("baremetal", "api-1", mismatch(1))
+            await until_member(snapshot_holder, lambda it: it.mismatched == NO_VERSIONS)
+            for minor in range(2, 60):
+                snapshot_holder.observe("baremetal", "api-1", mismatch(minor, f"/v1/{minor % 3}"))
+                snapshot_holder.observe(
+                    "baremetal", "api-1", ServedVersionMissing(asyncio.get_running_loop().time())
+                )
+            steps.next()
+            await steps.probe_ended()
+
+    assert len(backend.requests) == 3, "two regular ones and one that was prompted"
+
+
+async def test_a_prompted_probe_waits_for_the_one_under_way_which_may_have_answered() -> None:
+    """Sent after the request in doubt: it is the answer. Sent before it: another one follows."""
+    arrived, may_respond = asyncio.Semaphore(0), asyncio.Semaphore(0)
+
+    async def held(request: web.Request) -> web.StreamResponse:
+        arrived.release()
+        await may_respond.acquire()
+        return await ironic("1.1", "1.90")(request)
+
+    async with serving(held) as backend:
+        one = service(backend.backend(), interval=LONG, timeout=60.0)
+        snapshot_holder, steps = holder_of(one), Steps()
+        async with (
+            Prober(snapshot_holder, ProbeResults(), [one], sleep=steps, prompted_spacing=0.0),
+            asyncio.timeout(10),
+        ):
+            await arrived.acquire()
+            may_respond.release()
+            await steps.probe_ended()
+
+            before = mismatch(90)
+            steps.next()
+            await arrived.acquire()
+            snapshot_holder.observe("baremetal", "api-1", before)
+            may_respond.release()
+            await steps.probe_ended()
+            assert (len(backend.requests), member(snapshot_holder).mismatched) == (2, NO_VERSIONS)
+
+            steps.next()
+            await arrived.acquire()
+            snapshot_holder.observe("baremetal", "api-1", mismatch(90))
+            may_respond.release()
+            await arrived.acquire()
+            assert member(snapshot_holder).mismatched == VersionSet.only(Version(1, 90))
+            may_respond.release()
+            await until_member(snapshot_holder, lambda it: it.mismatched == NO_VERSIONS)
+
+    assert len(backend.requests) == 4
+
+
+async def test_a_prompted_probe_that_fails_is_not_repeated_before_the_regular_one() -> None:
+    async with serving(ironic("1.1", "1.90")) as backend:
+        one = service(backend.backend(), interval=LONG)
+        snapshot_holder, results, steps = holder_of(one), ProbeResults(), Steps()
+        async with Prober(snapshot_holder, results, [one], sleep=steps, prompted_spacing=0.0):
+            await steps.probe_ended()
+            backend.behaviour = responds(status=500)
+            snapshot_holder.observe("baremetal", "api-1", mismatch(90))
+            await until_member(snapshot_holder, lambda it: it.freshness is Freshness.STALE)
+            assert member(snapshot_holder).usable_versions == versions(89)
+            for _ in range(2):
+                steps.next()
+                await steps.probe_ended()
+
+    assert results.reasons == [None, "status", "status", "status"]
+
+
+async def test_R_A11_a_row_of_legacy_answers_is_probed_at_the_normal_interval() -> None:
+    """With an error page in between it takes three more."""
+    legacy = responds(text='{"id": "v1", "links": []}', content_type="application/json")
+    html = responds(text="<html>starting</html>", status=404, content_type="text/html")
+    async with serving(ironic("1.1", "1.90")) as backend:
+        one = service(backend.backend(), interval=1.0)
+        snapshot_holder, steps = holder_of(one), Steps()
+        seen = []
+        async with Prober(snapshot_holder, ProbeResults(), [one], sleep=steps):
+            await steps.probe_ended()
+            for behaviour in (html, legacy, legacy, html, legacy, legacy, legacy):
+                backend.behaviour = behaviour
+                steps.next()
+                await steps.probe_ended()
+                seen.append((member(snapshot_holder).legacy, member(snapshot_holder).error))
+
+    first, second = (f"answers as a server without versions, {number} of 3" for number in (1, 2))
+    assert [is_legacy for is_legacy, _ in seen] == [False] * 6 + [True]
+    assert [error for _, error in seen[1:3] + seen[4:]] == [first, second, first, second, None]
+    assert all(0.8 <= seconds <= 1.2 for seconds in steps.pauses)
+
+
+async def test_R_A2_a_missing_served_version_has_the_backend_probed_at_once() -> None:
+    async with serving(ironic("1.1", "1.90")) as backend:
+        one = service(backend.backend(), interval=LONG)
+        snapshot_holder, steps = holder_of(one), Steps()
+        async with Prober(snapshot_holder, ProbeResults(), [one], sleep=steps):
+            await steps.probe_ended()
+            snapshot_holder.observe(
+                "baremetal", "api-1", ServedVersionMissing(asyncio.get_running_loop().time())
+            )
+            assert member(snapshot_holder).usable_versions == NO_VERSIONS
+            await until_member(snapshot_holder, lambda it: it.usable_versions == versions(90))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,7 +20,8 @@ from gateway.controlplane.state.text import format_state, parse_state
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import Drain, Pin, ProbeFailed, ProbeSucceeded
-from gateway.core.fleet.offer_state import SavedState
+from gateway.core.fleet.offer_state import SavedAdvertisement, SavedState
+from gateway.core.fleet.service import Policy
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
 from tests.controlplane.fakes import holder_of, service, until
@@ -27,7 +29,9 @@ from tests.controlplane.fakes import holder_of, service, until
 API = service(Backend("api-1", "127.0.0.1", 1), Backend("api-2", "127.0.0.1", 2))
 UPTO_58 = VersionSet.between(Version(1, 1), Version(1, 58))
 WOULD_BE_LOST = "offers, pins and drains would be lost at a restart"
-PINNED = SavedState(NO_VERSIONS, Version(1, 31))
+GUARANTEED = (Policy.GUARANTEED, None)
+NOTHING = SavedState(policy=GUARANTEED)
+PINNED = SavedState(NO_VERSIONS, Version(1, 31), policy=GUARANTEED)
 
 
 @pytest.fixture
@@ -59,7 +63,7 @@ def on_disk(path: Path) -> SavedState:
 async def test_every_change_of_what_is_saved_is_written(path: Path) -> None:
     snapshot_holder = holder_of(API)
     async with keeper_of(path, snapshot_holder) as keeper:
-        assert on_disk(path) == SavedState(), "the file is there from the start"
+        assert on_disk(path) == NOTHING, "the file is there from the start"
         snapshot_holder.apply("baremetal", Pin(Version(1, 31)))
         assert await keeper.written()
         assert on_disk(path) == PINNED
@@ -68,7 +72,11 @@ async def test_every_change_of_what_is_saved_is_written(path: Path) -> None:
         for backend in ("api-1", "api-2"):
             snapshot_holder.observe("baremetal", backend, ProbeSucceeded(Advertisement(UPTO_58), 1.0))
         assert await keeper.written()
-        assert on_disk(path) == SavedState(UPTO_58, None, frozenset({"api-2"}))
+        known = {
+            name: SavedAdvertisement(url, Advertisement(UPTO_58))
+            for name, url in (("api-1", "http://127.0.0.1:1"), ("api-2", "http://127.0.0.1:2"))
+        }
+        assert on_disk(path) == SavedState(UPTO_58, None, frozenset({"api-2"}), GUARANTEED, known)
 
 
 async def test_the_last_state_is_written_before_the_end(path: Path) -> None:
@@ -214,7 +222,7 @@ def holding(path: Path, content: bytes) -> StateFile:
     return StateFile(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"skewgate_state": 2}', b" " * (5 << 20)])
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"skewgate_state": 3}', b" " * (5 << 20)])
 async def test_a_damaged_file_is_a_warning_and_moved_aside(
     path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -232,7 +240,7 @@ async def test_a_damaged_file_is_a_warning_and_moved_aside(
     await keeper.start()
     await keeper.close()
     assert path.with_name("state.json.damaged").read_bytes() == content
-    assert on_disk(path) == SavedState()
+    assert on_disk(path) == NOTHING
 
 
 def test_what_no_longer_fits_is_one_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -241,7 +249,7 @@ def test_what_no_longer_fits_is_one_warning(path: Path, caplog: pytest.LogCaptur
     path.write_text(format_state(snapshot_holder.current))
     now = service(Backend("api-1", "127.0.0.1", 1))
 
-    assert load_state(StateFile(path), [now]) == {"baremetal": SavedState()}
+    assert load_state(StateFile(path), [now]) == {"baremetal": NOTHING}
     assert [record.getMessage() for record in caplog.records] == [
         f"not restored from {path}: baremetal/api-2: was drained, no longer configured"
     ]
@@ -262,7 +270,7 @@ def test_what_another_gateways_file_holds_is_one_readable_line(
 ) -> None:
     entry = json.loads(format_state(holder_of(API).current))["services"]["baremetal"]
     services = {f"other-{number}": entry for number in range(5000)}
-    path.write_text(json.dumps({"skewgate_state": 1, "services": services}))
+    path.write_text(json.dumps({"skewgate_state": 2, "services": services}))
 
     assert load_state(StateFile(path), [API]) == {}
     [record] = caplog.records
@@ -276,8 +284,23 @@ async def test_a_reload_keeps_pins_and_drains_in_the_file(path: Path) -> None:
         snapshot_holder.apply("baremetal", Drain("api-2"))
         snapshot_holder.reconfigure([service(*API.backends, interval=0.5)])
         assert await keeper.written()
-        assert on_disk(path) == SavedState(NO_VERSIONS, Version(1, 31), frozenset({"api-2"}))
+        assert on_disk(path) == SavedState(NO_VERSIONS, Version(1, 31), frozenset({"api-2"}), GUARANTEED)
         snapshot_holder.reconfigure([service(API.backends[0])])
         await until(snapshot_holder, lambda snapshot: len(snapshot.views["baremetal"].pool.members) == 1)
         assert await keeper.written()
-        assert on_disk(path) == SavedState(NO_VERSIONS, Version(1, 31))
+        assert on_disk(path) == PINNED
+
+
+async def test_times_in_the_file_are_of_the_wall_clock_and_mean_the_same_after_a_restart(path: Path) -> None:
+    snapshot_holder = holder_of(API)
+    heard = time.monotonic()
+    snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(Advertisement(UPTO_58), heard))
+    async with keeper_of(path, snapshot_holder):
+        pass
+    text = StateFile(path).read()
+    assert text is not None
+    entry = json.loads(text)["services"]["baremetal"]["advertisements"]["api-1"]
+    saved = load_state(StateFile(path), [API])["baremetal"].advertisements["api-1"]
+
+    assert entry["at"] == pytest.approx(time.time(), abs=60)
+    assert saved.at == pytest.approx(heard, abs=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.controlplane.state.text import StateTextError, format_state, parse_state
+from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.offer_state import SavedState
-from gateway.core.fleet.service import Service
+from gateway.core.fleet.offer_state import SavedAdvertisement, SavedState
+from gateway.core.fleet.service import ALL_BACKENDS, AtLeast, Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionRange, VersionSet
 from gateway.core.versions.version import CalendarDate, MajorMinor, Named, Scheme, Version, WholeNumber
@@ -30,9 +32,11 @@ SCHEMES: tuple[Scheme, ...] = (
 )
 
 
-def service(scheme: Scheme, name: str = "api", backends: tuple[str, ...] = BACKENDS) -> Service:
+def service(
+    scheme: Scheme, name: str = "api", backends: tuple[str, ...] = BACKENDS, **options: Any
+) -> Service:
     configured = tuple(Backend(backend, "127.0.0.1", port) for port, backend in enumerate(backends, 1))
-    return Service(name, Toy(scheme=scheme), configured)
+    return Service(name, Toy(scheme=scheme), configured, **options)
 
 
 def versions_of(scheme: Scheme) -> st.SearchStrategy[Version]:
@@ -45,8 +49,19 @@ def versions_of(scheme: Scheme) -> st.SearchStrategy[Version]:
     return parts.map(Version) if isinstance(scheme, WholeNumber) else st.builds(Version, parts, parts)
 
 
+POLICIES: st.SearchStrategy[tuple[Policy, AtLeast | None]] = st.sampled_from(
+    [
+        (Policy.GUARANTEED, None),
+        (Policy.REACHABLE, None),
+        (Policy.AT_LEAST, AtLeast(2)),
+        (Policy.AT_LEAST, AtLeast(50, percent=True)),
+    ]
+)
+
+
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Service, SavedState]:
+    """A service and what may be saved of it: its policy, too."""
     scheme = draw(st.sampled_from(SCHEMES))
     version = versions_of(scheme)
     pairs = st.tuples(version, version).filter(lambda ends: ends[0].major == ends[1].major)
@@ -54,16 +69,41 @@ def cases(draw: st.DrawFn) -> tuple[Service, SavedState]:
     max_ranges = 1 if scheme.contiguous else 4
     versions = VersionSet.of(draw(st.lists(ranges, max_size=max_ranges)))
     drained = draw(st.frozensets(st.sampled_from(BACKENDS)))
-    return service(scheme), SavedState(versions, draw(st.none() | version), drained)
+    policy, number = draw(POLICIES)
+    one = service(scheme, policy=policy, at_least=number or ALL_BACKENDS)
+    known = st.builds(
+        Advertisement,
+        st.lists(ranges, max_size=4).map(VersionSet.of),
+        st.booleans(),
+        st.none() | version,
+    )
+    advertisements = {
+        backend.name: SavedAdvertisement(backend.url, draw(known), draw(st.integers(-1000, 0)) / 2)
+        for backend in one.backends
+        if draw(st.booleans())
+    }
+    return one, SavedState(
+        versions,
+        draw(st.none() | version),
+        drained,
+        (policy, number),
+        advertisements,
+        cut=bool(versions) and draw(st.booleans()),
+    )
 
 
 @given(cases())
 def test_what_was_written_is_read_back(case: tuple[Service, SavedState]) -> None:
+    """Whatever the clocks of both processes showed: one that started earlier, and one that starts now."""
     service, saved = case
     running = Snapshot.configured([service], now=0.0, saved={"api": saved})
+    parsed = parse_state(format_state(running, wall_offset=1000.0), [service], wall_offset=1500.0)
 
+    assert not any(member.probed for member in running.views["api"].pool.members)
     assert running.saved() == {"api": saved}
-    assert parse_state(format_state(running), [service]) == ({"api": saved}, ())
+    assert (parsed.saved, parsed.dropped) == ({"api": saved}, ())
+    for name, known in parsed.saved["api"].advertisements.items():
+        assert known.at == saved.advertisements[name].at - 500.0
 
 
 @given(cases())
@@ -80,10 +120,9 @@ ANY_JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=20,
 )
-ENTRY_KEYS = ("dialect", "scheme", "versions", "pin", "drained")
 
 
-def text_of(entry: object, version: object = 1, name: str = "api") -> str:
+def text_of(entry: object, version: object = 2, name: str = "api") -> str:
     return json.dumps({"skewgate_state": version, "services": {name: entry}})
 
 
@@ -96,16 +135,39 @@ def test_any_other_text_is_refused_and_never_a_crash(text: str) -> None:
     assert saved == {}
 
 
+KNOWN: dict[str, Any] = {
+    "url": "http://127.0.0.1:1",
+    "versions": [["1.1", "1.58"], ["1.60", "1.60"]],
+    "default": "1.1",
+    "legacy": False,
+    "at": 1790000000.5,
+}
 GOOD: dict[str, Any] = {
     "dialect": "toy",
     "scheme": ["major.minor"],
     "versions": [["1.1", "1.58"]],
+    "policy": "at_least",
+    "at_least": "50%",
+    "cut": False,
     "pin": "1.31",
     "drained": ["api-1"],
+    "advertisements": {"api-1": KNOWN},
 }
+SAVED = SavedState(
+    VersionSet.between(Version(1, 1), Version(1, 58)),
+    Version(1, 31),
+    frozenset({"api-1"}),
+    (Policy.AT_LEAST, AtLeast(50, percent=True)),
+    {
+        "api-1": SavedAdvertisement(
+            "http://127.0.0.1:1",
+            Advertisement(VersionSet.read("1.1-1.58, 1.60", MajorMinor()), default=Version(1, 1)),
+        )
+    },
+)
 
 
-@given(st.sampled_from(ENTRY_KEYS), ANY_JSON)
+@given(st.sampled_from(sorted(GOOD)), ANY_JSON)
 def test_one_broken_value_is_no_crash(key: str, value: object) -> None:
     try:
         saved, dropped = parse_state(text_of({**GOOD, key: value}), [service(MajorMinor())])
@@ -114,16 +176,70 @@ def test_one_broken_value_is_no_crash(key: str, value: object) -> None:
     assert saved or dropped
 
 
+@given(st.sampled_from(sorted(KNOWN)), ANY_JSON)
+def test_one_broken_value_of_an_advertisement_is_no_crash(key: str, value: object) -> None:
+    entry = {**GOOD, "advertisements": {"api-1": {**KNOWN, key: value}}}
+    try:
+        saved, _ = parse_state(text_of(entry), [service(MajorMinor())])
+    except StateTextError:
+        return
+    assert saved
+
+
 def test_the_format_is_this_one() -> None:
     """Written by hand: a change of the format needs another number, or a running fleet loses its state."""
     saved, dropped = parse_state(text_of(GOOD), [service(MajorMinor())])
 
-    assert saved == {
-        "api": SavedState(
-            VersionSet.between(Version(1, 1), Version(1, 58)), Version(1, 31), frozenset({"api-1"})
-        )
-    }
+    assert saved == {"api": SAVED}
+    assert saved["api"].advertisements["api-1"].at == KNOWN["at"]
     assert dropped == ()
+
+
+def test_the_first_format_is_read_and_brings_no_advertisements() -> None:
+    """It was written by releases that saved neither these nor the policy: nothing is cut for that."""
+    old = {key: GOOD[key] for key in ("dialect", "scheme", "versions", "pin", "drained")}
+    saved, dropped = parse_state(text_of(old, version=1), [service(MajorMinor())])
+
+    assert saved == {"api": SavedState(SAVED.versions, SAVED.pin, SAVED.drained)}
+    assert dropped == ()
+    started = Snapshot.configured([service(MajorMinor())], now=0.0, saved=saved)
+    assert not started.views["api"].offer_state.cut
+
+
+def test_names_that_were_added_change_nothing_that_was_saved() -> None:
+    """A range of old names does not gain the new ones between them."""
+    old, new = Named(("v1", "v2", "v3")), Named(("v0", "v1", "v2beta", "v2", "v3", "v4"))
+    saved = SavedState(
+        VersionSet.read("v1..v3", old),
+        old.require("v2"),
+        advertisements={
+            "api-1": SavedAdvertisement(
+                "http://127.0.0.1:1", Advertisement(VersionSet.read("v1..v2", old), default=old.require("v2"))
+            )
+        },
+    )
+    text = format_state(Snapshot.configured([service(old)], now=0.0, saved={"api": saved}))
+    read, dropped = parse_state(text, [service(new)])
+
+    assert dropped == ()
+    assert read["api"].versions == VersionSet.only(*map(new.require, ("v1", "v2", "v3")))
+    assert read["api"].pin == new.require("v2")
+    known = read["api"].advertisements["api-1"].advertisement
+    assert known == Advertisement(
+        VersionSet.only(new.require("v1"), new.require("v2")), default=new.require("v2")
+    )
+
+
+@pytest.mark.parametrize(
+    "names", [("v1", "v3"), ("v2", "v1", "v3"), ("v1", "v2", "V3")], ids=["lost", "moved", "renamed"]
+)
+def test_names_that_were_lost_or_moved_make_another_scheme(names: tuple[str, ...]) -> None:
+    text = format_state(Snapshot.configured([service(Named(("v1", "v2", "v3")))], now=0.0))
+
+    assert parse_state(text, [service(Named(names))]) == (
+        {},
+        ("api: saved for another scheme of versions, named v1 v2 v3",),
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,12 +251,24 @@ def test_the_format_is_this_one() -> None:
         ("[]", "it is not a state file of skewgate"),
         ('{"services": {}}', "it is not a state file of skewgate"),
         (text_of(GOOD, version=True), "it is not a state file of skewgate"),
-        (text_of(GOOD, version=2), "its format is 2, this release reads format 1"),
-        ('{"skewgate_state": 1}', "it has no `services`"),
+        (text_of(GOOD, version=3), "its format is 3, this release reads 1 and 2"),
+        ('{"skewgate_state": 2}', "it has no `services`"),
         (text_of(None), "its entry 'api' is malformed"),
         (text_of({**GOOD, "pin": 1.31}), "its entry 'api' is malformed"),
         (text_of({**GOOD, "versions": [["1.1"]]}), "its entry 'api' is malformed"),
         (text_of({**GOOD, "drained": [1]}), "its entry 'api' is malformed"),
+        (text_of({**GOOD, "advertisements": {"api-1": None}}), "its entry 'api' is malformed"),
+        (
+            text_of({**GOOD, "advertisements": {"api-1": {**KNOWN, "at": float("nan")}}}),
+            "its entry 'api' is malformed",
+        ),
+        (
+            text_of({**GOOD, "advertisements": {"api-1": {**KNOWN, "default": "one"}}}),
+            "its entry 'api' holds what is not a version or a range",
+        ),
+        (text_of({**GOOD, "policy": "all"}), "its entry 'api' holds what is not a policy"),
+        (text_of({**GOOD, "at_least": "half"}), "its entry 'api' holds what is not a policy"),
+        (text_of({**GOOD, "policy": "reachable"}), "its entry 'api' holds what is not a policy"),
         (text_of({**GOOD, "pin": "1.3l"}), "its entry 'api' holds what is not a version or a range"),
         (
             text_of({**GOOD, "versions": [["1.58", "1.1"]]}),
@@ -192,15 +320,31 @@ def test_a_drained_backend_that_is_gone_is_forgotten_and_the_rest_counts() -> No
     assert dropped == ("api/api-9: was drained, no longer configured",)
 
 
+def test_what_another_address_advertised_is_forgotten_and_the_rest_counts() -> None:
+    entry = {**GOOD, "advertisements": {"api-1": {**KNOWN, "url": "http://127.0.0.1:9"}, "gone": KNOWN}}
+    saved, dropped = parse_state(text_of(entry), [service(MajorMinor())])
+
+    assert saved == {"api": replace(SAVED, advertisements={})}
+    assert dropped == (
+        "api/api-1: what it advertised, it has another address now",
+        "api/gone: what it advertised, no longer configured",
+    )
+
+
 def test_several_services_each_in_its_own_versions() -> None:
     backend = Backend("api-1", "127.0.0.1", 1)
     services = [
         Service("metal", Ironic(), (backend,)),
         Service("cook", Chef.configured(Chef.Options()), (backend,)),
     ]
+    guaranteed = (Policy.GUARANTEED, None)
     saved = {
-        "metal": SavedState(VersionSet.between(Version(1, 1), Version(1, 90)), Version(1, 58)),
-        "cook": SavedState(VersionSet.between(Version(0), Version(2)), None, frozenset({"api-1"})),
+        "metal": SavedState(
+            VersionSet.between(Version(1, 1), Version(1, 90)), Version(1, 58), policy=guaranteed
+        ),
+        "cook": SavedState(
+            VersionSet.between(Version(0), Version(2)), None, frozenset({"api-1"}), guaranteed
+        ),
     }
     text = format_state(Snapshot.configured(services, now=0.0, saved=saved))
 
@@ -214,4 +358,6 @@ def test_several_services_each_in_its_own_versions() -> None:
 def test_nothing_known_is_saved_as_nothing() -> None:
     fresh = Snapshot.configured([service(MajorMinor())], now=0.0)
 
-    assert parse_state(format_state(fresh), [service(MajorMinor())]).saved == {"api": SavedState(NO_VERSIONS)}
+    assert parse_state(format_state(fresh), [service(MajorMinor())]).saved == {
+        "api": SavedState(NO_VERSIONS, policy=(Policy.GUARANTEED, None))
+    }

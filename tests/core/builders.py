@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from gateway.core.decision.explanation import NO_REQUESTS_IN_FLIGHT, Explanation, explain
 from gateway.core.decision.operations import Operations
 from gateway.core.dialect import (
     NO_HEADERS,
@@ -34,6 +35,9 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import Header, RequestHead, Response, all_values
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import MajorMinor, Scheme, Version
+from gateway.dataplane.http1.heads import read_described
+from gateway.dataplane.http1.names import NameTable
+from gateway.settings import Limits
 
 XY = MajorMinor()
 
@@ -215,3 +219,19 @@ def snapshot(
     """`results` as in `observed`; the probes of `unprobed` backends have not ended yet."""
     first = Snapshot.configured([service(*results, *unprobed, **more)], now=0.0)
     return first.with_fleet(drain(observed(first.fleet, results), *drained), 0.0)
+
+
+# --- explanations ------------------------------------------------------------------------------------------
+
+
+def explained(
+    snapshot: Snapshot,
+    method: str,
+    target: str,
+    headers: Iterable[Header] = (),
+    in_flight_by_member: Mapping[str, int] = NO_REQUESTS_IN_FLIGHT,
+) -> Explanation:
+    """The explanation of a request that is described by these texts, as the admin listener makes it."""
+    table = NameTable.for_requests(snapshot.selected_names)
+    head = read_described(method, target, headers, table, Limits())
+    return explain(snapshot, head, head.host, in_flight_by_member)

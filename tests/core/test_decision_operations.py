@@ -17,7 +17,6 @@ from gateway.core.decision.decision import (
     Refuse,
     decide,
 )
-from gateway.core.decision.explanation import explain
 from gateway.core.decision.operations import OperationRule, Operations, PathTemplate
 from gateway.core.decision.selection import SelectionTable
 from gateway.core.dialect import Advertisement
@@ -26,7 +25,7 @@ from gateway.core.fleet.service import Policy, RouteMatch
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead
 from gateway.core.versions.ranges import VersionSet
-from tests.core.builders import XY, Toy, legacy, snapshot, upto
+from tests.core.builders import XY, Toy, explained, legacy, snapshot, upto
 
 
 def rule(methods: str, path: str, versions: str, refusal: int | None = None) -> OperationRule:
@@ -130,7 +129,7 @@ def test_a_missing_operation_is_refused_even_without_a_candidate() -> None:
     assert isinstance(gone, Refuse)
     assert isinstance(there, Refuse)
     assert (gone.response.status, there.response.status) == (404, 503)
-    shown = explain(base, "GET", "/earlier", [("X-Version", "1.4")])
+    shown = explained(base, "GET", "/earlier", [("X-Version", "1.4")])
     assert shown.operation is not None
     assert shown.operation.exists
 
@@ -172,7 +171,7 @@ def test_paths_are_those_of_the_api_itself() -> None:
 
 
 def test_a_missing_operation_is_explained() -> None:
-    shown = explain(FLEET, "GET", "/later/7?x=1", [("X-Version", "1.4")])
+    shown = explained(FLEET, "GET", "/later/7?x=1", [("X-Version", "1.4")])
 
     assert (shown.decision, shown.status, shown.result, shown.version) == (
         "refuse",
@@ -194,17 +193,17 @@ def test_a_missing_operation_is_explained() -> None:
     assert shown.candidates == ()
     assert {each.reason for each in shown.left_out} == {"not_asked"}
     assert shown.sends == ()
-    assert explain(FLEET, "GET", "/coming").because.endswith("but GET /coming exists in no version yet")
+    assert explained(FLEET, "GET", "/coming").because.endswith("but GET /coming exists in no version yet")
 
 
 def test_an_operation_that_exists_is_explained_too() -> None:
-    shown = explain(FLEET, "HEAD", "/later/7", [("X-Version", "1.5")])
+    shown = explained(FLEET, "HEAD", "/later/7", [("X-Version", "1.5")])
 
     assert shown.decision == "forward"
     assert shown.operation is not None
     assert (shown.operation.method, shown.operation.exists) == ("GET", True)
-    assert explain(FLEET, "GET", "/x").operation is None
-    assert explain(FLEET, "GET", "/legacy").operation is None
+    assert explained(FLEET, "GET", "/x").operation is None
+    assert explained(FLEET, "GET", "/legacy").operation is None
 
 
 # --- rate-limited endpoints --------------------------------------------------------------------------------

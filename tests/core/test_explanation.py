@@ -9,7 +9,7 @@ from types import MappingProxyType
 import pytest
 
 from gateway.core.decision.decision import Forward, Refuse, decide
-from gateway.core.decision.explanation import Explanation, explain
+from gateway.core.decision.explanation import Explanation
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import (
@@ -19,6 +19,7 @@ from gateway.core.fleet.fleet import (
     Pool,
     ProbeFailed,
     ProbeSucceeded,
+    ServedVersionMissing,
     VersionMismatch,
 )
 from gateway.core.fleet.service import Policy, RouteMatch, Service
@@ -27,7 +28,7 @@ from gateway.core.http.message import Header, RequestHead, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import Ironic
-from tests.core.builders import legacy, v
+from tests.core.builders import explained, legacy, v
 from tests.core.builders import snapshot as toy_snapshot
 from tests.core.builders import upto as upto_toy
 
@@ -74,7 +75,7 @@ def reasons(shown: Explanation) -> dict[str, str]:
 
 
 def test_a_request_that_goes_to_a_backend() -> None:
-    shown = explain(
+    shown = explained(
         snapshot(MIXED), "GET", "/v1/nodes?limit=1", [("Host", "api"), (OWN, "1.31")], {"baremetal/new": 4}
     )
 
@@ -110,7 +111,7 @@ def test_every_backend_is_a_candidate_or_left_out_for_a_reason() -> None:
         "drained": ProbeSucceeded(upto(90), 1.0),
         "never": ProbeFailed("no connection", 1.0),
     }
-    shown = explain(
+    shown = explained(
         snapshot(facts, drained=frozenset({"drained"}), policy=Policy.REACHABLE),
         "GET",
         "/v1/nodes",
@@ -128,7 +129,7 @@ def test_every_backend_is_a_candidate_or_left_out_for_a_reason() -> None:
     assert why["old"] == "does not serve 1.90, only 1.1-1.58"
     assert why["never"] == "its versions are not known yet (no connection)"
 
-    document = explain(snapshot(facts, drained=frozenset({"drained"})), "GET", "/")
+    document = explained(snapshot(facts, drained=frozenset({"drained"})), "GET", "/")
     assert reasons(document)["kilo"] == "legacy"
 
 
@@ -137,7 +138,7 @@ def test_stale_and_lost_backends_are_candidates_of_a_later_tier() -> None:
     fleet = base.fleet
     for number in range(3):
         fleet = fleet.observe("baremetal", "old", ProbeFailed("x", 2.0 + number))
-    shown = explain(base.with_fleet(fleet, 0.0), "GET", "/v1/nodes", [(OWN, "latest")])
+    shown = explained(base.with_fleet(fleet, 0.0), "GET", "/v1/nodes", [(OWN, "latest")])
 
     assert names(shown) == [("new", 1), ("old", 2)]
     assert [each.freshness for each in shown.candidates] == ["fresh", "lost"]
@@ -152,23 +153,34 @@ def test_failed_connections_and_mismatches_are_reasons() -> None:
     base = snapshot(MIXED)
     fleet = base.fleet.observe("baremetal", "old", ConnectFailed(2.0))
     fleet = fleet.observe("baremetal", "new", VersionMismatch(Version(1, 31), 2.0))
-    shown = explain(base.with_fleet(fleet, 0.0), "GET", "/v1/nodes", [(OWN, "1.31")])
+    shown = explained(base.with_fleet(fleet, 0.0), "GET", "/v1/nodes", [(OWN, "1.31")])
 
     assert [each.why for each in shown.candidates] == [
         "a connection to it failed, and no probe has succeeded since"
     ]
     assert reasons(shown) == {"new": "mismatch"}
     (left_out,) = shown.left_out
-    assert left_out.why == "a response to 1.31 named another served version, and no probe has succeeded since"
+    assert left_out.why == (
+        "a response to 1.31 named another served version, and no regular probe has succeeded since"
+    )
 
-    other = explain(base.with_fleet(fleet, 0.0), "GET", "/v1/nodes", [(OWN, "1.30")])
+    other = explained(base.with_fleet(fleet, 0.0), "GET", "/v1/nodes", [(OWN, "1.30")])
     assert names(other) == [("new", 1), ("old", 2)]
+
+
+def test_a_backend_whose_version_is_unknown_is_left_out_with_the_reason() -> None:
+    base = snapshot(MIXED)
+    fleet = base.fleet.observe("baremetal", "new", ServedVersionMissing(2.0))
+    shown = explained(base.with_fleet(fleet, 0.0), "GET", "/v1/nodes", [(OWN, "1.31")])
+
+    assert reasons(shown) == {"new": "unknown"}
+    assert shown.left_out[0].why.startswith("its versions are not known now (a response lacked the served")
 
 
 def test_declared_versions_need_no_probe_to_be_tried_first() -> None:
     declared = Backend("api", "10.0.0.1", 1, declared=upto(58).versions)
     service = Service("baremetal", Ironic(), (declared,))
-    shown = explain(Snapshot.configured([service], now=0.0), "GET", "/v1/nodes", [(OWN, "1.31")])
+    shown = explained(Snapshot.configured([service], now=0.0), "GET", "/v1/nodes", [(OWN, "1.31")])
 
     assert [each.why for each in shown.candidates] == ["its versions are declared"]
 
@@ -182,7 +194,7 @@ def test_declared_versions_need_no_probe_to_be_tried_first() -> None:
     ],
 )
 def test_a_refusal_shows_the_local_response(text: str, result: str, kind: str, version: str | None) -> None:
-    shown = explain(snapshot(MIXED), "GET", "/v1/nodes", [(OWN, text)])
+    shown = explained(snapshot(MIXED), "GET", "/v1/nodes", [(OWN, text)])
 
     assert (shown.decision, shown.status, shown.result, shown.version) == (
         "refuse",
@@ -206,7 +218,7 @@ def test_a_refusal_shows_the_local_response(text: str, result: str, kind: str, v
 
 
 def test_under_a_ceiling_below_the_minimum_it_is_503() -> None:
-    shown = explain(
+    shown = explained(
         snapshot(
             {"old": ProbeSucceeded(upto(58), 1.0), "never": ProbeFailed("x", 1.0)}, ceiling=Version(1, 0)
         ),
@@ -217,12 +229,12 @@ def test_under_a_ceiling_below_the_minimum_it_is_503() -> None:
 
     assert (shown.decision, shown.status, shown.result) == ("refuse", 503, "unavailable")
     assert shown.response is not None
-    assert ("Retry-After", "2") in shown.response.headers
+    assert ("Content-Type", "application/json") in shown.response.headers
     assert reasons(shown) == {"old": "not_asked", "never": "unknown"}
 
 
 def test_before_anything_is_known() -> None:
-    shown = explain(snapshot({"never": ProbeFailed("x", 1.0)}), "GET", "/v1/nodes")
+    shown = explained(snapshot({"never": ProbeFailed("x", 1.0)}), "GET", "/v1/nodes")
 
     assert (shown.decision, shown.status) == ("refuse", 503)
     assert shown.offer is not None
@@ -231,13 +243,13 @@ def test_before_anything_is_known() -> None:
 
 
 def test_an_endpoint_without_negotiation_and_a_transparent_service() -> None:
-    root = explain(snapshot(MIXED), "GET", "/", [(OWN, "1.90")])
+    root = explained(snapshot(MIXED), "GET", "/", [(OWN, "1.90")])
     assert (root.decision, root.requested, root.version, root.result) == ("forward", None, None, None)
     assert root.endpoint is not None
     assert (root.endpoint.name, root.endpoint.negotiated, root.endpoint.document) == ("root", False, True)
     assert root.sends == ()
 
-    old = explain(snapshot({"kilo": ProbeSucceeded(LEGACY, 1.0)}), "GET", "/v1/nodes", [(OWN, "1.90")])
+    old = explained(snapshot({"kilo": ProbeSucceeded(LEGACY, 1.0)}), "GET", "/v1/nodes", [(OWN, "1.90")])
     assert (old.decision, old.result, names(old)) == ("forward", "transparent", [("kilo", 1)])
     assert old.sends_legacy == (f"{normalize_name(OWN)}: 1.90",), "as it came"
 
@@ -245,10 +257,10 @@ def test_an_endpoint_without_negotiation_and_a_transparent_service() -> None:
 def test_no_route() -> None:
     base = snapshot(MIXED, match=RouteMatch(host="api.example", path="/baremetal"))
 
-    elsewhere = explain(base, "GET", "/baremetal/v1", [("Host", "other.example")])
+    elsewhere = explained(base, "GET", "/baremetal/v1", [("Host", "other.example")])
     assert (elsewhere.decision, elsewhere.status, elsewhere.service) == ("unrouted", 404, None)
 
-    shown = explain(base, "GET", "/baremetal/v1/nodes", [("host", "API.example:8080")])
+    shown = explained(base, "GET", "/baremetal/v1/nodes", [("host", "API.example:8080")])
     assert shown.local_path == "/v1/nodes"
     assert shown.route is not None
     assert (shown.route.host, shown.route.path, shown.route.strip_prefix) == (
@@ -266,7 +278,7 @@ def test_it_decides_nothing_itself(text: str | None, path: str) -> None:
     local, _, query = path.partition("?")
     head = RequestHead("GET", local, query, tuple((normalize_name(name), value) for name, value in headers))
 
-    shown = explain(base, "GET", path, headers)
+    shown = explained(base, "GET", path, headers)
 
     match decide(base, head, "", {}, 12345, {}):
         case Forward(resolution, member):
@@ -286,7 +298,7 @@ def test_it_decides_nothing_itself(text: str | None, path: str) -> None:
 
 
 def test_it_becomes_json() -> None:
-    plain = explain(snapshot(MIXED), "GET", "/v1/nodes", [(OWN, "1.90")]).to_json()
+    plain = explained(snapshot(MIXED), "GET", "/v1/nodes", [(OWN, "1.90")]).to_json()
 
     assert json.loads(json.dumps(plain)) == json.loads(
         json.dumps(plain, default=lambda value: pytest.fail(str(value)))
@@ -306,7 +318,7 @@ def test_it_becomes_json() -> None:
 
 
 def test_an_endpoint_that_the_gateway_answers() -> None:
-    shown = explain(toy_snapshot({"a": upto_toy(5), "b": None}), "GET", "/own?x")
+    shown = explained(toy_snapshot({"a": upto_toy(5), "b": None}), "GET", "/own?x")
 
     assert (shown.decision, shown.status, shown.because) == (
         "answer",
@@ -320,7 +332,7 @@ def test_an_endpoint_that_the_gateway_answers() -> None:
 
 @pytest.mark.parametrize("target", ["/x", "/doc", "/legacy"])
 def test_before_the_first_probes_have_ended_no_backend_gets_a_request(target: str) -> None:
-    shown = explain(toy_snapshot({"a": upto_toy(5)}, unprobed=["b"]), "GET", target)
+    shown = explained(toy_snapshot({"a": upto_toy(5)}, unprobed=["b"]), "GET", target)
 
     assert (shown.decision, shown.status, shown.version) == ("refuse", 503, None)
     assert shown.because.startswith("nothing is on offer at the moment")
@@ -328,24 +340,24 @@ def test_before_the_first_probes_have_ended_no_backend_gets_a_request(target: st
 
 
 def test_a_ceiling_that_allows_nothing() -> None:
-    shown = explain(
+    shown = explained(
         toy_snapshot({"a": upto_toy(9, 5)}, ceiling=v("1.4")), "GET", "/x", [("X-Version", "1.5")]
     )
 
     assert shown.because.endswith("or a ceiling allows none")
     assert shown.offer is not None
-    assert (shown.offer.ceiling, shown.offer.phase) == ("1.4", "capped")
+    assert (shown.offer.ceiling, shown.offer.phase) == ("1.4", "unknown")
 
 
 def test_a_legacy_backend_at_an_endpoint_for_versioned_ones() -> None:
-    shown = explain(
+    shown = explained(
         toy_snapshot({"old": legacy("1.1"), "new": upto_toy(9)}), "GET", "/new", [("X-Version", "1.1")]
     )
     assert {each.backend: each.reason for each in shown.left_out} == {"old": "legacy"}
 
 
 def test_a_version_on_offer_that_no_suitable_backend_serves() -> None:
-    shown = explain(
+    shown = explained(
         toy_snapshot({"old": legacy("1.1"), "new": upto_toy(9, 2)}, policy=Policy.REACHABLE), "GET", "/new"
     )
 

@@ -8,10 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.core.decision.selection import Candidates
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import FRESHNESS_AFTER_FAILURES, Freshness, Member
+from gateway.core.fleet.doubt import MAX_MISMATCHED_RANGES
 from gateway.core.fleet.fleet import (
-    MAX_MISMATCHED_RANGES,
+    AdvertisementRestored,
     ConnectFailed,
     Drain,
     Fleet,
@@ -19,6 +21,7 @@ from gateway.core.fleet.fleet import (
     Pin,
     ProbeFailed,
     ProbeSucceeded,
+    ServedVersionMissing,
     VersionMismatch,
 )
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
@@ -90,6 +93,28 @@ def test_a_declared_backend_with_a_mismatch_is_trusted_again_when_it_is_declared
     trusted = suspect.observe("toy", "a", ProbeSucceeded(Advertisement(declared), 5.1))
     assert one(trusted).usable_versions == declared
     assert trusted.observe("toy", "a", ProbeSucceeded(Advertisement(declared), 6.0)) is trusted
+
+
+def test_a_prompted_declaration_confirms_one_path_and_clears_nothing_else() -> None:
+    declared = VersionSet.only(v("1.3"))
+    fleet = Fleet.of([service(backends=(backend("a", declared=declared),))])
+    again = ProbeSucceeded(Advertisement(declared), 6.0, prompted=True)
+
+    once = fleet.observe("toy", "a", VersionMismatch(v("1.3"), 5.0, "/x"))
+    confirmed = once.observe("toy", "a", again)
+    assert (one(once).usable_versions, one(confirmed).usable_versions) == (NO_VERSIONS, declared)
+    assert confirmed.observe("toy", "a", again) is confirmed
+    twice = once.observe("toy", "a", VersionMismatch(v("1.3"), 5.0, "/y"))
+    for fact in (ServedVersionMissing(5.0), ConnectFailed(5.0)):
+        doubtful = twice.observe("toy", "a", fact)
+        after = one(doubtful.observe("toy", "a", again))
+        assert after.usable_versions == NO_VERSIONS
+        assert (after.version_unknown, after.connect_failed) == (
+            one(doubtful).version_unknown,
+            one(doubtful).connect_failed,
+        )
+        regular = doubtful.observe("toy", "a", replace(again, prompted=False))
+        assert one(regular) == one(fleet)
 
 
 def test_a_declared_backend_with_a_failed_connection_is_tried_last_until_it_is_declared_again() -> None:
@@ -166,10 +191,8 @@ def test_a_passive_observation_leaves_the_freshness() -> None:
     )
 
 
-def test_a_smaller_range_than_before_is_a_fact_and_so_is_a_legacy_response() -> None:
+def test_a_smaller_range_than_before_is_a_fact() -> None:
     assert one(KNOWN_A.observe("toy", "a", ProbeSucceeded(upto(2), 11.0))).advertisement == upto(2)
-    old = one(KNOWN_A.observe("toy", "a", ProbeSucceeded(legacy("1.1"), 11.0)))
-    assert old.legacy
     assert not one(KNOWN_A).legacy
     assert not one(KNOWN_A, "b").legacy
 
@@ -238,7 +261,7 @@ def test_with_another_dialect_nothing_is_known() -> None:
     fleet = Fleet.of([service("a", "b", dialect=OtherToy())], KNOWN)
 
     assert one(fleet).advertisement is None
-    assert not fleet.pools["toy"].offer_ready
+    assert not fleet.pools["toy"].all_probed
     assert one(Fleet.of([service("a", "b", dialect=Toy())], KNOWN)).advertisement == upto(5), (
         "an equal one keeps it"
     )
@@ -308,17 +331,84 @@ def test_facts_about_a_drained_backend_count() -> None:
     assert (one(learned).advertisement, one(learned).drained) == (upto(9), True)
 
 
+# --- a restart -------------------------------------------------------------------------------------------
+
+
+def restored() -> Fleet:
+    """`KNOWN_A` as after a restart: what the state file says of `a`, and no probe has ended."""
+    pool = KNOWN_A.pools["toy"]
+    members = tuple(replace(member, restored=member.advertisement is not None) for member in pool.members)
+    return Fleet({"toy": replace(pool, members=members)})
+
+
+def test_a_restored_member_counts_for_the_offer_and_gets_no_request() -> None:
+    member = one(restored())
+
+    assert (member.in_service, member.probed, member.freshness) == (True, False, Freshness.UNKNOWN)
+    assert (member.advertisement, member.usable_versions) == (upto(5), NO_VERSIONS)
+    assert Candidates.of([member]).members == ()
+    assert not restored().pools["toy"].all_probed
+
+
+def test_the_first_probe_or_observation_of_a_restored_member_ends_that() -> None:
+    fleet = restored()
+
+    failed = one(fleet.observe("toy", "a", ProbeFailed("no connection", 1.0)))
+    assert (failed.restored, failed.freshness, failed.usable_versions) == (
+        False,
+        Freshness.STALE,
+        upto(5).versions,
+    )
+    assert one(fleet.observe("toy", "a", ProbeSucceeded(upto(9), 11.0))).usable_versions == upto(9).versions
+    assert one(fleet.observe("toy", "a", PassiveObservation(upto(9), 11.0))).probed
+    legacy_now = one(fleet.observe("toy", "a", ProbeSucceeded(legacy("1.1"), 11.0)))
+    assert (legacy_now.restored, legacy_now.legacy, legacy_now.usable_versions) == (
+        False,
+        False,
+        NO_VERSIONS,
+    ), "it had shown versions"
+
+
 # --- the first probes ----------------------------------------------------------------------------------
 
 
-def test_an_offer_can_be_formed_when_every_first_probe_has_ended_and_one_has_succeeded() -> None:
+def test_the_first_round_ends_when_every_first_probe_has_ended() -> None:
     start = Fleet.of([service("a", "b")])
 
-    assert not start.pools["toy"].offer_ready
-    assert not observed(start, {"a": upto(5)}).pools["toy"].offer_ready
-    assert not observed(start, {"a": None, "b": None}).pools["toy"].offer_ready
-    assert observed(start, {"a": upto(5), "b": None}).pools["toy"].offer_ready
-    assert observed(start, {"a": upto(5), "b": upto(9)}).pools["toy"].offer_ready
+    assert not start.pools["toy"].all_probed
+    assert not observed(start, {"a": upto(5)}).pools["toy"].all_probed
+    assert observed(start, {"a": None, "b": None}).pools["toy"].all_probed
+    assert observed(start, {"a": upto(5), "b": None}).pools["toy"].all_probed
+
+
+def test_a_restored_advertisement_is_known_and_its_backend_is_unknown_until_it_is_probed() -> None:
+    start = Fleet.of([service("a", "b")])
+    known = start.observe("toy", "a", AdvertisementRestored(upto(5), 1.0))
+
+    assert one(known).advertisement == upto(5)
+    assert (one(known).freshness, one(known).probed) == (Freshness.UNKNOWN, False)
+    assert one(known).in_service
+    assert not one(known).usable_versions
+    failed = known.observe("toy", "a", ProbeFailed("x", 2.0))
+    assert (one(failed).freshness, one(failed).probed) == (Freshness.STALE, True)
+    assert one(failed).usable_versions == upto(5).versions
+    assert failed.observe("toy", "a", AdvertisementRestored(upto(9), 3.0)) is failed, "too late"
+
+
+def test_a_named_scheme_that_gained_names_keeps_what_is_known() -> None:
+    old, new = Named(("v1", "v2")), Named(("v0", "v1", "v1b", "v2"))
+    both = Advertisement(VersionSet.read("v1..v2", old), default=old.require("v2"))
+    before = Fleet.of([service("a", dialect=Toy(scheme=old))]).observe("toy", "a", ProbeSucceeded(both, 1.0))
+    before = before.apply("toy", Pin(old.require("v2")))
+
+    after = Fleet.of([service("a", dialect=Toy(scheme=new))], before)
+
+    known = one(after).advertisement
+    assert known is not None
+    assert known.versions.format(new) == "v1, v2"
+    assert (known.default, after.pools["toy"].pin) == (new.require("v2"), new.require("v2"))
+    swapped = Fleet.of([service("a", dialect=Toy(scheme=Named(("v2", "v1"))))], before)
+    assert (one(swapped).advertisement, swapped.pools["toy"].pin) == (None, None)
 
 
 def test_an_ipv6_address_is_in_brackets() -> None:
@@ -335,7 +425,6 @@ def test_a_pool_without_a_member_of_that_name() -> None:
 # --- a legacy answer of a backend that has shown versions ------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="R-A11: one legacy answer makes a backend with versions legacy")
 def test_R_A11_a_backend_that_has_shown_versions_becomes_legacy_by_three_probes_in_a_row() -> None:
     fleet = KNOWN_A
     for number in range(2):
@@ -349,7 +438,6 @@ def test_R_A11_a_backend_that_has_shown_versions_becomes_legacy_by_three_probes_
     assert third.usable_versions == VersionSet.only(v("1.1"))
 
 
-@pytest.mark.xfail(strict=True, reason="R-A11: two legacy answers with an error page between them suffice")
 def test_R_A11_a_failed_probe_ends_the_row_of_legacy_answers() -> None:
     fleet = KNOWN_A
     answers = (legacy("1.1"), legacy("1.1"), None, legacy("1.1"), legacy("1.1"))

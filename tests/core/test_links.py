@@ -1,5 +1,7 @@
 """A link of a document or a `Location` becomes one that the client can follow."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import pytest
@@ -155,3 +157,54 @@ def test_rewriting_twice_is_rewriting_once(link: str) -> None:
 def test_an_unusable_public_address_changes_nothing(public: str, link: str) -> None:
     """A trusted proxy may send any text as the scheme."""
     assert Links(BACKEND, "gw.test", public).rewrite(link) == link
+
+
+PLACES = [
+    "http://api.test",
+    "https://api.test/baremetal",
+    "http://other.test:81/outer/baremetal",
+    "http:///metal",
+]
+
+
+@pytest.mark.parametrize("before", PLACES)
+@pytest.mark.parametrize("after", PLACES)
+@pytest.mark.parametrize(
+    "link",
+    [
+        *(
+            "http://10.0.0.5:6385/v1/",
+            "http://gw.test:8080/v1",
+            "//gw.test:8080/v1/?a=b#c",
+            "HTTP://GW.test:8080",
+        ),
+        *(
+            "/v1/",
+            "/",
+            "/?x=1",
+            "nodes/1",
+            "",
+            "?marker=1",
+            "#top",
+            "//evil.test/v1",
+            "https://docs.test/v1/",
+        ),
+    ],
+)
+def test_R_D7_a_link_of_a_known_document_becomes_that_of_the_present_client(
+    link: str, before: str, after: str
+) -> None:
+    moved = Links(BACKEND, "gw.test:8080", before, moved_to=after).rewrite(link)
+
+    expected = Links(BACKEND, "gw.test:8080", after).rewrite(link)
+    if before == "http:///metal" and expected.startswith("http") and "docs" not in expected:
+        # The first client had no authority for the gateway, so links became paths, and paths they stay.
+        expected = "/" + expected.split("/", 3)[3] if expected.count("/") > 2 else ""
+    assert moved == expected
+
+
+def test_R_D7_a_path_that_only_begins_like_the_prefix_gets_the_prefix() -> None:
+    links = Links(BACKEND, "gw.test", "http://gw.test/metal", moved_to="http://gw.test/wood")
+
+    assert links.rewrite("http://gw.test/metals") == "http://gw.test/wood/metals"
+    assert links.rewrite("/metals") == "/wood/metals"

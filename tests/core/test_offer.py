@@ -16,11 +16,11 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import CalendarDate, Version
 from tests.core.builders import XY, Toy, backend, drain, legacy, observed, pool, service, upto, v
 
-GUARANTEED, REACHABLE = Policy.GUARANTEED, Policy.REACHABLE
+GUARANTEED, REACHABLE, AT_LEAST = Policy.GUARANTEED, Policy.REACHABLE, Policy.AT_LEAST
 
 
 def first_offer(one: Service, known: Pool) -> Offer:
-    """The offer of an empty offer state."""
+    """The first offer, from those that have answered when the first round ends: it waits for nobody."""
     return form_offer(one, known, advance(EMPTY, one, known, 0.0))
 
 
@@ -39,22 +39,23 @@ OLD_NEW: dict[str, Advertisement | None] = {"old": upto(58), "new": upto(90)}
 @pytest.mark.parametrize(
     "results, rules, expected",
     [
-        (OLD_NEW, (GUARANTEED, None), ("1.1-1.58", "mixed", ("new",), "guaranteed")),
-        (OLD_NEW, (REACHABLE, None), ("1.1-1.90", "mixed", ("old",), None)),
-        (OLD_NEW, (GUARANTEED, "1.40"), ("1.1-1.40", "mixed", ("old", "new"), "ceiling")),
-        (OLD_NEW, (GUARANTEED, "1.58"), ("1.1-1.58", "mixed", ("new",), "guaranteed")),
-        (OLD_NEW, (GUARANTEED, "1.70"), ("1.1-1.58", "mixed", ("new",), "guaranteed")),
-        (OLD_NEW, (REACHABLE, "1.70"), ("1.1-1.70", "mixed", ("old", "new"), "ceiling")),
+        (OLD_NEW, (GUARANTEED, None), ("1.1-1.58", "mixed", ("old",), "guaranteed")),
+        (OLD_NEW, (REACHABLE, None), ("1.1-1.90", "mixed", (), None)),
+        (OLD_NEW, (GUARANTEED, "1.40"), ("1.1-1.40", "mixed", (), "ceiling")),
+        (OLD_NEW, (GUARANTEED, "1.58"), ("1.1-1.58", "mixed", ("old",), "guaranteed")),
+        (OLD_NEW, (GUARANTEED, "1.70"), ("1.1-1.58", "mixed", ("old",), "guaranteed")),
+        (OLD_NEW, (REACHABLE, "1.70"), ("1.1-1.70", "mixed", (), "ceiling")),
         ({"a": upto(58), "b": upto(58)}, (GUARANTEED, None), ("1.1-1.58", "uniform", (), None)),
         ({"a": upto(58), "b": upto(58)}, (GUARANTEED, "1.99"), ("1.1-1.58", "uniform", (), None)),
         ({"a": upto(58), "b": None}, (GUARANTEED, None), ("1.1-1.58", "uniform", (), None)),
-        ({"a": upto(58)}, (GUARANTEED, "1.9"), ("1.1-1.9", "capped", ("a",), "ceiling")),
-        ({"a": upto(58)}, (REACHABLE, "1.9"), ("1.1-1.9", "capped", ("a",), "ceiling")),
-        ({"a": upto(58, 3)}, (GUARANTEED, "1.2"), ("none", "capped", ("a",), "ceiling")),
-        ({"a": upto(9, 5), "b": upto(20)}, (GUARANTEED, None), ("1.5-1.9", "mixed", ("b",), "guaranteed")),
-        ({"a": upto(5), "b": upto(9, 7)}, (GUARANTEED, None), ("1.7-1.9", "mixed", ("a",), "guaranteed")),
-        ({"a": upto(5), "b": upto(9, 7)}, (REACHABLE, None), ("1.7-1.9", "mixed", ("a",), None)),
-        ({"a": upto(5), "b": upto(9, 6)}, (GUARANTEED, None), ("1.1-1.9", "mixed", ("a", "b"), "guaranteed")),
+        ({"a": upto(58)}, (GUARANTEED, "1.9"), ("1.1-1.9", "capped", (), "ceiling")),
+        ({"a": upto(58)}, (REACHABLE, "1.9"), ("1.1-1.9", "capped", (), "ceiling")),
+        ({"a": upto(58, 3)}, (GUARANTEED, "1.2"), ("none", "unknown", (), "ceiling")),
+        ({"a": upto(9, 5), "b": upto(20)}, (GUARANTEED, None), ("1.5-1.9", "mixed", ("a",), "guaranteed")),
+        ({"a": upto(9, 5), "b": upto(20)}, (AT_LEAST, None), ("1.5-1.9", "mixed", ("a",), "at_least")),
+        ({"a": upto(5), "b": upto(9, 7)}, (GUARANTEED, None), ("1.7-1.9", "mixed", ("a",), "state")),
+        ({"a": upto(5), "b": upto(9, 7)}, (REACHABLE, None), ("1.7-1.9", "mixed", (), None)),
+        ({"a": upto(5), "b": upto(9, 6)}, (GUARANTEED, None), ("1.1-1.9", "mixed", ("a", "b"), "state")),
     ],
 )
 def test_the_offer(
@@ -140,7 +141,8 @@ def test_when_no_backend_ever_answered_nothing_is_offered() -> None:
 def test_only_legacy_backends_are_transparent(old: Advertisement) -> None:
     assert offer({"a": old, "b": old}).transparent
     assert offer({"a": old, "b": None}).transparent
-    assert offer({"a": old, "b": upto(9)}, drained=("b",)).transparent
+    assert not offer({"a": old, "b": upto(9)}, drained=("b",)).transparent
+    assert not offer({"a": old, "b": old}, drained=("a", "b")).transparent
 
 
 def test_a_legacy_backend_counts_with_the_version_it_stands_for() -> None:
@@ -149,7 +151,7 @@ def test_a_legacy_backend_counts_with_the_version_it_stands_for() -> None:
     assert (text(made.versions), made.phase, made.held_by, made.transparent) == (
         "1.1",
         Phase.MIXED,
-        ("b",),
+        ("a",),
         False,
     )
 
@@ -186,8 +188,8 @@ def test_xy_clients_are_offered_one_unbroken_range_the_newest() -> None:
 
     made = offer({"a": gap, "b": gap})
 
-    assert (text(made.versions), made.phase, made.held_rule) == ("1.7-1.9", Phase.STABILIZING, "guaranteed")
-    assert offer({"a": gap}, policy=REACHABLE).held_rule is None
+    assert (text(made.versions), made.phase, made.held.rule) == ("1.7-1.9", Phase.UNIFORM, "guaranteed")
+    assert (text(made.held.versions), made.held_by) == ("1.1-1.3", ()), "nobody holds it back but the gap"
 
 
 # --- for every fleet -----------------------------------------------------------------------------------
@@ -229,7 +231,11 @@ def test_what_holds_for_every_offer(one: Service, facts: list[tuple[str, Fact]])
     known = learned(one, facts)
     made = first_offer(one, known)
 
-    assert (made.phase is Phase.UNKNOWN) is not known.offer_ready
+    negotiated = known.all_probed and any(
+        member.advertisement and not member.legacy for member in known.members
+    )
+    assert bool(made.versions or made.held_rule is HeldRule.CEILING) is negotiated
+    assert (made.phase is Phase.UNKNOWN) is not bool(made.transparent or made.versions)
     assert made.versions <= made.reachable
     assert made.guaranteed <= made.reachable
     assert len(made.versions.ranges) <= 1, "unbroken"
@@ -238,9 +244,7 @@ def test_what_holds_for_every_offer(one: Service, facts: list[tuple[str, Fact]])
         assert one.ceiling is None or made.offered.highest <= one.ceiling
     if one.policy is GUARANTEED and made.guaranteed:
         assert made.versions <= made.guaranteed
-    if known.offer_ready:
-        assert made.versions or made.held_rule is HeldRule.CEILING
-        assert not (made.phase is Phase.UNIFORM and made.held_by)
+    assert not (made.phase is Phase.UNIFORM and made.held_by)
 
 
 @given(SERVICES, FACTS, st.randoms(use_true_random=False))
@@ -258,13 +262,14 @@ def test_two_gateways_that_know_the_same_offer_the_same(
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from("abc"), ADVERTISEMENTS, st.integers(0, 50)),
+        st.tuples(st.sampled_from("abc"), SETS.map(Advertisement), st.integers(0, 50)),
         max_size=12,
         unique_by=lambda fact: fact[2],
     )
 )
 def test_late_facts_in_any_order_lead_to_the_same_offer(facts: list[tuple[str, Advertisement, int]]) -> None:
-    """What counts is when the request was sent, not when its response came."""
+    """What counts is when the request was sent, not when its response came. (Of legacy answers the number in
+    a row counts, too.)"""
     one = service("a", "b", "c")
 
     def after(ordered: list[tuple[str, Advertisement, int]]) -> Offer:

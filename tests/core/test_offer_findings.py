@@ -36,7 +36,6 @@ def restarted(it: Timeline, one: Service) -> Timeline:
 # --- transparent -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="R-A1: a request for 1.9 is executed by the legacy backend")
 def test_R_A1_a_version_on_offer_is_503_when_only_legacy_backends_are_in_service() -> None:
     it = timeline("new")
     it.probe({"new": UPTO_9})
@@ -52,7 +51,6 @@ def test_R_A1_a_version_on_offer_is_503_when_only_legacy_backends_are_in_service
     assert isinstance(it.send(v("1.1")), Forward), "the legacy backend serves what it stands for"
 
 
-@pytest.mark.xfail(strict=True, reason="R-A1: a drained new backend does not end transparency")
 def test_R_A1_a_drained_new_backend_among_legacy_ones_ends_transparency() -> None:
     it = timeline("a", "b", "new")
     it.drain("new")
@@ -68,7 +66,6 @@ def test_R_A1_a_drained_new_backend_among_legacy_ones_ends_transparency() -> Non
     assert isinstance(it.send(v("1.9")), Refuse)
 
 
-@pytest.mark.xfail(strict=True, reason="R-A1: a fleet that goes back to legacy becomes transparent")
 def test_R_A1_a_fleet_that_goes_back_to_legacy_stays_negotiated() -> None:
     it = timeline("a", "b")
     it.probe({"a": UPTO_9, "b": UPTO_9})
@@ -78,7 +75,6 @@ def test_R_A1_a_fleet_that_goes_back_to_legacy_stays_negotiated() -> None:
     assert (it.text, it.offer.transparent) == ("1.1", False)
 
 
-@pytest.mark.xfail(strict=True, reason="R-A1: legacy backends alone make an offer")
 def test_R_A1_legacy_backends_alone_make_no_first_offer() -> None:
     it = timeline("a", "b")
     it.probe({"a": LEGACY, "b": LEGACY})
@@ -90,7 +86,6 @@ def test_R_A1_legacy_backends_alone_make_no_first_offer() -> None:
 # --- what shrinks an offer ---------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="R-A13: nothing leaves while a drained, dead backend is configured")
 def test_R_A13_a_completed_roll_back_counts_although_a_drained_backend_is_dead() -> None:
     it = timeline("a", "b", "dead")
     it.probe(dict.fromkeys(("a", "b", "dead"), UPTO_9))
@@ -104,7 +99,6 @@ def test_R_A13_a_completed_roll_back_counts_although_a_drained_backend_is_dead()
     assert it.held() == ("uniform", (), None)
 
 
-@pytest.mark.xfail(strict=True, reason="R-A13: held_by names the backends in service, not the dead one")
 def test_R_A13_a_dead_backend_whose_last_word_is_new_keeps_it_on_offer_and_is_named() -> None:
     it = timeline("a", "b", "dead")
     it.probe(dict.fromkeys(("a", "b", "dead"), UPTO_9))
@@ -116,7 +110,6 @@ def test_R_A13_a_dead_backend_whose_last_word_is_new_keeps_it_on_offer_and_is_na
     assert it.reload(service("a", "b", stabilization=STABILIZATION)) == OLD
 
 
-@pytest.mark.xfail(strict=True, reason="R-A13: the union is on offer")
 def test_R_A13_at_least_more_than_there_are_is_all_of_them() -> None:
     it = timeline("a", "b", "unknown", **policy_of(Policy.AT_LEAST, AtLeast(3)))
     it.probe({"a": UPTO_5, "b": UPTO_9, "unknown": None})
@@ -124,7 +117,6 @@ def test_R_A13_at_least_more_than_there_are_is_all_of_them() -> None:
     assert it.wait(STABILIZATION) == OLD
 
 
-@pytest.mark.xfail(strict=True, reason="R-A13: what reachable gave stays on offer under guaranteed")
 @pytest.mark.parametrize(
     "before, after",
     [
@@ -142,7 +134,6 @@ def test_R_A13_another_policy_or_number_cuts_the_offer(
     assert it.reload(service("a", "b", stabilization=STABILIZATION, **after)) == OLD  # type: ignore[arg-type]  # fields of Service
 
 
-@pytest.mark.xfail(strict=True, reason="R-A13: what reachable gave stays on offer under guaranteed")
 def test_R_A13_with_added_backends_the_cut_waits_for_their_first_probes() -> None:
     it = timeline("a", "b", **policy_of(Policy.REACHABLE))
     it.probe({"a": UPTO_5, "b": UPTO_9})
@@ -151,7 +142,6 @@ def test_R_A13_with_added_backends_the_cut_waits_for_their_first_probes() -> Non
     assert it.probe({"c": UPTO_9}) == OLD
 
 
-@pytest.mark.xfail(strict=True, reason="R-A13: a new address takes the versions of the old one at once")
 def test_R_A13_what_a_removal_takes_waits_for_the_first_probes_of_what_the_reload_added() -> None:
     it = upgraded()
     it.probe({"a": UPTO_5})
@@ -161,7 +151,6 @@ def test_R_A13_what_a_removal_takes_waits_for_the_first_probes_of_what_the_reloa
     assert it.probe({"b": UPTO_9}) == NEW
 
 
-@pytest.mark.xfail(strict=True, reason="R-A13: 1.6-1.9 leave, for the new backend is unknown after a restart")
 def test_R_A13_after_a_restart_the_old_backend_may_answer_first() -> None:
     it = upgraded()
     it.probe({"a": UPTO_5})
@@ -175,7 +164,6 @@ def test_R_A13_after_a_restart_the_old_backend_may_answer_first() -> None:
     assert again.probe({"b": UPTO_5}) == OLD
 
 
-@pytest.mark.xfail(strict=True, reason="R-A13: a restart under another policy keeps what the old one gave")
 def test_R_A13_a_restart_under_another_policy_cuts_the_offer_after_the_first_round() -> None:
     it = timeline("a", "b", **policy_of(Policy.REACHABLE))
     it.probe({"a": UPTO_5, "b": UPTO_9})
@@ -186,7 +174,6 @@ def test_R_A13_a_restart_under_another_policy_cuts_the_offer_after_the_first_rou
     assert again.probe({"a": UPTO_5}) == OLD
 
 
-@pytest.mark.xfail(strict=True, reason="R-A13: a scheme that gained a name is another scheme")
 def test_R_A13_a_named_scheme_that_gained_names_is_the_same_after_a_restart() -> None:
     old, new = Named(("v1", "v2", "v3")), Named(("v0", "v1", "v2beta", "v2", "v3"))
     it = timeline("a", dialect=Toy(scheme=old))
@@ -204,7 +191,6 @@ def test_R_A13_a_named_scheme_that_gained_names_is_the_same_after_a_restart() ->
 # --- first offers, offers formed anew, and falls -----------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="R-A13: the first offer does not wait for those that did not answer")
 def test_R_A13_the_first_offer_waits_for_those_that_did_not_answer() -> None:
     it = timeline("a", "b", "c")
     assert it.probe({"a": UPTO_5, "b": UPTO_9, "c": None}) == "none"
@@ -217,13 +203,11 @@ def test_R_A13_the_first_offer_waits_for_those_that_did_not_answer() -> None:
     assert it.probe({"c": upto(3)}) == "1.1-1.3", "as soon as all have"
 
 
-@pytest.mark.xfail(strict=True, reason="R-A13: the union is on offer where all serve something else")
 def test_R_A13_when_the_policy_gives_nothing_the_offer_is_what_most_serve() -> None:
     it = timeline("a", "b", "c")
     assert it.probe({"a": UPTO_5, "b": UPTO_5, "c": upto(9, 7)}) == OLD
 
 
-@pytest.mark.xfail(strict=True, reason="R-A13: a version that fell waits no longer than a new one")
 def test_R_A13_a_version_that_fell_waits_twice_as_long_each_time() -> None:
     it = timeline("a")
     it.probe({"a": UPTO_9})
@@ -247,7 +231,6 @@ def test_R_A13_a_version_that_fell_waits_twice_as_long_each_time() -> None:
 # --- who holds the offer -----------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="R-A14: held_by names those that were upgraded")
 @pytest.mark.parametrize(
     "policy, rule",
     [
@@ -264,7 +247,6 @@ def test_R_A14_held_by_names_those_that_hold_the_offer_back(policy: dict[str, ob
     assert (it.text, it.held()) == (OLD, ("mixed", ("old", "older"), rule))
 
 
-@pytest.mark.xfail(strict=True, reason="R-A14: held_by names those that wait, although time alone moves it")
 def test_R_A14_while_something_waits_nobody_is_named() -> None:
     it = timeline("a", "b")
     it.probe({"a": UPTO_5, "b": UPTO_5})
@@ -276,7 +258,6 @@ def test_R_A14_while_something_waits_nobody_is_named() -> None:
     assert it.held() == ("capped", (), "ceiling")
 
 
-@pytest.mark.xfail(strict=True, reason="R-A14: held_by names the one that differs, not the one to remove")
 def test_R_A14_who_keeps_versions_on_offer_that_none_in_service_serves_is_named() -> None:
     it = upgraded()
     it.drain("b")
@@ -292,7 +273,6 @@ def test_R_A14_an_old_backend_that_rejoins_is_named() -> None:
     assert (it.text, it.held()) == (NEW, ("mixed", ("b",), "state"))
 
 
-@pytest.mark.xfail(strict=True, reason="R-A14: held_by names the one with the new major version")
 def test_R_A14_versions_that_do_not_join_on_name_those_with_the_old_ones() -> None:
     two = Advertisement(VersionSet.read("2.0-2.3", Toy().scheme))
     it = timeline("a", "b", **policy_of(Policy.REACHABLE))

@@ -6,13 +6,14 @@ import pytest
 
 from gateway.core.decision.decision import Refuse
 from gateway.core.dialect import Advertisement
+from gateway.core.fleet.falls import MAX_RANGES
 from gateway.core.fleet.fleet import PassiveObservation, ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.offer_state import SavedState, advance
 from gateway.core.fleet.service import AtLeast, Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import CalendarDate, Named, Scheme, WholeNumber
-from tests.core.builders import XY, Toy, legacy, service, upto, v
+from tests.core.builders import XY, Toy, backend, legacy, service, upto, v
 from tests.core.timeline import (
     NEW,
     OLD,
@@ -33,14 +34,14 @@ def test_more_versions_join_after_stabilization_and_not_earlier() -> None:
     assert it.probe({"a": UPTO_5, "b": UPTO_5}) == OLD, "the first offer does not wait"
 
     assert it.probe({"a": UPTO_9, "b": UPTO_9}) == OLD
-    assert it.held() == ("stabilizing", ("a", "b"), "stabilization")
+    assert it.held() == ("stabilizing", (), "stabilization")
     assert it.offer.pending.format(XY) == "1.6-1.9"
     assert it.snapshot.due == STABILIZATION
     assert it.wait(STABILIZATION - 0.01) == OLD
     assert it.wait(0.01) == NEW
     assert it.held() == ("uniform", (), None)
     assert not it.offer.pending
-    assert it.view.offer_state.due(STABILIZATION) is None
+    assert it.snapshot.due is None
 
 
 def test_versions_that_were_pending_long_enough_join_even_if_nobody_looked_in_time() -> None:
@@ -122,12 +123,12 @@ def test_reachable_grows_by_the_first_backend_and_waits_for_stabilization_too() 
     it.probe({"a": UPTO_5, "b": UPTO_5})
 
     assert it.probe({"a": UPTO_9}) == OLD
-    assert it.held() == ("mixed", ("a",), "stabilization")
+    assert it.held() == ("mixed", (), "stabilization")
     assert it.wait(STABILIZATION) == NEW
-    assert it.held() == ("mixed", ("b",), None)
+    assert it.held() == ("mixed", (), None)
 
 
-# --- shrinking: at once, by fresh advertisements -----------------------------------------------------------
+# --- shrinking: at once, by last words ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", Policy)
@@ -141,35 +142,30 @@ def test_a_version_stays_while_one_serves_it_and_leaves_at_once_with_the_last(po
 
 
 @pytest.mark.parametrize("failures", [1, 3])
-def test_while_a_backend_that_ever_answered_is_stale_or_lost_nothing_leaves(failures: int) -> None:
+def test_a_backend_that_is_down_counts_with_its_last_word(failures: int) -> None:
     it = upgraded()
     for _ in range(failures):
         it.probe({"b": None})
 
     assert it.probe({"a": UPTO_5}) == NEW
+    assert it.held()[1:] == ((("b",) if failures == 3 else ("a",)), "state")
     assert it.probe({"b": UPTO_9}) == NEW, "b still serves it"
     assert it.probe({"b": UPTO_5}) == OLD
 
 
-def test_a_stale_backend_that_served_less_blocks_shrinking_too() -> None:
-    """It may have been upgraded since it last answered."""
-    it = upgraded()
-    it.probe({"a": UPTO_5})
-    it.observe("b", PassiveObservation(UPTO_5, it.now))
-    assert it.text == OLD, "fresh: a passive observation is enough"
-
+def test_a_last_word_may_be_a_passive_observation_of_a_backend_that_is_down() -> None:
     it = upgraded()
     it.probe({"a": UPTO_5, "b": None})
     it.observe("b", PassiveObservation(UPTO_5, it.now))
-    assert it.text == NEW
-    assert it.probe({"b": UPTO_5}) == OLD
+
+    assert it.text == OLD
 
 
-def test_the_advertisement_of_a_drained_backend_counts_for_shrinking() -> None:
+def test_the_last_word_of_a_drained_backend_counts_for_shrinking() -> None:
     it = upgraded()
     assert it.drain("b") == NEW
     assert it.probe({"a": UPTO_5}) == NEW, "b serves it, and may come back"
-    assert it.held() == ("stabilizing", ("a",), "state")
+    assert it.held() == ("mixed", ("b",), "state")
     assert isinstance(it.send(v("1.9")), Refuse)
 
     assert it.probe({"b": None}) == NEW
@@ -180,10 +176,10 @@ def test_a_drained_backend_does_not_count_for_growing() -> None:
     it = timeline("a", "b")
     it.probe({"a": UPTO_5, "b": UPTO_5})
     it.probe({"a": UPTO_9})
-    assert it.held() == ("mixed", ("a",), "guaranteed")
+    assert it.held() == ("mixed", ("b",), "guaranteed")
 
     assert it.drain("b") == OLD
-    assert it.held() == ("stabilizing", ("a",), "stabilization")
+    assert it.held() == ("stabilizing", (), "stabilization")
     assert it.wait(STABILIZATION) == NEW
     assert it.enable("b") == NEW
     assert it.held() == ("mixed", ("b",), "state")
@@ -192,7 +188,8 @@ def test_a_drained_backend_does_not_count_for_growing() -> None:
 def test_a_backend_that_never_answered_does_not_count_after_its_first_probe() -> None:
     it = timeline("a", "never")
     assert it.probe({"a": UPTO_5}) == "none"
-    assert it.probe({"never": None}) == OLD
+    assert it.probe({"never": None}) == "none", "the first offer waits for it"
+    assert it.wait(STABILIZATION) == OLD
     it.probe({"a": UPTO_9})
     assert it.wait(STABILIZATION) == NEW
     assert it.probe({"a": UPTO_5}) == OLD
@@ -207,24 +204,68 @@ def test_until_the_first_probe_of_a_new_backend_has_ended_nothing_changes() -> N
 
     it.reload(service("a", "b", "c", "d", stabilization=STABILIZATION))
     it.probe({"a": UPTO_9, "b": UPTO_9})
-    assert it.wait(STABILIZATION) == OLD
+    assert it.wait(2 * STABILIZATION) == OLD
     it.probe({"d": UPTO_9})
-    assert (it.wait(STABILIZATION - 1), it.wait(1)) == (OLD, NEW)
+    assert (it.wait(2 * STABILIZATION - 1), it.wait(1)) == (OLD, NEW), "it had fallen once"
 
 
-def test_when_nothing_is_known_nothing_changes() -> None:
+def test_when_nobody_is_heard_nothing_is_on_offer() -> None:
+    """Once the first probes have ended. Until then what was on offer stays."""
     one = service("a", "b", stabilization=STABILIZATION)
     it = Timeline(one, SavedState(UPTO_9.versions))
-
-    assert it.probe({"a": None, "b": None}) == NEW
     assert it.wait(100) == NEW
-    assert it.reload(service("z", stabilization=STABILIZATION)) == NEW, "nothing is known of z"
-    assert it.probe({"z": None}) == NEW
+    assert it.held() == ("unknown", (), "state"), "nothing is known"
+
+    assert it.probe({"a": None, "b": None}) == "none"
+    assert it.held() == ("unknown", (), None)
+    assert it.probe({"a": UPTO_5}) == OLD, "formed anew at once"
+    assert it.reload(service("z", stabilization=STABILIZATION)) == OLD, "the first probe of z has not ended"
+    assert it.probe({"z": None}) == "none"
     assert it.probe({"z": UPTO_5}) == OLD
-    assert it.reload(service("y", stabilization=STABILIZATION)) == OLD
-    assert it.probe({"y": None}) == OLD, "nor when nothing is known any more"
-    assert it.probe({"y": UPTO_9}) == OLD
-    assert it.wait(STABILIZATION) == NEW
+
+
+# --- first offers ------------------------------------------------------------------------------------------
+
+
+def test_when_nobody_has_answered_in_time_the_first_one_that_does_is_enough() -> None:
+    it = timeline("a", "b")
+    it.probe({"a": None, "b": None})
+    assert it.snapshot.due is None, "time alone changes nothing"
+    assert it.wait(STABILIZATION) == "none"
+    assert it.probe({"b": UPTO_5}) == OLD
+
+
+def test_the_first_offer_is_made_in_time_although_nobody_looks() -> None:
+    """By what was known then, not by the fact that made somebody look."""
+    it = timeline("a", "b", "c")
+    it.probe({"a": UPTO_5, "b": UPTO_9, "c": None})
+    assert it.snapshot.due == STABILIZATION
+    it.now += STABILIZATION + 5
+
+    assert it.probe({"c": upto(3)}) == OLD
+
+
+def test_a_drained_backend_that_did_not_answer_is_waited_for_too() -> None:
+    it = timeline("a", "b")
+    it.drain("b")
+    assert it.probe({"a": UPTO_5, "b": None}) == "none"
+    assert it.wait(STABILIZATION) == OLD
+
+
+def test_legacy_backends_are_joined_by_a_versioned_one_at_once() -> None:
+    """Not after `stabilization`: the service was transparent, and requests would be 503 for that time."""
+    it = timeline("a", "b", "c")
+    it.probe({"a": legacy("1.1"), "b": None, "c": None})
+    assert (it.text, it.offer.transparent) == ("none", True)
+    assert it.probe({"b": UPTO_5}) == "1.1"
+
+
+def test_backends_that_a_reload_adds_to_legacy_ones_do_not_wait_for_each_other() -> None:
+    it = timeline("a")
+    it.probe({"a": legacy("1.1")})
+    it.reload(service("a", "b", "c", stabilization=STABILIZATION))
+    assert it.offer.transparent
+    assert (it.probe({"b": UPTO_5}), it.offer.transparent) == ("1.1", False)
 
 
 # --- forming the offer anew --------------------------------------------------------------------------------
@@ -234,24 +275,28 @@ def test_when_nothing_is_left_it_is_formed_anew_from_what_the_policy_gives() -> 
     it = timeline("a", "b")
     it.probe({"a": UPTO_5, "b": UPTO_5})
     assert it.probe({"a": upto(9, 7)}) == OLD
-    assert it.held() == ("mixed", ("a",), "state")
+    assert it.held() == ("mixed", ("b",), "guaranteed")
 
     assert it.probe({"b": upto(8, 7)}) == "1.7-1.8"
 
 
-def test_when_the_policy_gives_nothing_it_is_formed_from_the_reachable() -> None:
+def test_when_the_policy_gives_nothing_it_is_formed_from_what_most_serve() -> None:
     it = timeline("a", "b")
     it.probe({"a": UPTO_5, "b": UPTO_5})
     it.probe({"a": upto(7, 6)})
 
     assert it.probe({"b": upto(10, 9)}) == "1.9-1.10"
-    assert it.held() == ("mixed", ("a",), "guaranteed")
+    assert it.held() == ("mixed", ("a",), "state")
+
+    it = timeline(*"abcd")
+    it.probe({"a": upto(3), "b": upto(4), "c": upto(3, 2), "d": upto(9, 7)})
+    assert it.text == "1.2-1.3"
 
 
-def test_at_least_more_backends_than_there_are_gives_the_reachable() -> None:
+def test_at_least_more_backends_than_there_are_gives_what_all_serve() -> None:
     it = timeline("a", "b", **policy_of(Policy.AT_LEAST, AtLeast(3)))
 
-    assert it.probe({"a": UPTO_5, "b": UPTO_9}) == NEW
+    assert it.probe({"a": UPTO_5, "b": UPTO_9}) == OLD
 
 
 def test_without_a_backend_in_service_nothing_is_formed() -> None:
@@ -273,9 +318,9 @@ def test_the_minimum_rises_at_once_and_falls_after_stabilization() -> None:
     assert it.held() == ("mixed", ("a",), "state")
     assert it.probe({"b": upto(5, 3)}) == "1.3-1.5"
     it.probe({"a": UPTO_5})
-    assert it.wait(STABILIZATION) == "1.3-1.5"
+    assert it.wait(3 * STABILIZATION) == "1.3-1.5"
     it.probe({"b": UPTO_5})
-    assert it.wait(STABILIZATION - 1) == "1.3-1.5"
+    assert it.wait(2 * STABILIZATION - 1) == "1.3-1.5"
     assert it.wait(1) == OLD
 
 
@@ -298,7 +343,7 @@ def test_what_would_leave_a_gap_is_not_added() -> None:
     it.probe({"a": both, "b": both})
 
     assert it.wait(STABILIZATION) == OLD
-    assert it.held() == ("stabilizing", ("a", "b"), "guaranteed")
+    assert it.held() == ("uniform", (), "guaranteed")
     it.probe({"a": UPTO_9, "b": UPTO_9})
     assert it.wait(STABILIZATION) == NEW, "the gap is filled"
 
@@ -358,18 +403,18 @@ def test_whole_numbers_are_one_range_too() -> None:
 def test_from_legacy_to_versioned_and_back() -> None:
     it = timeline("a", "b")
     it.probe({"a": legacy("1.1"), "b": legacy("1.1")})
-    assert (it.text, it.offer.transparent) == ("1.1", True)
+    assert (it.text, it.offer.transparent) == ("none", True)
 
     it.probe({"a": UPTO_9})
     assert (it.text, it.offer.transparent) == ("1.1", False)
-    assert it.held() == ("mixed", ("a",), "guaranteed")
+    assert it.held() == ("mixed", ("b",), "guaranteed")
     it.probe({"b": UPTO_9})
     assert it.wait(STABILIZATION) == NEW
 
-    it.probe({"a": legacy("1.1")})
-    assert (it.text, it.offer.transparent) == (NEW, False)
-    it.probe({"b": legacy("1.1")})
-    assert (it.text, it.offer.transparent) == ("1.1", True)
+    for _ in range(3):
+        assert (it.text, it.offer.transparent) == (NEW, False)
+        it.probe({"a": legacy("1.1"), "b": legacy("1.1")})
+    assert (it.text, it.offer.transparent) == ("1.1", False)
 
 
 def test_legacy_backends_without_a_version_take_no_part() -> None:
@@ -379,8 +424,84 @@ def test_legacy_backends_without_a_version_take_no_part() -> None:
 
     it.probe({"a": UPTO_9})
     assert (it.text, it.offer.transparent, it.held()) == (NEW, False, ("uniform", (), None))
-    it.probe({"a": legacy()})
-    assert (it.text, it.offer.transparent) == ("none", True)
+    for _ in range(3):
+        it.probe({"a": legacy()})
+    assert (it.text, it.offer.transparent) == ("none", True), "nothing is left that could be negotiated"
+
+
+# --- falls -------------------------------------------------------------------------------------------------
+
+
+def test_only_what_fell_waits_longer() -> None:
+    it = upgraded()
+    it.probe({"a": UPTO_5, "b": UPTO_5})
+    both = upto(12)
+    it.probe({"a": both, "b": both})
+
+    assert it.snapshot.due == 2 * STABILIZATION, "1.10-1.12 would leave a gap"
+    assert it.wait(2 * STABILIZATION - 1) == OLD
+    assert it.wait(1) == "1.1-1.12"
+
+
+def test_of_dates_each_one_waits_for_itself() -> None:
+    first, second, third = (DATES.require(f"2024-0{month}-01") for month in (1, 2, 3))
+    it = timeline("a", dialect=Toy(scheme=DATES))
+    it.probe({"a": Advertisement(VersionSet.only(first, second))})
+    it.probe({"a": Advertisement(VersionSet.only(first))})
+    it.probe({"a": Advertisement(VersionSet.only(first, second, third))})
+
+    assert it.snapshot.due == STABILIZATION
+    it.wait(STABILIZATION)
+    assert it.offer.versions == VersionSet.only(first, third)
+    assert it.snapshot.due == 2 * STABILIZATION
+    it.wait(STABILIZATION)
+    assert it.offer.versions == VersionSet.only(first, second, third)
+
+
+def test_the_hour_begins_anew_with_every_break() -> None:
+    it = timeline("a")
+    it.probe({"a": UPTO_9})
+    for wait in (2, 4):
+        it.probe({"a": UPTO_5})
+        it.probe({"a": UPTO_9})
+        assert it.wait(wait * STABILIZATION) == NEW
+        it.wait(3599)
+    it.probe({"a": UPTO_5})
+    it.probe({"a": UPTO_9})
+    assert it.snapshot.due == it.now + 8 * STABILIZATION
+
+
+def test_what_an_operator_takes_away_has_not_fallen() -> None:
+    it = timeline("a", "b", **policy_of(Policy.REACHABLE))
+    it.probe({"a": UPTO_5, "b": UPTO_9})
+    assert it.reload(service("a", policy=Policy.REACHABLE, stabilization=STABILIZATION)) == OLD, "removed"
+    it.reload(service("a", "b", policy=Policy.REACHABLE, stabilization=STABILIZATION))
+    it.probe({"b": UPTO_9})
+    assert it.wait(STABILIZATION) == NEW
+
+    assert it.reload(service("a", "b", stabilization=STABILIZATION)) == OLD, "cut"
+    it.probe({"a": UPTO_9})
+    assert it.wait(STABILIZATION) == NEW
+
+
+def test_what_a_removal_takes_away_later_has_not_fallen_either() -> None:
+    it = upgraded()
+    it.probe({"a": UPTO_5})
+    moved = (backend("a"), backend("b", port=81))
+    it.reload(service(backends=moved, stabilization=STABILIZATION))
+    assert it.probe({"b": UPTO_5}) == OLD
+    it.probe({"a": UPTO_9, "b": UPTO_9})
+    assert it.wait(STABILIZATION) == NEW
+
+
+def test_falls_are_bounded_however_many_versions_fall() -> None:
+    scheme = DATES
+    it = timeline("a", dialect=Toy(scheme=scheme), stabilization=0.0)
+    days = [scheme.require(f"{2000 + number // 12}-{1 + number % 12:02}-01") for number in range(600)]
+    it.probe({"a": Advertisement(VersionSet.only(*days))})
+    it.probe({"a": Advertisement(VersionSet.only(days[0]))})
+
+    assert sum(len(part.versions.ranges) for part in it.view.offer_state.falls.parts) == MAX_RANGES
 
 
 def test_the_same_view_when_nothing_changes() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.decision.decision import Forward, NegotiationResult, Refuse
-from gateway.core.fleet.offer_state import EMPTY, SavedState
-from gateway.core.fleet.service import Policy
+from gateway.core.dialect import Advertisement
+from gateway.core.fleet.offer_state import EMPTY, SavedAdvertisement, SavedState
+from gateway.core.fleet.service import AtLeast, Policy
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
-from gateway.core.versions.version import WholeNumber
-from tests.core.builders import OtherToy, Toy, backend, service, upto, v
+from gateway.core.versions.version import Named, WholeNumber
+from tests.core.builders import OtherToy, Toy, backend, legacy, service, upto, v
 from tests.core.timeline import (
     NEW,
     OLD,
@@ -49,11 +50,13 @@ def test_removing_the_oldest_lets_the_offer_grow() -> None:
 
 
 def test_another_address_is_another_backend_and_the_one_before_is_removed() -> None:
+    """What only the old one served leaves when the first probe of the new one has ended."""
     it = upgraded()
     it.probe({"a": UPTO_5})
     moved = (backend("a"), backend("b", port=81))
 
-    assert it.reload(service(backends=moved, stabilization=STABILIZATION)) == OLD
+    assert it.reload(service(backends=moved, stabilization=STABILIZATION)) == NEW
+    assert it.probe({"b": None}) == OLD
 
 
 def test_an_equal_reload_keeps_pending_versions_and_their_time() -> None:
@@ -90,22 +93,60 @@ def test_a_shorter_stabilization_applies_to_pending_versions_that_are_still_give
 
 
 def test_a_reload_comes_too_late_for_versions_that_were_pending_long_enough() -> None:
-    it = timeline("a", "b", **policy_of(Policy.REACHABLE))
+    it = timeline("a", "b")
     it.probe({"a": UPTO_5, "b": UPTO_5})
-    it.probe({"b": UPTO_9})
+    it.probe({"a": UPTO_9, "b": UPTO_9})
     it.now += STABILIZATION
 
-    assert it.reload(service("a", "b", stabilization=STABILIZATION)) == NEW
-    assert it.held() == ("mixed", ("a",), "state")
+    assert it.reload(service("a", "b", stabilization=2 * STABILIZATION)) == NEW
 
 
-def test_another_policy_takes_nothing_back() -> None:
+def test_another_policy_cuts_the_offer_to_what_it_gives() -> None:
     it = timeline("a", "b", **policy_of(Policy.REACHABLE))
-    it.probe({"a": UPTO_5, "b": UPTO_9})
+    assert it.probe({"a": UPTO_5, "b": UPTO_9}) == NEW
+
+    assert it.reload(service("a", "b", stabilization=STABILIZATION)) == OLD
+    assert it.held() == ("mixed", ("a",), "guaranteed")
+    assert it.reload(service("a", "b", policy=Policy.REACHABLE, stabilization=STABILIZATION)) == OLD
+    assert it.wait(STABILIZATION) == NEW, "more waits as always"
+
+
+def test_a_policy_that_gives_nothing_cuts_nothing() -> None:
+    it = timeline("a", "b", **policy_of(Policy.REACHABLE))
+    it.probe({"a": UPTO_5, "b": upto(9, 6)})
     assert it.text == NEW
 
     assert it.reload(service("a", "b", stabilization=STABILIZATION)) == NEW
-    assert it.held() == ("mixed", ("a",), "state")
+    assert it.held() == ("mixed", ("a", "b"), "state")
+
+
+def test_the_offer_is_formed_anew_when_a_cut_leaves_nothing() -> None:
+    it = timeline("a", "b", "c", **policy_of(Policy.REACHABLE))
+    it.probe({"a": upto(9, 7), "b": UPTO_5, "c": UPTO_5})
+    assert it.text == "1.7-1.9"
+
+    one = service("a", "b", "c", policy=Policy.AT_LEAST, at_least=AtLeast(2), stabilization=STABILIZATION)
+    assert it.reload(one) == OLD
+
+
+def test_the_same_policy_cuts_nothing() -> None:
+    it = upgraded()
+    it.probe({"a": UPTO_5})
+
+    assert it.reload(service("a", "b", stabilization=1.0, at_least=AtLeast(1))) == NEW, "not its number"
+
+
+def test_a_cut_that_waits_survives_another_reload_and_a_restart() -> None:
+    it = timeline("a", "b", **policy_of(Policy.REACHABLE))
+    it.probe({"a": UPTO_5, "b": UPTO_9})
+    more = service("a", "b", "c", stabilization=STABILIZATION)
+    assert (it.reload(more), it.reload(more)) == (NEW, NEW)
+    again = Timeline(more, it.snapshot.saved()["toy"])
+
+    for each in (it, again):
+        each.probe({"a": UPTO_5, "b": UPTO_9})
+        assert each.text == NEW
+        assert each.probe({"c": None}) == OLD
 
 
 def test_a_ceiling_is_a_view_and_unpin_shows_at_once_what_is_beneath() -> None:
@@ -114,11 +155,11 @@ def test_a_ceiling_is_a_view_and_unpin_shows_at_once_what_is_beneath() -> None:
     assert it.pin("1.5") == OLD
     assert it.held() == ("uniform", (), None)
     it.probe({"a": UPTO_9})
-    assert it.held() == ("mixed", ("a",), "guaranteed")
+    assert it.held() == ("mixed", ("b",), "guaranteed")
     it.probe({"b": UPTO_9})
-    assert it.held() == ("stabilizing", ("a", "b"), "stabilization")
+    assert it.held() == ("stabilizing", (), "stabilization")
     assert it.wait(STABILIZATION) == OLD
-    assert it.held() == ("capped", ("a", "b"), "ceiling")
+    assert it.held() == ("capped", (), "ceiling")
 
     assert it.pin(None) == NEW
     assert it.held() == ("uniform", (), None)
@@ -145,7 +186,7 @@ def test_a_minimum_above_the_ceiling_leaves_nothing_on_offer_and_requests_are_50
     it.pin("1.3")
     it.probe({"a": upto(9, 4), "b": upto(9, 4)})
 
-    assert (it.text, it.held()) == ("none", ("capped", ("a", "b"), "ceiling"))
+    assert (it.text, it.held()) == ("none", ("unknown", (), "ceiling"))
     for version in (None, v("1.3"), v("1.5")):
         decision = it.send(version)
         assert isinstance(decision, Refuse)
@@ -186,13 +227,16 @@ def test_saved_state_applies_before_the_first_probe() -> None:
     it.pin("1.7")
     it.drain("b")
     saved = it.snapshot.saved()["toy"]
-    assert saved == SavedState(UPTO_9.versions, v("1.7"), frozenset({"b"}))
+    advertised = {name: SavedAdvertisement(f"http://{name}.test:80", UPTO_9) for name in ("a", "b")}
+    assert saved == SavedState(
+        UPTO_9.versions, v("1.7"), frozenset({"b"}), (Policy.GUARANTEED, None), advertised
+    )
 
     again = Timeline(service("a", "b", stabilization=STABILIZATION), saved)
 
     assert again.text == "1.1-1.7"
     assert again.snapshot.saved() == it.snapshot.saved()
-    assert isinstance(again.send(v("1.5")), Refuse), "no backend is known to serve it yet: 503"
+    assert isinstance(again.send(v("1.5")), Refuse), "no request before the first probe: 503"
     assert again.probe({"a": UPTO_5, "b": UPTO_9}) == "1.1-1.7"
     assert again.pin(None) == NEW, "b is drained and still serves it"
     assert again.probe({"b": UPTO_5}) == OLD
@@ -202,3 +246,48 @@ def test_saved_versions_leave_after_the_first_probes() -> None:
     again = Timeline(service("a", "b", stabilization=STABILIZATION), SavedState(UPTO_9.versions))
 
     assert again.probe({"a": UPTO_5, "b": UPTO_5}) == OLD
+
+
+def test_a_restored_advertisement_counts_only_for_the_same_backend() -> None:
+    it = upgraded()
+    saved = it.snapshot.saved()["toy"]
+    backends = (
+        backend("a", port=81),
+        backend("b", declared=UPTO_5.versions),
+        backend("c"),
+    )
+
+    members = Timeline(service(backends=backends), saved).view.pool.members
+
+    assert [member.advertisement for member in members] == [None, UPTO_5, None]
+
+
+def test_a_restored_advertisement_is_never_newer_than_the_restart() -> None:
+    """The wall clock was set back meanwhile. The first probe must count all the same."""
+    saved = {"a": SavedAdvertisement("http://a.test:80", UPTO_9, at=1e9)}
+    again = Timeline(service("a"), SavedState(UPTO_9.versions, advertisements=saved))
+
+    assert again.probe({"a": UPTO_5}) == OLD
+
+
+def test_a_transparent_service_is_transparent_again_after_its_first_round() -> None:
+    it = timeline("a", "b")
+    it.probe({"a": legacy("1.1"), "b": legacy("1.1")})
+    again = Timeline(service("a", "b", stabilization=STABILIZATION), it.snapshot.saved()["toy"])
+
+    assert (again.offer.transparent, again.held()[0]) == (False, "unknown")
+    again.probe({"a": legacy("1.1"), "b": None})
+    assert (again.text, again.offer.transparent) == ("none", True)
+
+
+def test_a_reload_with_more_names_keeps_the_offer_and_what_waits() -> None:
+    old, new = Named(("v1", "v2", "v3")), Named(("v1", "v2beta", "v2", "v3"))
+    first, all_three = VersionSet.read("v1", old), VersionSet.read("v1..v3", old)
+    it = timeline("a", dialect=Toy(scheme=old))
+    it.probe({"a": Advertisement(first)})
+    it.probe({"a": Advertisement(all_three)})
+    it.wait(4)
+
+    it.reload(service("a", dialect=Toy(scheme=new), stabilization=STABILIZATION))
+    assert it.text == "v1"
+    assert it.wait(STABILIZATION - 4) == "v1, v2..v3"

@@ -14,6 +14,8 @@ from gateway.core.versions.ranges import (
     VersionRange,
     VersionSet,
     held_by_at_least,
+    held_by_most,
+    read_anew,
     segments,
 )
 from gateway.core.versions.version import (
@@ -452,3 +454,26 @@ def test_the_empty_set_has_no_ends() -> None:
         _ = VersionSet().lowest
     with pytest.raises(IndexError):
         _ = VersionSet().highest
+
+
+@given(st.lists(st.lists(ranges(), max_size=3), max_size=5))
+def test_held_by_most_is_what_the_largest_number_of_sets_hold(parts: list[list[VersionRange]]) -> None:
+    sets = [VersionSet.of(each) for each in parts]
+    counts = {
+        version: sum(version in versions for versions in sets) for versions in sets for version in versions
+    }
+    most = max(counts.values(), default=0)
+
+    assert set(held_by_most(sets)) == {version for version, count in counts.items() if count == most}
+    assert held_by_most(sets) == held_by_at_least(sets, max(1, most))
+
+
+def test_names_are_read_anew_by_their_texts() -> None:
+    old, new = Named(("a", "c")), Named(("a", "b", "c", "d"))
+    both = VersionSet.read("a..c", old)
+
+    assert old.earlier(old.key) is not None
+    assert new.earlier(old.key) is not None
+    assert old.earlier(new.key) is None
+    assert read_anew(both, old, new).format(new) == "a, c"
+    assert read_anew(both, old, old) is both

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from gateway.core.decision.decision import Forward, Resolution, decide, reselect
-from gateway.core.dialect import Advertisement
-from gateway.core.fleet.fleet import ConnectFailed, Drain, Fact, ProbeSucceeded, VersionMismatch
+from gateway.core.fleet.fleet import (
+    ConnectFailed,
+    Drain,
+    Fact,
+    ProbeSucceeded,
+    ServedVersionMissing,
+    VersionMismatch,
+)
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead
 from tests.core.builders import legacy, service, snapshot, upto, v
@@ -66,9 +72,23 @@ def test_a_member_that_gained_the_version_since_is_tried_too() -> None:
     assert sorted(order(resolution, after(base, ("b", ProbeSucceeded(upto(9), 5.0))))) == ["a", "b"]
 
 
+def became_legacy(name: str) -> list[tuple[str, Fact]]:
+    """Three probes in a row got a legacy answer."""
+    return [(name, ProbeSucceeded(legacy("1.8"), at)) for at in (5.0, 6.0, 7.0)]
+
+
+def test_a_member_whose_version_is_unknown_gets_nothing_that_needs_a_version() -> None:
+    doubtful = after(THREE, ("b", ServedVersionMissing(5.0)))
+
+    assert sorted(order(negotiated(THREE), doubtful)) == ["a", "c"]
+    assert sorted(order(negotiated(THREE, "/new"), doubtful)) == ["a", "c"]
+    assert sorted(order(negotiated(THREE, "/doc", None), doubtful)) == ["a", "c"]
+    assert sorted(order(negotiated(THREE, "/legacy", None), doubtful)) == ["a", "b", "c"]
+
+
 def test_an_endpoint_keeps_the_members_that_it_needs() -> None:
     """A legacy member gets nothing that needs a version, also when it became legacy only now."""
-    mixed = after(THREE, ("b", ProbeSucceeded(legacy("1.8"), 5.0)))
+    mixed = after(THREE, *became_legacy("b"))
 
     assert sorted(order(negotiated(THREE, "/new"), mixed)) == ["a", "c"]
     assert sorted(order(negotiated(THREE, "/doc", None), mixed)) == ["a", "c"]
@@ -79,11 +99,7 @@ def test_an_endpoint_keeps_the_members_that_it_needs() -> None:
 def test_where_the_request_would_need_another_head_the_candidates_stay() -> None:
     """The service has become transparent, was configured anew, or is gone."""
     resolution = negotiated(THREE)
-    facts = [
-        (name, ProbeSucceeded(Advertisement(legacy("1.8").versions, legacy=True), 5.0))
-        for name in ("a", "b", "c")
-    ]
-    transparent = after(THREE, *facts)
+    transparent = after(THREE, *(fact for name in ("a", "b", "c") for fact in became_legacy(name)))
     anew = Snapshot.configured([service("a")], now=10.0, after=THREE)
     gone = Snapshot.configured([service("a", name="other")], now=10.0)
 

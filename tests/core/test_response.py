@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import pytest
 
 from gateway.core.decision.decision import Forward, Resolution, decide
 from gateway.core.decision.response import ResponseRewrite, rewrite_head, vary_lines
-from gateway.core.dialect import Advertisement
+from gateway.core.dialect import Advertisement, Dialect, Endpoint, Served
 from gateway.core.fleet.backend import Member
 from gateway.core.fleet.service import Policy
 from gateway.core.fleet.snapshot import Snapshot
@@ -130,6 +133,105 @@ def test_where_nothing_was_negotiated_there_is_no_mismatch() -> None:
 
     assert not rewrite.mismatch
     assert lines(rewrite) == ["X-Version: 1.9", "Vary: X-Version"]
+
+
+# --- responses of servers that always name the served version, and repeat the requested one ----------------
+
+
+class Naming(Toy):
+    """Every successful response names the served version; `X-Repeated` is the requested one. Legacy backends
+    stand for 1.1."""
+
+    owned_response = Toy.owned_response | {"x-repeated"}
+    legacy_versions = VersionSet.only(v("1.1"))
+
+    def endpoint(self, method: str, path: str, query: str) -> Endpoint:
+        return super().endpoint(method, path, query)._replace(served_always=path != "/sometimes")
+
+    def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
+        repeated = self.scheme.parse(headers.get("X-Repeated", ""))
+        return replace(super().read_response(endpoint, status, headers), repeated=repeated)
+
+
+class Unnamed(Naming):
+    """Legacy backends stand for no version."""
+
+    legacy_versions = VersionSet()
+
+
+def named(
+    *fields: Header, name: str = "new", status: int = 200, path: str = "/x", dialect: Dialect | None = None
+) -> ResponseRewrite:
+    """The rewrite of a response to a request at 1.3."""
+    base = snapshot(
+        {"legacy": legacy("1.1"), "new": upto(9)}, dialect=dialect or Naming(), policy=Policy.REACHABLE
+    )
+    version = "1.1" if name == "legacy" else "1.3"
+    return rewrite_head(negotiated(base, version, path), member(base, name), status, fields)
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+def test_R_A2_a_client_is_told_what_a_server_without_versions_executes(status: int) -> None:
+    rewrite = named(status=status)
+
+    assert rewrite.served_missing
+    assert not rewrite.plain
+    assert rewrite.served_text == "1.1"
+    assert lines(rewrite) == ["X-Version: 1.1", "X-Min: 1.1", "X-Max: 1.9", "Vary: X-Version"]
+
+
+def test_R_A2_where_legacy_backends_stand_for_no_version_the_client_is_told_none() -> None:
+    rewrite = named(dialect=Unnamed())
+
+    assert rewrite.served_missing
+    assert rewrite.served_text == ""
+    assert not any("X-Version:" in line for line in lines(rewrite))
+
+
+@pytest.mark.parametrize("fields", [(("x-version", "spam"),), (("x-version", "1.3, 1.2"),), RANGE])
+def test_R_A2_a_response_with_other_version_headers_is_no_legacy_one(fields: tuple[Header, ...]) -> None:
+    """Its version is unknown all the same, but nothing shows at which version it was executed."""
+    rewrite = named(*fields)
+
+    assert rewrite.served_missing
+    assert rewrite.served_text == ""
+    assert not any("X-Version:" in line for line in lines(rewrite))
+
+
+@pytest.mark.parametrize(
+    "rewrite",
+    [
+        named(("x-version", "1.3")),
+        named(("x-version", "1.2")),
+        *(named(status=status) for status in (199, 300, 304, 400, 404, 406, 500)),
+        named(name="legacy"),
+        named(path="/sometimes"),
+        named(path="/doc"),
+        named(path="/legacy"),
+    ],
+)
+def test_R_A2_elsewhere_a_missing_served_version_says_nothing(rewrite: ResponseRewrite) -> None:
+    assert not rewrite.served_missing
+
+
+def test_R_A2_in_a_transparent_service_a_missing_served_version_says_nothing() -> None:
+    base = snapshot({"a": legacy("1.1")}, dialect=Naming())
+
+    assert rewrite_head(negotiated(base, "spam"), member(base, "a"), 200, ()).plain
+
+
+@pytest.mark.parametrize("repeated, mismatch", [(None, True), ("1.3", True), ("1.1", False), ("1.2", False)])
+def test_R_A12_a_response_that_repeats_another_version_is_not_about_our_request(
+    repeated: str | None, mismatch: bool
+) -> None:
+    fields = () if repeated is None else (("x-repeated", repeated),)
+
+    rewrite = named(("x-version", "1.1"), *fields)
+
+    assert rewrite.mismatch is mismatch
+    assert rewrite.served_text == ("1.1" if mismatch else "")
+    assert not rewrite.served_missing
+    assert "X-Version: 1.1" in lines(rewrite), "the client is told what the backend said"
 
 
 # --- Vary ----------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""What always holds: random fleets, failures, roll-backs, commands, reloads and time.
+"""What always holds of an offer: random fleets, failures, roll-backs, commands, reloads, restarts and time.
 
-Two gateways and a model get the same facts at the same times. The model (`tests.core.model`) works with sets
-and times of single versions.
+Two gateways get the same facts at the same times. The model (`tests.core.model`) works with sets and times of
+single versions. It is told what the gateways know of each backend: `test_fleet` is about that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from gateway.core.decision.decision import Forward, NegotiationResult, Refuse
 from gateway.core.dialect import Advertisement
-from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.backend import Backend, Freshness
 from gateway.core.fleet.fleet import (
     ConnectFailed,
     Drain,
@@ -24,9 +24,9 @@ from gateway.core.fleet.fleet import (
     Pin,
     ProbeFailed,
     ProbeSucceeded,
+    ServedVersionMissing,
     VersionMismatch,
 )
-from gateway.core.fleet.offer import Phase
 from gateway.core.fleet.service import AtLeast, Policy, Service
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import CalendarDate, Scheme, Version
@@ -105,68 +105,53 @@ class Upgrades(RuleBasedStateMachine):
         self.pinned: int | None = None
         one = self._service(policy, stabilization, ceiling, members)
         self.busy, self.lazy = Timeline(one), Timeline(one)
-        self.model = Model(scheme, one.policy, one.at_least, stabilization, self._enlisted(members, {}))
-        self.model.learn(0.0)
+        self.model = Model(scheme, one.policy, one.at_least, stabilization, self._known())
         self.before = NONE
+        self._learned()
         self._end_first_probes(first)
 
     # -- what happens
 
     @rule(who=WHO, advertisement=advertisements(), lag=LAG)
     def is_probed(self, who: str, advertisement: Indices, lag: float) -> None:
-        at = self.busy.now - lag
-        self._observe(who, ProbeSucceeded(self._advertisement(advertisement), at))
-        known = self._undeclared(who)
-        if known is not None:
-            known.failures = 0
-            self._updated(known, advertisement, at)
-        self._learned()
+        self._observe(who, ProbeSucceeded(self._advertisement(advertisement), self.busy.now - lag))
 
     @rule(advertisement=advertisements(), other=advertisements(), others=st.sets(WHO))
     def a_round_of_probes(self, advertisement: Indices, other: Indices, others: set[str]) -> None:
-        """As in a finished upgrade or roll-back, or half of one."""
-        for who in NAMES:
-            self.is_probed(who, other if who in others else advertisement, 0.0)
-            self.the_laws_hold()
+        """As in a finished upgrade or roll-back, or half of one. Legacy answers count by the third."""
+        for _ in range(3 if advertisement[1] or other[1] else 1):
+            for who in NAMES:
+                self.is_probed(who, other if who in others else advertisement, 0.0)
+                self.the_laws_hold()
 
     @rule(who=WHO, times=st.sampled_from((1, 1, 3)))
     def fails(self, who: str, times: int) -> None:
         for _ in range(times):
             self._observe(who, ProbeFailed("no connection", self.busy.now))
-        known = self._undeclared(who)
-        if known is not None:
-            known.failures += times
-        self._learned()
 
     @rule(who=WHO, advertisement=advertisements(), lag=LAG)
     def is_observed_in_a_response(self, who: str, advertisement: Indices, lag: float) -> None:
-        at = self.busy.now - lag
-        self._observe(who, PassiveObservation(self._advertisement(advertisement), at))
-        known = self._undeclared(who)
-        if known is not None:
-            self._updated(known, advertisement, at)
-        self._learned()
+        self._observe(who, PassiveObservation(self._advertisement(advertisement), self.busy.now - lag))
 
     @rule(who=WHO, index=st.none() | INDEX, lag=LAG)
     def becomes_suspect(self, who: str, index: int | None, lag: float) -> None:
         at = self.busy.now - lag
         self._observe(who, ConnectFailed(at) if index is None else VersionMismatch(self._version(index), at))
-        self._learned()
+
+    @rule(who=WHO)
+    def lacks_the_served_version(self, who: str) -> None:
+        self._observe(who, ServedVersionMissing(self.busy.now))
 
     @rule(who=WHO, drained=st.booleans())
     def is_drained(self, who: str, drained: bool) -> None:
         self._apply(Drain(who, drained))
-        if who in self.model.backends:
-            self.model.backends[who].drained = drained
-        self._learned()
 
     @rule(index=CEILINGS)
     def is_pinned(self, index: int | None) -> None:
-        self._apply(Pin(None if index is None else self._version(index)))
         self.pinned = index
-        self._learned()
+        self._apply(Pin(None if index is None else self._version(index)))
 
-    @rule(seconds=st.integers(1, 6), looks=st.integers(1, 3))
+    @rule(seconds=st.integers(1, 6) | st.sampled_from((100, 3600)), looks=st.integers(1, 3))
     def time_goes_by(self, seconds: int, looks: int) -> None:
         for _ in range(looks):
             self.busy.wait(seconds / looks)
@@ -175,36 +160,87 @@ class Upgrades(RuleBasedStateMachine):
         self.model.look(self.busy.now)
         self.before = self.model.offered
 
-    @rule(policy=POLICIES, stabilization=STABILIZATIONS, ceiling=CEILINGS, members=MEMBERS, first=FIRST)
-    def is_reloaded(
+    @rule(who=WHO, times=st.integers(1, 8), other=advertisements())
+    def flaps(self, who: str, times: int, other: Indices) -> None:
+        """It serves something else and comes back, again and again."""
+        member = self.busy.view.pool.member(who)
+        if member is None or member.advertisement is None or member.legacy or other[1]:
+            return
+        usual = member.advertisement
+        for _ in range(times):
+            for advertisement in (self._advertisement(other), usual):
+                self._observe(who, ProbeSucceeded(advertisement, self.busy.now))
+                self.the_laws_hold()
+            self.time_goes_by(6, 1)
+
+    @rule(
+        policy=POLICIES,
+        stabilization=STABILIZATIONS,
+        ceiling=CEILINGS,
+        members=MEMBERS,
+        first=FIRST,
+        restarts=st.booleans(),
+    )
+    def is_configured_anew(
         self,
         policy: tuple[Policy, AtLeast],
         stabilization: float,
         ceiling: int | None,
         members: Listed,
         first: list[Indices | None],
+        restarts: bool,
     ) -> None:
+        """By a reload, or by a restart with a state file."""
         one = self._service(policy, stabilization, ceiling, members)
-        before = self.model.backends
-        self.busy.reload(one)
-        self.lazy.reload(one)
+        self._configure(one, restarts)
         self.ceiling = ceiling
-        model = self.model
-        model.backends = self._enlisted(members, before)
-        model.policy, model.at_least, model.stabilization = one.policy, one.at_least, stabilization
-        gone = [
-            each
-            for name, each in before.items()
-            if name not in model.backends or model.backends[name].port != each.port
-        ]
-        model.remove([each for each in gone if each.versions is not None])
-        self.before = model.offered  # no law is about versions that leave by removal
-        self._learned()
         self._end_first_probes(first)
+
+    @rule(add=st.booleans(), restarts=st.booleans(), first=FIRST)
+    def only_its_policy_changes(self, add: bool, restarts: bool, first: list[Indices | None]) -> None:
+        """And perhaps a backend is added."""
+        before = self.busy.view.service
+        policy = Policy.REACHABLE if before.policy is Policy.GUARANTEED else Policy.GUARANTEED
+        free = [name for name in NAMES if self.busy.view.pool.member(name) is None]
+        more = tuple(backend(name) for name in free[:1]) if add else ()
+        one = service(
+            backends=(*before.backends, *more),
+            dialect=self.dialect,
+            policy=policy,
+            stabilization=before.stabilization,
+            ceiling=before.ceiling,
+        )
+        self._configure(one, restarts)
+        self._end_first_probes(first)
+
+    def _configure(self, one: Service, restarts: bool) -> None:
+        model, before, pool = self.model, self.busy.view.service, self.busy.view.pool
+        for gateway in (self.busy, self.lazy):
+            if restarts:
+                gateway.look()  # what is saved is what was offered in the end
+                gateway.restart(one)
+            else:
+                gateway.reload(one)
+        urls = {(each.name, each.url) for each in one.backends}
+        gone = [
+            known
+            for known, member in zip(model.backends, pool.members, strict=True)
+            if (member.backend.name, member.backend.url) not in urls
+        ]
+        cut = before.policy is not one.policy or (
+            one.policy is Policy.AT_LEAST and before.at_least != one.at_least
+        )
+        model.policy, model.at_least, model.stabilization = one.policy, one.at_least, one.stabilization
+        if restarts:
+            model.restart(cut=cut)
+        else:
+            model.reconfigure(gone, cut=cut)
+        self.before = NONE  # no law is about versions that leave by an operator's word
+        self._learned()
 
     def _end_first_probes(self, first: list[Indices | None]) -> None:
         """End the first probes of some backends that were never probed, in success or failure."""
-        unprobed = [name for name, each in self.model.backends.items() if not each.probed]
+        unprobed = [each.name for each in self.model.backends if not each.probed]
         for who, advertisement in zip(unprobed, first, strict=False):
             self.the_laws_hold()
             if advertisement is None:
@@ -226,19 +262,18 @@ class Upgrades(RuleBasedStateMachine):
 
     def _offers_what_the_model_says(self, offer_state: Versions) -> None:
         assert offer_state == self.model.offered
+        assert frozenset(self.busy.view.offer_state.pending_versions) == self.model.pending
 
     def _loses_nothing_that_is_served(self, offer_state: Versions) -> None:
-        """Except by removal (a pin is only a view). The one exception: of an offer that must be unbroken the
-        newest part stays, when by fresh advertisements no backend serves a version in its middle."""
-        model = self.model
-        served = model.serving(each for each in model.backends.values() if each.fresh)
+        """Except by an operator's word (a pin is only a view). The one exception: of an offer that must be
+        unbroken the newest part stays, when a version in its middle is in no last word."""
+        served = self.model.last_words
         for lost in (self.before - offer_state) & served:
             assert self.scheme.contiguous
-            assert all(each.fresh for each in model.known)
             assert lost < min(offer_state)
             middle = {each for each in self.before if lost < each < min(offer_state)}
-            assert middle - model.serving(model.known), "a gap"
-        self.before = offer_state
+            assert middle - served, "a gap"
+        self.before = NONE if self.model.cut or self.model.removed else offer_state
 
     def _stays_below_the_ceiling(self, offer_state: Versions, offer: Versions) -> None:
         ceiling = self.ceiling if self.pinned is None else self.pinned
@@ -253,10 +288,7 @@ class Upgrades(RuleBasedStateMachine):
                 assert offer == set(between(offered.lowest, offered.highest)), "nothing is missing"
 
     def _sends_and_refuses_truthfully(self, offer: Versions) -> None:
-        in_service = {name: each for name, each in self.model.backends.items() if each.in_service}
-        transparent = (
-            self.model.initialized and bool(in_service) and all(each.legacy for each in in_service.values())
-        )
+        transparent = self.model.transparent
         assert self.busy.offer.transparent is transparent
         for version in (None, *UNIVERSE[self.scheme.name]):
             decision = self.busy.send(version)
@@ -268,15 +300,16 @@ class Upgrades(RuleBasedStateMachine):
                 self._is_refused_for_good_reason(decision, version, offer)
 
     def _is_sent_to_a_member_with_it(self, sent: Forward, version: Version | None, offer: Versions) -> None:
-        known = self.model.backends[sent.member.backend.name]
-        assert known.in_service
+        assert sent.member.in_service
+        assert not sent.member.restored
         if self.busy.offer.transparent:
             return
         negotiated = sent.resolution.version
         assert negotiated is not None
         assert negotiated in offer
         assert version in (None, negotiated)
-        assert negotiated in (known.versions or ())
+        assert sent.member.advertisement is not None
+        assert negotiated in sent.member.advertisement.versions
         assert negotiated not in sent.member.mismatched
 
     def _is_refused_for_good_reason(self, refused: Refuse, version: Version | None, offer: Versions) -> None:
@@ -286,9 +319,7 @@ class Upgrades(RuleBasedStateMachine):
         assert final is (bool(offer) and version is not None and version not in offer)
         wanted = min(offer, default=None) if version is None else version
         for member in self.busy.view.pool.in_service:
-            if wanted in offer and wanted in (self.model.backends[member.backend.name].versions or ()):
-                assert wanted is not None
-                assert wanted in member.mismatched, "this member could have served it"
+            assert wanted not in offer or wanted not in member.usable_versions, "it could have served it"
 
     def _agree(self) -> None:
         """Two gateways that observed the same at the same times, however often one of them looks."""
@@ -297,22 +328,11 @@ class Upgrades(RuleBasedStateMachine):
         assert seen.offer_state == self.busy.view.offer_state
 
     @invariant()
-    def the_phase_follows(self) -> None:
-        offer, non_legacy = (
-            self.busy.offer,
-            [each.versions for each in self.model.in_service if each.versions],
-        )
-        if not self.model.offered and not offer.transparent:
-            assert offer.phase is Phase.UNKNOWN
-        elif len(set(non_legacy)) > 1:
-            assert offer.phase is Phase.MIXED
-        elif frozenset(offer.versions) != self.model.offered:
-            assert offer.phase is Phase.CAPPED
-        elif set(non_legacy) - {frozenset(offer.versions)}:
-            assert offer.phase is Phase.STABILIZING
-        else:
-            assert offer.phase is Phase.UNIFORM
-            assert (offer.held_by, offer.held_rule) == ((), None)
+    def phase_and_rule_follow(self) -> None:
+        offer, shown = self.busy.offer, frozenset(self.busy.offer.versions)
+        rule = None if offer.held_rule is None else offer.held_rule.value
+        assert offer.phase.value == self.model.phase(shown)
+        assert (rule, offer.held_by) == self.model.held(shown)
 
     # -- values
 
@@ -346,42 +366,34 @@ class Upgrades(RuleBasedStateMachine):
             ceiling=None if ceiling is None else self._version(ceiling),
         )
 
-    def _enlisted(self, members: Listed, before: dict[str, Known]) -> dict[str, Known]:
-        """What is known of a backend stays known at the same address, unless it was or is declared."""
-        found = {}
-        for name, port, advertisement in members:
-            was = before.get(name)
-            was = was if was is not None and was.port == port else Known(port)
-            declared = None if advertisement is None else self._versions(advertisement)
-            if declared is None and was.declared is None:
-                found[name] = was
-            else:
-                found[name] = Known(port, declared, declared, drained=was.drained)
-        return found
-
     # -- to both gateways and the model
 
-    def _undeclared(self, who: str) -> Known | None:
-        known = self.model.backends.get(who)
-        return known if known is not None and known.declared is None else None
-
-    def _updated(self, known: Known, advertisement: Indices, at: float) -> None:
-        if at >= known.advertised_at:
-            known.versions, known.legacy, known.advertised_at = (
-                self._versions(advertisement),
-                advertisement[1],
-                at,
+    def _known(self) -> list[Known]:
+        """What the gateways know of each backend."""
+        return [
+            Known(
+                member.backend.name,
+                None if member.advertisement is None else frozenset(member.advertisement.versions),
+                member.legacy,
+                member.probed,
+                member.freshness is Freshness.LOST,
+                member.drained,
             )
+            for member in self.busy.view.pool.members
+        ]
 
     def _observe(self, who: str, fact: Fact) -> None:
         self.busy.observe(who, fact)
         self.lazy.observe(who, fact)
+        self._learned()
 
     def _apply(self, command: OperatorCommand) -> None:
         self.busy.apply(command)
         self.lazy.apply(command)
+        self._learned()
 
     def _learned(self) -> None:
+        self.model.backends = self._known()
         self.model.learn(self.busy.now)
 
 

@@ -73,6 +73,12 @@ class Timeline:
         self.snapshot = Snapshot.configured([one], now=self.now, after=self.snapshot)
         return self.text
 
+    def restart(self, one: Service) -> str:
+        """With a state file."""
+        saved = self.snapshot.saved()
+        self.snapshot = Snapshot.configured([one], now=self.now, saved=saved)
+        return self.text
+
     def _take(self, fleet: Fleet) -> None:
         self.snapshot = self.snapshot.with_fleet(fleet, self.now)
 

@@ -18,6 +18,8 @@ VERSION_FIELD: Final = "X-OpenStack-Ironic-API-Version"
 MIN_FIELD: Final = "X-OpenStack-Ironic-API-Minimum-Version"
 MAX_FIELD: Final = "X-OpenStack-Ironic-API-Maximum-Version"
 STANDARD_FIELD: Final = "OpenStack-API-Version"
+LOWEST: Final = "1.1"
+"""The version at which an Ironic serves a request without one."""
 
 _FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*?)[ \t]*")
 _CHUNK: Final = re.compile(rb"[0-9A-Fa-f]{1,15}\r\n")
@@ -153,9 +155,16 @@ def version_line(version: str) -> str:
     return f"{VERSION_FIELD}: {version}"
 
 
-def response(status: int = 200, *lines: str, body: bytes = b"", reason: str = "OK") -> bytes:
-    """A response as bytes. It gets a length, unless `lines` frame it or the status has no body."""
+def response(
+    status: int = 200, *lines: str, body: bytes = b"", reason: str = "OK", served: str | None = LOWEST
+) -> bytes:
+    """A response as bytes. It gets a length, unless `lines` frame it or the status has no body.
+
+    `served`: a successful one names this version, as that of every Ironic does, unless `lines` name one.
+    """
     head = [f"HTTP/1.1 {status} {reason}", *lines]
+    if served and 200 <= status < 300 and not any(line.startswith(VERSION_FIELD) for line in lines):
+        head.append(version_line(served))
     framed = any(line.lower().startswith(("content-length", "transfer-encoding")) for line in lines)
     if not framed and status >= 200 and status not in (204, 304):
         head.append(f"Content-Length: {len(body)}")

@@ -197,7 +197,7 @@ async def test_a_response_until_close_becomes_chunked_and_the_client_stays_conne
     testbed: Testbed,
 ) -> None:
     gateway, _ = await testbed.gateway_and_backend(
-        respond_with(b"HTTP/1.0 200 OK\r\nServer: old\r\n\r\nall of it")
+        respond_with(f"HTTP/1.0 200 OK\r\n{version_line('1.1')}\r\n\r\nall of it".encode())
     )
     client = await gateway.client()
 
@@ -209,7 +209,7 @@ async def test_a_response_until_close_becomes_chunked_and_the_client_stays_conne
 @pytest.mark.parametrize("length", ["Content-Length: 1234", "X-No: length", "Transfer-Encoding: chunked"])
 async def test_a_response_to_head_has_no_body_whatever_its_fields_say(testbed: Testbed, length: str) -> None:
     gateway, backend = await testbed.gateway_and_backend(
-        always(f"HTTP/1.1 200 OK\r\n{length}\r\n\r\n".encode())
+        always(f"HTTP/1.1 200 OK\r\n{version_line('1.1')}\r\n{length}\r\n\r\n".encode())
     )
     client = await gateway.client()
 
@@ -222,7 +222,9 @@ async def test_a_response_to_head_has_no_body_whatever_its_fields_say(testbed: T
 
 @pytest.mark.parametrize("line", ["HTTP/1.1 204 No Content", "HTTP/1.1 304 Not Modified"])
 async def test_responses_without_a_body_are_complete_with_their_head(testbed: Testbed, line: str) -> None:
-    gateway, backend = await testbed.gateway_and_backend(always(f'{line}\r\nETag: "1"\r\n\r\n'.encode()))
+    gateway, backend = await testbed.gateway_and_backend(
+        always(f'{line}\r\n{version_line("1.1")}\r\nETag: "1"\r\n\r\n'.encode())
+    )
     client = await gateway.client()
 
     for _ in range(2):

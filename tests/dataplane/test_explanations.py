@@ -9,10 +9,11 @@ from typing import Final
 
 import pytest
 
-from gateway.core.decision.explanation import Explanation, explain
+from gateway.core.decision.explanation import Explanation
 from gateway.core.fleet.fleet import Drain
 from gateway.core.http.message import Header
 from gateway.errors import FramingError
+from tests.core.builders import explained
 from tests.dataplane.messages import HOST, STANDARD_FIELD, VERSION_FIELD, Message
 from tests.dataplane.testbed import Gateway, ScriptedBackend, Testbed
 
@@ -87,7 +88,7 @@ async def outcome(
 def explanation_or_status(gateway: Gateway, request: tuple[str, str, list[Header]]) -> Explanation | int:
     """The explanation, or the status that refuses what is not HTTP."""
     try:
-        return explain(gateway.snapshot_holder.current, *request)
+        return explained(gateway.snapshot_holder.current, *request)
     except FramingError as refusal:
         return refusal.status
 
@@ -101,9 +102,6 @@ def disagreement(shown: Explanation, status: int, sent: list[Message]) -> str | 
     return None if len(sent) == 1 and versions == told else f"forward with {told}"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R-A15: explain reads twins, and says forward where the gateway responds 400"
-)
 async def test_R_A15_explain_says_what_the_gateway_does_with_1000_requests(testbed: Testbed) -> None:
     backends = [await testbed.backend(declared=each) for each in ("1.1-1.58", "1.1-1.90", "1.1-1.90")]
     gateway = await testbed.gateway(*backends)
@@ -126,14 +124,13 @@ async def test_R_A15_explain_says_what_the_gateway_does_with_1000_requests(testb
     assert min(kinds.values()) >= REQUESTS // 10, kinds
 
 
-@pytest.mark.xfail(strict=True, reason="R-A15: a refusal says nothing about who serves the version")
 @pytest.mark.parametrize("text", ["1.59", "1.95", "x"])
 async def test_R_A15_a_refusal_says_who_could_serve_the_version(testbed: Testbed, text: str) -> None:
     """Then an operator sees whether an upgrade, a ceiling or nobody at all is the reason."""
     backends = [await testbed.backend(declared=each) for each in ("1.1-1.58", "1.1-1.90")]
     gateway = await testbed.gateway(*backends)
 
-    document = explain(
+    document = explained(
         gateway.snapshot_holder.current, "GET", "/v1/nodes", [("Host", HOST), (VERSION_FIELD, text)]
     ).to_json()
 

@@ -22,7 +22,7 @@ def test_every_failure_has_a_complete_rule() -> None:
 def test_the_status_is_502_or_504_only_after_bytes_were_sent() -> None:
     unsent = {Failure.CONNECT, Failure.CONNECT_TIMEOUT, Failure.VERSION_REFUSED}
     for failure, rule in FAILURES.items():
-        assert (rule.status == 503) == (failure in unsent), failure
+        assert (rule.status == 503) == (failure in {*unsent, Failure.VERSION_UNKNOWN}), failure
         assert rule.side is not Side.CLIENT or rule.status in {0, 400, 408, 413}
 
 
@@ -30,12 +30,15 @@ def test_the_status_is_502_or_504_only_after_bytes_were_sent() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_possibly_executed_requests_are_repeated_only_if_idempotent(failure: Failure, method: str) -> None:
     not_executed = failure in {Failure.CONNECT, Failure.CONNECT_TIMEOUT, Failure.VERSION_REFUSED}
+    executed = failure is Failure.VERSION_UNKNOWN
     response_begun = failure in {Failure.BAD_REPLY, Failure.REPLY_CUT, Failure.REPLY_STALLED}
-    allowed = may_retry(failure, method, body_held=True)
+    allowed = may_retry(failure, (method,), body_held=True)
 
-    assert not may_retry(failure, method, body_held=False)
+    assert not may_retry(failure, (method,), body_held=False)
     if not_executed:
         assert allowed
+    elif executed:
+        assert allowed == (method in {"GET", "HEAD", "OPTIONS"})
     elif allowed:
         assert method in {"GET", "HEAD", "OPTIONS", "PUT", "DELETE"}
         assert not response_begun

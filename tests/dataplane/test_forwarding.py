@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from dataclasses import replace
 from typing import Any
@@ -63,7 +62,6 @@ def forwarding_fields(message: Message) -> dict[str, str]:
 async def test_O11_values_from_untrusted_peers_are_replaced(testbed: Testbed) -> None:
     backend = await testbed.backend()
     gateway = await testbed.gateway(backend, match=RouteMatch(path="/metal"))
-    port = str(gateway.worker.addresses[0][1])
 
     assert (await gateway.request(request("GET", "/metal/v1/nodes", *VALUES))).status == 200
 
@@ -71,7 +69,7 @@ async def test_O11_values_from_untrusted_peers_are_replaced(testbed: Testbed) ->
         "x-forwarded-for": "127.0.0.1",
         "x-forwarded-proto": "http",
         "x-forwarded-host": "api.example",
-        "x-forwarded-port": port,
+        "x-forwarded-port": "80",
         "x-forwarded-prefix": "/metal",
     }
     assert b"6.6.6.6" not in backend.only_request.head
@@ -355,63 +353,6 @@ async def test_a_response_to_head_of_a_document_has_no_length(testbed: Testbed) 
     assert [message.method for message in backend.requests] == ["HEAD", "HEAD"]
 
 
-def assert_unchanged(answer: Message, body: bytes) -> None:
-    """The document passed as it came."""
-    assert answer.body == body
-    assert answer.one("etag") == '"backend"'
-
-
-@pytest.mark.parametrize("more", [1, 1_000_000])
-async def test_a_document_beyond_a_mebibyte_passes_as_it_came(testbed: Testbed, more: int) -> None:
-    padding = 1024 * 1024 - len(json.dumps(v1_document()))
-    body = json.dumps(v1_document(padding + more)).encode()
-    assert len(body) == 1024 * 1024 + more
-    gateway, _ = await gateway_with_lower_offer(testbed, response(200, *JSON_LINES, body=body))
-
-    assert_unchanged(await gateway.request(request("GET", "/v1")), body)
-
-
-async def test_a_document_of_a_mebibyte_is_rewritten(testbed: Testbed) -> None:
-    padding = 1024 * 1024 - len(json.dumps(v1_document()))
-    gateway, _ = await gateway_with_lower_offer(testbed, document_response(v1_document(padding)))
-
-    assert json.loads((await gateway.request(request("GET", "/v1"))).body)["version"]["version"] == "1.58"
-
-
-async def test_an_encoded_document_passes_as_it_came(testbed: Testbed) -> None:
-    body = gzip.compress(json.dumps(v1_document()).encode())
-    gateway, _ = await gateway_with_lower_offer(
-        testbed, response(200, *JSON_LINES, "Content-Encoding: gzip", body=body)
-    )
-
-    assert_unchanged(await gateway.request(request("GET", "/v1")), body)
-
-
-@pytest.mark.parametrize(
-    "status, kind, body",
-    [
-        (200, "text/html", b"<html>{}</html>"),
-        (404, "application/json", json.dumps(v1_document()).encode()),
-        (200, "application/json", b"{not json"),
-        (200, "application/json", b'{"id": "v2"}'),
-        (200, "application/json", b"[1, 2]"),
-        (200, "application/json", b"\xff\xfe"),
-        (200, "application/json", b""),
-        (200, "application/json", b"[" * 5000),
-    ],
-)
-async def test_other_content_than_a_document_passes_as_it_came(
-    testbed: Testbed, status: int, kind: str, body: bytes
-) -> None:
-    lines = (f"Content-Type: {kind}", 'ETag: "backend"')
-    gateway, _ = await gateway_with_lower_offer(testbed, response(status, *lines, body=body))
-
-    answer = await gateway.request(request("GET", "/v1"))
-
-    assert answer.status == status
-    assert answer.body == body
-
-
 async def test_a_document_that_breaks_off_is_502_since_nothing_was_sent(testbed: Testbed) -> None:
     backend = await testbed.backend()
 
@@ -464,7 +405,6 @@ async def test_O11_malformed_values_of_a_trusted_proxy_are_not_used(
 # --- the port ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="R-D3: X-Forwarded-Port is the port on which the gateway listens")
 @pytest.mark.parametrize(
     "host, port",
     [("api.example", "80"), ("api.example:8443", "8443"), ("[::1]", "80"), ("[::1]:9292", "9292")],
@@ -481,7 +421,6 @@ async def test_R_D3_the_forwarded_port_is_the_one_that_the_client_used(
         assert backend.requests[-1].one("x-forwarded-port") == port
 
 
-@pytest.mark.xfail(strict=True, reason="R-D3: X-Forwarded-Port is the port on which the gateway listens")
 @pytest.mark.parametrize(
     "lines, port, base",
     [
@@ -516,7 +455,6 @@ async def test_R_D3_the_port_of_a_trusted_peer_is_also_that_of_links(
     assert answer.one("location") == f"{base}/v1/nodes/1"
 
 
-@pytest.mark.xfail(strict=True, reason="R-D3: X-Forwarded-Port is the port on which the gateway listens")
 async def test_R_D3_without_host_the_port_is_that_of_the_scheme(testbed: Testbed) -> None:
     gateway, backend = await testbed.gateway_and_backend(always(response(200, body=b"{}")))
 

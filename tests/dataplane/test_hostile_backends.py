@@ -308,7 +308,7 @@ async def test_B13_trailers_are_dropped(testbed: Testbed) -> None:
 @pytest.mark.parametrize("line", [b"HTTP/1.1 204 No Content", b"HTTP/1.1 304 Not Modified"])
 async def test_B14_bodies_of_204_and_304(testbed: Testbed, line: bytes) -> None:
     gateway, backend = await testbed.gateway_and_backend(
-        first_then_serve(line + b"\r\nContent-Length: 4\r\n\r\nbody")
+        first_then_serve(line + f"\r\n{VERSION_FIELD}: 1.1\r\nContent-Length: 4\r\n\r\nbody".encode())
     )
     client = await gateway.client()
 

@@ -14,11 +14,21 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.core.dialect import Advertisement
+from gateway.core.decision.decision import DocumentKey
+from gateway.core.dialect import Advertisement, Served
+from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import Drain, Pin, ProbeSucceeded
 from gateway.core.fleet.service import RouteMatch
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
+from gateway.dataplane.known_documents import (
+    MAX_DOCUMENTS,
+    MAX_SIZE,
+    MAX_TARGET,
+    KnownDocument,
+    KnownDocuments,
+)
+from gateway.dialects.openstack.ironic import ROOT, V1
 from tests.dataplane.messages import (
     MAX_FIELD,
     MIN_FIELD,
@@ -35,13 +45,12 @@ from tests.dataplane.testbed import (
     ScriptedBackend,
     Testbed,
     UpstreamConnection,
+    always,
     never_respond,
     probe_succeeded,
     refusing_backend,
     service_of,
 )
-
-REASON: Final = "R-D7: while the only backend is away, a discovery document is 503"
 
 
 def root(base: str) -> dict[str, Any]:
@@ -108,7 +117,6 @@ def shown(answer: Message, target: str = "/") -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize("status", [200, 203, 300])
-@pytest.mark.xfail(strict=True, reason=REASON)
 async def test_R_D7_a_document_is_answered_while_the_only_backend_is_away(
     testbed: Testbed, status: int
 ) -> None:
@@ -126,7 +134,6 @@ async def test_R_D7_a_document_is_answered_while_the_only_backend_is_away(
     assert len(backend.requests) == 1
 
 
-@pytest.mark.xfail(strict=True, reason=REASON)
 async def test_R_D7_head_is_answered_as_well(testbed: Testbed) -> None:
     gateway, backend = await fleet(testbed)
     client = await gateway.client()
@@ -140,7 +147,6 @@ async def test_R_D7_head_is_answered_as_well(testbed: Testbed) -> None:
     assert head.one("content-length") == whole.one("content-length") == str(len(whole.body))
 
 
-@pytest.mark.xfail(strict=True, reason=REASON)
 async def test_R_D7_a_document_is_answered_while_the_only_backend_is_drained(testbed: Testbed) -> None:
     gateway, backend = await fleet(testbed)
     assert (await get(gateway)).status == 200
@@ -152,7 +158,6 @@ async def test_R_D7_a_document_is_answered_while_the_only_backend_is_drained(tes
     assert len(backend.requests) == 1
 
 
-@pytest.mark.xfail(strict=True, reason=REASON)
 async def test_R_D7_a_backend_that_does_not_take_connections_in_time_is_away(testbed: Testbed) -> None:
     backend = await testbed.backend(ironic())
     with socket.socket() as full:
@@ -206,7 +211,6 @@ async def test_R_D7_nothing_on_offer_is_503(testbed: Testbed) -> None:
 # --- what it shows ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason=REASON)
 async def test_R_D7_the_present_offer_is_shown(testbed: Testbed) -> None:
     gateway, backend = await fleet(testbed)
     assert shown(await get(gateway))[:2] == ("1.1", "1.90")
@@ -217,7 +221,6 @@ async def test_R_D7_the_present_offer_is_shown(testbed: Testbed) -> None:
         assert shown(await get(gateway))[:2] == ("1.1", highest)
 
 
-@pytest.mark.xfail(strict=True, reason=REASON)
 async def test_R_D7_a_larger_offer_than_that_of_the_known_document_is_shown(testbed: Testbed) -> None:
     gateway, backend = await fleet(testbed)
     gateway.snapshot_holder.apply("baremetal", Pin(Version(1, 30)))
@@ -247,7 +250,6 @@ BASES: Final = {
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("second", CLIENTS)
 @pytest.mark.parametrize("first", CLIENTS)
-@pytest.mark.xfail(strict=True, reason=REASON)
 async def test_R_D7_links_are_those_of_the_present_client(
     testbed: Testbed,
     first: tuple[tuple[str, ...], str, str],
@@ -270,7 +272,6 @@ async def test_R_D7_links_are_those_of_the_present_client(
         assert found == (expected if base != "a path" else expected[expected.index("/", 8) :])
 
 
-@pytest.mark.xfail(strict=True, reason=REASON)
 async def test_R_D7_links_that_a_backend_builds_from_forwarded_fields_are_those_of_the_present_client(
     testbed: Testbed,
 ) -> None:
@@ -283,7 +284,6 @@ async def test_R_D7_links_that_a_backend_builds_from_forwarded_fields_are_those_
     assert shown(await get(gateway, "/metal/"))[2] == "http://api.example/metal/v1/"
 
 
-@pytest.mark.xfail(strict=True, reason=REASON)
 async def test_R_D7_the_host_of_another_client_is_never_shown(testbed: Testbed) -> None:
     """A backend that repeats the Host outside its links: what one client chose is not for others."""
     gateway, backend = await testbed.gateway_and_backend(ironic())
@@ -303,7 +303,6 @@ async def test_R_D7_the_host_of_another_client_is_never_shown(testbed: Testbed) 
 
 
 @pytest.mark.parametrize("requested", ["1.58", "latest", None])
-@pytest.mark.xfail(strict=True, reason=REASON)
 async def test_R_D7_a_negotiated_document_names_the_version_of_this_request(
     testbed: Testbed, requested: str | None
 ) -> None:
@@ -322,6 +321,16 @@ async def test_R_D7_a_negotiated_document_names_the_version_of_this_request(
     assert (record.result, record.version) == ("served", served)
 
 
+async def test_R_D7_a_backend_that_names_a_constant_version_is_not_corrected(testbed: Testbed) -> None:
+    document = json.dumps(v1("")).encode()
+    lines = ("Content-Type: application/json", f"{VERSION_FIELD}: 1.3")
+    gateway, backend = await testbed.gateway_and_backend(always(response(200, *lines, body=document)))
+    assert (await get(gateway, "/v1", version_line("1.7"))).one(VERSION_FIELD) == "1.3"
+    await backend.close()
+
+    assert (await get(gateway, "/v1", version_line("1.58"))).one(VERSION_FIELD) == "1.3"
+
+
 async def test_R_D7_a_refused_version_stays_refused(testbed: Testbed) -> None:
     gateway, backend = await fleet(testbed)
     assert (await get(gateway, "/v1", version_line("1.7"))).status == 200
@@ -331,7 +340,6 @@ async def test_R_D7_a_refused_version_stays_refused(testbed: Testbed) -> None:
     assert (await get(gateway, "/v1", version_line("spam"))).status == 406
 
 
-@pytest.mark.xfail(strict=True, reason=REASON)
 async def test_R_D7_of_the_old_fields_only_those_about_the_document_are_repeated(testbed: Testbed) -> None:
     gateway, backend = await fleet(testbed, "Content-Language: en", "Age: 3", "Vary: Accept", "X-Other: 1")
     assert (await get(gateway)).status == 200
@@ -364,7 +372,6 @@ async def test_R_D7_nothing_is_kept_of_a_request_with_credentials(testbed: Testb
 
 
 @pytest.mark.parametrize("line", CREDENTIALS)
-@pytest.mark.xfail(strict=True, reason=REASON)
 async def test_R_D7_a_request_with_credentials_is_answered(testbed: Testbed, line: str) -> None:
     gateway, backend = await fleet(testbed)
     assert (await get(gateway)).status == 200
@@ -401,7 +408,6 @@ async def test_R_D7_only_what_could_be_rewritten_is_kept(testbed: Testbed) -> No
     assert (await get(gateway)).status == 503
 
 
-@pytest.mark.xfail(strict=True, reason=REASON)
 async def test_R_D7_a_reload_keeps_the_documents_of_backends_that_stay(testbed: Testbed) -> None:
     gateway, backend = await fleet(testbed)
     assert (await get(gateway)).status == 200
@@ -432,7 +438,6 @@ async def legacy_and_new(testbed: Testbed) -> tuple[Gateway, ScriptedBackend, Sc
     return gateway, old, new
 
 
-@pytest.mark.xfail(strict=True, reason=REASON)
 async def test_R_D7_what_is_known_goes_before_the_document_of_a_legacy_backend(testbed: Testbed) -> None:
     gateway, old, new = await legacy_and_new(testbed)
     assert (await get(gateway)).status == 200
@@ -444,7 +449,6 @@ async def test_R_D7_what_is_known_goes_before_the_document_of_a_legacy_backend(t
     assert (len(old.requests), len(new.requests)) == (0, 1)
 
 
-@pytest.mark.xfail(strict=True, reason="R-D7: where nothing is known, a legacy backend is not asked either")
 async def test_R_D7_where_nothing_is_known_the_document_is_that_of_a_legacy_backend(
     testbed: Testbed,
 ) -> None:
@@ -459,7 +463,6 @@ async def test_R_D7_where_nothing_is_known_the_document_is_that_of_a_legacy_back
 
 
 @pytest.mark.parametrize("target", ["/", "/v1"])
-@pytest.mark.xfail(strict=True, reason="R-D7: where only 1.1 is on offer, a legacy backend is not asked")
 async def test_R_D7_where_only_legacy_versions_are_on_offer_a_legacy_backend_gives_the_document(
     testbed: Testbed, target: str
 ) -> None:
@@ -475,3 +478,59 @@ async def test_R_D7_where_only_legacy_versions_are_on_offer_a_legacy_backend_giv
     assert (answer.status, shown(answer, target)[:2]) == (200, ("1.1", "1.1"))
     assert (len(old.requests), len(new.requests)) == (1, 2)
     assert VERSION_FIELD.lower() not in old.only_request.names
+
+
+# --- bounds ----------------------------------------------------------------------------------------------
+
+
+def entry(
+    number: int, backend: Backend, size: int = 10, target: str = ""
+) -> tuple[DocumentKey, KnownDocument]:
+    service = service_of(backend)
+    known = KnownDocument(
+        service.scheme_id, backend, False, "h", "http://h", 200, Served(), False, (), (), b"x" * size
+    )
+    return DocumentKey(service, ROOT, target or f"/?{number}"), known
+
+
+def test_R_D7_the_least_recently_used_document_is_dropped_first() -> None:
+    documents, backend = KnownDocuments(), refusing_backend()
+    entries = [entry(number, backend) for number in range(MAX_DOCUMENTS + 1)]
+    for key, known in entries[:-1]:
+        documents.keep(key, known)
+    assert documents.find(entries[0][0]) is entries[0][1]
+
+    documents.keep(*entries[-1])
+
+    assert len(documents) == MAX_DOCUMENTS
+    assert [key in documents for key, _ in entries] == [True, False] + [True] * (MAX_DOCUMENTS - 1)
+
+
+def test_R_D7_all_documents_together_are_bounded() -> None:
+    documents, backend = KnownDocuments(), refusing_backend()
+    for number in range(20):
+        documents.keep(*entry(number, backend, MAX_SIZE // 4))
+        documents.keep(*entry(number, backend, MAX_SIZE // 4))  # the same once more
+        assert len(documents) == min(number + 1, 4)
+    documents.keep(*entry(21, backend, MAX_SIZE + 1))
+    assert len(documents) == 0
+    documents.keep(*entry(22, backend, target="/" + "x" * MAX_TARGET))
+    assert len(documents) == 0
+
+
+def test_R_D7_a_document_is_found_by_service_endpoint_and_target() -> None:
+    documents, backend = KnownDocuments(), refusing_backend()
+    key, known = entry(1, backend)
+    documents.keep(key, known)
+
+    assert documents.find(key) is known
+    assert key._replace(service=service_of(backend)) in documents, "a reload with the same backend"
+    for other in (
+        key._replace(service=replace(key.service, name="other")),
+        key._replace(endpoint=V1),
+        key._replace(target="/"),
+        "/?1",
+    ):
+        assert other not in documents
+    assert key._replace(service=service_of(replace(backend, port=backend.port + 1))) not in documents
+    assert key not in documents, "it was dropped with its backend"

@@ -164,7 +164,7 @@ async def test_a_version_refusal_by_all_backends_is_503(testbed: Testbed) -> Non
 
     answer = await gateway.request(request("GET", "/v1/nodes", version_line("1.80")))
 
-    assert (answer.status, answer.one("retry-after")) == (503, "2")
+    assert (answer.status, answer.every("retry-after")) == (503, [])
     assert (len(first.requests), len(second.requests)) == (1, 1)
 
 
@@ -174,7 +174,7 @@ async def test_a_version_refusal_after_a_streamed_body_is_503(testbed: Testbed) 
 
     answer = await gateway.request(request("POST", "/v1/nodes", version_line("1.80"), body=b"x" * 70000))
 
-    assert (answer.status, answer.one("retry-after")) == (503, "2")
+    assert (answer.status, answer.every("retry-after")) == (503, [])
     assert len(first.requests) + len(second.requests) == 1
 
 
@@ -251,7 +251,7 @@ async def test_V9_after_a_mismatch_of_the_only_backend_requests_are_503(testbed:
     ) == "1.1"
     for _ in range(3):
         answer = await gateway.request(request("POST", "/v1/nodes", version_line("1.31"), body=b"x"))
-        assert (answer.status, answer.one("retry-after")) == (503, "2")
+        assert (answer.status, answer.every("retry-after")) == (503, [])
     assert len(backend.requests) == 1
 
 
@@ -325,7 +325,7 @@ async def test_a_streamed_body_is_503_even_if_another_backend_serves_the_version
 
     answer = await request_until_refused(gateway, testbed, large)
 
-    assert (answer.status, answer.one("retry-after")) == (503, "2")
+    assert (answer.status, answer.every("retry-after")) == (503, [])
     assert executed.count(70000) == len(gateway.records) - 1
     assert (await gateway.request(large)).status == 200, "the next request goes to the other backend"
 

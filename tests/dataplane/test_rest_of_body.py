@@ -33,7 +33,6 @@ async def assert_only_closed(testbed: Testbed, gateway: Gateway, client: Client)
     assert not testbed.backends[0].requests
 
 
-@pytest.mark.xfail(strict=True, reason="R-A16: a 400 follows the refusal")
 @pytest.mark.parametrize(
     "rest", [b"zz\r\n", b"5\r\nhelloX", b"5;" + b"e" * 9000, b"-1\r\n", b"0\r\nX: y\rz\r\n\r\n"]
 )
@@ -49,7 +48,6 @@ async def test_R_A16_a_body_that_breaks_after_the_response_gets_no_second_one(
     assert sum(gateway.metric("skewgate_client_errors_total", reason=reason) for reason in reasons) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="R-A16: any number of bytes is discarded, and the connection kept")
 async def test_R_A16_a_body_that_grows_after_the_response_is_discarded_up_to_the_limit(
     testbed: Testbed,
 ) -> None:

@@ -58,14 +58,14 @@ async def test_without_a_connection_any_method_moves_to_another_backend(
     assert len(alive.requests[-1].body) in (0, 5, 200 * KIB)
 
 
-async def test_without_any_connection_the_response_is_503_with_retry_after(testbed: Testbed) -> None:
+async def test_without_any_connection_the_response_is_503(testbed: Testbed) -> None:
     gateway = await testbed.gateway(refusing_backend("one"), refusing_backend("two"))
     client = await gateway.client()
 
     answer = await client.request(request("GET", "/v1/nodes", version_line("1.31")))
 
     assert_ironic_error(answer, 503)
-    assert answer.one("retry-after") == "2"
+    assert "retry-after" not in answer.names, "the clients of Ironic break on it"
     assert "connection" not in answer.names
     record = await gateway.recorded()
     assert (record.backend, record.attempts, record.reason, record.result) == (

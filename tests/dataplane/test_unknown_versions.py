@@ -8,12 +8,14 @@ something else answers at its address now.
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement
-from gateway.core.fleet.fleet import ProbeSucceeded
-from gateway.core.fleet.service import Service
+from gateway.core.fleet.fleet import Drain, ProbeSucceeded, VersionMismatch
+from gateway.core.fleet.service import RetryPlan, RouteMatch, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.dialects.chef.dialect import Chef, ChefOptions
@@ -26,7 +28,18 @@ from tests.dataplane.messages import (
     response,
     version_line,
 )
-from tests.dataplane.testbed import Gateway, ScriptedBackend, Testbed, always, probe_succeeded, serve
+from tests.dataplane.testbed import (
+    Client,
+    Gateway,
+    ScriptedBackend,
+    Testbed,
+    UpstreamConnection,
+    always,
+    highest_version,
+    never_respond,
+    probe_succeeded,
+    serve,
+)
 
 UNVERSIONED = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{"nodes": []}'
 """What a legacy Ironic sends, which executes every request at 1.1."""
@@ -50,7 +63,6 @@ async def request_until_reached(gateway: Gateway, backend: ScriptedBackend, *par
             return answer
 
 
-@pytest.mark.xfail(strict=True, reason="R-A2: 200 without version headers, and the log says served 1.72")
 async def test_R_A2_a_client_is_told_what_a_member_of_unknown_version_served(testbed: Testbed) -> None:
     """It was executed at 1.1, as a legacy server does, so the client gets that version."""
     gateway, legacy, _ = await restarted_as_legacy(testbed)
@@ -65,7 +77,6 @@ async def test_R_A2_a_client_is_told_what_a_member_of_unknown_version_served(tes
     assert gateway.metric("skewgate_contradictions_total", backend=legacy.name) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="R-A2: it gets negotiated requests until the next probe")
 async def test_R_A2_a_member_of_unknown_version_gets_no_negotiated_request(testbed: Testbed) -> None:
     gateway, legacy, _ = await restarted_as_legacy(testbed)
     await request_until_reached(
@@ -78,7 +89,6 @@ async def test_R_A2_a_member_of_unknown_version_gets_no_negotiated_request(testb
     assert len(legacy.requests) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="R-A2: the client gets the response of the legacy server")
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 async def test_R_A2_a_safe_request_is_sent_to_another_member(testbed: Testbed, method: str) -> None:
     gateway, legacy, other = await restarted_as_legacy(testbed)
@@ -89,6 +99,135 @@ async def test_R_A2_a_safe_request_is_sent_to_another_member(testbed: Testbed, m
     assert len(other.requests) == len(gateway.records)
     record = gateway.records[-1]
     assert (record.backend, record.version, record.attempts) == (other.name, "1.72", 2)
+    assert gateway.metric("skewgate_retries_total", reason="version_unknown") == 1
+
+
+async def test_R_A2_a_response_that_has_begun_is_given_up_for_another(testbed: Testbed) -> None:
+    """The client has got nothing of it, and the connection is not used again."""
+
+    async def slow(upstream: UpstreamConnection) -> None:
+        await upstream.request()
+        await upstream.send(UNVERSIONED[:-5])
+        assert (await upstream.ended()).rest == b""
+
+    legacy, other = await testbed.backend(slow), await testbed.backend(serve)
+    gateway = await testbed.gateway(legacy, other)
+
+    answer = await request_until_reached(gateway, legacy, request("GET", "/v1/nodes", version_line("1.72")))
+
+    assert (answer.status, answer.one(VERSION_FIELD)) == (200, "1.72")
+    await legacy.disconnected()
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "PUT", "DELETE"])
+async def test_R_A2_a_request_that_is_not_safe_is_sent_once(testbed: Testbed, method: str) -> None:
+    """It was executed: PUT and DELETE, too, would be executed a second time, at another version."""
+    gateway, legacy, other = await restarted_as_legacy(testbed)
+
+    answer = await request_until_reached(gateway, legacy, request(method, "/v1/nodes", version_line("1.72")))
+
+    assert (answer.status, answer.one(VERSION_FIELD)) == (200, "1.1")
+    assert len(legacy.requests) + len(other.requests) == len(gateway.records)
+
+
+@pytest.mark.parametrize("retry", [None, RetryPlan(on_version=False), RetryPlan(attempts=1)])
+@pytest.mark.parametrize("members", [1, 2])
+async def test_R_A2_without_another_attempt_a_safe_request_is_told_the_truth_too(
+    testbed: Testbed, retry: RetryPlan | None, members: int
+) -> None:
+    """There is no other member, or it lacks the served version as well, or the retry plan forbids it."""
+    backends = [await testbed.backend(always(UNVERSIONED)) for _ in range(members)]
+    gateway = await testbed.gateway(*backends, retry=retry)
+
+    answer = await gateway.request(request("GET", "/v1/nodes", version_line("1.72")))
+
+    assert (answer.status, answer.one(VERSION_FIELD), answer.body) == (200, "1.1", b'{"nodes": []}')
+    attempts = 1 if retry else members
+    assert sum(len(backend.requests) for backend in backends) == attempts
+    assert (gateway.records[0].attempts, gateway.records[0].version) == (attempts, "1.1")
+    assert (await gateway.request(request("GET", "/v1/nodes"))).status == (200 if attempts < members else 503)
+
+
+async def many_at_a_legacy_member(gateway: Gateway, legacy: ScriptedBackend) -> list[Client]:
+    """Thirty clients whose GETs have reached the member, which answers all of them at once."""
+    gateway.snapshot_holder.apply("baremetal", Drain("other"))
+    clients = [await gateway.client() for _ in range(30)]
+    for client in clients:
+        await client.send(request("GET", "/v1/nodes", version_line("1.72")))
+    await legacy.received(30)
+    gateway.snapshot_holder.apply("baremetal", Drain("other", drained=False))
+    return clients
+
+
+async def test_R_A2_safe_requests_take_turns_and_none_is_told_another_version(testbed: Testbed) -> None:
+    answers_now = asyncio.Event()
+
+    async def slow(upstream: UpstreamConnection) -> None:
+        await upstream.request()
+        await answers_now.wait()
+        await upstream.send(UNVERSIONED)
+
+    legacy = await testbed.backend(slow)
+    gateway = await testbed.gateway(legacy, await testbed.backend(serve, name="other"))
+    clients = await many_at_a_legacy_member(gateway, legacy)
+    answers_now.set()
+
+    answers = [await client.response() for client in clients]
+
+    assert {(answer.status, answer.one(VERSION_FIELD)) for answer in answers} == {(200, "1.72")}
+    assert gateway.metric("skewgate_retries_total", reason="version_unknown") == 30
+
+
+async def test_R_A2_safe_requests_that_wait_too_long_for_their_turn_are_503(testbed: Testbed) -> None:
+    answers_now = asyncio.Event()
+
+    async def slow(upstream: UpstreamConnection) -> None:
+        await upstream.request()
+        await answers_now.wait()
+        await upstream.send(UNVERSIONED)
+
+    legacy, other = await testbed.backend(slow), await testbed.backend(never_respond, name="other")
+    gateway = await testbed.gateway(legacy, other)
+    clients = await many_at_a_legacy_member(gateway, legacy)
+    answers_now.set()
+    await other.received(6)
+
+    gateway.worker.context.retry_budget.expire(float("inf"))  # as if their time were over
+    await gateway.recorded(24)
+
+    assert [record.status for record in gateway.records] == [503] * 24
+    assert {record.reason for record in gateway.records} == {"version_unknown"}
+    assert gateway.metric("skewgate_retries_given_up_total", service="baremetal") == 24
+    assert len(clients) == 30
+
+
+# --- mismatches --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "target, path",
+    [
+        ("/v1/nodes/1/states?x=/v2", "/v1/nodes"),
+        ("/v1/nodes", "/v1/nodes"),
+        ("//v1//nodes//1", "/v1/nodes"),
+        ("/v1/No%64es/1", "/v1/No%64es"),
+        ("/x", "/x"),
+        ("/v1/" + "n" * 4000, "/v1/" + "n" * 124),
+    ],
+)
+async def test_R_D1_a_mismatch_names_the_first_two_segments_of_the_path(
+    testbed: Testbed, target: str, path: str
+) -> None:
+    mismatching = response(200, version_line("1.1"), body=b"{}")
+    gateway, _ = await testbed.gateway_and_backend(always(mismatching), match=RouteMatch(path="/metal"))
+
+    answer = await gateway.request(request("GET", f"/metal{target}", version_line("1.72")))
+
+    assert (answer.status, answer.one(VERSION_FIELD)) == (200, "1.1")
+    ((_, _, fact),) = gateway.facts
+    assert isinstance(fact, VersionMismatch)
+    assert (fact.version, fact.path) == (highest_version("1.72-1.72"), path)
+    assert gateway.records[0].version == "1.1", "the record says what was served"
 
 
 # --- constants ---------------------------------------------------------------------------------------------
@@ -110,7 +249,6 @@ async def chef_zero(testbed: Testbed) -> tuple[Gateway, ScriptedBackend]:
     return gateway, backend
 
 
-@pytest.mark.xfail(strict=True, reason="R-A12: the constant 0 counts as a contradiction: 503 from then on")
 async def test_R_A12_a_constant_that_does_not_repeat_our_version_says_nothing(testbed: Testbed) -> None:
     gateway, backend = await chef_zero(testbed)
 

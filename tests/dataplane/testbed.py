@@ -110,8 +110,14 @@ class UpstreamConnection:
 Script = Callable[[UpstreamConnection], Awaitable[None]]
 
 
-def ironic_response(message: Message, body: bytes = b'{"nodes": []}') -> bytes:
+DOCUMENTS: Final = {"/": b'{"versions": []}', "/v1": b'{"id": "v1"}'}
+"""Short discovery documents, as those of an Ironic that shows no range in them."""
+
+
+def ironic_response(message: Message, body: bytes | None = None) -> bytes:
     """The response of an Ironic that served the requested version."""
+    if body is None:
+        body = DOCUMENTS.get(message.target.partition("?")[0], b'{"nodes": []}')
     return response(
         200,
         f"{VERSION_FIELD}: {message.one(VERSION_FIELD)}",
@@ -126,9 +132,11 @@ async def serve(upstream: UpstreamConnection) -> None:
     """Respond correctly to every request, and keep connections open."""
     while True:
         message = await upstream.request()
-        await upstream.send(
-            ironic_response(message) if VERSION_FIELD.lower() in message.names else response(200, body=b"ok")
-        )
+        if VERSION_FIELD.lower() in message.names:
+            await upstream.send(ironic_response(message))
+        else:
+            body = b"" if message.method == "HEAD" else DOCUMENTS["/"]
+            await upstream.send(response(200, "Content-Type: application/json", body=body))
 
 
 def respond_with(*responses: bytes) -> Script:
@@ -329,6 +337,7 @@ class RecordCopy(NamedTuple):
     attempts: int
     bytes_out: int
     reason: str
+    request_id: str
     target: str
     client: str
 

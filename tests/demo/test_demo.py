@@ -52,7 +52,7 @@ async def test_it_shows_requests_the_upgrade_and_the_summary_and_loses_nothing()
     assert re.search(r"over-eager .* 406 by the gateway +above the offer 1\.1-1\.58, no backend", out)
     assert re.search(r"negotiating .* requested 1\.58 +200 by api-\d at 1\.58", out)
     events = [
-        "The offer is 1.1-1.58, the fleet is mixed: api-2 could serve more",
+        "The offer is 1.1-1.58, the fleet is mixed: api-1 holds back 1.59-1.90",
         "Upgrade: api-1 stops",
         "another backend was tried first, nothing was executed there",
         "Upgrade: api-1 is back",

@@ -107,7 +107,16 @@ def samples(options: type) -> Iterator[tuple[str, object]]:
     """Labels and options."""
     assert options is CustomOptions
     yield "plain", INTEGER
-    yield "plain, headers always", replace(INTEGER, reply=replace(HEADERS, always=True), newest="newest")
+    yield (
+        "plain, headers always",
+        replace(
+            INTEGER,
+            reply=replace(HEADERS, always=True),
+            newest="newest",
+            suffixes=(".json",),
+            method_override=("X-HTTP-Method-Override",),
+        ),
+    )
     yield "plain, learned from headers", replace(INTEGER, learn=LearnOptions())
     yield "path", PATH
     yield "dates", DATES

@@ -201,15 +201,14 @@ def test_every_integer_is_read_from_its_own_spelling(number: int) -> None:
     "sign",
     [
         "algorithm=sha256;version=1.3;", "version=1.3", "algorithm=sha256; Version = 1.3", "version=1.3,x=1",
-        "version=1.4", "version=2.0", "version=", "algorithm=sha1", "", "version=1.0;version=1.3",
-        "xversion=1.0",
+        "version=1.4", "version=2.0", "version=1.0;version=1.3",
     ],
 )  # fmt: skip
 def test_a_signature_that_may_cover_the_version_makes_it_signed(sign: str) -> None:
     """1.3 covers it. Any other protocol is assumed to, unless it is known to leave the version out."""
     line = ("X-Ops-Sign", sign)
 
-    assert read((HEADER, "01"), line) == RequestedVersion(RequestedKind.EXACT, Version(1), "01", signed=True)
+    assert read((HEADER, "1"), line) == RequestedVersion(RequestedKind.EXACT, Version(1), "1", signed=True)
     assert read((HEADER, "x"), line) == RequestedVersion(RequestedKind.MALFORMED, None, "x", signed=True)
 
 
@@ -417,7 +416,11 @@ def test_C2_the_object_has_the_served_version_and_the_range_of_the_backend() -> 
     line = version_object("0", "2", "1", "1")
 
     assert read_response(200, line) == Served(
-        version=Version(1), advertisement=Advertisement(between(0, 2)), has_range=True, text=line[1]
+        version=Version(1),
+        advertisement=Advertisement(between(0, 2)),
+        has_range=True,
+        text=line[1],
+        repeated=Version(1),
     )
 
 
@@ -573,6 +576,7 @@ def probe(*answers: ProbeResponse) -> ProbeStep:
 
 LEGACY_SERVER = Advertisement(VersionSet.only(Version(0)), legacy=True)
 GOIARDI_HEADER = ("X-Goiardi", "yes")
+API_ERROR = b'{"error":["missing required authentication header(s) \'X-Ops-Sign\'"]}'
 
 
 @pytest.mark.parametrize("path, probed", [(None, "/users"), ("/organizations/acme/users", None)])
@@ -613,7 +617,7 @@ def test_an_object_without_a_range_is_a_failed_probe(line: Header) -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 404])
 def test_C11_an_old_server_is_a_legacy_server(status: int) -> None:
-    assert probe(answer(status)) == LEGACY_SERVER
+    assert probe(answer(status, JSON, body=API_ERROR)) == LEGACY_SERVER
 
 
 @pytest.mark.parametrize("status", [200, 401, 404])
@@ -625,7 +629,7 @@ def test_C12_goiardi_gets_a_second_request_with_0(status: int) -> None:
     assert isinstance(step, ProbeRequest)
     assert (step.path, step.headers[-1]) == ("/users", (HEADER, "0"))
     assert probe(first, answer(status, GOIARDI_HEADER, goiardi_object("0"))) == Advertisement(between(0, 1))
-    assert probe(first, answer(status, GOIARDI_HEADER)) == LEGACY_SERVER
+    assert probe(first, answer(status, GOIARDI_HEADER, JSON, body=API_ERROR)) == LEGACY_SERVER
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
@@ -694,9 +698,6 @@ def test_CHEF_3_trap_17_the_worked_example(
 # --- found by strangers ------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R-A7: a signed request at `01` is told 1, and the server executes it at 0"
-)
 @pytest.mark.parametrize("text", ["01", "+1", "001", "-0", "+0"])
 def test_R_A7_a_signed_version_that_is_not_canonical_is_malformed(text: str) -> None:
     requested = read((HEADER, text), SIGNED)
@@ -704,9 +705,6 @@ def test_R_A7_a_signed_version_that_is_not_canonical_is_malformed(text: str) -> 
     assert requested == RequestedVersion(RequestedKind.MALFORMED, None, text, signed=True)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R-A7: an `X-Ops-Sign` without a protocol counts as signed over the version"
-)
 @pytest.mark.parametrize(
     "sign", ["", ";", "version=", "algorithm=sha1", "xversion=1.0", "version=;algorithm=sha256"]
 )
@@ -717,7 +715,6 @@ def test_R_A7_a_signature_that_names_no_protocol_is_malformed(sign: str, lines: 
     assert read(*lines, SIGNED, ("X-Ops-Sign", sign)).kind is RequestedKind.MALFORMED
 
 
-@pytest.mark.xfail(strict=True, reason="R-A11: an HTML page of 404 makes a Chef Server of 0 to 2 legacy")
 @pytest.mark.parametrize("status", [400, 401, 404])
 @pytest.mark.parametrize(
     "lines, body",
@@ -737,16 +734,12 @@ def test_R_A11_an_error_page_is_a_failed_probe(status: int, lines: tuple[Header,
     assert step.reason == "document"
 
 
-@pytest.mark.xfail(strict=True, reason="R-A11: an HTML page with the version object is believed")
 def test_R_A11_an_html_page_with_the_object_is_a_failed_probe() -> None:
     html = answer(404, ("Content-Type", "text/html"), version_object("0", "9", "-1", "-1"), body=b"<html>")
 
     assert isinstance(probe(html), ProbeFault)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R-A12: the contract has no place for the version that a response repeats"
-)
 def test_R_A12_a_response_says_which_request_it_is_about() -> None:
     """Chef-zero writes `0` and `0`, whatever was requested: that says nothing about a request at 1."""
     served = read_response(200, version_object("0", "2", "0", "0"))
@@ -755,7 +748,6 @@ def test_R_A12_a_response_says_which_request_it_is_about() -> None:
     assert read_response(200, version_object("0", "2", "1", "1")).repeated == Version(1)
 
 
-@pytest.mark.xfail(strict=True, reason="R-A17: `/users.json` is another operation than `/users`")
 def test_R_A17_json_at_the_end_of_a_path_is_the_same_operation() -> None:
     assert CHEF.operation_path("/users.json") == CHEF.operation_path("/users") == "/users"
     assert CHEF.operation_path("/organizations/acme/users/a.json") == "/organizations/acme/users/a"

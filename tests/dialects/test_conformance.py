@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.core.decision.decision import NegotiationResult, Resolution, resolve
-from gateway.core.decision.explanation import explain
 from gateway.core.decision.negotiation import negotiate
 from gateway.core.decision.operations import (
     OperationRule,
@@ -53,6 +52,7 @@ from gateway.dataplane.http1.names import NameTable
 from gateway.dialects import discover
 from gateway.settings import Limits, load
 from gateway.telemetry.counters import PROBE_FAILURES
+from tests.core.builders import explained
 from tests.dialects.dialect_samples import (
     BODIES,
     DIALECT_SAMPLES,
@@ -143,7 +143,7 @@ def test_explain_says_for_every_endpoint_what_would_happen(sample: DialectSample
         for version in sample.versions:
             sends_version = endpoint.negotiated and not endpoint.answered
             lines = sample.request_field_lines(version, endpoint) if sends_version else ()
-            explanation = explain(current, method, path or "/", lines).to_json()
+            explanation = explained(current, method, path or "/", lines).to_json()
             json.dumps(explanation)
             assert explanation["dialect"] == sample.dialect.name
             if lines and endpoint.version_in_target is None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from gateway.core.decision.explanation import explain
 from gateway.core.decision.operations import OperationRule, Operations, PathTemplate
 from gateway.core.dialect import (
     NO_VERSION_REQUESTED,
@@ -42,7 +41,7 @@ from gateway.dialects.custom.options import (
     RefusalOptions,
     ResponseOptions,
 )
-from tests.core.builders import snapshot
+from tests.core.builders import explained, snapshot
 from tests.dialects.custom_samples import AFTER_A_PREFIX, DATES, INTEGER, MEDIA_TYPE, NAMED, PATH, SEVERAL
 
 NO_VERSIONS = as_mapping([])
@@ -86,7 +85,12 @@ def exact(scheme: Scheme, text: str) -> RequestedVersion:
             Endpoint("document /versions", document=True, versioned_only=True, version_in_target="1.43"),
         ),
         (AFTER_A_PREFIX, "/oauth", UNVERSIONED),
-        (AFTER_A_PREFIX, "/Versions/2024-01", Endpoint("resource", version_in_target="!2024-01")),
+        (
+            AFTER_A_PREFIX,
+            "/Versions/2024-01",
+            Endpoint("document /versions", document=True, versioned_only=True, version_in_target="2024-01"),
+        ),
+        (AFTER_A_PREFIX, "//versions/2024-01", Endpoint("resource", version_in_target="!2024-01")),
         (NAMED, "/x?version=newest", Endpoint("resource", version_in_target="newest")),
         (NAMED, "/x?version=v1&version=v2", Endpoint("resource", version_in_target="!v1, v2")),
         (SEVERAL, "/v1.2.3/x?api-version=1.2.3", Endpoint("resource", version_in_target="1.2.3")),
@@ -189,8 +193,8 @@ def test_explain_shows_the_target_that_backends_get_and_finds_operations_without
         operations=Operations.of(rules),
     )
 
-    served = explain(current, "GET", "/new/7?x=1", [])
-    missing = explain(current, "GET", "/v1.43/new/7", [])
+    served = explained(current, "GET", "/new/7?x=1", [])
+    missing = explained(current, "GET", "/v1.43/new/7", [])
 
     assert (served.decision, served.local_path) == ("forward", "/v1.45/new/7?x=1")
     assert (missing.decision, missing.status, missing.local_path) == ("refuse", 404, "/v1.43/new/7")

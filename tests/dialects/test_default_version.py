@@ -9,9 +9,10 @@ import json
 
 import pytest
 
-from gateway.core.decision.explanation import Explanation, explain
+from gateway.core.decision.explanation import Explanation
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.settings import load
+from tests.core.builders import explained as explained_request
 from tests.scenarios.fakes import Head
 
 
@@ -23,7 +24,7 @@ def explained(dialect: str, versions: str, target: str, options: str = "{}") -> 
         + ("" if options == "{}" else f"    {dialect}: {options}\n")
     )
     settings = load(text, filename="x.yaml", environ={}).require()
-    return explain(Snapshot.configured(settings.services, now=0.0), "GET", target, [])
+    return explained_request(Snapshot.configured(settings.services, now=0.0), "GET", target, [])
 
 
 def response_to(dialect: str, versions: str, target: str, options: str = "{}") -> Head:

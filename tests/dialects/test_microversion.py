@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -23,9 +22,11 @@ from gateway.core.versions.version import Version
 from gateway.dialects.openstack.microversion import (
     MAX_DEPTH,
     MICROVERSION,
+    RANGE_KEYS,
     Latest,
     agreed_text,
     dump_document,
+    is_json,
     load_document,
     parse_microversion,
     parse_requested,
@@ -34,7 +35,7 @@ from gateway.dialects.openstack.microversion import (
     read_standard,
     release_table,
     rewrite_links,
-    write_range,
+    write_ranges,
 )
 from gateway.errors import VersionTextError
 
@@ -220,40 +221,37 @@ def test_what_json_does_not_have_is_not_written(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "entry,expected",
+    "document,expected",
     [
         ({"min_version": "1.1", "version": "1.115"}, {"min_version": "1.1", "version": "1.58"}),
         ({"version": "1.10"}, {"version": "1.58"}),
         ({"min_version": "", "version": ""}, {"min_version": "", "version": ""}),
         ({"min_version": "2.1", "version": "2.5"}, {"min_version": "2.1", "version": "2.5"}),
-        ({"min_version": 1.1, "version": ["1.5"]}, {"min_version": 1.1, "version": ["1.5"]}),
-        ({"max_version": "1.115"}, {"max_version": "1.115"}),
+        ({"max_version": "1.115"}, {"max_version": "1.58"}),
+        ({"a": [{"b": {"version": "1.115"}}]}, {"a": [{"b": {"version": "1.58"}}]}),
+        ({"version": {"version": "1.115"}}, {"version": {"version": "1.58"}}),
+        ({"version": None}, {"version": None}),
         ({}, {}),
     ],
 )
-def test_the_offer_replaces_a_range_of_the_same_major(
-    entry: dict[str, Any], expected: dict[str, Any]
+def test_the_offer_replaces_every_range_of_the_same_major(
+    document: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    write_range(entry, OFFER)
-
-    assert entry == expected
-
-
-def test_the_key_of_the_maximum_depends_on_the_service() -> None:
-    entry = {"min_version": "1.0", "max_version": "1.14", "version": "1.14"}
-
-    write_range(entry, OFFER, maximum_keys=("max_version",))
-
-    assert entry == {"min_version": "1.1", "max_version": "1.58", "version": "1.14"}
+    assert write_ranges(document, OFFER)
+    assert document == expected
 
 
-@pytest.mark.parametrize("entry", [None, "1.115", 7, [{"version": "1.115"}]])
-def test_an_entry_that_is_not_an_object_stays(entry: object) -> None:
-    before = json.dumps(entry)
+@pytest.mark.parametrize("key", RANGE_KEYS)
+@pytest.mark.parametrize("value", [1.1, 1, True, ["1.5"], "v1.5", "1.5 ", "1.05", "latest"])
+def test_a_value_in_the_place_of_a_version_that_is_none_makes_no_document(key: str, value: object) -> None:
+    assert not write_ranges({"versions": [{key: value}]}, OFFER)
 
-    write_range(entry, OFFER)
 
-    assert json.dumps(entry) == before
+@pytest.mark.parametrize("kind,expected", [("application/json; charset=UTF-8", True), ("text/html", False)])
+def test_a_response_is_json_by_its_content_type(kind: str, expected: bool) -> None:
+    assert is_json(as_mapping([("content-type", kind)])) is expected
+    assert not is_json(as_mapping([("content-type", kind), ("content-type", "text/plain")]))
+    assert not is_json(as_mapping([]))
 
 
 def test_every_link_in_a_document_is_rewritten() -> None:

@@ -114,7 +114,7 @@ def backend_headers(dialect: OpenStack, text: str) -> tuple[Header, ...]:
         (PLACEMENT, "placement 1.9, placement 1.10", "1.10"),
         (CINDER, "volume 3.50", "3.50"),
         (CINDER, "volume 3.50, volume 3.60", "3.50"),
-        (CINDER, "compute 2.1, Volume 3.50", "3.50"),
+        (CINDER, "compute 2.1, volume 3.50", "3.50"),
         (CINDER, "volumev3 3.50, volume 3.60", "3.50"),
         (CINDER, "volume, volume 3.60", "3.60"),
         (MAGNUM, "container-infra 1.5", "1.5"),
@@ -129,14 +129,10 @@ def test_each_service_reads_its_own_item(dialect: OpenStack, value: str, version
     assert requested == RequestedVersion(RequestedKind.EXACT, dialect.scheme.require(version), version)
 
 
-@pytest.mark.parametrize("dialect", [PLACEMENT, CINDER, MAGNUM, PLAIN])
+@pytest.mark.parametrize("dialect", [PLACEMENT, MAGNUM, PLAIN])
 @pytest.mark.parametrize("value", ["compute 2.20", "1.10", "", "nonesuch 1.10"])
 def test_a_header_for_other_services_is_ignored(dialect: OpenStack, value: str) -> None:
     assert read(dialect, (STANDARD, value)) == NO_VERSION_REQUESTED
-
-
-def test_cinder_does_not_accept_block_storage() -> None:
-    assert read(CINDER, (STANDARD, "block-storage 3.50")) == NO_VERSION_REQUESTED
 
 
 def test_one_header_with_several_services_reaches_each_backend_with_its_own_item_alone() -> None:
@@ -156,7 +152,6 @@ def test_one_header_with_several_services_reaches_each_backend_with_its_own_item
 
 def test_cinder_always_gets_a_header_that_names_it() -> None:
     """Cinder answers 400 to a header without `volume`, so the client's header is always replaced."""
-    assert read(CINDER, (STANDARD, "compute 2.20")) == NO_VERSION_REQUESTED
     assert normalize_name(STANDARD) in CINDER.owned_request
     assert backend_headers(CINDER, "3.0") == ((STANDARD, "volume 3.0"),)
 
@@ -224,8 +219,9 @@ def test_no_version_is_sent_to_a_legacy_backend_or_where_nothing_is_negotiated()
 
 @pytest.mark.parametrize("path", ["/", "", "//", "/%2F"])
 def test_the_root_is_negotiated_where_its_servers_do_that(path: str) -> None:
-    assert PLACEMENT.endpoint("GET", path, "") == INSPECTOR.endpoint("GET", path, "") == NEGOTIATED_ROOT
-    assert {dialect.endpoint("GET", path, "") for dialect in (CINDER, MANILA, MAGNUM, PLAIN)} == {ROOT}
+    negotiated = (PLACEMENT, CINDER, INSPECTOR)
+    assert {dialect.endpoint("GET", path, "") for dialect in negotiated} == {NEGOTIATED_ROOT}
+    assert {dialect.endpoint("GET", path, "") for dialect in (MANILA, MAGNUM, PLAIN)} == {ROOT}
 
 
 @pytest.mark.parametrize("path", ["/v3", "/v3/", "/v2.0/", "/%763/"])
@@ -236,7 +232,7 @@ def test_a_version_with_and_without_a_slash_is_a_document(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/v3/abc/volumes", "/v", "/versions", "/resource_providers", "/v3//"])
 def test_everything_else_is_a_resource(path: str) -> None:
-    assert CINDER.endpoint("GET", path, "") == RESOURCE
+    assert PLAIN.endpoint("GET", path, "") == RESOURCE
 
 
 # --- refusals by the gateway -------------------------------------------------------------------------------
@@ -509,9 +505,7 @@ def test_a_document_may_be_one_version_or_have_it_under_another_key() -> None:
 
     assert rewritten(MAGNUM, bare, offer) == expected
     assert rewritten(MAGNUM, {"version": bare}, offer) == {"version": expected}
-    assert rewritten(MAGNUM, {"versions": {"values": [bare, None]}}, offer) == {
-        "versions": {"values": [expected, None]}
-    }
+    assert rewritten(MAGNUM, {"versions": {"values": [bare]}}, offer) == {"versions": {"values": [expected]}}
 
 
 def test_the_id_in_a_document_of_the_inspector_is_its_maximum() -> None:
@@ -526,7 +520,7 @@ def test_the_id_in_a_document_of_the_inspector_is_its_maximum() -> None:
 @pytest.mark.parametrize(
     "document", [[], {}, {"versions": "v1"}, {"version": 1}, {"versions": [None]}, {"id": "x"}, {"links": []}]
 )
-def test_any_other_body_is_passed_on_unchanged(document: object) -> None:
+def test_any_other_body_is_not_such_a_document(document: object) -> None:
     assert rewritten(PLAIN, document, OFFER) is None
 
 
@@ -534,7 +528,7 @@ def test_any_other_body_is_passed_on_unchanged(document: object) -> None:
 
 
 def probe_result(dialect: OpenStack, status: int, document: object, *lines: Header) -> object:
-    headers = as_mapping((normalize_name(name), value) for name, value in lines)
+    headers = as_mapping((normalize_name(name), value) for name, value in (*lines, JSON))
     return dialect.probe((ProbeResponse(status, headers, json.dumps(document).encode()),), None)
 
 
@@ -725,9 +719,6 @@ def test_every_name_that_is_read_is_owned_and_folded(dialect: OpenStack) -> None
 # --- mounts without versions -------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R-D1: below a mount without versions a version is negotiated, and 1.0 contradicts it"
-)
 @pytest.mark.parametrize(
     "dialect,path,document",
     [
@@ -749,7 +740,6 @@ def test_R_D1_a_mount_without_versions_is_not_negotiated(
     assert dialect.write_request(endpoint, Version(2, 5), NO_VERSION_REQUESTED, legacy=False) == ()
 
 
-@pytest.mark.xfail(strict=True, reason="R-D1: the constant 1.0 counts as the version that was served")
 def test_R_D1_what_is_said_below_such_a_mount_is_neither_read_nor_passed_on() -> None:
     endpoint = MANILA.endpoint("GET", "/v1/tenant/shares", "")
     headers = as_mapping([(normalize_name(MANILA_HEADER), "1.0")])
@@ -771,9 +761,6 @@ def test_R_D1_every_other_path_is_negotiated(dialect: OpenStack, path: str) -> N
 # --- the root of Cinder ------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R-D4: the root of Cinder is answered 300 for a version that is not on offer"
-)
 def test_R_D4_the_root_of_cinder_is_negotiated() -> None:
     assert CINDER.endpoint("GET", "/", "") == NEGOTIATED_ROOT
 
@@ -792,9 +779,6 @@ def test_R_D4_the_constant_at_the_root_of_older_cinder_contradicts_nothing() -> 
 # --- a header that does not name Cinder --------------------------------------------------------------------
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R-D5: Cinder's 400 is read as silence, and the request is executed at 3.0"
-)
 @pytest.mark.parametrize(
     "value", ["3.20", "block-storage 3.20", "compute 2.1", "", "VOLUME 3.20", "volume", "compute 2.1, volume"]
 )
@@ -825,7 +809,6 @@ def test_R_D5_a_header_of_its_own_makes_up_for_the_missing_item() -> None:
 # --- where the served version is never missing --------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="R-A2: no endpoint says that its servers always name the version")
 @pytest.mark.parametrize(
     "dialect,path",
     [
@@ -858,7 +841,6 @@ def test_R_A2_elsewhere_a_healthy_server_may_name_none(dialect: OpenStack, path:
 # --- errors of the gateway ---------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="R-D2: a 503 has Retry-After, at which manilaclient raises TypeError")
 @pytest.mark.parametrize("dialect", [MANILA, INSPECTOR])
 def test_R_D2_a_503_of_manila_or_the_inspector_has_no_retry_after(dialect: OpenStack) -> None:
     assert dialect.retry_after is False
@@ -869,7 +851,6 @@ def test_R_D2_a_503_of_another_service_has_retry_after(dialect: OpenStack) -> No
     assert dialect.retry_after is True
 
 
-@pytest.mark.xfail(strict=True, reason="R-D6: refusals have no request id")
 @pytest.mark.parametrize(
     "dialect,names",
     [
@@ -896,7 +877,6 @@ def test_R_D6_the_inspector_has_no_request_ids() -> None:
     assert INSPECTOR.request_ids is None
 
 
-@pytest.mark.xfail(strict=True, reason="R-D6: the errors of Placement have no request id")
 def test_R_D6_an_error_of_placement_names_the_id_before_its_range() -> None:
     ids = PLACEMENT.request_ids
     assert ids is not None
@@ -923,10 +903,6 @@ def test_R_D6_a_body_without_errors_stays() -> None:
 # --- documents and probes that must not be believed ---------------------------------------------------------
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="R-A9: a range that is a number, or stands in another place, passes as the backend's own",
-)
 @pytest.mark.parametrize(
     "dialect,document",
     [
@@ -942,7 +918,6 @@ def test_R_A9_a_range_in_another_shape_is_not_such_a_document(dialect: OpenStack
     assert rewritten(dialect, document, OFFER) is None
 
 
-@pytest.mark.xfail(strict=True, reason="R-A9: only the expected places get the offer")
 def test_R_A9_a_range_gets_the_offer_wherever_it_stands() -> None:
     document = {"versions": [], "version": {"id": "v1.0", "max_version": "1.39"}, "max_version": "1.39"}
 
@@ -953,9 +928,6 @@ def test_R_A9_a_range_gets_the_offer_wherever_it_stands() -> None:
     }
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R-A9: the list of resources at /v1 of the inspector is not known as a document"
-)
 def test_R_A9_the_inspector_lists_resources_at_v1() -> None:
     body = b'{"resources": [{"name": "introspection", "links": [{"href": "http://10.0.0.5:80/v1/introspection"}]}]}'
 
@@ -973,7 +945,6 @@ def typed(kind: str | None, document: object, *lines: Header) -> ProbeResponse:
     return ProbeResponse(200, as_mapping([*folded, *types]), json.dumps(document).encode())
 
 
-@pytest.mark.xfail(strict=True, reason="R-A11: a response to a probe counts whatever its content type says")
 @pytest.mark.parametrize("kind", ["text/html", None])
 def test_R_A11_what_is_not_said_to_be_json_is_a_failed_probe(kind: str | None) -> None:
     ranged = typed(kind, {"versions": []}, *INSPECTOR_RANGE)
@@ -983,9 +954,6 @@ def test_R_A11_what_is_not_said_to_be_json_is_a_failed_probe(kind: str | None) -
     assert reason(CINDER.probe((legacy,), None)) == "document"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R-A11: entries of anything, and a range of another type, make a legacy server"
-)
 @pytest.mark.parametrize(
     "document,expected",
     [

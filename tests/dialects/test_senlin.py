@@ -34,7 +34,7 @@ from gateway.core.http.message import Header, Response, as_mapping, normalize_na
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects import discover
-from gateway.dialects.openstack.senlin import RESOURCE, ROOT, V1, V1_SLASH, Senlin
+from gateway.dialects.openstack.senlin import CHOICES, RESOURCE, ROOT, UNCERTAIN, V1, Senlin
 
 SENLIN = Senlin.configured(Senlin.Options())
 OFFER = OfferedVersions(VersionSet.between(Version(1, 0), Version(1, 14)))
@@ -137,7 +137,7 @@ def test_a_text_outside_the_grammar_is_malformed(text: str) -> None:
 # --- headers for backends ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("endpoint", [RESOURCE, V1_SLASH])
+@pytest.mark.parametrize("endpoint", [RESOURCE, UNCERTAIN, V1])
 def test_SENLIN_1_one_line_with_its_own_item_alone(endpoint: Endpoint) -> None:
     requested = read("compute 2.20, clustering 1.5")
 
@@ -146,7 +146,7 @@ def test_SENLIN_1_one_line_with_its_own_item_alone(endpoint: Endpoint) -> None:
     )
 
 
-@pytest.mark.parametrize("endpoint", [ROOT, V1])
+@pytest.mark.parametrize("endpoint", [ROOT])
 def test_documents_that_ignore_the_header_are_sent_none(endpoint: Endpoint) -> None:
     assert SENLIN.write_request(endpoint, Version(1, 5), NO_VERSION_REQUESTED, legacy=False) == ()
 
@@ -172,13 +172,13 @@ def test_a_legacy_backend_of_Mitaka_serves_1_0_and_is_sent_no_version() -> None:
         ("/v1", V1),
         ("/v1.0", V1),
         ("/%761", V1),
-        ("/v1/", V1_SLASH),
-        ("/v1.0/", V1_SLASH),
+        ("/v1/", V1),
+        ("/v1.0/", V1),
         ("/v1/clusters", RESOURCE),
         ("/v1//", RESOURCE),
-        ("/clusters", RESOURCE),
-        ("/v2/", RESOURCE),
-        ("/versionsx", RESOURCE),
+        ("/clusters", CHOICES),
+        ("/v2/", CHOICES),
+        ("/versionsx", CHOICES),
         ("/v1/versions", RESOURCE),
     ],
 )
@@ -186,10 +186,9 @@ def test_an_endpoint_is_known_by_its_first_segment(path: str, endpoint: Endpoint
     assert SENLIN.endpoint("GET", path, "") == endpoint
 
 
-def test_the_list_and_v1_are_documents_that_are_not_negotiated() -> None:
-    for endpoint in (ROOT, V1):
-        assert (endpoint.negotiated, endpoint.document, endpoint.versioned_only) == (False, True, True)
-    assert (V1_SLASH.negotiated, V1_SLASH.document, V1_SLASH.versioned_only) == (True, True, True)
+def test_the_list_is_a_document_that_is_not_negotiated() -> None:
+    assert (ROOT.negotiated, ROOT.document, ROOT.versioned_only) == (False, True, True)
+    assert (V1.negotiated, V1.document, V1.versioned_only) == (True, True, True)
     assert (RESOURCE.negotiated, RESOURCE.document, RESOURCE.versioned_only) == (True, False, False)
 
 
@@ -295,7 +294,8 @@ def test_nothing_is_added_where_nothing_was_negotiated() -> None:
 
 def test_S4_from_a_backend_is_known_by_its_body() -> None:
     assert read_response(406).version_refusal is VersionRefusal.READ_BODY
-    assert read_response(406, endpoint=V1).version_refusal is VersionRefusal.NO
+    assert read_response(406, endpoint=V1).version_refusal is VersionRefusal.READ_BODY
+    assert read_response(406, endpoint=ROOT).version_refusal is VersionRefusal.NO
     assert SENLIN.read_refusal(406, as_mapping([]), S4) == Advertisement(OFFER.versions)
 
 
@@ -361,7 +361,6 @@ def test_S1_the_list_of_Mitaka_has_no_range_and_keeps_its_shape() -> None:
     }
 
 
-@pytest.mark.parametrize("endpoint", [V1, V1_SLASH])
 @pytest.mark.parametrize(
     "link",
     [
@@ -372,8 +371,8 @@ def test_S1_the_list_of_Mitaka_has_no_range_and_keeps_its_shape() -> None:
         "http://api.test/clustering/v1/v1",
     ],
 )
-def test_S2_K7_trap_13_the_doubled_self_link_is_corrected(endpoint: Endpoint, link: str) -> None:
-    assert rewritten(endpoint, {"version": entry(link)}) == {"version": entry(PUBLIC, "1.9")}
+def test_S2_K7_trap_13_the_doubled_self_link_is_corrected(link: str) -> None:
+    assert rewritten(V1, {"version": entry(link)}) == {"version": entry(PUBLIC, "1.9")}
 
 
 def test_S2_relative_links_of_the_releases_until_8_get_the_prefix() -> None:
@@ -393,15 +392,13 @@ def test_the_list_of_an_API_that_is_mounted_below_v1_is_not_shortened() -> None:
 @pytest.mark.parametrize(
     "document", [[], {}, {"versions": "1.0"}, {"version": "1.0"}, {"code": 404, "title": "Not Found"}]
 )
-def test_any_other_body_is_passed_on_unchanged(document: object) -> None:
+def test_any_other_body_is_not_such_a_document(document: object) -> None:
     assert SENLIN.rewrite_document(V1, json.dumps(document).encode(), OFFER, LINKS) is None
 
 
 def test_unexpected_values_in_a_document_stay_and_do_no_harm() -> None:
     unexpected = {
         "versions": [
-            None,
-            7,
             {"links": "x"},
             {"links": [None, {"rel": "self", "href": 7}, {"rel": "help", "href": "x/v1/v1"}]},
         ]
@@ -413,8 +410,13 @@ def test_unexpected_values_in_a_document_stay_and_do_no_harm() -> None:
 # --- probes ------------------------------------------------------------------------------------------------
 
 
+JSON_TYPE = ("content-type", "application/json")
+
+
 def probe_result(status: int, document: object, path: str | None = None) -> object:
-    return SENLIN.probe((ProbeResponse(status, as_mapping([]), json.dumps(document).encode()),), path)
+    return SENLIN.probe(
+        (ProbeResponse(status, as_mapping([JSON_TYPE]), json.dumps(document).encode()),), path
+    )
 
 
 def reason(step: object) -> str:
@@ -500,7 +502,6 @@ def test_trap_12_a_release_names_the_highest_version_of_its_servers(release: str
 # --- v1 is negotiated --------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="R-D4: /v1 is answered 200 for a version that is not on offer")
 @pytest.mark.parametrize("path", ["/v1", "/v1.0", "/v1/", "/v1.0/", "/v1.", "/%761"])
 def test_R_D4_the_document_of_v1_is_negotiated_with_and_without_a_slash(path: str) -> None:
     endpoint = SENLIN.endpoint("GET", path, "")
@@ -512,7 +513,6 @@ def test_R_D4_the_document_of_v1_is_negotiated_with_and_without_a_slash(path: st
 # --- where the served version is never missing --------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="R-A2: no endpoint says that its servers always name the version")
 @pytest.mark.parametrize(
     "method,path",
     [
@@ -550,7 +550,6 @@ def test_R_A2_elsewhere_a_healthy_server_names_none(method: str, path: str, quer
 # --- operations --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="R-A17: another spelling of a path avoids the rule for the plain one")
 @pytest.mark.parametrize(
     "path",
     [
@@ -573,7 +572,6 @@ def test_R_D2_a_503_has_retry_after() -> None:
     assert SENLIN.retry_after is True
 
 
-@pytest.mark.xfail(strict=True, reason="R-D6: refusals have no request id")
 def test_R_D6_request_ids_are_in_the_header_of_real_servers() -> None:
     ids = SENLIN.request_ids
     assert ids is not None
@@ -587,10 +585,6 @@ def test_R_D6_request_ids_are_in_the_header_of_real_servers() -> None:
 # --- documents and probes that must not be believed ---------------------------------------------------------
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="R-A9: a range that is a number, or stands in another place, passes as the backend's own",
-)
 @pytest.mark.parametrize(
     "document",
     [
@@ -604,7 +598,6 @@ def test_R_A9_a_range_in_another_shape_is_not_such_a_document(document: object) 
     assert SENLIN.rewrite_document(ROOT, json.dumps(document).encode(), LOWER, LINKS) is None
 
 
-@pytest.mark.xfail(strict=True, reason="R-A9: only the expected key gets the offer")
 def test_R_A9_a_range_gets_the_offer_wherever_it_stands() -> None:
     assert rewritten(ROOT, {"versions": [{"id": "1.0", "version": "1.14"}]}) == {
         "versions": [{"id": "1.0", "version": "1.9"}]
@@ -615,7 +608,6 @@ def json_answer(document: object, kind: str = "application/json") -> ProbeRespon
     return ProbeResponse(300, as_mapping([("content-type", kind)]), json.dumps(document).encode())
 
 
-@pytest.mark.xfail(strict=True, reason="R-A11: an entry whose keys hold nothing passes for that of Mitaka")
 @pytest.mark.parametrize(
     "range_", [{"min_version": None, "max_version": None}, {"max_version": None}, {"min_version": None}]
 )
@@ -623,14 +615,12 @@ def test_R_A11_only_an_entry_without_both_keys_is_that_of_Mitaka(range_: dict[st
     assert reason(SENLIN.probe((json_answer({"versions": [{"id": "1.0", **range_}]}),), None)) == "range"
 
 
-@pytest.mark.xfail(strict=True, reason="R-A11: a list counts whatever its content type says")
 def test_R_A11_a_list_that_is_not_said_to_be_json_is_a_failed_probe() -> None:
     assert (
         reason(SENLIN.probe((json_answer({"versions": [{"id": "1.0"}]}, "text/html"),), None)) == "document"
     )
 
 
-@pytest.mark.xfail(strict=True, reason="R-A9: the list at any other path shows the range of one backend")
 @pytest.mark.parametrize("path", ["/clusters", "/v2/", "/v1x"])
 def test_R_A9_the_list_with_which_other_paths_are_answered_is_a_document(path: str) -> None:
     """300 for a client that accepts `*/*`."""
@@ -640,3 +630,9 @@ def test_R_A9_the_list_with_which_other_paths_are_answered_is_a_document(path: s
     assert rewritten(endpoint, {"versions": [entry("http://api.test/v1")]}) == {
         "versions": [entry(PUBLIC, "1.9")]
     }
+
+
+def test_R_A9_any_other_response_there_is_that_of_the_api() -> None:
+    assert CHOICES.choices
+    assert not ROOT.choices
+    assert not V1.choices

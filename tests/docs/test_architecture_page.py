@@ -63,7 +63,12 @@ def test_the_table_of_failures_is_the_one_in_force() -> None:
     found = [
         tuple(cell.strip("`") for cell in row) for row in rows(section(PAGE, "When something goes wrong"))
     ]
-    words = {"always": "always", "if_idempotent": "if idempotent", "never": "never"}
+    words = {
+        "always": "always",
+        "if_idempotent": "if idempotent",
+        "if_safe": "if safe",
+        "never": "never",
+    }
 
     assert found == [(str(failure), str(row.status), words[row.retry]) for failure, row in FAILURES.items()]
 

@@ -50,8 +50,10 @@ OUTSIDE: Final = tuple(
     )
 )
 
-_ID: Final = re.compile(r"[A-Z][0-9]{1,2}")
-_SPAN: Final = rf"{_ID.pattern}(?:-[A-Z]?[0-9]{{1,2}})?(?!\w)"
+_ID: Final = re.compile(r"(?:R-)?[A-Z][0-9]{1,2}")
+_SPAN: Final = rf"{_ID.pattern}(?:-(?:R-)?[A-Z]?[0-9]{{1,2}})?(?!\w)"
+_PARTS: Final = re.compile(r"((?:R-)?[A-Z])([0-9]+)(?:-(.+))?")
+"""The letter of an id, its number, and the end of a span."""
 _THREATS: Final = re.compile(rf"\bthreats +({_SPAN}(?:(?:, and|,| and) +{_SPAN})*)")
 _NO_THREAT: Final = re.compile(rf"[(;] *(threats\b)(?! +{_SPAN}|\.md\b)")
 _SEMANTICS: Final = re.compile(r"\bsemantics, +(?=[A-Z])")
@@ -110,11 +112,13 @@ def _threats(text: str, targets: Targets) -> Iterator[tuple[int, str]]:
 
 def spanned(citation: str) -> list[str]:
     """The ids that `S1` or `S1-S19` stands for; one that does not exist for a span that is none."""
-    first, _, last = citation.partition("-")
-    letter, low = first[0], int(first[1:])
-    high = int(last.lstrip(letter)) if last.lstrip(letter).isdigit() else -1
-    if not last:
-        return [first]
+    parts = _PARTS.fullmatch(citation)
+    assert parts is not None
+    letter, low, last = parts[1], int(parts[2]), parts[3]
+    if last is None:
+        return [citation]
+    last = last.removeprefix(letter)
+    high = int(last) if last.isdigit() else -1
     return [f"{letter}{number}" for number in range(low, high + 1)] or [citation]
 
 
@@ -185,7 +189,7 @@ def misplaced(text: str) -> list[str]:
     for heading in re.findall(r"^## (.+)$", text, re.MULTILINE):
         ids = [row[0] for row in rows(section(text, heading)) if _ID.fullmatch(row[0])]
         seen.update(ids)
-        found += [each for each in ids if not heading.startswith(f"{each[0]}: ")]
+        found += [each for each in ids if not heading.startswith(f"{each.rstrip('0123456789')}: ")]
     return found + [each for each, times in seen.items() if times > 1]
 
 
@@ -234,7 +238,7 @@ def test_ids_of_threats_are_unique_and_stand_below_their_letter() -> None:
 
 def test_every_letter_of_threats_is_explained() -> None:
     explained = [row[0] for row in rows(THREATS.split("\n## ", 1)[0])]
-    headings = re.findall(r"^## ([A-Z]): ", THREATS, re.MULTILINE)
+    headings = re.findall(r"^## ((?:R-)?[A-Z]): ", THREATS, re.MULTILINE)
 
     assert explained == headings
 

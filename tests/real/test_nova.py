@@ -5,6 +5,8 @@ dialect), and that every client works with it. Then, python-novaclient, openstac
 command with both behind the gateway.
 """
 
+# ruff: noqa: N802 -- ids of findings are written with capitals
+
 from __future__ import annotations
 
 import json
@@ -75,6 +77,21 @@ def test_n4_what_is_malformed_is_refused_without_a_version(server_pool: ServerPo
         {"badRequest": {"code": 400, "message": text}},
     )
     assert response.headers[STANDARD_HEADER] is response.headers[OWN_HEADER] is None
+
+
+@pytest.mark.parametrize("name, status", [("old", 302), ("new", 400)])
+def test_R_D8_a_malformed_version_at_v2_1_without_a_slash(
+    server_pool: ServerPool, name: str, status: int
+) -> None:
+    """The old one redirects before it looks at a version."""
+    port = server_pool.servers("nova")[name].port
+    assert send(port, "/v2.1", API.headers("spam")).status == status
+    assert send(port, "/v2.1/", API.headers("spam")).status == 400
+
+
+@GUARANTEED
+def test_R_D8_the_gateway_is_like_the_new_one(pair: Pair) -> None:
+    assert [pair.send(path, "spam").status for path in ("/v2.1", "/v2.1/")] == [400, 400]
 
 
 @BOTH

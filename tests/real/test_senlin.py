@@ -4,6 +4,8 @@ First, each server without the gateway: its responses to the golden examples (id
 dialect), and that the client works with it. Then, the client with both behind the gateway.
 """
 
+# ruff: noqa: N802 -- ids of findings are written with capitals
+
 from __future__ import annotations
 
 import json
@@ -55,6 +57,12 @@ def test_s2_the_version_document_and_its_link(server_pool: ServerPool, name: str
 
 
 @BOTH
+def test_R_D4_v1_is_negotiated_before_it_is_made(server_pool: ServerPool, name: str) -> None:
+    response = send(server_pool.servers("senlin")[name].port, "/v1", API.headers("1.999"))
+    assert (response.status, response.headers[STANDARD_HEADER]) == (406, None)
+
+
+@BOTH
 def test_s3_a_success_names_the_version(server_pool: ServerPool, name: str) -> None:
     response = send(server_pool.servers("senlin")[name].port, CLUSTERS, API.headers("1.5"))
     assert (response.status, response.headers[STANDARD_HEADER]) == (200, "clustering 1.5")
@@ -95,6 +103,14 @@ def test_the_client_works_with_a_server_without_the_gateway(
 
 
 # -- both behind the gateway --------------------------------------------------------------------------------
+
+
+@GUARANTEED
+@pytest.mark.parametrize("path", ["/v1", "/v1/"])
+def test_R_D4_v1_is_refused_as_they_refuse_it(pair: Pair, path: str) -> None:
+    response = pair.send(path, "1.999")
+    assert (response.status, response.headers[STANDARD_HEADER]) == (406, None)
+    assert f"maximum is '{OLD.top}'" in response.body.decode()
 
 
 @GUARANTEED

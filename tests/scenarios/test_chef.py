@@ -242,22 +242,20 @@ async def test_CHEF_5_head(testbed: ChefTestbed) -> None:
 # --- signatures --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["1", "01", "+1"])
-async def test_a_request_signed_with_1_3_is_forwarded_unchanged(text: str) -> None:
+async def test_a_request_signed_with_1_3_is_forwarded_unchanged() -> None:
     async with in_front_of(Erchef(0), Erchef(1), offer="{policy: reachable}") as testbed:
         for _ in range(REPEATS):
-            assert (await testbed.at(text, "/nodes//x%20y?q=%41", SIGNED_1_3)).status == 200
+            assert (await testbed.at("1", "/nodes//x%20y?q=%41", SIGNED_1_3)).status == 200
         old, new = testbed.servers
 
     assert old.forwarded == []
     assert len(new.forwarded) == REPEATS
     for head in new.forwarded:
-        assert [value for name, value in head.lines if name.lower() == OWN.lower()] == [text]
+        assert [value for name, value in head.lines if name.lower() == OWN.lower()] == ["1"]
         assert head.target == "/nodes//x%20y?q=%41"
         assert head.get("X-Ops-Sign") == SIGNED_1_3[0][1]
 
 
-@pytest.mark.xfail(strict=True, reason="R-A7: it is forwarded at 1, and the header is not rewritten")
 @pytest.mark.parametrize("text", ["01", "+1"])
 async def test_R_A7_a_signed_version_that_is_not_canonical_reaches_no_server(text: str) -> None:
     """A server that computes the canonical text would execute it at another version, or refuse it."""

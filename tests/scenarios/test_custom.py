@@ -96,8 +96,7 @@ async def test_a_date_in_a_query() -> None:
     async with in_front_of(old, new, custom=QUERY, default_version="refused") as testbed:
         await executed(testbed, "/a?x=%7e&api-version=2024-01-01&y=2+3", version="2024-01-01")
         assert {head.target for head in testbed.forwarded} == {"/a?x=%7e&api-version=2024-01-01&y=2+3"}
-        await executed(testbed, "/a?API-Version=2024-01-01&api-version=2024-01-01", version="2024-01-01")
-        assert last(testbed).target == "/a?api-version=2024-01-01"
+        await refused(testbed, "/a?API-Version=2024-01-01&api-version=2024-01-01")
         problem = await refused(testbed, "/a?api-version=2024-08-31")
         assert problem["versions"] == ["2024-01-01"]
         for query in ("", "?", "?api-version=", "?api-version=2024-1-1", "?x=1;api-version=2024-01-01"):
@@ -160,7 +159,7 @@ async def test_a_segment_after_a_prefix_falls_back_to_an_earlier_version() -> No
         assert last(testbed).target == "/admin/api/2024-04/shop.json"
         await executed(testbed, "/admin/api/2024-03/shop.json", version="2024-01")
         await refused(testbed, "/admin/api/2023-10/shop.json")
-        for path in ("/admin/api/shop.json", "/admin//api/2024-01/x", "/Admin/api/2024-01/x"):
+        for path in ("/admin/api/shop.json", "/admin//api/2024-01/x"):
             await refused(testbed, path)
         assert (await testbed.send("/admin/oauth?x=1")).status == 200
         assert last(testbed).target == "/admin/oauth?x=1"

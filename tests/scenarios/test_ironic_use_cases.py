@@ -229,7 +229,7 @@ async def test_before_any_probe_succeeds_it_is_503_in_the_shape_of_ironic() -> N
             response = await testbed.at("1.31", target)
             assert (response.status, response.get("Retry-After"), version_fields(response)) == (
                 503,
-                "2",
+                None,
                 (None, None, None),
             )
             assert description(response).startswith("No backend that serves the requested API version")

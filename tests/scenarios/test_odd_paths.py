@@ -7,8 +7,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-import pytest
-
 from tests.scenarios.fakes import OWN, Head, Ironic
 from tests.scenarios.testbed import in_front_of
 
@@ -30,7 +28,6 @@ class OddIronic(Ironic):
         return response
 
 
-@pytest.mark.xfail(strict=True, reason="R-D1: 503 for every other path until the next regular probe")
 async def test_R_D1_one_odd_path_takes_no_member_out_for_the_other_paths() -> None:
     """503 only until the probe has answered, which the contradiction asks for. Afterwards the same path
     changes nothing any more."""

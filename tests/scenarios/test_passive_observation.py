@@ -7,13 +7,11 @@ from __future__ import annotations
 import asyncio
 from time import monotonic
 
-import pytest
-
 from gateway.controlplane.passive_observation import CHANGES_PER_SECOND
 from gateway.core.versions.version import Version
-from tests.scenarios.fakes import Ironic
+from tests.scenarios.fakes import OWN, Ironic
 from tests.scenarios.ironic_client import IronicClient
-from tests.scenarios.testbed import in_front_of, version_fields
+from tests.scenarios.testbed import REPEATS, TIMEOUT, in_front_of, version_fields
 
 SELDOM = "30s"
 """No probe runs again during these tests."""
@@ -59,9 +57,6 @@ async def test_two_servers_behind_one_address_cost_few_snapshots_and_no_request(
         assert float(deferred[0].rsplit(" ", 1)[1]) > 0
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R-A2: a response without the served version teaches the gateway nothing"
-)
 async def test_R_A2_a_backend_that_became_legacy_between_probes_is_probed_at_its_first_response() -> None:
     """It got 1.72, executed 1.1, and its response names no version."""
     server = Ironic(72)
@@ -79,3 +74,33 @@ async def test_R_A2_a_backend_that_became_legacy_between_probes_is_probed_at_its
         async with asyncio.timeout(3):
             await testbed.until(lambda view: "1 of 3" in str(view.pool.members[0].error))
         assert len(server.received) - len(server.forwarded) == probes + 1
+
+
+async def test_R_A2_a_server_that_became_a_legacy_one_gets_no_negotiated_request() -> None:
+    """No connection was refused, and no regular probe runs: only the response to a POST shows it."""
+    replaced, other = Ironic(90), Ironic(90)
+    async with in_front_of(replaced, other, interval=SELDOM) as testbed:
+        replaced.highest = None
+        answer = await testbed.send("/v1/nodes", (OWN, "1.72"), method="POST", body=b"{}")
+        while not replaced.forwarded:
+            answer = await testbed.send("/v1/nodes", (OWN, "1.72"), method="POST", body=b"{}")
+        assert version_fields(answer) == ("1.1", "1.90", "1.1"), "the client is told what was served"
+
+        for version in ("1.1", "1.72", "latest") * REPEATS:
+            answer = await testbed.send("/v1/nodes", (OWN, version), method="POST", body=b"{}")
+            assert answer.get(OWN) == ("1.90" if version == "latest" else version)
+        assert len(replaced.forwarded) == 1
+
+
+async def test_R_A2_a_server_that_became_a_legacy_one_is_one_after_three_probes() -> None:
+    replaced, other = Ironic(90), Ironic(90)
+    async with in_front_of(replaced, other) as testbed:
+        replaced.highest = None
+
+        await testbed.until(lambda view: any(member.legacy for member in view.pool.members))
+
+        assert testbed.offer == "1.1-1.90", "the other one still serves them"
+        async with asyncio.timeout(TIMEOUT):
+            while not replaced.forwarded:
+                assert version_fields(await testbed.at("1.1")) == ("1.1", "1.90", "1.1")
+        assert not replaced.forwarded[0].versions

@@ -44,7 +44,7 @@ ALL_NEW = (to_ver, to_ver, to_ver)
         pytest.param(ALL_PINNED, (FROM, "uniform", None, ()), id="UPGRADE-6.2"),
         pytest.param(
             (to_ver, to_ver_pinned, to_ver_pinned),
-            (FROM, "mixed", "guaranteed", ("api-1",)),
+            (FROM, "mixed", "guaranteed", ("api-2", "api-3")),
             id="UPGRADE-6.3",
         ),
         pytest.param(ALL_NEW, (TO, "uniform", None, ()), id="UPGRADE-6.4"),
@@ -70,7 +70,7 @@ async def test_UPGRADE_0_to_6_4_the_path_of_the_specification() -> None:
         for number in (1, 2):  # 6.3
             await upgrade.replace_backend(number, to_ver())
             assert upgrade.summary()[:3] == (FROM, "mixed", "guaranteed")
-            assert upgrade.summary()[3] == ("api-1", "api-2")[:number]
+            assert upgrade.summary()[3] == ("api-1", "api-2", "api-3")[number:]
             await upgrade.assert_clients_see(OLD)
         await upgrade.replace_backend(3, to_ver())  # 6.4
         await upgrade.until(TO, "uniform")
@@ -111,7 +111,7 @@ async def test_UPGRADE_C_the_operator_holds_the_offer_with_a_ceiling(ceiling: di
             await upgrade.replace_backend(number, to_ver())
             await upgrade.assert_clients_see(OLD)
         await upgrade.until(FROM, "capped")
-        assert upgrade.summary()[2:] == ("ceiling", ("api-1", "api-2"))
+        assert upgrade.summary()[2:] == ("ceiling", ())
         status = await upgrade.status()
         assert (status["phase"], status["offer"]["max"], status["offer"]["ceiling"]) == (
             "capped",
@@ -169,7 +169,7 @@ async def test_UPGRADE_back_late_with_the_last_server_down_it_is_503_and_not_406
 
         assert upgrade.summary()[:3] == (TO, "mixed", "state")
         above = await upgrade.testbed.at(f"1.{NEW}")
-        assert (above.status, above.get("Retry-After")) == (503, "2")
+        assert (above.status, above.get("Retry-After")) == (503, None)
         assert (await upgrade.testbed.at(f"1.{OLD}")).status == 200
 
 
@@ -222,7 +222,7 @@ async def test_at_least_n_servers_must_serve_a_version_before_it_is_offered(poli
         await upgrade.assert_clients_see(NEW)
 
         old: Ironic = upgrade.testbed.servers[2]
-        assert upgrade.summary()[3] == ("api-3",)
+        assert upgrade.summary()[2:] == (None, ()), "the policy gives what is offered"
         assert f"1.{NEW}" not in {head.get(OWN) for head in old.forwarded}
 
 
@@ -232,7 +232,7 @@ async def test_an_upgrade_from_servers_without_versions() -> None:
         assert (await upgrade.testbed.at("1.31")).versions == {}
 
         await upgrade.replace_backend(1, to_ver())
-        assert upgrade.summary() == ("1.1", "mixed", "guaranteed", ("api-1",))
+        assert upgrade.summary() == ("1.1", "mixed", "guaranteed", ("api-2",))
         for _ in range(20):
             for version in (None, "latest", "1.1"):
                 response = await upgrade.testbed.at(version)
@@ -252,7 +252,7 @@ async def test_a_new_server_that_crashes_does_not_change_the_offer() -> None:
     async with upgrade_of(from_ver(), from_ver()) as upgrade:
         await upgrade.replace_backend(1, to_ver())
         await upgrade.stop(1, lost=True)
-        assert upgrade.summary() == (FROM, "mixed", "guaranteed", ("api-1",))
+        assert upgrade.summary() == (FROM, "mixed", "guaranteed", ("api-2",))
         await upgrade.assert_clients_see(OLD)
         await upgrade.start(1, to_ver())
         await upgrade.replace_backend(2, to_ver())
@@ -265,12 +265,12 @@ async def test_a_server_that_is_rolled_back_during_stabilization_does_not_raise_
     """It comes back as the old release. (While it is only down, its last advertisement counts.)"""
     async with upgrade_of(to_ver(), from_ver(), stabilization="20s") as upgrade:
         await upgrade.replace_backend(2, to_ver())
-        assert upgrade.summary() == (FROM, "stabilizing", "stabilization", ("api-1", "api-2"))
+        assert upgrade.summary() == (FROM, "stabilizing", "stabilization", ())
         assert (await upgrade.status())["offer"]["held_rule"] == "stabilization"
         await upgrade.assert_clients_see(OLD)
         await upgrade.replace_backend(2, from_ver())
 
-        assert upgrade.summary() == (FROM, "mixed", "guaranteed", ("api-1",))
+        assert upgrade.summary() == (FROM, "mixed", "guaranteed", ("api-2",))
         assert upgrade.offers == [FROM]
 
 
@@ -281,7 +281,7 @@ async def test_with_all_new_servers_down_their_versions_are_503_and_the_others_a
 
         for newer in ("latest", f"1.{NEW}", f"1.{OLD + 1}"):
             response = await upgrade.testbed.at(newer)
-            assert (response.status, response.get("Retry-After")) == (503, "2")
+            assert (response.status, response.get("Retry-After")) == (503, None)
         for version, served in ((None, 1), ("1.31", 31), (f"1.{OLD}", OLD)):
             response = await upgrade.testbed.at(version)
             assert (response.status, version_fields(response)) == (200, ("1.1", f"1.{NEW}", f"1.{served}"))

@@ -217,7 +217,6 @@ def test_code_may_make_settings_without_a_file() -> None:
     assert settings.limits.line == 8192
 
 
-@pytest.mark.xfail(strict=True, reason="R-D2: there is no key `retry_after`")
 @pytest.mark.parametrize("written, value", [("true", True), ("false", False)])
 def test_R_D2_whether_503_has_retry_after(written: str, value: bool) -> None:
     service = service_of(f"    retry_after: {written}\n")

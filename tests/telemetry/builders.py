@@ -58,6 +58,7 @@ def record(**differing: object) -> RequestRecord:
         "backend_seconds": 0.003,
         "bytes_out": 532,
         "reason": "",
+        "request_id": "",
     }
     for name, value in {**fields, **differing}.items():
         setattr(sample, name, value)

@@ -218,7 +218,7 @@ def test_gauges_show_the_present_state() -> None:
     phases = {dict(labels)["phase"]: number for labels, number in series(samples, "phase").items()}
     assert phases == {"unknown": 0, "mixed": 1, "capped": 0, "stabilizing": 0, "uniform": 0}
     rules = {dict(labels)["rule"]: number for labels, number in series(samples, "offer_held").items()}
-    assert rules == {"ceiling": 0, "stabilization": 0, "state": 0, "guaranteed": 1}
+    assert rules == {"ceiling": 0, "stabilization": 0, "state": 0, "guaranteed": 1, "at_least": 0}
     old, new = ({"service": "baremetal", "backend": name} for name in ("old", "new"))
     assert value(samples, "backend_info", **new, min="1.1", max="1.90") == 1
     assert (value(samples, "backend_up", **old), value(samples, "backend_up", **new)) == (1, 0)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
@@ -34,6 +35,12 @@ MAX_NAMED: Final = 20
 _log = logging.getLogger("skewgate.state")
 
 
+def wall_offset() -> float:
+    """Seconds since 1970, less those of the clock that dates facts: times in the file must mean something to
+    another process."""
+    return time.time() - time.monotonic()
+
+
 def report_no_state_file() -> None:
     """Log that this gateway has no state file."""
     _log.info("no `state` file is configured: offers, pins and drains do not survive a restart")
@@ -49,7 +56,7 @@ def load_state(file: StateFile, services: Sequence[Service]) -> Mapping[str, Sav
                 "%s does not exist: starting without the offers, pins and drains of an earlier run", file.path
             )
             return {}
-        parsed = parse_state(text, services)
+        parsed = parse_state(text, services, wall_offset())
     except (StateFileError, StateTextError) as problem:
         moved_to = file.mark_damaged()
         _log.warning(
@@ -140,7 +147,7 @@ class StateKeeper:
             self._wake.clear()
 
     async def _attempt(self) -> None:
-        change, text = self._changes, format_state(self._snapshot_holder.current)
+        change, text = self._changes, format_state(self._snapshot_holder.current, wall_offset())
         try:
             await asyncio.to_thread(self._file.replace, text)
         except StateFileError as problem:

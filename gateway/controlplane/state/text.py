@@ -1,30 +1,48 @@
 """The state file's format: what survives a restart, as one small JSON document, written and parsed.
 
-    {"skewgate_state": 1, "services": {"baremetal": {"dialect": "ironic", "scheme": ["major.minor"],
-      "versions": [["1.1", "1.58"]], "pin": null, "drained": ["api-2"]}}}
+    {"skewgate_state": 2, "services": {"baremetal": {"dialect": "ironic", "scheme": ["major.minor"],
+      "versions": [["1.1", "1.58"]], "policy": "at_least", "at_least": "50%", "cut": false, "pin": null,
+      "drained": ["api-2"], "advertisements": {"api-1": {"url": "http://10.0.0.1:6385",
+        "versions": [["1.1", "1.58"]], "default": null, "legacy": false, "at": 1790000000.0}}}}}
 
 Values in, values out; `file` reads and writes the disk. Whoever wrote a text, nothing in it counts that does
 not fit: a text of another form is refused as a whole, and an entry for a service that is configured otherwise
-is dropped.
+is dropped. Format 1, without policy and advertisements, is read, too.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from gateway.core.fleet.offer_state import SavedState
-from gateway.core.fleet.service import Service
+from gateway.core.dialect import Advertisement
+from gateway.core.fleet.offer_state import SavedAdvertisement, SavedState
+from gateway.core.fleet.service import AtLeast, Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.core.versions.ranges import VersionRange, VersionSet
+from gateway.core.versions.ranges import VersionRange, VersionSet, read_anew
 from gateway.core.versions.version import Scheme
 from gateway.errors import SkewgateError, VersionTextError
 from gateway.telemetry.access_log import printable
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Raised when an older release could misread what this one writes."""
+
+_WITHOUT_ADVERTISEMENTS: Final = 1
+"""The format of releases that saved neither policies nor advertisements."""
+
+_NOTHING: Final[Mapping[str, object]] = {
+    "policy": None,
+    "at_least": None,
+    "cut": False,
+    "advertisements": {},
+}
+"""What an entry of that format lacks."""
+
+_LATEST_TIME: Final = 1e12
+"""Seconds since 1970 that a time in the file may have: the year 33658."""
 
 _MAX_QUOTED: Final = 80
 """Characters of a text of the file in a message."""
@@ -43,26 +61,47 @@ class ParsedState(NamedTuple):
     """What no longer fits the configuration, a sentence each."""
 
 
-def format_state(snapshot: Snapshot) -> str:
-    """All of `snapshot` that should survive a restart."""
+def format_state(snapshot: Snapshot, wall_offset: float = 0.0) -> str:
+    """All of `snapshot` that should survive a restart. `wall_offset`: seconds since 1970, less those of the
+    clock that dates facts."""
     entries = {}
     for name, saved in snapshot.saved().items():
         dialect = snapshot.views[name].service.dialect
-        text_of = dialect.scheme.format
+        policy, at_least = saved.policy or (None, None)
         entries[name] = {
             "dialect": dialect.name,
             "scheme": dialect.scheme.key,
-            "versions": [
-                [text_of(versions.low), text_of(versions.high)] for versions in saved.versions.ranges
-            ],
-            "pin": None if saved.pin is None else text_of(saved.pin),
+            "versions": _ranges(saved.versions, dialect.scheme),
+            "policy": None if policy is None else policy.value,
+            "at_least": None if at_least is None else f"{at_least.number}{'%' if at_least.percent else ''}",
+            "cut": saved.cut,
+            "pin": None if saved.pin is None else dialect.scheme.format(saved.pin),
             "drained": sorted(saved.drained),
+            "advertisements": {
+                backend: _advertisement_entry(known, dialect.scheme, wall_offset)
+                for backend, known in saved.advertisements.items()
+            },
         }
     return json.dumps({"skewgate_state": FORMAT, "services": entries}, indent=1) + "\n"
 
 
-def parse_state(text: str, services: Iterable[Service]) -> ParsedState:
-    """What `text` holds for `services`. Raises `StateTextError`."""
+def _ranges(versions: VersionSet, scheme: Scheme) -> list[list[str]]:
+    return [[scheme.format(one.low), scheme.format(one.high)] for one in versions.ranges]
+
+
+def _advertisement_entry(known: SavedAdvertisement, scheme: Scheme, wall_offset: float) -> dict[str, Any]:
+    found = known.advertisement
+    return {
+        "url": known.url,
+        "versions": _ranges(found.versions, scheme),
+        "default": None if found.default is None else scheme.format(found.default),
+        "legacy": found.legacy,
+        "at": max(0.0, known.at + wall_offset),  # JSON has no infinity
+    }
+
+
+def parse_state(text: str, services: Iterable[Service], wall_offset: float = 0.0) -> ParsedState:
+    """What `text` holds for `services`. `wall_offset` as in `format_state`. Raises `StateTextError`."""
     entries = _entries(text)
     saved: dict[str, SavedState] = {}
     dropped = []
@@ -73,18 +112,31 @@ def parse_state(text: str, services: Iterable[Service]) -> ParsedState:
             dropped.append(f"{_quoted(name)}: no longer configured")
         elif entry["dialect"] != service.dialect.name:
             dropped.append(f"{name}: saved for another dialect, {_quoted(entry['dialect'])}")
-        elif (entry["dialect"], *entry["scheme"]) != service.scheme_id:
-            scheme = " ".join(map(str, entry["scheme"]))
-            dropped.append(f"{name}: saved for another scheme of versions, {_quoted(scheme)}")
+        elif (scheme := service.dialect.scheme.earlier(tuple(entry["scheme"]))) is None:
+            found = " ".join(map(str, entry["scheme"]))
+            dropped.append(f"{name}: saved for another scheme of versions, {_quoted(found)}")
         else:
-            state = _saved_state(name, entry, service.dialect.scheme)
-            backends = frozenset(backend.name for backend in service.backends)
-            dropped += [
-                f"{name}/{_quoted(backend)}: was drained, no longer configured"
-                for backend in sorted(state.drained - backends)
-            ]
-            saved[name] = replace(state, drained=state.drained & backends)
+            saved[name], gone = _fitting(_saved_state(name, entry, scheme, service, wall_offset), service)
+            dropped += gone
     return ParsedState(saved, tuple(dropped))
+
+
+def _fitting(state: SavedState, service: Service) -> tuple[SavedState, list[str]]:
+    """The part of `state` that is about configured backends, and a sentence about each other one."""
+    urls = {backend.name: backend.url for backend in service.backends}
+    gone = [
+        f"{service.name}/{_quoted(backend)}: was drained, no longer configured"
+        for backend in sorted(state.drained - urls.keys())
+    ]
+    moved = {name for name, known in state.advertisements.items() if urls.get(name) != known.url}
+    gone += [
+        f"{service.name}/{_quoted(backend)}: what it advertised, "
+        + ("it has another address now" if backend in urls else "no longer configured")
+        for backend in sorted(moved - (state.drained - urls.keys()))
+    ]
+    advertisements = {name: known for name, known in state.advertisements.items() if name not in moved}
+    drained = frozenset(state.drained & urls.keys())
+    return replace(state, drained=drained, advertisements=advertisements), gone
 
 
 def _quoted(text: str) -> str:
@@ -100,12 +152,19 @@ def _entries(text: str) -> Mapping[str, dict[str, Any]]:
         raise StateTextError("it is not JSON") from None
     if not isinstance(document, dict) or type(document.get("skewgate_state")) is not int:
         raise StateTextError("it is not a state file of skewgate")
-    if document["skewgate_state"] != FORMAT:
-        found = _quoted(str(document["skewgate_state"]))
-        raise StateTextError(f"its format is {found}, this release reads format {FORMAT}")
+    found = document["skewgate_state"]
+    if found not in (FORMAT, _WITHOUT_ADVERTISEMENTS):
+        raise StateTextError(
+            f"its format is {_quoted(str(found))}, this release reads {_WITHOUT_ADVERTISEMENTS} and {FORMAT}"
+        )
     entries = document.get("services")
     if not isinstance(entries, dict):
         raise StateTextError("it has no `services`")
+    if found == _WITHOUT_ADVERTISEMENTS:
+        entries = {
+            name: {**entry, **_NOTHING} if isinstance(entry, dict) else entry
+            for name, entry in entries.items()
+        }
     for name, entry in entries.items():
         if not _is_entry(entry):
             raise StateTextError(f"its entry '{_quoted(name)}' is malformed")
@@ -118,10 +177,32 @@ def _is_entry(entry: object) -> bool:
             "dialect": str(),
             "scheme": list(),
             "versions": list(ranges),
+            "policy": str() | None,
+            "at_least": str() | None,
+            "cut": bool(),
             "pin": str() | None,
             "drained": list(names),
+            "advertisements": dict(advertisements),
         }:
-            return all(isinstance(name, str) for name in names) and all(map(_is_range, ranges))
+            return (
+                all(isinstance(name, str) for name in names)
+                and all(map(_is_range, ranges))
+                and all(map(_is_advertisement, advertisements.values()))
+            )
+        case _:
+            return False
+
+
+def _is_advertisement(entry: object) -> bool:
+    match entry:
+        case {
+            "url": str(),
+            "versions": list(ranges),
+            "default": str() | None,
+            "legacy": bool(),
+            "at": int() | float() as at,
+        }:
+            return all(map(_is_range, ranges)) and -_LATEST_TIME <= at <= _LATEST_TIME
         case _:
             return False
 
@@ -130,16 +211,53 @@ def _is_range(pair: object) -> bool:
     return isinstance(pair, list) and len(pair) == 2 and all(isinstance(end, str) for end in pair)
 
 
-def _saved_state(name: str, entry: Mapping[str, Any], scheme: Scheme) -> SavedState:
-    """Raises `StateTextError` if a text is not a version, or the versions cannot be an offer."""
+def _saved_state(
+    name: str, entry: Mapping[str, Any], before: Scheme, service: Service, wall_offset: float
+) -> SavedState:
+    """Its texts were written in the scheme `before`. Raises `StateTextError` if one is not a version, or the
+    versions cannot be an offer."""
+    scheme = service.dialect.scheme
     try:
-        versions = VersionSet.of(
-            VersionRange.in_major(scheme.require(low), scheme.require(high))
-            for low, high in entry["versions"]
-        )
+        versions = _version_set(entry["versions"], before, scheme)
         pin = None if entry["pin"] is None else scheme.require(entry["pin"])
+        advertisements = {
+            backend: SavedAdvertisement(
+                known["url"],
+                Advertisement(
+                    _version_set(known["versions"], before, scheme),
+                    known["legacy"],
+                    None if known["default"] is None else scheme.require(known["default"]),
+                ),
+                float(known["at"]) - wall_offset,
+            )
+            for backend, known in entry["advertisements"].items()
+        }
     except VersionTextError:
         raise StateTextError(f"its entry '{_quoted(name)}' holds what is not a version or a range") from None
     if scheme.contiguous and len(versions.ranges) > 1:
         raise StateTextError(f"its entry '{_quoted(name)}' has a gap in its versions")
-    return SavedState(versions, pin, frozenset(entry["drained"]))
+    policy = _policy(name, entry["policy"], entry["at_least"])
+    return SavedState(versions, pin, frozenset(entry["drained"]), policy, advertisements, cut=entry["cut"])
+
+
+def _version_set(ranges: list[list[str]], before: Scheme, scheme: Scheme) -> VersionSet:
+    """Raises `VersionTextError`."""
+    versions = VersionSet.of(
+        VersionRange.in_major(before.require(low), before.require(high)) for low, high in ranges
+    )
+    return read_anew(versions, before, scheme)
+
+
+def _policy(name: str, policy: str | None, number: str | None) -> tuple[Policy, AtLeast | None] | None:
+    """Raises `StateTextError`."""
+    if policy is None:
+        return None
+    match = None if number is None else _NUMBER.fullmatch(number)
+    if policy not in set(Policy) or (policy == Policy.AT_LEAST) is not (match is not None):
+        raise StateTextError(f"its entry '{_quoted(name)}' holds what is not a policy")
+    at_least = None if match is None else AtLeast(int(match[1]), percent=bool(match[2]))
+    return Policy(policy), at_least
+
+
+_NUMBER: Final = re.compile(r"([0-9]{1,6})(%?)", re.ASCII)
+"""The number of `at_least`."""

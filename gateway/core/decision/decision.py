@@ -26,7 +26,7 @@ from enum import StrEnum
 from typing import NamedTuple, TypeAlias, final
 
 from gateway.core.decision.negotiation import negotiate
-from gateway.core.decision.operations import Operation, Operations
+from gateway.core.decision.operations import Operation, Operations, possible_methods
 from gateway.core.decision.selection import NO_CANDIDATES, Candidates, select
 from gateway.core.dialect import (
     Endpoint,
@@ -37,22 +37,26 @@ from gateway.core.dialect import (
     RefusalReason,
     RequestedKind,
     RequestedVersion,
+    RequestIds,
     TargetWriter,
 )
 from gateway.core.fleet.backend import Member
+from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.http.message import Header, Request, RequestHead, Response, as_mapping, render
 from gateway.core.versions.version import Version
 
 RETRY_AFTER = 2
-"""Seconds: about the time until the next probes, and the pause that OpenStack clients make by themselves. See
-decision 0014 for python-ironicclient 6.3.0, which fails when a response has `Retry-After`."""
+"""Seconds: about the time until the next probes, and the pause that OpenStack clients make by themselves."""
 
 NO_BACKEND_AVAILABLE = "No backend that serves the requested API version is available at the moment."
 """What a 503 says: also when a backend refused a version that it advertised."""
 
 THROTTLED_RETRY_AFTER = 1
 """Seconds: the header has whole ones only, and by then a rate-limited endpoint answers again."""
+
+DOCUMENT_METHODS = frozenset({"GET", "HEAD"})
+"""The methods by which clients fetch a discovery document."""
 
 MAX_CACHED_REQUEST_SIZE = 512
 """Bytes of selected header lines up to which a resolution is cached: no real version is longer."""
@@ -105,7 +109,11 @@ class Resolution:
     """The path prefix that backends do not see; empty: they see the whole path."""
     target_writer: TargetWriter | None = field(init=False)
     """Writes the version into the target; None: the target has none."""
+    request_ids: RequestIds | None = field(init=False)
+    """None: the API has no request ids."""
     rewrites_document: bool = field(init=False)
+    prefers_known_document: bool = field(init=False)
+    """True: this document is answered from what is known of it; `candidates` are for when nothing is."""
     operations: Operations | None = field(init=False)
     """Those that the request may be refused by. None where no version was negotiated, or none are
     configured."""
@@ -114,12 +122,16 @@ class Resolution:
         """Compute what the hot path would otherwise look up through four objects on every request."""
         service, match = self.view.service, self.view.service.match
         negotiated = self.result in _NEGOTIATED and self.version is not None
+        refused = self.result not in _NEGOTIATED and self.requested is not None
         derived = {
             "service": service.name,
             "requested_kind": self.requested.kind if self.requested is not None else None,
             "prefix": match.prefix if match.strip_prefix else "",
             "target_writer": service.dialect.target_writer,
+            "request_ids": service.dialect.request_ids,
             "rewrites_document": self.endpoint.document and not self.view.offer.transparent,
+            "prefers_known_document": not refused
+            and self.view.prefers_known_document(self.endpoint, self.candidates),
             "operations": (service.operations or None) if negotiated else None,
         }
         for name, value in derived.items():
@@ -139,6 +151,9 @@ class Forward(NamedTuple):
     member: Member
     path: str
     """The local path: the API's own, without the route's prefix."""
+    methods: tuple[str, ...]
+    """Every method that the backend may execute; more than one where a server also takes it from elsewhere
+    than the request line. It is sent again only if all of them allow it."""
 
 
 @final
@@ -159,13 +174,38 @@ class Answer(NamedTuple):
 
 
 @final
+class DocumentKey(NamedTuple):
+    """By what a known document is found."""
+
+    service: Service
+    endpoint: Endpoint
+    target: str
+    """The local path and the query, as they came."""
+
+    @classmethod
+    def of(cls, resolution: Resolution, path: str, query: str) -> DocumentKey:
+        """`path`: the local one."""
+        target = f"{path}?{query}" if query else path
+        return cls(resolution.view.service, resolution.endpoint, target)
+
+
+@final
+class AnswerKnown(NamedTuple):
+    """The gateway answers a discovery document from what it knows: a backend gave it before, and none that
+    may give it is in service now."""
+
+    resolution: Resolution
+    key: DocumentKey
+
+
+@final
 class Unrouted(NamedTuple):
     """No service matches: 404, without a dialect."""
 
 
 NO_ROUTE = Unrouted()
 
-Decision: TypeAlias = Forward | Refuse | Answer | Unrouted
+Decision: TypeAlias = Forward | Refuse | Answer | AnswerKnown | Unrouted
 
 DecisionKey: TypeAlias = tuple[str, Endpoint, tuple[object, ...]]
 DecisionCache: TypeAlias = MutableMapping[DecisionKey, Resolution]
@@ -180,12 +220,14 @@ def decide(
     decision_cache: DecisionCache,
     *,
     throttled: Container[str] = (),
+    known_documents: Container[DocumentKey] = (),
 ) -> Decision:
     """What happens to this request.
 
     `in_flight_by_member`: requests in flight by member key. `random_bits`: 64 of them. `decision_cache`: a
     table that the caller keeps from call to call; entries of a view that is no longer current are ignored.
-    `throttled`: services whose rate-limited endpoints have answered too often.
+    `throttled`: services whose rate-limited endpoints have answered too often. `known_documents`: those that
+    the caller can answer.
     """
     # 3. Route.
     route = snapshot.routes.find(host, head.path)
@@ -194,7 +236,9 @@ def decide(
     view = snapshot.views[route.service]
     path = route.local(head.path)
     # 4, 5, and the candidates of 6: `resolve`, cached by service, endpoint and selected fields.
-    endpoint = view.service.dialect.endpoint(head.method, path, head.query)
+    dialect = view.service.dialect
+    methods = possible_methods(head, dialect.method_override, dialect.method_parameter)
+    endpoint = dialect.endpoint(methods[0], path, head.query)
     key = (route.service, endpoint, head.selected)
     resolution = decision_cache.get(key)
     if resolution is None or resolution.view is not view:
@@ -202,27 +246,36 @@ def decide(
         _store(decision_cache, key, resolution, head)
     # 5, for every request, because the path is not in the key: does the operation exist in this version?
     if resolution.operations is not None:
-        plain = view.service.dialect.operation_path(path)
-        missing = _missing_operation(resolution, resolution.operations, head.method, plain)
+        plain = dialect.operation_path(path)
+        missing = _missing_operation(resolution, resolution.operations, methods, plain)
         if missing is not None:
             return _local(missing)
     # 6. Select one of the candidates.
+    if resolution.prefers_known_document and head.method in DOCUMENT_METHODS:
+        document = DocumentKey.of(resolution, path, head.query)
+        if document in known_documents:
+            return AnswerKnown(resolution, document)
     if not resolution.candidates.tiers:
         return _local(resolution)
     member = select(resolution.candidates, in_flight_by_member, random_bits)
     assert member is not None
-    return Forward(resolution, member, path)
+    return Forward(resolution, member, path, methods)
 
 
 def _missing_operation(
-    resolution: Resolution, operations: Operations, method: str, path: str
+    resolution: Resolution, operations: Operations, methods: tuple[str, ...], path: str
 ) -> Resolution | None:
-    """The refusal of an operation outside its versions; None where it exists or is not restricted."""
-    operation, version, requested = operations.find(method, path), resolution.version, resolution.requested
+    """The refusal of an operation outside its versions; None where it exists or is not restricted.
+
+    `methods`: all by which a server may look it up.
+    """
+    version, requested = resolution.version, resolution.requested
     assert version is not None, "operations are looked up where a version was negotiated"
     assert requested is not None
     assert resolution.offered is not None
-    if operation is None or version in operation.versions:
+    found = (operations.find(method, path) for method in methods)
+    operation = next((one for one in found if one is not None and version not in one.versions), None)
+    if operation is None:
         return None
     view, endpoint = resolution.view, resolution.endpoint
     missing = MissingOperation(version, requested, resolution.offered, operation.refusal)
@@ -345,7 +398,7 @@ def _answer(
     local_head = RequestHead(head.method, path, head.query, head.fields)
     response = dialect.local_responder.answer(endpoint, local_head, offered, view.service.operations)
     if response.status == 503:  # nothing is on offer yet
-        response = response.with_headers(("Retry-After", str(RETRY_AFTER)))
+        response = _with_retry_after(view, response, RETRY_AFTER)
     return with_vary(view, response)
 
 
@@ -369,8 +422,16 @@ def error_response(view: ServiceView, error: GatewayError) -> Response:
     """An error that the gateway itself answers with after routing, in the dialect's shape."""
     response = view.service.dialect.error_response(error)
     if error.retry_after is not None:
-        response = response.with_headers(("Retry-After", str(error.retry_after)))
+        response = _with_retry_after(view, response, error.retry_after)
     return with_vary(view, response)
+
+
+def _with_retry_after(view: ServiceView, response: Response, seconds: int) -> Response:
+    """When the client may try again. On a 503 only if the service allows it: many clients of OpenStack raise
+    an exception at the header, and retry without it (decision 0021)."""
+    if response.status == 503 and not view.service.effective_retry_after:
+        return response
+    return response.with_headers(("Retry-After", str(seconds)))
 
 
 def with_vary(view: ServiceView, response: Response) -> Response:

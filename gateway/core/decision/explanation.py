@@ -7,13 +7,15 @@ are those of the JSON that the admin listener serves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Container, Mapping
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, final
 
 from gateway.core.decision.decision import (
     Answer,
+    AnswerKnown,
+    DocumentKey,
     Forward,
     NegotiationResult,
     Refuse,
@@ -21,12 +23,14 @@ from gateway.core.decision.decision import (
     Unrouted,
     decide,
 )
+from gateway.core.decision.operations import possible_methods
 from gateway.core.decision.routing import Route
+from gateway.core.decision.selection import NO_CANDIDATES
 from gateway.core.dialect import RequestedKind, RequestedVersion
 from gateway.core.fleet.backend import Freshness, Member
 from gateway.core.fleet.offer import Offer
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
-from gateway.core.http.message import Header, RequestHead, Response, normalize_name
+from gateway.core.http.message import Header, Request, Response
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme
 
@@ -141,6 +145,8 @@ class ExplainedExclusion:
     serves: str
     reason: str
     why: str
+    could_serve: bool | None
+    """Whether it serves the version that the request leads to, on offer or not; None without one."""
 
 
 @final
@@ -200,28 +206,23 @@ NO_REQUESTS_IN_FLIGHT: Mapping[str, int] = {}
 
 def explain(
     snapshot: Snapshot,
-    method: str,
-    target: str,
-    headers: Iterable[Header] = (),
+    head: Request,
+    host: str = "",
     in_flight_by_member: Mapping[str, int] = NO_REQUESTS_IN_FLIGHT,
+    known_documents: Container[DocumentKey] = (),
 ) -> Explanation:
-    """Explain `method target` with these header lines (with `Host`, if the route needs it).
-    `in_flight_by_member`: requests in flight by member key."""
-    headers = tuple(headers)
-    path, _, query = target.partition("?")
-    fields = tuple(
-        (normalize_name(name), value)
-        for name, value in headers
-        if normalize_name(name) in snapshot.selected_names
-    )
-    host = next((value for name, value in headers if name.lower() == "host"), "")
-    head = RequestHead(method, path, query, fields)
-    route = snapshot.routes.find(host, path)
-    decision = decide(snapshot, head, host, in_flight_by_member, 0, {})
+    """Explain a request. `head` is what the data plane's reader makes of it, so both read the same.
+
+    `host`: the value of `Host`. `in_flight_by_member`: requests in flight by member key. `known_documents`:
+    as for `decide`.
+    """
+    route = snapshot.routes.find(host, head.path)
+    decision = decide(snapshot, head, host, in_flight_by_member, 0, {}, known_documents=known_documents)
+    target = f"{head.path}?{head.query}" if head.query else head.path
     if isinstance(decision, Unrouted) or route is None:
         return Explanation(
             snapshot.generation,
-            method,
+            head.method,
             target,
             host,
             DecisionKind.UNROUTED.value,
@@ -235,19 +236,21 @@ def explain(
 
 def _routed(
     snapshot: Snapshot,
-    head: RequestHead,
+    head: Request,
     route: Route,
-    decision: Forward | Refuse | Answer,
+    decision: Forward | Refuse | Answer | AnswerKnown,
     *,
     target: str,
     host: str,
     in_flight_by_member: Mapping[str, int],
 ) -> Explanation:
     resolution = decision.resolution
+    if isinstance(decision, AnswerKnown):
+        resolution = _without_backends(resolution)
     view, endpoint, requested = resolution.view, resolution.endpoint, resolution.requested
     dialect, match = view.service.dialect, route.match
     scheme, path = dialect.scheme, route.local(head.path)
-    response = None if isinstance(decision, Forward) else decision.response
+    response = decision.response if isinstance(decision, Refuse | Answer) else None
     kind = _KINDS[type(decision)]
     return Explanation(
         snapshot.generation,
@@ -265,7 +268,7 @@ def _routed(
         offer=_offer(view.offer, scheme),
         result=resolution.result.value if resolution.result is not None else None,
         version=None if _outside(resolution) else resolution.version_text or None,
-        operation=_operation(resolution, head.method, dialect.operation_path(path)),
+        operation=_operation(resolution, head, path),
         status=response.status if response is not None else None,
         candidates=_candidates(resolution, in_flight_by_member),
         left_out=_left_out(view, resolution, scheme),
@@ -275,11 +278,23 @@ def _routed(
     )
 
 
-_KINDS: Mapping[type[Forward | Refuse | Answer], DecisionKind] = {
+_KINDS: Mapping[type[Forward | Refuse | Answer | AnswerKnown], DecisionKind] = {
     Forward: DecisionKind.FORWARD,
     Refuse: DecisionKind.REFUSE,
     Answer: DecisionKind.ANSWER,
+    AnswerKnown: DecisionKind.ANSWER,
 }
+
+
+def _without_backends(resolution: Resolution) -> Resolution:
+    """The resolution of a document that is answered from what is known: no backend gets the request."""
+    return replace(
+        resolution,
+        result=NegotiationResult.SERVED if resolution.requested is not None else None,
+        candidates=NO_CANDIDATES,
+        request_field_lines=b"",
+        legacy_request_field_lines=b"",
+    )
 
 
 def ends(versions: VersionSet, scheme: Scheme) -> tuple[str | None, str | None]:
@@ -301,12 +316,16 @@ def _local_path(resolution: Resolution, path: str, query: str) -> str:
     return writer.write_target(resolution.endpoint, f"{path}?{query}" if query else path, version)
 
 
-def _operation(resolution: Resolution, method: str, path: str) -> ExplainedOperation | None:
-    missing = resolution.missing_operation
-    found = missing or (resolution.operations.find(method, path) if resolution.operations else None)
+def _operation(resolution: Resolution, head: Request, path: str) -> ExplainedOperation | None:
+    dialect, missing = resolution.view.service.dialect, resolution.missing_operation
+    found = missing
+    if found is None and resolution.operations is not None:
+        methods = possible_methods(head, dialect.method_override, dialect.method_parameter)
+        rules = (resolution.operations.find(method, dialect.operation_path(path)) for method in methods)
+        found = next((rule for rule in rules if rule is not None), None)
     if found is None:
         return None
-    versions = found.format_versions(resolution.view.service.dialect.scheme)
+    versions = found.format_versions(dialect.scheme)
     return ExplainedOperation(found.method, found.path.text, versions, missing is None)
 
 
@@ -321,6 +340,8 @@ def _because(resolution: Resolution, kind: DecisionKind) -> str:
     """The reason for the decision, in one sentence. The client's own text is not repeated."""
     view, requested = resolution.view, resolution.requested
     offered = view.offer.versions.format(view.service.dialect.scheme)
+    if kind is DecisionKind.ANSWER and resolution.rewrites_document:
+        return "no backend that may give this document is in service: it is answered from what is known"
     if kind is DecisionKind.ANSWER:
         return "the gateway answers this endpoint itself"
     if view.offer.transparent:
@@ -410,6 +431,7 @@ def _left_out(view: ServiceView, resolution: Resolution, scheme: Scheme) -> tupl
                     _serves(member, scheme),
                     reason.value,
                     why,
+                    _could_serve(member, resolution),
                 )
             )
     return tuple(exclusions)
@@ -425,19 +447,30 @@ def _reason(member: Member, resolution: Resolution, scheme: Scheme) -> tuple[Exc
     transparent = resolution.view.offer.transparent
     nothing_offered = resolution.offered is None and not transparent
     if nothing_offered or resolution.result in _OUTSIDE or resolution.endpoint.answered:
-        return ExclusionReason.NOT_ASKED, "the gateway answers this request itself"
+        able = {None: "", True: f"; it serves {resolution.version_text}"}.get(
+            _could_serve(member, resolution), f"; it does not serve {resolution.version_text}"
+        )
+        return ExclusionReason.NOT_ASKED, f"the gateway answers this request itself{able}"
     if member.legacy and resolution.endpoint.versioned_only:
         return ExclusionReason.LEGACY, "it is legacy, and this endpoint needs a versioned backend"
+    if member.restored or member.version_unknown:
+        return ExclusionReason.UNKNOWN, f"its versions are not known now ({member.error})"
     if resolution.version is not None and resolution.version in member.mismatched:
         text = resolution.version_text
         return (
             ExclusionReason.MISMATCH,
-            f"a response to {text} named another served version, and no probe has succeeded since",
+            f"a response to {text} named another served version, and no regular probe has succeeded since",
         )
     return (
         ExclusionReason.VERSION,
         f"does not serve {resolution.version_text}, only {_serves(member, scheme)}",
     )
+
+
+def _could_serve(member: Member, resolution: Resolution) -> bool | None:
+    if resolution.version is None or member.advertisement is None:
+        return None
+    return resolution.version in member.advertisement.versions
 
 
 _OUTSIDE = frozenset({NegotiationResult.BELOW_MIN, NegotiationResult.ABOVE_MAX, NegotiationResult.MALFORMED})

@@ -5,7 +5,8 @@ exists in the union of their versions. An operation without a rule is not restri
 `core.decision.decision` does that, with the dialect's response.
 
 Paths are compared decoded, without empty segments and without path parameters (`;a=b`), as the servers behind
-most dialects read them: another spelling of a path must not avoid the rule for the plain one.
+most dialects read them: another spelling of a path must not avoid the rule for the plain one. For the same
+reason a method is read as the servers read it, which may take that of a POST from a header.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Self, TypeAlias, final
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
+from gateway.core.http.message import METHODS, Request
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme
 from gateway.errors import PathTemplateError
@@ -81,6 +83,42 @@ def segments_of(path: str) -> tuple[str, ...]:
     if ";" in plain:
         segments = [segment.partition(";")[0] for segment in segments]
     return tuple(filter(None, segments))
+
+
+# --- methods -----------------------------------------------------------------------------------------------
+
+
+def effective_method(head: Request, overrides: tuple[str, ...]) -> str:
+    """The method by which servers look up a request that take that of a POST from a header: the first of
+    `overrides` (normalized names) that is present. Of several values the first counts, as in Express, and one
+    that is no method is ignored (semantics, Choosing)."""
+    if head.method != "POST":
+        return head.method
+    for name in overrides:
+        text = next((value for found, value in head.fields if found == name), None)
+        if text is not None:
+            method = text.partition(",")[0].strip().upper()
+            return method if method in METHODS else head.method
+    return head.method
+
+
+def methods_in_query(query: str, parameter: str | None) -> tuple[str, ...]:
+    """The methods that a query names, for servers that take one from there (routes and pecan: `_method`).
+
+    All that any reader finds: which of several counts, and whether `;` separates parameters, differs.
+    """
+    if parameter is None or parameter not in unquote(query):
+        return ()
+    named = parse_qsl(query.replace(";", "&"))
+    return tuple(value.upper() for name, value in named if name == parameter)
+
+
+def possible_methods(head: Request, overrides: tuple[str, ...], parameter: str | None) -> tuple[str, ...]:
+    """Every method that a server may execute for this request. First the one of `effective_method`."""
+    method = effective_method(head, overrides) if overrides else head.method
+    if parameter is None or not head.query:
+        return (method,)
+    return (method, *methods_in_query(head.query, parameter))
 
 
 # --- the table ---------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from gateway.core.decision.decision import Resolution, vary_header
 from gateway.core.dialect import Advertisement, Served, VersionRefusal
 from gateway.core.fleet.backend import Member
 from gateway.core.http.message import Header, all_values, as_mapping, render
+from gateway.core.versions.version import Version
 
 
 @final
@@ -26,14 +27,20 @@ class ResponseRewrite:
     served: Served
     fact: Advertisement | None
     """The backend's own range, if it differs from what is known of that member: to be observed."""
-    mismatch: bool
+    mismatch: bool = False
     """The backend names another served version than the negotiated one (threats V9). The client gets what the
     backend sent, and it is counted."""
+    served_missing: bool = False
+    """The response lacks the served version, which the servers of this API always name here: the member's
+    version is unknown (semantics, Knowing)."""
+    served_text: str = ""
+    """With `mismatch` or `served_missing`: the version that the client is told, canonical; empty: none."""
     plain: bool = field(init=False)
     """Nothing to observe, to count or to hold: nearly always."""
 
     def __post_init__(self) -> None:
-        plain = self.fact is None and not self.mismatch and self.served.version_refusal is VersionRefusal.NO
+        special = self.mismatch or self.served_missing or self.fact is not None
+        plain = not special and self.served.version_refusal is VersionRefusal.NO
         object.__setattr__(self, "plain", plain)
 
 
@@ -51,20 +58,50 @@ def rewrite_head(
     served = dialect.read_response(resolution.endpoint, status, headers)
     fact = _fact(member, served)
     if view.offer.transparent or offered is None:
-        return ResponseRewrite(render(fields), served, fact, mismatch=False)
-    written = dialect.write_response(
-        resolution.endpoint, status, served, resolution.version, offered, legacy=member.legacy
-    )
+        return ResponseRewrite(render(fields), served, fact)
+    named, negotiated = served.version, resolution.version
+    mismatch = _contradicts(served, negotiated)
+    missing = named is None and _always_named(resolution, member, status)
+    written_for, legacy = negotiated, member.legacy
+    if missing and not any(name in dialect.owned_response for name, _ in fields):
+        # It answered as a legacy server does. So the client is told what such a server executes.
+        written_for, legacy = dialect.legacy_versions.highest if dialect.legacy_versions else None, True
+        named = written_for
+    written = dialect.write_response(resolution.endpoint, status, served, written_for, offered, legacy=legacy)
     vary = vary_lines(all_values(headers, "vary"), dialect.vary, separately=dialect.vary_separately)
     passthrough = (
         (name, value) for name, value in fields if name not in dialect.owned_response and name != "vary"
     )
-    differs = None not in (served.version, resolution.version) and served.version != resolution.version
     return ResponseRewrite(
         render((*written, *vary, *passthrough)),
         served,
         fact,
-        mismatch=differs and served.version_refusal is VersionRefusal.NO,
+        mismatch,
+        missing,
+        dialect.scheme.format(named) if named is not None and (mismatch or missing) else "",
+    )
+
+
+def _contradicts(served: Served, negotiated: Version | None) -> bool:
+    """Whether a response says that our request was executed at another version. One that repeats another
+    requested version than ours is not about our request (chef-zero: always 0)."""
+    return (
+        None not in (served.version, negotiated)
+        and served.version != negotiated
+        and served.repeated in (None, negotiated)
+        and served.version_refusal is VersionRefusal.NO
+    )
+
+
+def _always_named(resolution: Resolution, member: Member, status: int) -> bool:
+    """Whether every server of this API that has versions names the served one in such a response."""
+    endpoint = resolution.endpoint
+    return (
+        endpoint.served_always
+        and not endpoint.document
+        and not member.legacy
+        and resolution.version is not None
+        and 200 <= status < 300
     )
 
 

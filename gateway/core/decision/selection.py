@@ -49,7 +49,7 @@ class Candidates:
 
     @classmethod
     def of(cls, members: Iterable[Member]) -> Candidates:
-        chosen = [member for member in members if member.in_service]
+        chosen = [member for member in members if member.in_service and not member.restored]
         tiers = (
             Tier.of(
                 member

@@ -11,6 +11,14 @@ from enum import StrEnum
 from typing import final
 
 from gateway.core.dialect import Advertisement
+from gateway.core.fleet.doubt import (
+    KNOWN_VERSION,
+    LEGACY_ANSWERS,
+    NEVER,
+    NO_MISMATCHES,
+    Mismatches,
+    UnknownVersion,
+)
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 
 
@@ -72,17 +80,19 @@ class Member:
     scheme_id: tuple[object, ...] = ()
     """Name of the dialect and key of the scheme in which `advertisement` was read. In another one it has no
     meaning."""
-    error: str | None = None
+    probe_error: str | None = None
     """Why the last probe failed, one sentence."""
     connect_failed: bool = False
     """True: a connection to it failed, and no probe has succeeded since. Tried last."""
-    mismatched: VersionSet = NO_VERSIONS
-    """Versions of requests whose responses named another served version since the last successful probe
-    (threats V9). It gets no request at those."""
-    advertised_at: float = field(default=float("-inf"), compare=False)
+    mismatches: Mismatches = NO_MISMATCHES
+    unknown_version: UnknownVersion = KNOWN_VERSION
+    restored: bool = False
+    """True: `advertisement` is from the state file, and the first probe has not ended. It counts for the
+    offer, and the member gets no request (semantics, State across restarts)."""
+    advertised_at: float = field(default=NEVER, compare=False)
     """When the request was sent that brought `advertisement`."""
-    suspected_at: float = field(default=float("-inf"), compare=False)
-    """When the request was sent that last made it suspect. An older probe does not clear that."""
+    connect_failed_at: float = field(default=NEVER, compare=False)
+    """When the connection failed. An older probe does not clear that."""
     key: str = field(init=False, default="")
     """`service/backend`, unique in the gateway."""
     weight: int = field(init=False, default=1)
@@ -98,25 +108,64 @@ class Member:
     def freshness(self) -> Freshness:
         if self.backend.declared is not None:
             return Freshness.FRESH
-        if self.advertisement is None:
+        if self.advertisement is None or self.restored:
             return Freshness.UNKNOWN
         return FRESHNESS_AFTER_FAILURES[self.failures]
 
     @property
+    def version_unknown(self) -> bool:
+        """Whether it gets no negotiated request because an older server may run there now."""
+        return self.unknown_version.holds
+
+    @property
+    def mismatched(self) -> VersionSet:
+        """The versions at which it gets no request, because its responses named other ones (threats V9)."""
+        return self.mismatches.avoided
+
+    @property
     def suspect(self) -> bool:
-        """Whether a request has met a failed connection or a mismatch since the last successful probe."""
-        return self.connect_failed or bool(self.mismatched)
+        """Whether requests, or a legacy answer, have cast doubt on it that no later probe has cleared."""
+        return self.connect_failed or self.version_unknown or bool(self.mismatched)
+
+    @property
+    def probe_wanted_at(self) -> float | None:
+        """When the request was sent that last showed something which only a probe can clear up; None: nothing
+        waits for one. It is to be probed at once, once for each such time."""
+        times = [self.mismatches.last_at] if self.mismatches.wait_for_probe else []
+        if self.unknown_version.wait_for_probe:
+            times.append(self.unknown_version.missing_at)
+        return max(times, default=None)
 
     @property
     def usable_versions(self) -> VersionSet:
         """The versions at which it may get requests."""
-        versions = self.advertisement.versions if self.advertisement is not None else NO_VERSIONS
-        return versions - self.mismatched if self.mismatched else versions
+        if self.advertisement is None or self.restored or self.version_unknown:
+            return NO_VERSIONS
+        mismatched = self.mismatched
+        return self.advertisement.versions - mismatched if mismatched else self.advertisement.versions
+
+    @property
+    def error(self) -> str | None:
+        """Why its advertisement cannot be relied on, one sentence; None: it can."""
+        if self.probe_error is not None:
+            return self.probe_error
+        if self.restored:
+            return "known from the state file only, its first probe has not ended"
+        if self.unknown_version.legacy_answers:
+            return (
+                "answers as a server without versions, "
+                f"{self.unknown_version.legacy_answers} of {LEGACY_ANSWERS}"
+            )
+        if self.version_unknown:
+            return "a response lacked the served version, its versions are unknown until a probe shows them"
+        if self.mismatched:
+            return "responses named other versions than the requested ones, it gets no requests at these"
+        return None
 
     @property
     def probed(self) -> bool:
         """True once its first probe has ended, in success or failure."""
-        return self.advertisement is not None or self.failures > 0
+        return not self.restored and (self.advertisement is not None or self.failures > 0)
 
     @property
     def in_service(self) -> bool:

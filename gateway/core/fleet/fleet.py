@@ -10,27 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, TypeAlias, assert_never, final
+from typing import TypeAlias, assert_never, final
 
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import FRESHNESS_AFTER_FAILURES, Backend, Member
+from gateway.core.fleet.doubt import KNOWN_VERSION, LEGACY_ANSWERS, NO_MISMATCHES
 from gateway.core.fleet.service import Service
-from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
+from gateway.core.versions.ranges import read_anew
 from gateway.core.versions.version import Version
-
-MAX_MISMATCHED_RANGES: Final = 256
-"""Separate ranges of mismatched versions; a member with more gets no negotiated request at all. Clients
-choose these versions, and each range makes every later fact cost more."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ProbeSucceeded:
     """A probe brought an advertisement. `at`: when its first request was sent, in seconds of any monotonic
-    clock. For a declared backend: it is no longer suspect."""
+    clock. For a declared backend: what is declared was declared again."""
 
     advertisement: Advertisement
     at: float
+    prompted: bool = False
+    """True: not a regular probe, but one that a response asked for."""
 
 
 @final
@@ -66,9 +65,37 @@ class VersionMismatch:
 
     version: Version
     at: float
+    path: str = ""
+    """The first two segments of the request's path: `/v1/nodes`."""
 
 
-Fact: TypeAlias = ProbeSucceeded | ProbeFailed | PassiveObservation | ConnectFailed | VersionMismatch
+@final
+@dataclass(frozen=True, slots=True)
+class ServedVersionMissing:
+    """The response to a negotiated request lacked the served version, which its API's servers always send."""
+
+    at: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AdvertisementRestored:
+    """The state file holds what the backend advertised before a restart. It counts for the offer, and the
+    backend gets no request until its first probe has ended (semantics, State across restarts)."""
+
+    advertisement: Advertisement
+    at: float
+
+
+Fact: TypeAlias = (
+    ProbeSucceeded
+    | ProbeFailed
+    | PassiveObservation
+    | ConnectFailed
+    | VersionMismatch
+    | ServedVersionMissing
+    | AdvertisementRestored
+)
 
 
 @final
@@ -111,12 +138,6 @@ class Pool:
         """True once every member's first probe has ended, in success or failure."""
         return all(member.probed for member in self.members)
 
-    @property
-    def offer_ready(self) -> bool:
-        """True once the initial offer can be formed: all are probed, and at least one advertisement is
-        known."""
-        return self.all_probed and any(member.advertisement for member in self.members)
-
     def member(self, backend: str) -> Member | None:
         return next((member for member in self.members if member.backend.name == backend), None)
 
@@ -140,7 +161,7 @@ class Fleet:
         for service in services:
             before = (known.pools.get(service.name) if known else None) or Pool(())
             members = tuple(_member(service, backend, before) for backend in service.backends)
-            pin = before.pin if before.scheme_id == service.scheme_id else None
+            pin = _pin(service, before)
             pools[service.name] = Pool(members, pin, service.scheme_id)
         return cls(MappingProxyType(pools))
 
@@ -184,8 +205,8 @@ class Fleet:
 def _member(service: Service, backend: Backend, before: Pool) -> Member:
     """`backend` as a member, with what is known of it from the same address and in the same scheme."""
     known = before.member(backend.name)
-    if known is not None and (known.backend.url, known.scheme_id) != (backend.url, service.scheme_id):
-        known = None
+    if known is not None:
+        known = _read_anew(known, service) if known.backend.url == backend.url else None
     if known is not None and known.backend.declared is None and backend.declared is None:
         return replace(known, backend=backend)
     return Member(
@@ -197,47 +218,121 @@ def _member(service: Service, backend: Backend, before: Pool) -> Member:
     )
 
 
+def _pin(service: Service, before: Pool) -> Version | None:
+    """The pin, if it has the same meaning in the scheme of `service`."""
+    if before.pin is None or before.scheme_id == service.scheme_id:
+        return before.pin
+    scheme = service.earlier_scheme(before.scheme_id)
+    return None if scheme is None else service.dialect.scheme.parse(scheme.format(before.pin))
+
+
+def _read_anew(member: Member, service: Service) -> Member | None:
+    """The member in the scheme of `service`; None: what is known of it has no meaning there."""
+    if member.scheme_id == service.scheme_id:
+        return member
+    before, scheme = service.earlier_scheme(member.scheme_id), service.dialect.scheme
+    if before is None:
+        return None
+    known = member.advertisement
+    if known is not None:
+        default = None if known.default is None else scheme.parse(before.format(known.default))
+        known = replace(known, versions=read_anew(known.versions, before, scheme), default=default)
+    return replace(member, advertisement=known, mismatches=NO_MISMATCHES, scheme_id=service.scheme_id)
+
+
 def _learn(member: Member, fact: Fact) -> Member:
     """The member after one fact. A declared member learns no advertisement; it can become suspect, and
     trusted again."""
     match fact:
-        case VersionMismatch():
-            return _mismatched(member, fact)
+        case VersionMismatch() | ServedVersionMissing():
+            return _doubted(member, fact)
         case ConnectFailed(at):
             if member.connect_failed or at < member.advertised_at:
                 return member
-            return replace(member, connect_failed=True, suspected_at=at)
+            return replace(member, connect_failed=True, connect_failed_at=at)
         case _ if member.backend.declared is not None:
-            cleared = isinstance(fact, ProbeSucceeded) and member.suspect and fact.at >= member.suspected_at
-            return _trusted(member) if cleared else member
+            return _declared_again(member, fact) if isinstance(fact, ProbeSucceeded) else member
         case ProbeFailed(error):
             failures = min(member.failures + 1, len(FRESHNESS_AFTER_FAILURES) - 1)
-            if (failures, error) == (member.failures, member.error):
+            unknown = member.unknown_version.after_failed_probe()
+            if (failures, error, unknown) == (member.failures, member.probe_error, member.unknown_version):
                 return member
-            return replace(member, failures=failures, error=error)
-        case ProbeSucceeded(advertisement, at):
-            checked = member if at < member.suspected_at else _trusted(member)
-            if at < member.advertised_at:  # the known one is newer; this one proves that the backend answers
-                return replace(checked, failures=0, error=None)
-            return replace(checked, advertisement=advertisement, failures=0, error=None, advertised_at=at)
+            return replace(
+                member, failures=failures, probe_error=error, unknown_version=unknown, restored=False
+            )
+        case ProbeSucceeded():
+            return _probed(member, fact)
+        case AdvertisementRestored(advertisement, at):
+            if member.probed:
+                return member
+            return replace(member, advertisement=advertisement, advertised_at=at, restored=True)
         case PassiveObservation(advertisement, at):
             if at < member.advertised_at:
                 return member
-            return replace(member, advertisement=advertisement, advertised_at=at)
+            return replace(
+                member,
+                advertisement=advertisement,
+                advertised_at=at,
+                restored=False,
+                unknown_version=member.unknown_version.after_versions(at, passive=True),
+            )
         case _:
             assert_never(fact)
 
 
-def _mismatched(member: Member, fact: VersionMismatch) -> Member:
-    """It gets no request at that version; at too many separate versions, no negotiated request at all."""
-    if fact.version in member.mismatched or fact.at < member.advertised_at:
+def _doubted(member: Member, fact: VersionMismatch | ServedVersionMissing) -> Member:
+    """After a response that does not fit the advertisement."""
+    if member.advertisement is None:
         return member
-    mismatched = member.mismatched | VersionSet.only(fact.version)
-    if len(mismatched.ranges) > MAX_MISMATCHED_RANGES and member.advertisement is not None:
-        mismatched = member.advertisement.versions
-    return replace(member, mismatched=mismatched, suspected_at=fact.at)
+    if isinstance(fact, VersionMismatch):
+        known = member.advertisement.versions
+        mismatches = member.mismatches.with_mismatch(fact.version, fact.path, fact.at, known)
+        return member if mismatches is member.mismatches else replace(member, mismatches=mismatches)
+    if member.legacy or fact.at < member.advertised_at:
+        return member
+    unknown = member.unknown_version.with_missing(fact.at)
+    return member if unknown is member.unknown_version else replace(member, unknown_version=unknown)
 
 
-def _trusted(member: Member) -> Member:
-    """The member without failed connections and mismatches."""
-    return replace(member, connect_failed=False, mismatched=NO_VERSIONS)
+def _probed(member: Member, fact: ProbeSucceeded) -> Member:
+    """After a probe that was answered. An older answer than the known one proves only that it answers."""
+    advertisement, at = fact.advertisement, fact.at
+    answered = replace(
+        member,
+        failures=0,
+        probe_error=None,
+        restored=False,
+        connect_failed=member.connect_failed and at < member.connect_failed_at,
+        mismatches=member.mismatches.after_probe(at, prompted=fact.prompted),
+    )
+    if at < member.advertised_at:
+        return answered
+    if not advertisement.legacy:
+        unknown = member.unknown_version.after_versions(at)
+    elif member.advertisement is None or member.legacy:
+        unknown = KNOWN_VERSION
+    else:  # it has shown versions: one answer without them may come from something that only stands in for it
+        unknown = member.unknown_version.with_legacy_answer(at)
+        if unknown.legacy_answers < LEGACY_ANSWERS:
+            return replace(answered, unknown_version=unknown)
+        unknown = KNOWN_VERSION
+    return replace(answered, advertisement=advertisement, advertised_at=at, unknown_version=unknown)
+
+
+def _declared_again(member: Member, fact: ProbeSucceeded) -> Member:
+    """The declaration stands in for a probe: a prompted one confirms the versions, the next regular one
+    clears everything."""
+    at = fact.at
+    if fact.prompted:
+        if not member.mismatches.wait_for_probe:
+            return member
+        return replace(member, mismatches=member.mismatches.after_probe(at, prompted=True))
+    connect_failed = member.connect_failed and at < member.connect_failed_at
+    mismatches = (
+        member.mismatches.after_probe(at, prompted=False)
+        if member.mismatches != NO_MISMATCHES
+        else member.mismatches
+    )
+    unknown = member.unknown_version.after_versions(at)
+    learned = replace(member, connect_failed=connect_failed, mismatches=mismatches, unknown_version=unknown)
+    return member if learned == member else learned

@@ -1,23 +1,27 @@
 """The versions that a service has shown its clients, and how these grow and shrink (semantics, Offering).
 
-The state makes an offer rise only when the policy has given more for a while, and fall only when by fresh
-advertisements no backend serves the version any more. Time is a parameter: seconds of any monotonic clock. No
-ceiling enters here (it is a view of the state, `core.fleet.offer`), and nothing here chooses a backend.
+The state makes an offer rise only when the policy has given more for a while, and fall only when a version is
+in nobody's last word or an operator says so. Time is a parameter: seconds of any monotonic clock. No ceiling
+enters here (it is a view of the state, `core.fleet.offer`), no freshness, and nothing here chooses a backend.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
+from types import MappingProxyType
 from typing import NamedTuple, assert_never, final
 
-from gateway.core.fleet.backend import Freshness, Member
+from gateway.core.dialect import Advertisement
+from gateway.core.fleet.backend import Member
+from gateway.core.fleet.falls import NO_FALLS, Falls
 from gateway.core.fleet.fleet import Pool
-from gateway.core.fleet.service import Policy, Service
-from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, held_by_at_least
-from gateway.core.versions.version import Version
+from gateway.core.fleet.service import AtLeast, Policy, Service
+from gateway.core.versions import ranges
+from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, held_by_at_least, held_by_most
+from gateway.core.versions.version import Scheme, Version
 
 
 class PendingVersions(NamedTuple):
@@ -25,6 +29,12 @@ class PendingVersions(NamedTuple):
 
     versions: VersionSet
     since: float
+    doublings: int = 0
+    """How often their wait is doubled, because they have fallen before."""
+
+    def due(self, stabilization: float) -> float:
+        """When their wait is over."""
+        return self.since + stabilization * 2.0**self.doublings
 
 
 @final
@@ -35,11 +45,18 @@ class OfferState:
     versions: VersionSet = NO_VERSIONS
     pending: tuple[PendingVersions, ...] = ()
     initialized: bool = False
-    """True: the first probe of every backend has ended, and at least one has answered."""
-
-    def due(self, stabilization: float) -> float | None:
-        """When the next versions will have been pending for `stabilization` seconds; None: nothing waits."""
-        return min((part.since + stabilization for part in self.pending), default=None)
+    """True: the first offer was made, even if of no version. What is empty then is formed anew at once."""
+    round_ended: float | None = None
+    """When the first round of probes ended; None: it has not."""
+    legacy_alone: bool = False
+    """True: after the first round only legacy backends were known, so the service was transparent. The first
+    offer then waits for nobody."""
+    falls: Falls = NO_FALLS
+    cut: bool = False
+    """True: an operator has changed the policy, and the versions are still to be cut to what it gives."""
+    removed: VersionSet = NO_VERSIONS
+    """In the last words of removed backends. What they take away is taken when the first probes have ended
+    of what came with the same reload."""
 
     @property
     def pending_versions(self) -> VersionSet:
@@ -49,14 +66,32 @@ class OfferState:
 
 @final
 @dataclass(frozen=True, slots=True)
+class SavedAdvertisement:
+    """The last advertisement of a backend."""
+
+    url: str
+    """The address that gave it. Another one is another backend."""
+    advertisement: Advertisement
+    at: float = field(default=float("-inf"), compare=False)
+    """When its request was sent, by the clock that dates facts."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class SavedState:
-    """The part of a service's state that survives a restart."""
+    """The part of a service's state that survives a restart. Falls do not: the next one counts again."""
 
     versions: VersionSet = NO_VERSIONS
     """Those of the offer state."""
     pin: Version | None = None
     drained: frozenset[str] = frozenset()
     """Names of backends."""
+    policy: tuple[Policy, AtLeast | None] | None = None
+    """The policy under which `versions` were offered, with its number; None: it is not known."""
+    advertisements: Mapping[str, SavedAdvertisement] = field(default_factory=lambda: MappingProxyType({}))
+    """By the name of the backend, without those that are declared."""
+    cut: bool = False
+    """As in `OfferState`: that of the last change of the policy is still due."""
 
 
 EMPTY = OfferState()
@@ -65,31 +100,75 @@ EMPTY = OfferState()
 def advance(offer_state: OfferState, service: Service, pool: Pool, now: float) -> OfferState:
     """The offer state after all that is known at `now`; this same object when nothing changes.
 
-    Versions that were pending for long enough join before new facts count. So it does not matter how often
-    this is called: two gateways that observe the same facts at the same times offer the same.
+    Versions whose wait is over join before new facts count. So it does not matter how often this is called,
+    as long as the pool from before a fact is accounted for first when something was `due`: two gateways that
+    observe the same facts at the same times offer the same.
     """
     return _changed(offer_state, _updated(_grow(offer_state, service, now), service, pool, now))
 
 
-def reconfigured(
-    offer_state: OfferState, service: Service, pool: Pool, removed: Sequence[Member], now: float
-) -> OfferState:
-    """The offer state under another configuration of the same service: `service` and `pool` are the new ones.
+def due(offer_state: OfferState, service: Service, pool: Pool) -> float | None:
+    """When time alone will change the offer next; None: never. `offer_state` is up to date with `pool`."""
+    if offer_state.initialized:
+        return _next_join(offer_state, service)
+    if offer_state.round_ended is None or not pool.all_probed or not _any_versioned(pool):
+        return None
+    return offer_state.round_ended + service.stabilization
 
-    Removing a backend is an operator's decision and acts at once: what only `removed` served is gone, unless
-    nothing is known of those that are left. Pending versions keep their time if the new policy gives them,
-    too. `offer_state` must be up to date: call `advance` under the old configuration first.
+
+def reconfigured(
+    offer_state: OfferState,
+    before: Service,
+    service: Service,
+    pool: Pool,
+    now: float,
+    *,
+    removed: VersionSet = NO_VERSIONS,
+) -> OfferState:
+    """The offer state under another configuration of the same service: `service` and `pool` are the new ones,
+    `before` is the service until now, and `removed` is in the last words of backends that are gone.
+
+    An operator's word acts at once, or when the first probes of what it added have ended: what only removed
+    backends served is gone, and under another policy all that this does not give. Pending versions keep
+    their time if the new policy gives them, too. `offer_state` must be up to date: call `advance` under the
+    old configuration first.
     """
-    left = reachable_versions(pool.members)
-    versions = offer_state.versions
-    if left:
-        versions = _unbroken(versions - (reachable_versions(removed) - left), service)
-    return _updated(OfferState(versions, offer_state.pending, offer_state.initialized), service, pool, now)
+    commanded = replace(
+        offer_state,
+        cut=offer_state.cut or before.policy_and_number != service.policy_and_number,
+        removed=offer_state.removed | removed,
+    )
+    return _updated(commanded, service, pool, now)
+
+
+def read_anew(offer_state: OfferState, before: Scheme, scheme: Scheme) -> OfferState:
+    """The same state in a scheme that has only gained versions."""
+
+    def read(versions: VersionSet) -> VersionSet:
+        return ranges.read_anew(versions, before, scheme)
+
+    return replace(
+        offer_state,
+        versions=read(offer_state.versions),
+        pending=tuple(part._replace(versions=read(part.versions)) for part in offer_state.pending),
+        falls=offer_state.falls.read_anew(read),
+        removed=read(offer_state.removed),
+    )
+
+
+def restored(saved: SavedState, service: Service) -> OfferState:
+    """The offer state with which a gateway starts that has saved this one."""
+    policy = service.policy_and_number
+    return OfferState(
+        saved.versions,
+        initialized=bool(saved.versions),
+        cut=saved.cut or (saved.policy or policy) != policy,
+    )
 
 
 def policy_set(service: Service, pool: Pool) -> VersionSet:
     """The versions that the policy gives: those that enough of the backends in service serve."""
-    sets = [versions for versions in map(advertised_versions, pool.in_service) if versions]
+    sets = _served_sets(pool)
     match service.policy:
         case Policy.GUARANTEED:
             enough = len(sets)
@@ -100,11 +179,6 @@ def policy_set(service: Service, pool: Pool) -> VersionSet:
         case _:
             assert_never(service.policy)
     return held_by_at_least(sets, enough)
-
-
-def initial_offer(service: Service, pool: Pool) -> VersionSet:
-    """The initial offer of a service: what the policy gives, or if that is empty, what is reachable."""
-    return _unbroken(policy_set(service, pool) or reachable_versions(pool.in_service), service)
 
 
 def reachable_versions(members: Sequence[Member]) -> VersionSet:
@@ -121,54 +195,110 @@ def advertised_versions(member: Member) -> VersionSet:
 # --- the rules ---------------------------------------------------------------------------------------------
 
 
-def _updated(offer_state: OfferState, service: Service, pool: Pool, now: float) -> OfferState:
+def _updated(before: OfferState, service: Service, pool: Pool, now: float) -> OfferState:
     """The offer state after what is known now: first it shrinks, then it grows."""
-    initialized = offer_state.initialized or pool.offer_ready
-    if not (initialized and pool.all_probed):
+    offer_state = replace(before, falls=before.falls.at(now))
+    if not offer_state.initialized:
+        return _begun(offer_state, service, pool, now)
+    if not pool.all_probed:
         # The first probe of a backend is missing: the versions stay, and nothing is pending.
-        return OfferState(offer_state.versions, (), initialized)
-    versions = _shrink(offer_state.versions, service, pool)
+        return replace(offer_state, pending=())
+    versions, falls = _shrink(offer_state, service, pool)
+    offer_state = replace(offer_state, versions=versions, falls=falls, cut=False, removed=NO_VERSIONS)
     if not versions:
-        return OfferState(initial_offer(service, pool), (), initialized)
-    pending = _pending(offer_state.pending, versions, service, pool, now)
-    return _grow(OfferState(versions, pending, initialized), service, now)
+        return _formed(offer_state, service, pool, now)
+    pending = _pending(offer_state, service, pool, now)
+    return _grow(replace(offer_state, pending=pending, falls=falls.following(versions, now)), service, now)
 
 
-def _grow(offer_state: OfferState, service: Service, now: float) -> OfferState:
-    """Let the versions join that were pending for `service.stabilization`."""
-    stable = [part for part in offer_state.pending if part.since + service.stabilization <= now]
-    if not stable:
+def _begun(offer_state: OfferState, service: Service, pool: Pool, now: float) -> OfferState:
+    """The state before the first offer, or with it.
+
+    It waits `stabilization` for those that did not answer in the first round. Legacy backends alone make
+    none: the service is transparent then, and negotiates at once when another one becomes known.
+    """
+    round_ended = now if offer_state.round_ended is None and pool.all_probed else offer_state.round_ended
+    if round_ended is None:
         return offer_state
-    versions = reduce(or_, (part.versions for part in stable), offer_state.versions)
-    waiting = tuple(part for part in offer_state.pending if part.since + service.stabilization > now)
-    return OfferState(versions, waiting, offer_state.initialized)
+    answered = [member for member in pool.members if member.advertisement is not None]
+    versioned = _any_versioned(pool)
+    legacy_alone = offer_state.legacy_alone or (bool(answered) and not versioned)
+    waited = len(answered) == len(pool.members) or now >= round_ended + service.stabilization
+    offer_state = replace(offer_state, round_ended=round_ended, legacy_alone=legacy_alone)
+    if versioned and (legacy_alone or (pool.all_probed and waited)):
+        return _formed(replace(offer_state, initialized=True), service, pool, now)
+    return offer_state
 
 
-def _shrink(versions: VersionSet, service: Service, pool: Pool) -> VersionSet:
-    """Without the versions that no configured backend serves, drained ones included, when the advertisement
-    of every backend that ever answered is fresh. While one of those is down, it may still serve them: nothing
-    leaves."""
-    known = [member for member in pool.members if member.advertisement is not None]
-    if not known or any(member.freshness is not Freshness.FRESH for member in known):
-        return versions
-    return _unbroken(versions & reachable_versions(known), service)
+def _formed(offer_state: OfferState, service: Service, pool: Pool, now: float) -> OfferState:
+    """An offer formed from nothing: what the policy gives, or if that is empty, what the largest number of
+    backends in service serves. Not what any of them serves: that would promise what one alone can do."""
+    versions = _unbroken(policy_set(service, pool) or held_by_most(_served_sets(pool)), service)
+    falls = offer_state.falls.following(versions, now)
+    return replace(offer_state, versions=versions, pending=(), falls=falls, cut=False, removed=NO_VERSIONS)
+
+
+def _shrink(offer_state: OfferState, service: Service, pool: Pool) -> tuple[VersionSet, Falls]:
+    """Without the versions that are in the last word of no configured backend, drained and lost ones
+    included, and cut to what the policy gives if an operator has changed it. With the falls: what a removal
+    takes away has not fallen."""
+    left = offer_state.versions & reachable_versions(pool.members)
+    fallen = offer_state.versions - left - offer_state.removed
+    if offer_state.cut and (given := policy_set(service, pool)):
+        left &= given
+    left = _unbroken(left, service)
+    return left, offer_state.falls.after_fall(fallen)
 
 
 def _pending(
-    before: Sequence[PendingVersions], versions: VersionSet, service: Service, pool: Pool, now: float
+    offer_state: OfferState, service: Service, pool: Pool, now: float
 ) -> tuple[PendingVersions, ...]:
-    """What the policy gives beyond `versions`: what it gave `before` with its own time, the rest since
-    now."""
+    """What the policy gives beyond the versions on offer: what it gave before with its own time, the rest
+    since now."""
+    versions = offer_state.versions
     left = _joined(versions, policy_set(service, pool), service) - versions
     pending = []
-    for part in before:
+    for part in offer_state.pending:
         still_given = part.versions & left
         if still_given:
-            pending.append(PendingVersions(still_given, part.since))
+            pending.append(part._replace(versions=still_given))
             left -= still_given
-    if left:
-        pending.append(PendingVersions(left, now))
+    pending += [
+        PendingVersions(part, now, doublings) for part, doublings in offer_state.falls.split(left) if part
+    ]
     return tuple(pending)
+
+
+def _grow(offer_state: OfferState, service: Service, now: float) -> OfferState:
+    """Let the versions join whose wait is over, one moment after the other, as if somebody had looked at each
+    of them."""
+    while (at := _next_join(offer_state, service)) is not None and at <= now:
+        stable = [part.versions for part in offer_state.pending if part.due(service.stabilization) <= at]
+        versions = _joined(offer_state.versions, reduce(or_, stable), service)
+        waiting = (part._replace(versions=part.versions - versions) for part in offer_state.pending)
+        offer_state = replace(
+            offer_state,
+            versions=versions,
+            pending=tuple(part for part in waiting if part.versions),
+            falls=offer_state.falls.at(at).following(versions, at),
+        )
+    return offer_state
+
+
+def _next_join(offer_state: OfferState, service: Service) -> float | None:
+    """When the next pending versions will join; None: nothing waits.
+
+    Where an offer must be unbroken, versions that have fallen may hold up newer ones beyond them: only what
+    touches the offer can join.
+    """
+    return min(
+        (
+            part.due(service.stabilization)
+            for part in offer_state.pending
+            if _joined(offer_state.versions, part.versions, service) != offer_state.versions
+        ),
+        default=None,
+    )
 
 
 def _joined(versions: VersionSet, more: VersionSet, service: Service) -> VersionSet:
@@ -186,6 +316,16 @@ def _joined(versions: VersionSet, more: VersionSet, service: Service) -> Version
 def _unbroken(versions: VersionSet, service: Service) -> VersionSet:
     """The newest unbroken part, where the scheme's clients are shown only a minimum and a maximum."""
     return versions.newest_unbroken() if service.dialect.scheme.contiguous else versions
+
+
+def _served_sets(pool: Pool) -> list[VersionSet]:
+    """What each backend in service serves that serves any version."""
+    return [versions for versions in map(advertised_versions, pool.in_service) if versions]
+
+
+def _any_versioned(pool: Pool) -> bool:
+    """Whether a backend is known that is not legacy, drained or not."""
+    return any(member.advertisement is not None and not member.legacy for member in pool.members)
 
 
 def _changed(before: OfferState, after: OfferState) -> OfferState:

@@ -14,7 +14,7 @@ from typing import final
 from gateway.core.decision.operations import NO_OPERATIONS, Operations
 from gateway.core.dialect import DefaultVersion, Dialect
 from gateway.core.fleet.backend import Backend
-from gateway.core.versions.version import Version
+from gateway.core.versions.version import Scheme, Version
 
 
 class Policy(StrEnum):
@@ -38,8 +38,8 @@ class AtLeast:
     """True: `number` is of a hundred, and the result is rounded up."""
 
     def of(self, backends: int) -> int:
-        """The number for so many `backends`: at least one."""
-        return max(1, -(-backends * self.number // 100) if self.percent else self.number)
+        """The number for so many `backends`: at least one, and at most all of them."""
+        return max(1, min(-(-backends * self.number // 100) if self.percent else self.number, backends))
 
 
 ALL_BACKENDS = AtLeast(100, percent=True)
@@ -120,6 +120,16 @@ class Service:
         return self.dialect.retry_after if self.retry_after is None else self.retry_after
 
     @property
+    def policy_and_number(self) -> tuple[Policy, AtLeast | None]:
+        """What an operator decides about the offer. Another pair is another decision."""
+        return self.policy, self.at_least if self.policy is Policy.AT_LEAST else None
+
+    @property
     def scheme_id(self) -> tuple[object, ...]:
         """The dialect and scheme in which an advertisement must have been read to have a meaning here."""
         return (self.dialect.name, *self.dialect.scheme.key)
+
+    def earlier_scheme(self, scheme_id: tuple[object, ...]) -> Scheme | None:
+        """The scheme of `scheme_id`, if what was read in it has the same meaning here: it is this service's,
+        or one that has only gained names since. None: it has none."""
+        return self.dialect.scheme.earlier(scheme_id[1:]) if scheme_id[:1] == (self.dialect.name,) else None

@@ -16,10 +16,22 @@ from typing import Protocol, final
 from gateway.core.decision.routing import Routes
 from gateway.core.decision.selection import Candidates, SelectionTable
 from gateway.core.dialect import Endpoint
-from gateway.core.fleet.fleet import Drain, Fleet, Pin, Pool
+from gateway.core.fleet.fleet import AdvertisementRestored, Drain, Fleet, Pin, Pool
 from gateway.core.fleet.offer import Offer, form_offer
-from gateway.core.fleet.offer_state import EMPTY, OfferState, SavedState, advance, reconfigured
+from gateway.core.fleet.offer_state import (
+    EMPTY,
+    OfferState,
+    SavedAdvertisement,
+    SavedState,
+    advance,
+    due,
+    reachable_versions,
+    read_anew,
+    reconfigured,
+    restored,
+)
 from gateway.core.fleet.service import Service
+from gateway.core.versions import ranges
 from gateway.core.versions.version import Version
 
 
@@ -43,7 +55,7 @@ class ServiceView:
 
     @classmethod
     def of(cls, service: Service, pool: Pool, offer_state: OfferState) -> ServiceView:
-        non_legacy = [member for member in pool.in_service if not member.legacy]
+        non_legacy = [member for member in pool.in_service if not (member.legacy or member.version_unknown)]
         return cls(
             service,
             pool,
@@ -58,14 +70,30 @@ class ServiceView:
     def candidates(self, version: Version | None, endpoint: Endpoint) -> Candidates:
         """The members that may get a request at `version`; None: nothing is negotiated for it.
 
-        A document and Nova's `/v2.1` need a member that has versions, except while all are legacy.
+        A document and Nova's `/v2.1` need a member that has versions, except while all are legacy. A document
+        comes from a legacy one if no other is in service (semantics, Legacy backends).
         """
-        if version is not None:
-            table = self.non_legacy_by_version if endpoint.versioned_only else self.by_version
-            return table.candidates(version)
-        if endpoint.versioned_only and not self.offer.transparent:
-            return self.non_legacy
-        return self.everyone
+        everyone = self.everyone if version is None else self.by_version.candidates(version)
+        if not endpoint.versioned_only or (version is None and self.offer.transparent):
+            return everyone
+        chosen = self.non_legacy if version is None else self.non_legacy_by_version.candidates(version)
+        return chosen if chosen.tiers or not endpoint.document else everyone
+
+    def prefers_known_document(self, endpoint: Endpoint, candidates: Candidates) -> bool:
+        """Whether a discovery document is answered from what is known, if it is, rather than by `candidates`.
+
+        It is where nobody may give it but legacy members. Their documents show nothing but what they stand
+        for, so they give it where no other version is on offer.
+        """
+        if not endpoint.document or not self.offer.versions or self.offer.transparent:
+            return False
+        if not candidates.tiers:
+            return True
+        return (
+            endpoint.versioned_only
+            and all(member.legacy or member.version_unknown for member in candidates.members)
+            and not self.offer.versions <= self.service.dialect.legacy_versions
+        )
 
 
 @final
@@ -101,14 +129,14 @@ class Snapshot:
         for service in services:
             found = (saved or {}).get(service.name)
             if found is not None:
-                fleet = _restored(fleet, service, found)
+                fleet = _restored(fleet, service, found, now)
             pool = fleet.pools[service.name]
             before = after.views.get(service.name) if after else None
-            if before is not None and before.service.scheme_id == service.scheme_id:
+            if before is not None and service.earlier_scheme(before.service.scheme_id) is not None:
                 offer_state = _reconfigured(before, service, pool, now)
             else:
                 offer_state = advance(
-                    EMPTY if found is None else OfferState(found.versions), service, pool, now
+                    EMPTY if found is None else restored(found, service), service, pool, now
                 )
             views[service.name] = ServiceView.of(service, pool, offer_state)
         return cls(
@@ -132,44 +160,81 @@ class Snapshot:
     @property
     def due(self) -> float | None:
         """When time alone will change an offer next, by the clock of `now`; None: never."""
-        dues = (view.offer_state.due(view.service.stabilization) for view in self.views.values())
-        return min((due for due in dues if due is not None), default=None)
+        dues = (due(view.offer_state, view.service, view.pool) for view in self.views.values())
+        return min((each for each in dues if each is not None), default=None)
 
     def saved(self) -> Mapping[str, SavedState]:
         """What survives a restart, by service."""
         return {
-            name: SavedState(
-                view.offer_state.versions,
-                view.pool.pin,
-                frozenset(member.backend.name for member in view.pool.members if member.drained),
-            )
+            name: _saved(view.service, view.offer_state, self.fleet.pools[name])
             for name, view in self.views.items()
         }
 
 
+def _saved(service: Service, offer_state: OfferState, pool: Pool) -> SavedState:
+    return SavedState(
+        offer_state.versions,
+        pool.pin,
+        frozenset(member.backend.name for member in pool.members if member.drained),
+        service.policy_and_number,
+        MappingProxyType(
+            {
+                member.backend.name: SavedAdvertisement(
+                    member.backend.url, member.advertisement, member.advertised_at
+                )
+                for member in pool.members
+                if member.advertisement is not None and member.backend.declared is None
+            }
+        ),
+        offer_state.cut,
+    )
+
+
 def _renewed(view: ServiceView, pool: Pool, now: float) -> ServiceView:
-    offer_state = advance(view.offer_state, view.service, pool, now)
+    """The view after new facts. What was due before them happens first, by what was known then."""
+    offer_state, at = view.offer_state, due(view.offer_state, view.service, view.pool)
+    if at is not None and at <= now:
+        offer_state = advance(offer_state, view.service, view.pool, now)
+    offer_state = advance(offer_state, view.service, pool, now)
     if offer_state is view.offer_state and pool == view.pool:
         return view
     return ServiceView.of(view.service, pool, offer_state)
 
 
 def _reconfigured(before: ServiceView, service: Service, pool: Pool, now: float) -> OfferState:
-    """The offer state of a service under its new configuration. Versions that were pending for long enough
-    join first."""
+    """The offer state of a service under its new configuration. What was due before happens first."""
     offer_state = advance(before.offer_state, before.service, before.pool, now)
     staying = {(member.backend.name, member.backend.url) for member in pool.members}
-    removed = [
-        member for member in before.pool.members if (member.backend.name, member.backend.url) not in staying
-    ]
-    return reconfigured(offer_state, service, pool, removed, now)
+    removed = reachable_versions(
+        [member for member in before.pool.members if (member.backend.name, member.backend.url) not in staying]
+    )
+    scheme = service.earlier_scheme(before.service.scheme_id)
+    assert scheme is not None, "otherwise the state begins empty"
+    offer_state = read_anew(offer_state, scheme, service.dialect.scheme)
+    return reconfigured(
+        offer_state,
+        before.service,
+        service,
+        pool,
+        now,
+        removed=ranges.read_anew(removed, scheme, service.dialect.scheme),
+    )
 
 
-def _restored(fleet: Fleet, service: Service, saved: SavedState) -> Fleet:
-    """The fleet with the operator's commands from before a restart."""
+def _restored(fleet: Fleet, service: Service, saved: SavedState, now: float) -> Fleet:
+    """The fleet with what was known before a restart, and with the operator's commands from then.
+
+    No advertisement is newer than `now`: the wall clock may have been set back meanwhile, and then no probe
+    could replace it.
+    """
     fleet = fleet.apply(service.name, Pin(saved.pin))
-    for backend in sorted(saved.drained):
-        fleet = fleet.apply(service.name, Drain(backend))
+    for backend in service.backends:
+        known = saved.advertisements.get(backend.name)
+        if known is not None and known.url == backend.url and backend.declared is None:
+            fact = AdvertisementRestored(known.advertisement, min(known.at, now))
+            fleet = fleet.observe(service.name, backend.name, fact)
+    for name in sorted(saved.drained):
+        fleet = fleet.apply(service.name, Drain(name))
     return fleet
 
 

@@ -37,6 +37,19 @@ def rewrite(link: str, *, backend: str, host: str, public: str) -> str:
     return (public if outside[2] else outside[3]) + rest
 
 
+def move(link: str, *, before: str, after: str) -> str:
+    """`link`, as `rewrite` made it for the public address `before`, below `after` instead; unchanged when it
+    names a third party. For a document that was fetched for another client."""
+    old, new = _ABSOLUTE.fullmatch(before), _ABSOLUTE.fullmatch(after)
+    if old is None or new is None:
+        return link
+    is_path = link.startswith("/") and not link.startswith("//")
+    base, other = (old[3], new[3]) if is_path else (before, after if new[2] else new[3])
+    if link.startswith(base) and link[len(base) : len(base) + 1] in ("", "/", "?", "#"):
+        return other + link[len(base) :]
+    return link
+
+
 def _address(authority: str, scheme: str) -> tuple[str, str]:
     """Name and port of `authority`; without a port, the default port of `scheme`."""
     name, colon, port = authority.lower().rpartition(":")

@@ -1,13 +1,14 @@
 """Request and response heads as values, and the rules for header names that hold for every dialect.
 
 Nothing here reads a socket or decides anything: `dataplane.http1` checks what a head may hold, and the
-dialects give headers a meaning. Header names are compared in lower case with `_` as `-`, because WSGI, ASGI
-and Rack servers take both for one name (threats V4): another spelling of an owned name must not reach a
-backend.
+dialects give headers a meaning. Header names are compared in lower case, and every character but letters
+and digits is taken for `-`. Servers do so, too: WSGI, ASGI and Rack with `_`, PHP with `.` and others
+(threats V4, R-A6). So a twin, which is another spelling of an owned name, must not reach a backend.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias, final
@@ -58,10 +59,16 @@ only from trusted peers (threats O11)."""
 UNLISTABLE = frozenset({"host", "content-length", "transfer-encoding"})
 """Names that `Connection` must not list: removing them would change what the message is (threats S16)."""
 
+HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")
+"""The names that a header of a dialect may have. In lower case such a name is its normalized form; a name
+with other characters would be a twin of itself."""
+
+_NO_LETTER_OR_DIGIT = re.compile(r"[^a-z0-9]")
+
 
 def normalize_name(name: str) -> str:
-    """The form in which names are compared: lower case, `_` as `-`."""
-    return name.lower().replace("_", "-")
+    """The form in which names are compared: lower case, every character but letters and digits as `-`."""
+    return _NO_LETTER_OR_DIGIT.sub("-", name.lower())
 
 
 def render(headers: Iterable[Header]) -> bytes:

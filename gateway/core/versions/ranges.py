@@ -253,12 +253,27 @@ def segments(sets: Iterable[VersionSet]) -> list[VersionRange]:
     return found
 
 
+def read_anew(versions: VersionSet, before: Scheme, scheme: Scheme) -> VersionSet:
+    """The same versions, by their texts, in a scheme that has only gained versions."""
+    if before.key == scheme.key:
+        return versions
+    return VersionSet.only(*(scheme.require(before.format(version)) for version in versions))
+
+
 def held_by_at_least(sets: Sequence[VersionSet], enough: int) -> VersionSet:
     """The versions that at least `enough` of `sets` hold: the intersection when `enough` is all of them, the
     union when it is one. Empty for no sets."""
     return VersionSet.of(
         one for one in segments(sets) if sum(one.low in versions for versions in sets) >= enough
     )
+
+
+def held_by_most(sets: Sequence[VersionSet]) -> VersionSet:
+    """The versions that the largest number of `sets` hold: all of them, or else all but one, and so on. Empty
+    if all are empty."""
+    found = [(sum(one.low in versions for versions in sets), one) for one in segments(sets)]
+    most = max((count for count, _ in found), default=0)
+    return VersionSet.of(one for count, one in found if count == most)
 
 
 def _touch(before: VersionRange, after: VersionRange) -> bool:

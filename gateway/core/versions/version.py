@@ -62,6 +62,11 @@ class Scheme(ABC):
         """Equal for two schemes that read every text as the same version."""
         return (self.name,)
 
+    def earlier(self, key: tuple[object, ...]) -> Scheme | None:
+        """The scheme of `key`, if this one reads all of its versions in the same order; None: it does not, so
+        what was read in the other one has no meaning here."""
+        return self if key == self.key else None
+
     @abstractmethod
     def parse(self, text: str) -> Version | None:
         """Read the canonical spelling of a version; None when `text` is anything else. Never raises."""
@@ -191,6 +196,11 @@ class Named(Scheme):
     @property
     def key(self) -> tuple[object, ...]:
         return (self.name, *self.names)
+
+    def earlier(self, key: tuple[object, ...]) -> Scheme | None:
+        """A scheme that has only gained names reads those of the earlier one: positions may have moved."""
+        names = tuple(name for name in self.names if name in key[1:])
+        return Named(names) if names and (self.name, *names) == key else None
 
     @property
     def example(self) -> str:

@@ -91,7 +91,7 @@ class FieldSection:
         """The selected fields with normalized names, as dialects read them."""
         selected = self.selected
         return tuple(
-            (normalize_name(name.decode()), value.strip(OWS).decode("latin-1"))
+            (name.decode().lower(), value.strip(OWS).decode("latin-1"))
             for name, value in zip(selected[::2], selected[1::2], strict=True)
         )
 
@@ -144,6 +144,8 @@ class RequestFieldSection(FieldSection):
         self.hosts: list[bytes] = []
         self.forwarded: list[tuple[str, bytes]] = []
         """Fields that describe the client (normalized name, value). They are used from trusted peers only."""
+        self.request_ids: list[tuple[str, bytes, bytes]] = []
+        """Fields in which some dialect has request ids (normalized name, value, line)."""
         self.via: list[bytes] = []
         self.expectation = b""
         """The value of `Expect`, in lower case; `?` for more than one."""
@@ -157,7 +159,10 @@ class RequestFieldSection(FieldSection):
             elif kind == names.HOST:
                 self.hosts.append(value.strip(OWS))
             elif kind == names.FORWARDED:
-                self.forwarded.append((normalize_name(name.decode()), value.strip(OWS)))
+                self.forwarded.append((name.decode().lower(), value.strip(OWS)))
+            elif kind == names.REQUEST_ID:
+                line = b"%b: %b\r\n" % (name, value)
+                self.request_ids.append((name.decode().lower(), value.strip(OWS), line))
             elif kind == names.VIA:
                 self.via.append(value.strip(OWS))
             elif kind == names.EXPECT:
@@ -166,8 +171,21 @@ class RequestFieldSection(FieldSection):
                 self._read_framing_field(kind, value)
         self.selected = tuple(selected)
         self.connection_options = self._remove_listed_fields() if self._connection_values else frozenset()
+        if self.request_ids and self.connection_options is not _KEEP_ALIVE_OPTIONS:
+            listed = frozenset(map(normalize_name, self.connection_options))
+            self.request_ids = [one for one in self.request_ids if one[0] not in listed]
         self.closes = "close" in self.connection_options
         self._check()
+
+    def request_id(self, name: str) -> str:
+        """The value of the field `name` (normalized), if there is exactly one; else empty."""
+        values = [value for found, value, _ in self.request_ids if found == name]
+        return values[0].decode("latin-1") if len(values) == 1 else ""
+
+    def request_id_lines(self, but: str = "") -> bytes:
+        """The fields with request ids as they came, for services that have no ids, or none in these fields.
+        Without the field `but` (normalized)."""
+        return b"".join([line for found, _, line in self.request_ids if found != but])
 
     def _check(self) -> None:
         """Check `Host`, `Via`, `Expect` and the framing (RFC 9112 6.3; threats S1, S2), and set `host`,

@@ -12,6 +12,7 @@ versions, routes or sockets.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final, Protocol, TypeAlias, final
 from urllib.parse import unquote_to_bytes
 
@@ -334,22 +335,25 @@ def _field_section_error(head: bytes) -> str:
     return "header_name"
 
 
-def request_line_refusal(method: str, target: str) -> str | None:
-    """Why a request with this line is refused before any decision, in one sentence; None: it is not.
+def read_described(
+    method: str, target: str, headers: Iterable[Header], table: NameTable, limits: HeadLimits
+) -> RequestReader:
+    """Read a request that is only described, as a client connection reads it: for explanations.
 
-    For explanations.
+    `target` and `headers` are ASCII without control bytes. Without `Host` it is a request of HTTP/1.0, which
+    needs none. Raises `FramingError` with the status that the gateway would respond.
     """
-    head = f"{method} {target} HTTP/1.1\r\n\r\n".encode()
-    line = _REQUEST_LINE.match(head)
-    try:
-        if line is None or line[1] not in _METHODS:
-            raise _request_line_error(head)
-        _check_path(target.partition("?")[0].encode())
-    except FramingError as refusal:
-        return (
-            f"the gateway answers {refusal.status} to this request line, before any service: {refusal.reason}"
-        )
-    return None
+    lines = [f"{name}: {value}\r\n" for name, value in headers]
+    minor = int(any(line[:5].lower() == "host:" for line in lines))
+    reader = RequestReader()
+    head = f"{method} {target} HTTP/1.{minor}\r\n{''.join(lines)}\r\n"
+    reader.read(head.encode("latin-1"), table, limits)
+    return reader
+
+
+def refusal_sentence(refusal: FramingError) -> str:
+    """What the gateway does with such a request, for people."""
+    return f"the gateway answers {refusal.status} to this request, before any service: {refusal.reason}"
 
 
 def _check_path(path: bytes) -> None:

@@ -17,7 +17,7 @@ from gateway.core.http.message import FORWARDING, HOP_BY_HOP
 SELECTED: Final = 1
 """Selected for the dialects: some dialect reads or owns it."""
 DROP: Final = 2
-"""Removed: a hop-by-hop field, or a twin (look-alike) of a name in this table (`_` for `-`)."""
+"""Removed: a hop-by-hop field, or a twin of a name in this table (`normalize_name`)."""
 HOST: Final = 3
 LENGTH: Final = 4
 CODING: Final = 5
@@ -27,6 +27,8 @@ FORWARDED: Final = 8
 """Describes the client; used from trusted peers only."""
 LOCATION: Final = 9
 VIA: Final = 10
+REQUEST_ID: Final = 11
+"""Holds the id of the request in some dialect of the configuration."""
 
 _FRAMING_KINDS: Final = {
     "content-length": LENGTH,
@@ -36,6 +38,8 @@ _FRAMING_KINDS: Final = {
 _REQUEST_KINDS: Final = _FRAMING_KINDS | {"host": HOST, "expect": EXPECT, "via": VIA}
 _RESPONSE_KINDS: Final = _FRAMING_KINDS | {"location": LOCATION, "content-location": LOCATION}
 
+_SEPARATORS: Final = re.escape("!#$%&'*+-.^_`|~")
+"""Every character of a token but letters and digits (RFC 9110 5.6.2)."""
 _MAX_CACHED_NAMES: Final = 1024
 """Spellings. Peers choose them, so the table is bounded; further ones are looked up each time."""
 
@@ -52,10 +56,18 @@ class NameTable(dict[bytes, int]):
         self.pattern = fields_named(self._kinds)
 
     @classmethod
-    def for_requests(cls, selected: frozenset[str]) -> NameTable:
-        """`selected`: every normalized name that some dialect reads or owns in requests."""
+    def for_requests(
+        cls, selected: frozenset[str], request_id_names: frozenset[str] = frozenset()
+    ) -> NameTable:
+        """`selected`: every normalized name that some dialect reads or owns in requests. `request_id_names`:
+        those in which some dialect has its request ids."""
         # `Via` has a kind of its own: it is kept and checked for loops whether the peer is trusted or not.
-        return cls(selected, _REQUEST_KINDS | dict.fromkeys(FORWARDING - {"via"}, FORWARDED), HOP_BY_HOP)
+        known = (
+            dict.fromkeys(request_id_names, REQUEST_ID)
+            | _REQUEST_KINDS
+            | dict.fromkeys(FORWARDING - {"via"}, FORWARDED)
+        )
+        return cls(selected, known, HOP_BY_HOP)
 
     @classmethod
     def for_responses(cls, selected: frozenset[str]) -> NameTable:
@@ -64,8 +76,8 @@ class NameTable(dict[bytes, int]):
         return cls(selected, _RESPONSE_KINDS, HOP_BY_HOP - {"proxy-authenticate"})
 
     def __missing__(self, raw: bytes) -> int:
-        # A twin (look-alike), with `_` for `-`, is never forwarded and never read: WSGI servers would read it
-        # as the real name (threats V4, O11).
+        # A twin is never forwarded and never read: many servers would read it as the real name (threats V4,
+        # R-A6, O11).
         kind = self._kinds.get(raw.decode("ascii").lower(), DROP)
         if len(self) < _MAX_CACHED_NAMES:
             self[raw] = kind
@@ -73,10 +85,9 @@ class NameTable(dict[bytes, int]):
 
 
 def fields_named(normalized: Iterable[str]) -> re.Pattern[bytes]:
-    """Matches each field with one of these names, in any case and with `_` for `-`: the CRLF before it,
-    (name), (value)."""
+    """Matches each field with one of these names or a twin of it: the CRLF before it, (name), (value)."""
     names = sorted(normalized)
-    firsts = re.escape("".join({name[0] for name in names}))
+    firsts = "".join(sorted({name[0] for name in names})).replace("-", _SEPARATORS)
     return re.compile(rf"\r\n(?=[{firsts}])({_any_of(names)}):[ \t]*([^\r]*)".encode(), re.IGNORECASE)
 
 
@@ -86,7 +97,7 @@ def _any_of(names: list[str]) -> str:
     branches = []
     for first, group in groupby(names, key=lambda name: name[:1]):
         rests = [name[1:] for name in group]
-        letter = "[-_]" if first == "-" else re.escape(first)
+        letter = f"[{_SEPARATORS}]" if first == "-" else first
         branches.append(letter + _any_of(rests) if first else "")
     # The longer branches first; the empty one last.
     return branches[0] if len(branches) == 1 else f"(?:{'|'.join(reversed(branches))})"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from types import MappingProxyType
 from typing import ClassVar, Literal, Self
 
@@ -78,7 +79,8 @@ _PROTOCOLS_WITHOUT_VERSION = frozenset({"1.0", "1.1", "1.2"})
 """Signing protocols whose signature does not cover the version header."""
 
 _LEGACY_STATUSES = frozenset({400, 401, 404})
-"""The responses of servers before 12.1, and of the nginx in front of them, to an unsigned `GET /users`."""
+"""The responses of servers before 12.1 to an unsigned `GET /users`, as JSON. The nginx in front of them
+answers with HTML, which says nothing about versions."""
 
 RELEASES: Mapping[str, Version] = MappingProxyType(
     {
@@ -143,10 +145,22 @@ class Chef(Dialect):
             return UNVERSIONED
         return (document_endpoint(rest) or RESOURCE) if first == "server_api_version" else RESOURCE
 
+    def operation_path(self, path: str) -> str:
+        """Without `.json`, which Chef Server takes for a part of a name, but not every look-alike."""
+        return path.removesuffix(".json") or "/"
+
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
-        """One integer. Repeated lines are malformed: they are joined with a comma, as webmachine does it."""
-        signed = _is_signed_over_version(headers)
+        """One integer. Repeated lines are malformed: they are joined with a comma, as webmachine does it.
+
+        The gateway does not rewrite a signed version, so it must be written as the server will write it when
+        it checks the signature.
+        """
+        signature = _read_signature(headers)
+        signed = signature is not Signature.WITHOUT_VERSION
         values = all_values(headers, HEADER_FOLDED)
+        text = ", ".join(values)
+        if signature is Signature.UNNAMED:
+            return RequestedVersion(RequestedKind.MALFORMED, None, text, signed)
         if not values:
             # A signature without a version covers 0, whatever the default version of this service is.
             return (
@@ -154,9 +168,8 @@ class Chef(Dialect):
                 if signed
                 else NO_VERSION_REQUESTED
             )
-        text = ", ".join(values)
         number = read_integer(text)
-        if number is None:
+        if number is None or (signed and text != str(number)):
             return RequestedVersion(RequestedKind.MALFORMED, None, text, signed)
         return RequestedVersion(RequestedKind.EXACT, Version(number), text, signed)
 
@@ -259,6 +272,7 @@ class Chef(Dialect):
             version_refusal=refused,
             has_range=bool(lines),
             text=text,
+            repeated=None if request_version is None else self.scheme.parse(request_version),
         )
 
     def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advertisement | None:
@@ -306,6 +320,8 @@ class Chef(Dialect):
         answer = answers[-1]
         if answer.status == 429 or answer.status >= 500:
             return ProbeFault("status", f"answered {answer.status}, which says nothing about versions")
+        if "html" in answer.headers.get("Content-Type", "").lower():
+            return ProbeFault("document", f"answered {answer.status} with an HTML page")
         lines = all_values(answer.headers, HEADER_FOLDED)
         if lines:
             versions = read_object(agreed_text(lines)).versions
@@ -313,28 +329,44 @@ class Chef(Dialect):
             return Advertisement(versions) if versions else fault
         if all_values(answer.headers, GOIARDI_FOLDED):
             # A goiardi without the object at 0 is from before versions.
-            return (
-                _probe_request(path, "0")
-                if len(answers) == 1
-                else Advertisement(self.legacy_versions, legacy=True)
-            )
+            return _probe_request(path, "0") if len(answers) == 1 else self._legacy(answer)
         if answer.status in _LEGACY_STATUSES:
-            return Advertisement(self.legacy_versions, legacy=True)
+            return self._legacy(answer)
         if answer.status == 200:
             return ProbeFault("document", "answered 200 without versions: a welcome page, or no Chef Server")
         return self.read_refusal(answer.status, answer.headers, answer.body) or ProbeFault(
             "status", f"answered {answer.status} where 406, 400 or 401 was expected"
         )
 
+    def _legacy(self, answer: ProbeResponse) -> ProbeStep:
+        """A legacy server, if the response is JSON of this API: an object, and of an error with `error`."""
+        members = load_object(answer.body) if "json" in answer.headers.get("Content-Type", "").lower() else {}
+        if members and (answer.status == 200 or "error" in members):
+            return Advertisement(self.legacy_versions, legacy=True)
+        return ProbeFault("document", f"answered {answer.status} without versions, and not as a Chef Server")
 
-def _is_signed_over_version(headers: Mapping[str, str]) -> bool:
-    """Whether the signature covers the version, as every protocol does that is not known to leave it out."""
+
+class Signature(Enum):
+    """What the signature of a request covers."""
+
+    WITHOUT_VERSION = "without_version"
+    """Nothing is signed, or the signature leaves the version header out."""
+    WITH_VERSION = "with_version"
+    """The version header, as every protocol does that is not known to leave it out."""
+    UNNAMED = "unnamed"
+    """Nobody can say: a signature line names no protocol."""
+
+
+def _read_signature(headers: Mapping[str, str]) -> Signature:
+    """What the lines of `X-Ops-Sign` say together."""
+    covers = False
     for line in all_values(headers, SIGN_FOLDED):
         items = (item.partition("=") for item in line.replace(",", ";").split(";"))
-        versions = {value.strip() for name, _, value in items if name.strip().lower() == "version"}
-        if not versions or versions - _PROTOCOLS_WITHOUT_VERSION:
-            return True
-    return False
+        protocols = {value.strip() for name, _, value in items if name.strip().lower() == "version"}
+        if not protocols or "" in protocols:
+            return Signature.UNNAMED
+        covers = covers or bool(protocols - _PROTOCOLS_WITHOUT_VERSION)
+    return Signature.WITH_VERSION if covers else Signature.WITHOUT_VERSION
 
 
 def _probe_request(path: str | None, version: str) -> ProbeRequest:

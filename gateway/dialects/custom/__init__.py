@@ -9,6 +9,7 @@ Three modules know the operator's options:
 The others know no option, and nothing that came from the network makes them raise:
 
 - `locations`, `media_types`: where a version stands in a request (header, query, path, media type).
+- `spellings`: which other spellings of a name or a path servers take for the configured one.
 - `codec`, `json_path`: where a version stands in documents and response headers.
 - `error_bodies`: the bodies of refusals and errors that the gateway makes itself.
 

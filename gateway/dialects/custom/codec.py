@@ -6,7 +6,7 @@ place. Nothing here knows an option, and nothing that came from the network make
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, final
@@ -85,12 +85,35 @@ class DocumentCodec:
         found = {self.codec.read(value) for value in path.find(document)}
         return found.pop() if len(found) == 1 else None
 
-    def rewrite(self, document: Json, offered: OfferedVersions, links: Links) -> bool:
-        """Write the offer over the document's versions, in place. False: the document has none."""
+    def can_be_rewritten(self, document: Json) -> bool:
+        """Whether every value that may be a version can be replaced. A float or an object at these places
+        cannot, nor can a list without any version that this codec reads."""
+        ends = [value for path in (self.minimum, self.maximum) if path for value in path.find(document)]
+        if any(isinstance(value, float | list | dict) for value in ends):
+            return False
+        if self.listed is None:
+            return True
+        to_list, in_item = self._list_and_item(self.listed)
+        return all(
+            items is None or (isinstance(items, list) and self._is_list(items, in_item))
+            for items in to_list.find(document)
+        )
+
+    def _is_list(self, items: list[Json], in_item: JsonPath) -> bool:
+        """Whether a version stands in one of the items, or nothing that may be one in any."""
+        values = [value for item in items for value in in_item.find(item)]
+        return not any(map(_may_be_version, values)) or any(self.codec.read(value) for value in values)
+
+    def rewrite(
+        self, document: Json, offered: OfferedVersions, links: Links, others: Iterable[DocumentCodec] = ()
+    ) -> bool:
+        """Write the offer over the document's versions, in place. False: the document has none. `others`: the
+        codecs with other spellings of the same document."""
         changed = 0
         for path, version in ((self.minimum, offered.lowest), (self.maximum, offered.highest)):
             if path is not None:
-                changed += path.change(document, partial(self._replace, version))
+                codecs = tuple(other.codec for other in others if path in (other.minimum, other.maximum))
+                changed += path.change(document, partial(self._replace, version, codecs))
         if self.listed is not None:
             changed += self._rewrite_lists(self.listed, document, offered)
         if self.links is not None:
@@ -99,14 +122,22 @@ class DocumentCodec:
             )
         return changed > 0
 
-    def _replace(self, version: Version, value: Json) -> Json:
-        """A value that is not a version (`null`, a word) stays: the offer says nothing about it."""
-        return value if self.codec.read(value) is None else self.codec.write(version, value)
+    def _replace(self, version: Version, others: tuple[VersionCodec, ...], value: Json) -> Json:
+        """A value that cannot be a version (`null`, a word) stays: the offer says nothing about it. One that
+        no codec reads is replaced, too: it may be a version that this backend alone knows."""
+        stays = not _may_be_version(value) or any(other.read(value) for other in others)
+        if self.codec.read(value) is None and stays:
+            return value
+        return self.codec.write(version, value)
 
-    def _rewrite_lists(self, path: JsonPath, document: Json, offered: OfferedVersions) -> int:
+    @staticmethod
+    def _list_and_item(path: JsonPath) -> tuple[JsonPath, JsonPath]:
         parts = path.list_and_item
         assert parts is not None, "the option reader accepts only paths with a list"
-        to_list, in_item = parts
+        return parts
+
+    def _rewrite_lists(self, path: JsonPath, document: Json, offered: OfferedVersions) -> int:
+        to_list, in_item = self._list_and_item(path)
         count = 0
         for items in to_list.find(document):
             if isinstance(items, list) and any(self._one(in_item, item) for item in items):
@@ -124,6 +155,22 @@ class DocumentCodec:
         versions = [version for _, version in with_version if version]
         falling = len(versions) > 1 and versions[0] > versions[-1]
         return [self.codec.write(version, like) for version in sorted(offered.versions, reverse=falling)]
+
+
+def rewrite(document: Json, codecs: Sequence[DocumentCodec], offered: OfferedVersions, links: Links) -> bool:
+    """Write the offer over all versions of a document, in place. False: it is not such a document, or it
+    shows versions that cannot be replaced."""
+    if not all(codec.can_be_rewritten(document) for codec in codecs):
+        return False
+    changed = [codec.rewrite(document, offered, links, codecs) for codec in codecs]
+    return any(changed)
+
+
+def _may_be_version(value: Json) -> bool:
+    """Whether the value is more than a word: a version has a digit."""
+    if value is None or isinstance(value, bool):
+        return False
+    return not isinstance(value, str) or any(map(str.isdigit, value))
 
 
 def _size(versions: VersionSet) -> int:

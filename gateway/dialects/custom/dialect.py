@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import ClassVar, Self
+from urllib.parse import unquote
 
 from gateway.core.dialect import (
     NO_HEADERS,
@@ -35,17 +36,24 @@ from gateway.core.dialect import (
 from gateway.core.http.message import Header as HeaderLine
 from gateway.core.http.message import Response, all_values, normalize_name
 from gateway.core.versions.version import Version
-from gateway.dialects.custom.codec import MOST_READ
+from gateway.dialects.custom.codec import MOST_READ, rewrite
 from gateway.dialects.custom.json_path import dump, load
 from gateway.dialects.custom.locations import LONGEST_TEXT, PathLocation, agreed
 from gateway.dialects.custom.option_reader import Parts, read_parts
 from gateway.dialects.custom.options import CustomOptions
+from gateway.dialects.custom.spellings import comparable, without_suffix
 
 RESOURCE = Endpoint("resource")
 UNVERSIONED = Endpoint("unversioned", negotiated=False)
+_DOCUMENT_METHODS = frozenset({"GET", "HEAD"})
+"""Other methods at the path of a document are ordinary operations."""
 
 _MALFORMED_PREFIX = "!"
 """Begins `Endpoint.version_in_target` when the target holds a malformed version."""
+
+
+def _document(path: str) -> Endpoint:
+    return Endpoint(f"document {path}", negotiated=False, document=True, versioned_only=True)
 
 
 class Custom(Dialect):
@@ -62,7 +70,9 @@ class Custom(Dialect):
         self.vary: tuple[str, ...] = tuple(
             dict.fromkeys(name for location in parts.in_headers for name in location.names)
         )
-        self.reads = self.owned_request = frozenset(map(normalize_name, self.vary))
+        self.owned_request = frozenset(map(normalize_name, self.vary))
+        self.method_override = parts.method_override
+        self.reads = self.owned_request | frozenset(parts.method_override)
         self.owned_response = frozenset(map(normalize_name, parts.response_codec.names))
         self.target_writer = self if parts.in_target else None
         self.configuration_rules = ConfigurationRules(
@@ -70,10 +80,19 @@ class Custom(Dialect):
             option_paths=parts.option_paths,
         )
         self._path = next((each for each in parts.in_target if isinstance(each, PathLocation)), None)
-        self._documents = {path for path, _ in parts.documents}
-        self._prefixes = tuple(path + "/" for path in parts.unversioned if path != "/")
         self._sends_header = any(location.sent for location in parts.in_headers)
+        self._sent_in_target = tuple(location for location in parts.in_target if location.sent)
+        self._suffixes = parts.suffixes
+        # A server that takes another spelling for such a path must not show one backend's own range there.
+        self._documents = {comparable(path, self._suffixes): _document(path) for path, _ in parts.documents}
+        self._versioned_documents = {
+            plain: self._documents[plain]
+            for plain in (comparable(path, self._suffixes) for path in parts.versioned_documents)
+        }
+        # Exact, unlike documents: a look-alike may be another resource, where a server reads a version.
         self._unversioned = frozenset(parts.unversioned)
+        self._prefixes = tuple(path + "/" for path in self._unversioned if path != "/")
+        self._has_known_paths = bool(self._unversioned or self._documents)
 
     @classmethod
     def configured(cls, options: object) -> Self:
@@ -85,10 +104,12 @@ class Custom(Dialect):
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
         """A document, a path without versions, or a resource; with the version in the target."""
-        if path in self._documents:
-            return self._document(path)
-        if path in self._unversioned or path.startswith(self._prefixes):
-            return UNVERSIONED
+        if self._has_known_paths:
+            plain = comparable(path, self._suffixes)
+            if plain in self._documents and method in _DOCUMENT_METHODS:
+                return self._documents[plain]
+            if self._unversioned and self._is_unversioned(unquote(path) if "%" in path else path):
+                return UNVERSIONED
         locations = self._parts.in_target
         if not locations:
             return RESOURCE
@@ -99,16 +120,22 @@ class Custom(Dialect):
         if requested.kind is not RequestedKind.MALFORMED and not self._reaches_backends(path):
             return UNVERSIONED
         version_in_target = self._version_in_target(requested)
-        if self._documents and (plain := self.operation_path(path)) in self._documents:
-            return self._document(plain)._replace(negotiated=True, version_in_target=version_in_target)
+        if self._versioned_documents and self._path is not None and method in _DOCUMENT_METHODS:
+            without_version = self._path.without_version(path)
+            document = self._versioned_documents.get(comparable(without_version, self._suffixes))
+            if document is not None:
+                return document._replace(negotiated=True, version_in_target=version_in_target)
         return (
             RESOURCE
             if version_in_target is None
             else Endpoint("resource", version_in_target=version_in_target)
         )
 
-    def _document(self, path: str) -> Endpoint:
-        return Endpoint(f"document {path}", negotiated=False, document=True, versioned_only=True)
+    def _is_unversioned(self, path: str) -> bool:
+        """`path` is decoded. One of the suffixes at its end does not count."""
+        suffix = next((each for each in self._suffixes if path.endswith(each)), "")
+        plain = path.removesuffix(suffix)
+        return plain in self._unversioned or plain.startswith(self._prefixes)
 
     def _version_in_target(self, requested: RequestedVersion) -> str | None:
         """The version in the target, as a short text: clients choose it, and it is a part of a cache key."""
@@ -125,9 +152,7 @@ class Custom(Dialect):
 
     def _reaches_backends(self, path: str) -> bool:
         """Whether a version could be sent to backends in a request with this path."""
-        return self._sends_header or any(
-            location.covers(path) for location in self._parts.in_target if location.sent
-        )
+        return self._sends_header or any(location.covers(path) for location in self._sent_in_target)
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
         """What all locations request that hold something. Two that differ are malformed."""
@@ -166,8 +191,9 @@ class Custom(Dialect):
         )
 
     def operation_path(self, path: str) -> str:
-        """The path without the version's segment."""
-        return path if self._path is None else self._path.without_version(path)
+        """The path without the version's segment and without a suffix."""
+        plain = path if self._path is None else self._path.without_version(path)
+        return without_suffix(plain, self._suffixes) if self._suffixes else plain
 
     def write_target(self, endpoint: Endpoint, target: str, version: Version) -> str:
         """The version in every part of the target that backends read. It is removed from the others."""
@@ -248,12 +274,13 @@ class Custom(Dialect):
         self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
     ) -> bytes | None:
         """The document with the offer instead of the backend's own versions."""
-        path = endpoint.name.removeprefix("document ")
-        document = load(body)
-        rewritten = [
-            codec.rewrite(document, offered, links) for at, codec in self._parts.documents if at == path
+        codecs = [
+            codec
+            for path, codec in self._parts.documents
+            if self._documents[comparable(path, self._suffixes)].name == endpoint.name
         ]
-        return dump(document) if any(rewritten) else None
+        document = load(body)
+        return dump(document) if rewrite(document, codecs, offered, links) else None
 
     # -- 4. probes
 

@@ -1,8 +1,8 @@
 """Where a version stands in a request: in a header, a query parameter or a path segment.
 
 Each location reads the version that a client requests there. It also writes the negotiated version there, or
-removes it. What only some readers would take for a version (escapes, two slashes, another case, `;` in a
-query) is malformed and never passed on. The fourth location, a parameter of media types, is in `media_types`.
+removes it. What only some readers would take for a version (`spellings`) is malformed and never passed on.
+The fourth location, a parameter of media types, is in `media_types`.
 
 Nothing here knows an option or a status, and nothing that came from the network makes it raise.
 """
@@ -12,14 +12,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple, final
-from urllib.parse import unquote, unquote_plus
 
 from gateway.core.dialect import NO_VERSION_REQUESTED, RequestedKind, RequestedVersion
 from gateway.core.http.message import Header, all_values, normalize_name
 from gateway.core.versions.version import Scheme
+from gateway.dialects.custom.spellings import (
+    Likeness,
+    end_of_prefix,
+    known_likeness,
+    likeness,
+    normalized,
+    without_case,
+)
 
 LONGEST_TEXT: Final = 64
 """Characters of a target's text that are kept: no version is longer, and clients choose the text."""
@@ -28,8 +34,6 @@ MOST_PARAMETERS: Final = 1000
 """Parameters of a query that is read, as in Django and PHP: reading one takes longer than sending it."""
 
 _SEPARATORS: Final = re.compile("([&;])")
-_SLASHES: Final = re.compile("//+")
-_UNDERSCORED: Final = str.maketrans(". ", "__")
 
 
 @final
@@ -140,8 +144,9 @@ class HeaderLocation:
 @final
 @dataclass(frozen=True, slots=True)
 class QueryLocation:
-    """A query parameter whose value is the version. Names are compared without case and with escapes
-    decoded, because some servers compare them so."""
+    """A query parameter whose value is the version. Its name may have escapes, but no other spelling: a name
+    that only some servers take for it (`[version]`, `Version`, `ver.sion`) is malformed (semantics,
+    Sending)."""
 
     name: str
     syntax: VersionSyntax
@@ -163,15 +168,15 @@ class QueryLocation:
         all_requested = []
         for at in range(0, len(parts), 2):
             name, _, value = parts[at].partition("=")
-            likeness = self._likeness(name)
-            if likeness is Likeness.SAME and ";" not in parts[max(at - 1, 0) : at + 2]:
+            found = self._likeness(name)
+            if found is Likeness.SAME and ";" not in parts[max(at - 1, 0) : at + 2]:
                 all_requested.append(self.syntax.read(value, self.affixes))
-            elif likeness is not Likeness.NONE:
+            elif found is not Likeness.NONE:
                 all_requested.append(RequestedVersion(RequestedKind.MALFORMED, text=value))
         return agreed(all_requested)
 
     def _likeness(self, name: str) -> Likeness:
-        return (_known_likeness if len(name) <= LONGEST_TEXT else _likeness)(self.name, name)
+        return (known_likeness if len(name) <= LONGEST_TEXT else likeness)(self.name, name)
 
     def write(self, path: str, query: str, text: str | None) -> tuple[str, str]:
         """The same target with the parameter once, where it first stood or at the end. None: without it."""
@@ -188,36 +193,11 @@ class QueryLocation:
         return path, "&".join([*written, *([] if ours is None else [ours])])
 
 
-class Likeness(Enum):
-    """How close the name of a parameter is to the configured name."""
-
-    NONE = "none"
-    SAME = "same"
-    DISGUISED = "disguised"
-    """Another name that some server takes for the configured one."""
-
-
-def _likeness(ours: str, name: str) -> Likeness:
-    """PHP, Rack and qs read `name[]` as `name`. PHP ends a name at a NUL and turns a blank or a dot in it
-    into `_`. JavaScript drops a `?` before the first name."""
-    plain = unquote_plus(name).strip()
-    if plain.lower() == ours.lower():
-        return Likeness.SAME
-    plain = plain.lstrip("?").partition("\0")[0].partition("[")[0].strip()
-    return Likeness.DISGUISED if _loose(plain) == _loose(ours) else Likeness.NONE
-
-
-_known_likeness = lru_cache(maxsize=1024)(_likeness)
-"""A fleet's clients send the same few names."""
-
-
-def _loose(name: str) -> str:
-    return name.casefold().translate(_UNDERSCORED)
-
-
 class SplitPath(NamedTuple):
     """A path, split at the segment of the version."""
 
+    prefix: str
+    """What comes before the segment's slash, as the client wrote it."""
     segment: str
     rest: str
     """What follows the segment: empty, or text that begins with a slash."""
@@ -230,6 +210,9 @@ class PathLocation:
 
     After a prefix the segment always holds the version, whatever its text is. Without a prefix it holds one
     only when its text looks like one: a path such as `/containers/json` has no version.
+
+    The prefix is compared decoded and without case, because some servers compare it so (semantics, Sending).
+    The version itself has one spelling.
     """
 
     prefix: str
@@ -240,62 +223,57 @@ class PathLocation:
 
     def covers(self, path: str) -> bool:
         """Whether the version can be written into this path."""
-        return path.startswith(self.prefix + "/") or (bool(self.prefix) and path == self.prefix)
+        return end_of_prefix(path, self.prefix) is not None
 
     def read(self, path: str, query: str) -> RequestedVersion:
-        """The version in the segment. It is malformed where only another reader would find one."""
+        """The version in the segment. It is malformed where only another reader would find one, or would look
+        for one."""
         split = self._split(path)
         if split is not None:
             return self.syntax.read(split.segment, self.affixes)
-        disguised = self._split(_normalized(path), lenient=True)
-        return (
-            NO_VERSION_REQUESTED
-            if disguised is None
-            else RequestedVersion(RequestedKind.MALFORMED, text=disguised.segment)
-        )
+        plain = normalized(path)
+        disguised = self._split(plain, lenient=True)
+        if disguised is not None:
+            return RequestedVersion(RequestedKind.MALFORMED, text=disguised.segment)
+        if plain != path and self.covers(plain) and not self.covers(path):
+            return RequestedVersion(RequestedKind.MALFORMED, text=path)
+        return NO_VERSION_REQUESTED
 
     def without_version(self, path: str) -> str:
         """The path without the version's segment."""
         split = self._split(path)
-        return path if split is None else (self.prefix + split.rest or "/")
+        return path if split is None else (split.prefix + split.rest or "/")
 
     def write(self, path: str, query: str, text: str | None) -> tuple[str, str]:
         """The same target with the version in its segment, which is added where it is missing. None: without
         it."""
-        if not self.covers(path):
+        end = end_of_prefix(path, self.prefix)
+        if end is None:
             return path, query
         split = self._split(path)
-        rest = path[len(self.prefix) :] if split is None else split.rest
+        rest = path[end:] if split is None else split.rest
         if text is None:
-            return self.prefix + rest or "/", query
-        return f"{self.prefix}/{self.affixes.write(text)}{rest}", query
+            return path[:end] + rest or "/", query
+        return f"{path[:end]}/{self.affixes.write(text)}{rest}", query
 
     def _split(self, path: str, *, lenient: bool = False) -> SplitPath | None:
-        """The segment of the version and what follows it. None where there is none. `lenient`: as a server
+        """The segment of the version and what surrounds it. None where there is none. `lenient`: as a server
         looks for it that ignores case."""
-        start = path[: len(self.prefix) + 1]
-        wanted = self.prefix + "/"
-        if start != wanted and not (lenient and start.lower() == wanted.lower()):
+        end = end_of_prefix(path, self.prefix)
+        if end is None:
             return None
-        segment, slash, rest = path[len(wanted) :].partition("/")
+        segment, slash, rest = path[end + 1 :].partition("/")
         if not segment or not (self.prefix or self._is_version(segment, lenient=lenient)):
             return None
-        return SplitPath(segment, slash + rest)
+        return SplitPath(path[:end], segment, slash + rest)
 
     def _is_version(self, segment: str, *, lenient: bool) -> bool:
         """Whether a first segment is meant to be a version: it is one, or a digit follows its prefix."""
         before = self.affixes.before
-        if lenient and segment.lower().startswith(before.lower()):
-            segment = before + segment[len(before) :]
+        if lenient:
+            plain, start = without_case(segment), without_case(before)
+            segment = before + plain[len(start) :] if plain.startswith(start) else plain
         if self.syntax.read(segment, self.affixes).kind is not RequestedKind.MALFORMED:
             return True
         first = segment[len(before) : len(before) + 1]
         return segment.startswith(before) and first.isascii() and first.isdigit()
-
-
-def _normalized(path: str) -> str:
-    """The path as lenient readers see it: escapes decoded, without path parameters and empty segments."""
-    if "%" not in path and ";" not in path and "//" not in path:
-        return path
-    segments = (segment.partition(";")[0] for segment in unquote(path).split("/"))
-    return _SLASHES.sub("/", "/".join(segments))

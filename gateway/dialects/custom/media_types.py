@@ -1,7 +1,8 @@
 """Where a version stands in a request: in a parameter of the media types of `Accept` and `Content-Type`.
 
-What cannot be parsed is malformed. Nothing here knows an option or a status, and nothing that came from the
-network makes it raise. The other locations of a version are in `locations`.
+The two fields are read by the grammar of RFC 9110 (5.6.6, 8.3.1, 12.5.1) in ASCII. Anything else in them is
+malformed, because servers read it in different ways. Nothing here knows an option or a status, and nothing
+that came from the network makes it raise. The other locations of a version are in `locations`.
 """
 
 from __future__ import annotations
@@ -14,13 +15,30 @@ from typing import Final, NamedTuple, final
 from gateway.core.dialect import RequestedKind, RequestedVersion
 from gateway.core.http.message import Header, all_values, normalize_name
 from gateway.dialects.custom.locations import Affixes, VersionSyntax, agreed
+from gateway.dialects.custom.spellings import letters_and_digits
 
 LONGEST_LIST: Final = 2048
 """Characters of `Accept` or `Content-Type` that are read; browsers send 150. Reading them takes longer than
 sending them, and the whole head may have 32 KiB."""
-_BLANKS: Final = " \t"
-_BLANKS_AND_QUOTES: Final = _BLANKS + "\"'"
-_WEIGHT: Final = re.compile(r"0\.?([0-9]{0,3})|1(?:\.0{0,3})?", re.ASCII)
+
+_NAME: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
+"""A token (RFC 9110 5.6.2)."""
+_WEIGHT: Final = re.compile(r"0?\.([0-9]{0,3})|0|1(?:\.0{0,3})?", re.ASCII)
+"""`.2` is a weight and `*` is a type, too: Java's `HttpURLConnection` sends `*; q=.2` by itself."""
+
+
+def _element(kind: str, quotable: str, end: str) -> re.Pattern[str]:
+    """Matches one media type up to `end`: (type), (parameters). `quotable`: what may stand in a quoted string
+    beside backslashes and quotation marks. Possessive: it never backtracks."""
+    value = rf'(?:{_NAME}|"(?:[{quotable}]|\\[{quotable}\\"])*+")'
+    parameters = rf"(?:[ \t]*+;[ \t]*+(?:{_NAME}={value})?+)*+"
+    return re.compile(rf"[ \t]*+(?:({kind})({parameters}))?+[ \t]*+(?:{end})", re.ASCII)
+
+
+_LISTED: Final = _element(rf"{_NAME}/{_NAME}|\*", r"\t !#-+\--\[\]-~", r",|\Z")
+"""Without a comma in quotation marks: Django splits a list at every comma."""
+_ALONE: Final = _element(rf"{_NAME}/{_NAME}", r"\t !#-\[\]-~", r"\Z")
+_PARAMETER: Final = re.compile(rf';[ \t]*+({_NAME})=("(?:[^"\\]|\\.)*+"|{_NAME})', re.ASCII)
 
 
 class MediaType(NamedTuple):
@@ -34,14 +52,21 @@ class MediaType(NamedTuple):
     """The client's own text, as long as nothing is changed."""
 
     def __str__(self) -> str:
-        parameters = (f"{name}={value}" if value else name for name, value in self.parameters)
+        parameters = (f"{name}={value}" for name, value in self.parameters)
         return self.original or "; ".join((self.name, *parameters))
 
     @property
+    def weights(self) -> list[str]:
+        """The values of `q`: one, or none, in a list that can be read."""
+        return [value for name, value in self.parameters if name == "q"]
+
+    @property
     def weight(self) -> int:
-        """The weight in thousandths. 0 is "not acceptable". A missing or invalid weight is 1000."""
-        found = next((_WEIGHT.fullmatch(value) for name, value in self.parameters if name == "q"), None)
-        return 1000 if found is None or found[1] is None else int(found[1].ljust(3, "0"))
+        """The weight in thousandths. 0 is "not acceptable". A missing weight is 1000."""
+        found = _WEIGHT.fullmatch("".join(self.weights))
+        if found is None or found[0][0] == "1":
+            return 1000
+        return int((found[1] or "").ljust(3, "0"))
 
     @property
     def without_weight(self) -> MediaType:
@@ -51,15 +76,17 @@ class MediaType(NamedTuple):
         """Every value of the parameter, without quotation marks."""
         return [_unquoted(value) for name, value in self.parameters if name == parameter]
 
-    def with_parameter(self, parameter: str, text: str | None) -> MediaType:
-        """The same with the parameter once, before the weight. None: without the parameter."""
-        others = [pair for pair in self.parameters if pair[0] != parameter]
-        if text is None and len(others) == len(self.parameters):
-            return self
-        if text is not None:
-            weight = next((at for at, (name, _) in enumerate(others) if name == "q"), len(others))
-            others.insert(weight, (parameter, text))
-        return MediaType(self.name, tuple(others))
+    def with_parameter(self, parameter: str, text: str) -> MediaType:
+        """The same with the parameter once and first. There readers find it that do not know quotation marks,
+        and those that end at the weight."""
+        others = self.without_weight.without_parameter(parameter).parameters
+        weights = tuple(("q", value if value[0] != "." else f"0{value}") for value in self.weights)
+        return MediaType(self.name, ((parameter, text), *others, *weights))
+
+    def without_parameter(self, parameter: str) -> MediaType:
+        """The same without the parameter, as the client wrote it if it has none."""
+        others = tuple(pair for pair in self.parameters if pair[0] != parameter)
+        return self if len(others) == len(self.parameters) else MediaType(self.name, others)
 
 
 @final
@@ -93,13 +120,22 @@ class MediaTypeLocation:
         return agreed(all_requested)
 
     def _is_ambiguous(self, lines: tuple[str, ...], elements: list[MediaType]) -> bool:
-        """Whether another reader finds the parameter where this one does not. Many readers ignore quotation
-        marks. Some (Django, Werkzeug) take `name*` and `name*0` for `name` (RFC 8187, RFC 2231)."""
-        names = [piece.partition("=")[0] for line in lines for piece in line.replace(",", ";").split(";")]
-        found = sum(
-            name.partition("*")[0].strip(_BLANKS_AND_QUOTES).lower() == self.parameter for name in names
-        )
-        return found > sum(len(element.values_of(self.parameter)) for element in elements)
+        """Whether another reader finds the parameter where this one does not, or not where this one does.
+
+        Many readers ignore quotation marks. Some (Django, Werkzeug) take `name*` and `name*0` for `name`
+        (RFC 8187, RFC 2231). Some (WebOb) take what follows the weight for no parameter of the type.
+        """
+        read = 0
+        for element in elements:
+            names = [name for name, _ in element.parameters]
+            count = names.count(self.parameter)
+            if count > 1 or (count and "q" in names[: names.index(self.parameter)]):
+                return True
+            read += count
+        ours = letters_and_digits(self.parameter)
+        pieces = (piece.partition("=")[0] for line in lines for piece in line.replace(",", ";").split(";"))
+        found = sum(letters_and_digits(name.partition("*")[0]) == ours for name in pieces if "/" not in name)
+        return found > read
 
     def _applies_to(self, name: str) -> bool:
         return not self.types or name in self.types
@@ -127,7 +163,11 @@ class MediaTypeLocation:
         return tuple(written)
 
     def _with_version(self, element: MediaType, value: str | None) -> MediaType:
-        return element.with_parameter(self.parameter, value) if self._applies_to(element.name) else element
+        if not self._applies_to(element.name):
+            return element
+        if value is None:
+            return element.without_parameter(self.parameter)
+        return element.with_parameter(self.parameter, value)
 
     def _accept(self, elements: list[MediaType], value: str) -> list[MediaType]:
         """`Accept` with the version. When only `types` can carry one, it is the single type that the client
@@ -164,44 +204,33 @@ def _plain(name: str) -> tuple[str, str]:
 
 
 def read_media_types(lines: tuple[str, ...], *, listed: bool) -> list[MediaType] | None:
-    """The elements of a list of media types (`listed`), or the one media type.
+    """The elements of a list of media types (`listed`), or the one media type. Each line is read alone.
 
-    None for a quotation mark that is not closed, for two media types where one is allowed, and for more text
-    than `LONGEST_LIST`.
+    None for what the grammar does not have, for two media types where one is allowed, and for more text than
+    `LONGEST_LIST`.
     """
     if sum(map(len, lines)) > LONGEST_LIST:
         return None
-    items = _split(", ".join(lines), ",") if listed else list(lines)
-    elements = []
-    for item in items or ():
-        parts = _split(item, ";")
-        if parts is None:
-            return None
-        name, *rest = (part.strip(_BLANKS) for part in parts)
-        if not item.strip(_BLANKS):
-            continue
-        pairs = (part.partition("=") for part in rest if part)
-        parameters = tuple((key.rstrip(_BLANKS).lower(), value.lstrip(_BLANKS)) for key, _, value in pairs)
-        elements.append(MediaType(name.lower(), parameters, item.strip(_BLANKS)))
-    return None if items is None or (not listed and len(elements) > 1) else elements
+    elements: list[MediaType] = []
+    for line in lines:
+        at = 0
+        while at < len(line):
+            found = (_LISTED if listed else _ALONE).match(line, at)
+            if found is None:
+                return None
+            if found[1] is not None:
+                pairs = tuple((name.lower(), value) for name, value in _PARAMETER.findall(found[2]))
+                name = "*/*" if found[1] == "*" else found[1].lower()
+                elements.append(MediaType(name, pairs, found[0].rstrip(",").strip(" \t")))
+            at = found.end()
+    valid = all(map(_has_weight, elements)) if listed else len(elements) <= 1
+    return elements if valid else None
 
 
-def _split(text: str, separator: str) -> list[str] | None:
-    """`text` split at the separators outside quotation marks. None when a quotation mark is not closed."""
-    if '"' not in text:
-        return text.split(separator)
-    parts, start, quoted, at = [], 0, False, 0
-    while at < len(text):
-        character = text[at]
-        if character == "\\" and quoted:
-            at += 1
-        elif character == '"':
-            quoted = not quoted
-        elif character == separator and not quoted:
-            parts.append(text[start:at])
-            start = at + 1
-        at += 1
-    return None if quoted else [*parts, text[start:]]
+def _has_weight(element: MediaType) -> bool:
+    """Whether the element has one valid weight, or none."""
+    weights = element.weights
+    return not weights or (len(weights) == 1 and _WEIGHT.fullmatch(weights[0]) is not None)
 
 
 def _unquoted(value: str) -> str:

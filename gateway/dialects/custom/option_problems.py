@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar, final
 
-from gateway.core.http.message import FORWARDING, HOP_BY_HOP, UNLISTABLE, normalize_name
+from gateway.core.http.message import FORWARDING, HEADER_NAME, HOP_BY_HOP, UNLISTABLE, normalize_name
 from gateway.dialects.custom.locations import Affixes
 from gateway.errors import OptionsError
 
@@ -22,6 +22,7 @@ TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*", re.ASCII)
 PLAIN: Final = re.compile(r"[A-Za-z0-9._~-]*", re.ASCII)
 """Text that needs no escape in a header, in a path and in a query."""
+SUFFIX: Final = re.compile(r"\.[A-Za-z0-9]+", re.ASCII)
 PATH: Final = re.compile(r"/|(?:/[A-Za-z0-9._~!$&'()*+,=:@-]+)+", re.ASCII)
 _OTHER_MEANING: Final = (
     HOP_BY_HOP
@@ -61,16 +62,16 @@ class OptionProblems:
             self.add(at, message, hint)
             return fallback
 
-    def check_header_name(self, at: Position, name: str) -> None:
-        """Check that a header of this name can hold a version."""
+    def check_header_name(self, at: Position, name: str, content: str = "a version") -> None:
+        """Check that a header of this name can hold `content`."""
         if MEDIA_TYPE.fullmatch(name.partition(";")[0].strip().lower()):
             message = "this is a media type, but the name of a header belongs here"
             self.add(at, message, "write parameter: NAME and media_types: [TYPE]")
-        elif TOKEN.fullmatch(name) is None or "_" in name:
+        elif HEADER_NAME.fullmatch(name) is None:
             self.add(at, "not a valid header name", "a name has letters, digits and `-`, and no colon")
         elif normalize_name(name) in _OTHER_MEANING:
             hint = "write parameter: NAME" if normalize_name(name) in {"accept", "content-type"} else ""
-            self.add(at, "this header has another meaning, so it cannot hold a version", hint)
+            self.add(at, f"this header has another meaning, so it cannot hold {content}", hint)
 
     def check_path(self, at: Position, path: str) -> str:
         """The path, which must be one without a version."""

@@ -35,6 +35,7 @@ from gateway.dialects.custom.option_problems import (
     MEDIA_TYPE,
     PATH,
     PLAIN,
+    SUFFIX,
     TOKEN,
     VERSION,
     OptionProblems,
@@ -47,6 +48,7 @@ from gateway.dialects.custom.options import (
     LocationOptions,
     RefusalOptions,
 )
+from gateway.dialects.custom.spellings import end_of_prefix, letters_and_digits
 
 HeadersLocation: TypeAlias = HeaderLocation | MediaTypeLocation
 TargetLocation: TypeAlias = QueryLocation | PathLocation
@@ -72,6 +74,10 @@ class Parts:
     target_rank: int
     """How many of `in_headers` come before the first of `in_target`."""
     unversioned: tuple[str, ...]
+    suffixes: tuple[str, ...]
+    """Lower case."""
+    method_override: tuple[str, ...]
+    """Normalized names."""
     learn: LearnOptions
     advertisement_codec: DocumentCodec
     """Where the document that probes read holds versions."""
@@ -90,6 +96,8 @@ class Parts:
     """Whether backends' own refusals hold versions."""
     error_bodies: ErrorBodies
     documents: tuple[tuple[str, DocumentCodec], ...]
+    versioned_documents: tuple[str, ...]
+    """The paths of those that stand at their path with a version, too."""
     option_paths: tuple[tuple[Position, str], ...]
     """Every path in the options, with its position there."""
 
@@ -123,6 +131,8 @@ class _Reader:
                 list(takewhile(lambda location: isinstance(location, HeadersLocation), locations))
             ),
             unversioned=self._unversioned(locations),
+            suffixes=self._suffixes(),
+            method_override=self._method_override(locations),
             learn=options.learn,
             advertisement_codec=self._advertisement_codec(scheme),
             probes_document=any((options.learn.minimum, options.learn.maximum, options.learn.list)),
@@ -140,6 +150,7 @@ class _Reader:
                 )
                 for at, document in enumerate(options.documents)
             ),
+            versioned_documents=tuple(each.path for each in options.documents if each.versioned),
             option_paths=options.paths,
         )
         self.problems.raise_if_any()
@@ -225,10 +236,27 @@ class _Reader:
         prefix = next((each.prefix for each in locations if isinstance(each, PathLocation)), "")
         for at, path in enumerate(self.options.unversioned):
             self.problems.check_path(("unversioned", at), path)
-            if prefix and (prefix == path or prefix.startswith(path + "/")):
+            if prefix and end_of_prefix(prefix, path) is not None:
                 message = "one of the places says that versions stand below this path"
                 self.problems.add(("unversioned", at), message, "remove it, or name longer paths")
         return self.options.unversioned
+
+    def _suffixes(self) -> tuple[str, ...]:
+        for at, suffix in enumerate(self.options.suffixes):
+            if SUFFIX.fullmatch(suffix) is None:
+                self.problems.add(
+                    ("suffixes", at), "a suffix is a dot with letters and digits", "write it like .json"
+                )
+        return tuple(suffix.lower() for suffix in self.options.suffixes)
+
+    def _method_override(self, locations: tuple[HeadersLocation | TargetLocation, ...]) -> tuple[str, ...]:
+        in_headers = (each for each in locations if isinstance(each, HeadersLocation))
+        taken = {normalize_name(name) for location in in_headers for name in location.names}
+        for at, name in enumerate(self.options.method_override):
+            self.problems.check_header_name(("method_override", at), name, "a method")
+            if normalize_name(name) in taken:
+                self.problems.add(("method_override", at), "this header already holds a version")
+        return tuple(dict.fromkeys(map(normalize_name, self.options.method_override)))
 
     # -- documents and response headers
 
@@ -418,7 +446,7 @@ def _location(
         problems.check_header_name((*at, "header"), options.header)
         return HeaderLocation(options.header, syntax, affixes, options.sent)
     if options.query is not None:
-        if not options.query or PLAIN.fullmatch(options.query) is None:
+        if not letters_and_digits(options.query) or PLAIN.fullmatch(options.query) is None:
             problems.add((*at, "query"), "the name of a parameter has letters, digits, `.`, `_`, `~` or `-`")
         return QueryLocation(options.query, syntax, affixes, options.sent)
     if options.parameter is not None:
@@ -430,7 +458,7 @@ def _media_type_location(
     at: Position, options: LocationOptions, syntax: VersionSyntax, affixes: Affixes, problems: OptionProblems
 ) -> MediaTypeLocation:
     name = (options.parameter or "").lower()
-    if TOKEN.fullmatch(name) is None or name in _OTHER_PARAMETERS:
+    if TOKEN.fullmatch(name) is None or not letters_and_digits(name) or name in _OTHER_PARAMETERS:
         problems.add(
             (*at, "parameter"), "no parameter of this name can hold a version", "write a name, like version"
         )
@@ -479,9 +507,9 @@ def _check_together(
         for kind in _LOCATION_KINDS:
             name = getattr(options, kind)
             # One path, one parameter; any number of headers and query parameters.
-            key = (
-                (kind, normalize_name(name)) if kind in {"header", "query"} and name is not None else (kind,)
-            )
+            key: tuple[str, ...] = (kind,)
+            if name is not None and kind in {"header", "query"}:
+                key = (kind, letters_and_digits(name) if kind == "query" else normalize_name(name))
             if name is not None and key in seen:
                 problems.add(("places", at, kind), "there is another place like this", "remove one")
             elif name is not None:

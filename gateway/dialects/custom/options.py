@@ -179,9 +179,18 @@ class DocumentOptions:
     path: str = field(
         default="/",
         metadata=documented(
-            "Its path, without a version. With a version in the path it is the same document.",
+            "Its path, without a version.",
             "Many APIs have it at the root.",
             "/version",
+        ),
+    )
+    versioned: bool = field(
+        default=True,
+        metadata=documented(
+            "Whether the same document stands at its path with a version, too: `/v3/version` beside "
+            "`/version`. `false`: what stands there is another document, and passes as it is.",
+            "Otherwise one backend's own versions might be shown there.",
+            False,  # noqa: FBT003
         ),
     )
     minimum: str | None = field(
@@ -372,6 +381,25 @@ class CustomOptions:
             "Paths (with everything below them) where a version means nothing. `/` is the root alone.",
             "Everywhere else each request has a version.",
             ("/healthz", "/_ping"),
+        ),
+    )
+    suffixes: tuple[str, ...] = field(
+        default=(),
+        metadata=documented(
+            "Endings of a path that servers take for the type that a client wants, and not for a part of the "
+            "path: with `.json`, the path `/users.json` is `/users` in `operations`, `unversioned` and "
+            "`documents`.",
+            "To most servers it is another path.",
+            (".json", ".xml"),
+        ),
+    )
+    method_override: tuple[str, ...] = field(
+        default=(),
+        metadata=documented(
+            "Request headers that servers take for the method of a POST. The first that is present names the "
+            "method by which `operations` and `documents` are looked up. It reaches the backend unchanged.",
+            "Most servers take the method from the request line alone.",
+            ("X-HTTP-Method-Override",),
         ),
     )
     learn: LearnOptions = field(

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar, Self
 from urllib.parse import unquote
 
@@ -33,23 +34,31 @@ from gateway.core.dialect import (
     ProbeResponse,
     ProbeStep,
     Refusal,
+    RequestedKind,
     RequestedVersion,
+    RequestIds,
     Served,
 )
 from gateway.core.http.message import Header, Response, all_values, normalize_name
 from gateway.core.versions.version import Scheme, Version
 from gateway.dialects.openstack.microversion import (
     ACCEPT_JSON,
+    BAD_REQUEST,
     CONTENT_JSON,
     MICROVERSION,
     NO_RANGE_IN_HEADERS,
     NOT_FOUND,
+    NOT_JSON,
+    RANGE_KEYS,
+    REQUEST_ID,
     STANDARD,
     STANDARD_FOLDED,
     Document,
     agreed_text,
     dump_document,
+    is_json,
     load_document,
+    operation_path,
     parse_microversion,
     parse_requested,
     read_legacy,
@@ -61,9 +70,8 @@ from gateway.dialects.openstack.microversion import (
     rewrite_links,
     unexpected_status,
     version_entries,
-    without_json,
-    write_range,
     write_range_headers,
+    write_ranges,
     write_standard,
 )
 from gateway.dialects.openstack.services import OpenStackOptions, ServiceProfile, read_options
@@ -72,6 +80,13 @@ ROOT = Endpoint("root", negotiated=False, document=True, versioned_only=True)
 NEGOTIATED_ROOT = Endpoint("root", document=True, versioned_only=True)
 VERSION = Endpoint("version", document=True, versioned_only=True)
 RESOURCE = Endpoint("resource")
+ECHOING_RESOURCE = Endpoint("resource", served_always=True)
+UNVERSIONED_DOCUMENT = Endpoint("unversioned", negotiated=False, document=True)
+UNVERSIONED = Endpoint("unversioned", negotiated=False)
+
+NOTHING_SERVED = Served()
+ITEM_MISSING = RequestedVersion(RequestedKind.MALFORMED)
+"""The header is there and does not name the service: Cinder refuses that without a reason."""
 
 _VERSION_PATH = re.compile(r"/v[0-9]{1,3}(?:\.[0-9]{1,3})?/?", re.ASCII)
 _RANGE_IN_TEXT = re.compile(
@@ -93,6 +108,7 @@ class OpenStack(Dialect):
     Options: ClassVar[type] = OpenStackOptions
 
     scheme: Scheme = MICROVERSION
+    method_parameter: str | None = "_method"
 
     def __init__(self, service_type: str, profile: ServiceProfile) -> None:
         self.service_type = service_type
@@ -101,6 +117,7 @@ class OpenStack(Dialect):
         self._legacy_headers = tuple(normalize_name(name) for name in profile.legacy_headers)
         self._echo_headers = tuple(normalize_name(name) for name in profile.echo_headers)
         self._range_headers = tuple(normalize_name(name) for name in profile.range_headers or ())
+        self._mounts = _mounts(profile)
         self._parse = self.scheme.parse if profile.zero_major else parse_microversion
         standard = (STANDARD,) if profile.service_types else ()
         self.reads = frozenset({*self._legacy_headers, *map(normalize_name, standard)})
@@ -110,6 +127,9 @@ class OpenStack(Dialect):
         self.vary = (*standard, *profile.legacy_headers)
         self.default_version = DefaultVersion(profile.default_version)
         self.releases = profile.releases
+        self.retry_after = profile.retry_after
+        ids = profile.request_id_headers
+        self.request_ids = RequestIds(REQUEST_ID, ids) if ids else None
 
     @classmethod
     def configured(cls, options: object) -> Self:
@@ -120,15 +140,19 @@ class OpenStack(Dialect):
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """`/`, `/vN` with and without a slash, or a resource."""
+        """`/`, `/vN` with and without a slash, or a resource; and mounts that know no version."""
         plain = unquote(path) if "%" in path else path
-        if not plain.strip("/"):
-            return NEGOTIATED_ROOT if self.profile.root_negotiated else ROOT
-        return VERSION if _VERSION_PATH.fullmatch(plain) else RESOURCE
+        first, _, below = plain.lstrip("/").partition("/")
+        mount = self._mounts.get(first)
+        if mount is None:
+            return VERSION if _VERSION_PATH.fullmatch(plain) else RESOURCE
+        endpoint = mount[1] if below.strip("/") else mount[0]
+        # A layer in front of the API answers the preflight of CORS.
+        return RESOURCE if method == "OPTIONS" and endpoint is ECHOING_RESOURCE else endpoint
 
     def operation_path(self, path: str) -> str:
         """Without `.json`."""
-        return without_json(path).replace("%", "%25") or "/"
+        return operation_path(path)
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
         """The standard header if it names the service, else the first of its own headers that is present.
@@ -141,6 +165,8 @@ class OpenStack(Dialect):
             text = self._first_item(headers) if first else read_standard(headers, self._types)
         if text is None:
             text = read_legacy(headers, self._legacy_headers) or None
+        if text is None and self._types and self.profile.item_required and STANDARD_FOLDED in headers:
+            return ITEM_MISSING
         return parse_requested(text, self._parse, self.profile.latest)
 
     def _first_item(self, headers: Mapping[str, str]) -> str | None:
@@ -148,7 +174,7 @@ class OpenStack(Dialect):
         for line in all_values(headers, STANDARD_FOLDED):
             for item in line.split(","):
                 words = item.split(maxsplit=1)
-                if len(words) == 2 and any(service_type in item.lower() for service_type in self._types):
+                if len(words) == 2 and any(service_type in item for service_type in self._types):
                     return item.strip()[len(words[0]) :].strip(" \t")
         return None
 
@@ -177,6 +203,8 @@ class OpenStack(Dialect):
         if refusal.version is None:
             text = refusal.requested.text
             detail = profile.malformed_text.format(text=text, why=_why_malformed(text))
+            if refusal.requested == ITEM_MISSING:
+                detail = BAD_REQUEST
             return self._error(
                 profile.malformed_status,
                 profile.malformed_title,
@@ -246,17 +274,38 @@ class OpenStack(Dialect):
             for name in self.profile.echo_headers
         )
 
+    def write_request_id(self, response: Response, request_id: str) -> Response:
+        """In headers, and in each error of a list: before its range, as Placement has it."""
+        named = super().write_request_id(response, request_id)
+        document = load_document(response.body) if self.profile.request_id_in_errors else None
+        if document is None or not isinstance(document.get("errors"), list):
+            return named
+        errors = [
+            {
+                **{key: value for key, value in error.items() if key not in RANGE_KEYS},
+                "request_id": request_id,
+                **{key: value for key, value in error.items() if key in RANGE_KEYS},
+            }
+            for error in _errors(document)
+        ]
+        return replace(named, body=json.dumps({"errors": errors}).encode("ascii"))
+
     # -- 3. the backend's response
 
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
         """The served version and the range, where the service's servers send them. Only the body says what a
         406 is about."""
+        if endpoint in (UNVERSIONED, UNVERSIONED_DOCUMENT):
+            return NOTHING_SERVED
         lowest, highest = self._range_lines(headers)
+        version = self._read_echoes(headers)
         return Served(
-            version=self._read_echoes(headers),
+            version=version,
             advertisement=read_range(agreed_text(lowest), agreed_text(highest)),
             version_refusal=refusal_in_body(endpoint, status),
             has_range=bool(lowest or highest),
+            # At `/` nothing is executed: Cinder until 18 names 3.0 there, whatever the request says.
+            repeated=version if endpoint == NEGOTIATED_ROOT else None,
         )
 
     def _range_lines(self, headers: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -318,12 +367,15 @@ class OpenStack(Dialect):
         """The list of versions, one version in `version`, or one as the whole document (Magnum's `/v1`)."""
         document = load_document(body)
         entries = [] if document is None else _entries(document)
-        if document is None or not entries:
+        if document is None or not write_ranges(document, offered):
             return None
-        for entry in entries:
-            write_range(entry, offered, self.profile.maximum_keys)
+        if not entries and (endpoint != VERSION or self.profile.index_key not in document):
+            return None
+        for entry in entries if self.profile.id_is_maximum else ():
             name = entry.get("id")
-            if self.profile.id_is_maximum and isinstance(name, str) and self.scheme.parse(name):
+            if not isinstance(name, str):
+                return None
+            if self.scheme.parse(name):
                 entry["id"] = self.scheme.format(offered.highest)
         rewrite_links(document, links)
         return dump_document(document)
@@ -341,6 +393,8 @@ class OpenStack(Dialect):
         answer = answers[0]
         if answer.status not in (200, 300):
             return unexpected_status(answer.status, "200 or 300")
+        if not is_json(answer.headers):
+            return NOT_JSON
         served = self.read_response(RESOURCE, answer.status, answer.headers)
         if served.has_range:
             return served.advertisement or NO_RANGE_IN_HEADERS
@@ -351,9 +405,23 @@ class OpenStack(Dialect):
         advertised = [found for found in (_entry_range(entry, keys) for entry in entries) if found]
         if advertised:
             return max(advertised, key=lambda found: found.versions.highest)
-        if any(entry.get(key) for entry in entries for key in ("min_version", *keys)):
+        if any(entry.get(key) not in (None, "") for entry in entries for key in ("min_version", *keys)):
             return ProbeFault("range", "no version in the document has a valid range")
+        if not all(isinstance(entry.get("id"), str) for entry in entries):
+            return ProbeFault("document", "not a list of versions of an OpenStack API")
         return Advertisement(self.legacy_versions, legacy=True)
+
+
+def _mounts(profile: ServiceProfile) -> Mapping[str, tuple[Endpoint, Endpoint]]:
+    """By the first segment of a path: its own document or resource, and everything below it."""
+    root = NEGOTIATED_ROOT if profile.root_negotiated else ROOT
+    mounts = {"": (root, root)}
+    for name in profile.unversioned_mounts:
+        mounts[name] = (UNVERSIONED_DOCUMENT, UNVERSIONED)
+    for name in profile.echoing_mounts:
+        own = VERSION if _VERSION_PATH.fullmatch(f"/{name}") else ECHOING_RESOURCE
+        mounts[name] = (own, ECHOING_RESOURCE)
+    return mounts
 
 
 def _why_malformed(text: str) -> str:

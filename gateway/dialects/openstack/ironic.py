@@ -32,6 +32,7 @@ from gateway.core.dialect import (
     ProbeStep,
     Refusal,
     RequestedVersion,
+    RequestIds,
     Served,
     VersionRefusal,
 )
@@ -43,13 +44,19 @@ from gateway.dialects.openstack.microversion import (
     CONTENT_JSON,
     MICROVERSION,
     NO_RANGE_IN_HEADERS,
+    NOT_JSON,
+    REQUEST_ID,
     STANDARD,
     STANDARD_FOLDED,
     UNSUPPORTED_MINOR,
+    Document,
     Latest,
     agreed_text,
     dump_document,
+    is_json,
     load_document,
+    objects,
+    operation_path,
     parse_requested,
     read_legacy,
     read_range,
@@ -59,8 +66,8 @@ from gateway.dialects.openstack.microversion import (
     rewrite_links,
     unexpected_status,
     without_json,
-    write_range,
     write_range_headers,
+    write_ranges,
     write_standard,
 )
 
@@ -73,7 +80,11 @@ MINIMUM_FOLDED, MAXIMUM_FOLDED = map(normalize_name, RANGE_HEADERS)
 # `/` is not negotiated before 26.1.0, and a version header does nothing but harm there. So it is removed.
 ROOT = Endpoint("root", negotiated=False, document=True, versioned_only=True)
 V1 = Endpoint("v1", document=True, versioned_only=True)
-RESOURCE = Endpoint("resource")
+# Its router sets the headers of every successful response below `/v1`, in all releases since Kilo.
+RESOURCE = Endpoint("resource", served_always=True)
+# What a layer in front of the router may answer: `/healthcheck` (its path is configurable, and Ironic looks
+# up any other first segment below `/v1`), and a preflight of CORS, which is never a document either.
+UNCERTAIN = Endpoint("resource")
 
 # By path without trailing slashes and without `.json`, which Ironic ignores.
 _ENDPOINTS = {"": ROOT, "/v1": V1}
@@ -156,18 +167,27 @@ class Ironic(Dialect):
     default_version = DefaultVersion(DefaultKind.MINIMUM)
     legacy_versions = VersionSet.only(Version(1, 1))
     releases = RELEASES
+    # Every python-ironicclient that retries, and Nova's driver with it, raise TypeError at a `Retry-After`.
+    # Without one they wait 2 s and retry.
+    retry_after = False
+    method_parameter: str | None = "_method"
+    # The second name is the one that Ironic sent before it had the middleware of all services.
+    request_ids: RequestIds | None = RequestIds(REQUEST_ID, (REQUEST_ID, "Openstack-Request-Id"))
 
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """`/`, `/v1`, or a resource. Ironic looks up any other first segment below `/v1`."""
-        return _ENDPOINTS.get(without_json(path), RESOURCE)
+        """`/`, `/v1`, or a resource."""
+        if method == "OPTIONS":
+            return UNCERTAIN
+        plain = without_json(path)
+        return RESOURCE if plain.startswith("/v1/") else _ENDPOINTS.get(plain, UNCERTAIN)
 
     def operation_path(self, path: str) -> str:
         """Without `.json`, and with a missing `/v1` in front: Ironic looks up every path below it."""
-        plain = without_json(path).replace("%", "%25")
+        plain = operation_path(path)
         first = plain.lstrip("/").partition("/")[0]
-        return plain or "/" if first in {"", "v1"} else f"/v1{plain}"
+        return plain if first in {"", "v1"} else f"/v1{plain}"
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
         """The standard header if it names `baremetal`, else Ironic's own."""
@@ -264,17 +284,8 @@ class Ironic(Dialect):
     ) -> bytes | None:
         """`/` and `/v1`. Before 4.3 and 12.0 they have no range; such documents keep their shape."""
         document = load_document(body)
-        if document is None:
+        if document is None or not _is_document(endpoint, document) or not write_ranges(document, offered):
             return None
-        default, versions = document.get("default_version"), document.get("versions")
-        if endpoint == ROOT and (isinstance(versions, list) or isinstance(default, dict)):
-            entries = [default, *(versions if isinstance(versions, list) else ())]
-        elif endpoint == V1 and document.get("id") == "v1":
-            entries = [document.get("version")]
-        else:
-            return None
-        for entry in entries:
-            write_range(entry, offered)
         rewrite_links(document, links)
         return dump_document(document)
 
@@ -291,6 +302,8 @@ class Ironic(Dialect):
         answer = answers[0]
         if answer.status != 200:
             return unexpected_status(answer.status, "200")
+        if not is_json(answer.headers):
+            return NOT_JSON
         served = self.read_response(V1, answer.status, answer.headers)
         if served.has_range:
             return served.advertisement or NO_RANGE_IN_HEADERS
@@ -303,6 +316,15 @@ class Ironic(Dialect):
                 "range", "the document has a range, but the headers have none: something removes them"
             )
         return Advertisement(self.legacy_versions, legacy=True)
+
+
+def _is_document(endpoint: Endpoint, document: Document) -> bool:
+    """Whether this is the list of versions at `/`, or the version at `/v1`."""
+    if endpoint == V1:
+        return document.get("id") == "v1"
+    present = [document[key] for key in ("versions", "default_version") if key in document]
+    entries = [entry for value in present for entry in (value if isinstance(value, list) else [value])]
+    return endpoint == ROOT and bool(present) and objects(entries) is not None
 
 
 def _error(status: int, title: str, description: str, offered: OfferedVersions | None) -> Response:

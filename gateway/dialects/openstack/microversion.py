@@ -42,6 +42,9 @@ STANDARD = "OpenStack-API-Version"
 
 STANDARD_FOLDED = normalize_name(STANDARD)
 
+REQUEST_ID = "X-Openstack-Request-Id"
+"""The header of request ids that all services share. They also read a client's id in it."""
+
 ACCEPT_JSON: tuple[Header, ...] = (("Accept", "application/json"),)
 """The headers of a probe."""
 
@@ -123,10 +126,16 @@ def parse_requested(
 def without_json(path: str) -> str:
     """The decoded path, without the `.json` at its end that servers ignore.
 
-    Ironic removes it (`json_ext`). The routers of Cinder and Manila take it for the format of the response.
+    Ironic removes it (`json_ext`). The routers of Nova, Cinder and Manila take it for the format of the
+    response, where a resource has formatted routes.
     """
     plain = unquote(path) if "%" in path else path
     return plain.rstrip("/").removesuffix(".json").rstrip("/")
+
+
+def operation_path(path: str) -> str:
+    """`without_json` for the look-up of operations, which decodes a path: `%` stays escaped."""
+    return without_json(path).replace("%", "%25") or "/"
 
 
 # --- 2. response headers -----------------------------------------------------------------------------------
@@ -189,11 +198,21 @@ def dump_document(document: Document) -> bytes | None:
 
 
 def version_entries(document: Document) -> list[Document] | None:
-    """The objects in the list `versions`, or the one under `version`; None when the document has neither."""
+    """The objects in the list `versions`, or the one under `version`.
+
+    None when the document has neither, or something else than objects in the list.
+    """
     versions, version = document.get("versions"), document.get("version")
     if isinstance(versions, list):
-        return [entry for entry in versions if isinstance(entry, dict)]
+        return objects(versions)
     return [version] if isinstance(version, dict) else None
+
+
+def objects(listed: object) -> list[Document] | None:
+    """The elements of a list that holds nothing but objects; None for anything else."""
+    if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
+        return None
+    return listed
 
 
 def read_range_values(lowest: object, highest: object) -> Advertisement | None:
@@ -201,22 +220,38 @@ def read_range_values(lowest: object, highest: object) -> Advertisement | None:
     return read_range(lowest, highest) if isinstance(lowest, str) and isinstance(highest, str) else None
 
 
-def write_range(
-    entry: object, offered: OfferedVersions, maximum_keys: tuple[str, ...] = ("version",)
-) -> None:
-    """Replace the range in `entry`, one version of a document, by the offer; in place.
+RANGE_KEYS = ("min_version", "max_version", "version")
+"""Where documents of the family have versions: the minimum, and two spellings of the maximum."""
 
-    Every service names the minimum `min_version`. The maximum is in one or more of `maximum_keys`. A text
-    that is not a version (`""` of Nova's v2.0) or has another major stays, because the offer says nothing
-    about it. An entry that is not an object stays as well.
+
+def write_ranges(document: Document, offered: OfferedVersions) -> bool:
+    """Replace every range in `document` by the offer; in place. False: a value that is not a version stands
+    where one belongs, and clients might still read one from it.
+
+    An empty text (Nova's v2.0) and a version of another major stay, because the offer says nothing about
+    them.
     """
-    if not isinstance(entry, dict):
-        return
-    for key, version in (("min_version", offered.lowest), *((key, offered.highest) for key in maximum_keys)):
-        text = entry.get(key)
-        present = MICROVERSION.parse(text) if isinstance(text, str) else None
-        if present is not None and present.major == version.major:
+    pending: list[_Node] = [document]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict) and not _write_range(node, offered):
+            return False
+        pending.extend(_children(node))
+    return True
+
+
+def _write_range(entry: Document, offered: OfferedVersions) -> bool:
+    for key in RANGE_KEYS:
+        value = entry.get(key)
+        if value is None or value == "" or (key == "version" and isinstance(value, dict)):
+            continue
+        present = MICROVERSION.parse(value) if isinstance(value, str) else None
+        if present is None:
+            return False
+        version = offered.lowest if key == "min_version" else offered.highest
+        if present.major == version.major:
             entry[key] = MICROVERSION.format(version)
+    return True
 
 
 def rewrite_links(document: Document, links: Links) -> None:
@@ -279,6 +314,14 @@ def refusal_text(template: str, version: Version, offered: OfferedVersions) -> s
 NO_RANGE_IN_HEADERS = ProbeFault(
     "range", "the version headers do not make a range from a minimum up to a maximum"
 )
+NOT_JSON = ProbeFault("document", "answered something else than JSON")
+"""An error page, for example: it says nothing about the server, whatever headers it has."""
+
+
+def is_json(headers: Mapping[str, str]) -> bool:
+    """Whether a response is JSON, as all of these APIs answer a probe."""
+    kinds = {line.partition(";")[0].strip().lower() for line in all_values(headers, "content-type")}
+    return kinds == {"application/json"}
 
 
 def unexpected_status(status: int, expected: str) -> ProbeFault:

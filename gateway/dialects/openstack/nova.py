@@ -35,6 +35,7 @@ from gateway.core.dialect import (
     ProbeStep,
     Refusal,
     RequestedVersion,
+    RequestIds,
     Served,
 )
 from gateway.core.http.message import Header, Response, all_values, normalize_name
@@ -46,6 +47,8 @@ from gateway.dialects.openstack.microversion import (
     MALFORMED,
     MICROVERSION,
     NOT_FOUND,
+    NOT_JSON,
+    REQUEST_ID,
     STANDARD,
     STANDARD_FOLDED,
     UNSUPPORTED,
@@ -53,7 +56,10 @@ from gateway.dialects.openstack.microversion import (
     Latest,
     agreed_text,
     dump_document,
+    is_json,
     load_document,
+    objects,
+    operation_path,
     parse_microversion,
     parse_requested,
     read_legacy,
@@ -66,7 +72,7 @@ from gateway.dialects.openstack.microversion import (
     rewrite_links,
     unexpected_status,
     version_entries,
-    write_range,
+    write_ranges,
     write_standard,
 )
 
@@ -77,19 +83,23 @@ _CONTENT_JSON: Header = ("Content-Type", "application/json; charset=UTF-8")
 
 ROOT = Endpoint("root", negotiated=False, document=True, versioned_only=True)
 V2_1 = Endpoint("v2.1", document=True, versioned_only=True)
-RESOURCE = Endpoint("resource", versioned_only=True)
+# Its resource layer adds both headers to everything that it answers, in all releases since Kilo.
+RESOURCE = Endpoint("resource", versioned_only=True, served_always=True)
+# A layer in front of it answers the preflight of CORS.
+PREFLIGHT = Endpoint("resource", versioned_only=True)
 # The API from before microversions: the one part that legacy members have. Newer members have it, too.
 V2 = Endpoint("v2", negotiated=False, document=True)
 LEGACY = Endpoint("legacy", negotiated=False)
 # A mount until Kilo only. Later servers answer 300 below it, with links that must be rewritten.
 V1_1 = Endpoint("v1.1", negotiated=False, document=True)
+BELOW_V1_1 = V1_1._replace(choices=True)
 # Nova answers 300 to a path below no mount, unless a media type with `;version=2.1` selects the API. Headers
 # do not decide what an endpoint is, so the version is removed there. `write_response` still says what was
 # executed.
-CHOICES = Endpoint("choices", negotiated=False, document=True, versioned_only=True)
+CHOICES = Endpoint("choices", negotiated=False, document=True, versioned_only=True, choices=True)
 
 # By the first segment: the mount's own document, and everything below it.
-_MOUNTS = {"v2.1": (V2_1, RESOURCE), "v2": (V2, LEGACY), "v1.1": (V1_1, V1_1), "": (ROOT, ROOT)}
+_MOUNTS = {"v2.1": (V2_1, RESOURCE), "v2": (V2, LEGACY), "v1.1": (V1_1, BELOW_V1_1), "": (ROOT, ROOT)}
 
 _REFUSED_VERSION = re.compile(
     r"Version ([0-9]{1,6}\.[0-9]{1,6}) is not supported by the API\. "
@@ -158,6 +168,8 @@ class Nova(Dialect):
     # v2.0 is another API beside the microversions, not the lowest of them: it has no version for the offer.
     legacy_versions = VersionSet()
     releases = RELEASES
+    method_parameter: str | None = "_method"
+    request_ids: RequestIds | None = RequestIds(REQUEST_ID, (REQUEST_ID, "X-Compute-Request-Id"))
 
     # -- 1. the request
 
@@ -172,7 +184,12 @@ class Nova(Dialect):
         mount = _MOUNTS.get(first)
         if mount is None:
             return CHOICES
-        return mount[1] if below.strip("/") else mount[0]
+        endpoint = mount[1] if below.strip("/") else mount[0]
+        return PREFLIGHT if method == "OPTIONS" and endpoint is RESOURCE else endpoint
+
+    def operation_path(self, path: str) -> str:
+        """Without `.json`, and without `.xml`, the other format that routers until Ocata read there."""
+        return operation_path(path.rstrip("/").removesuffix(".xml"))
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
         """The standard header if it names `compute`, else Nova's own, which is malformed when it is empty."""
@@ -259,12 +276,10 @@ class Nova(Dialect):
     ) -> bytes | None:
         """The list of versions, one version, or 300 choices. Only the entry v2.1 has a range."""
         document = load_document(body) if endpoint.document else None
-        entries = None if document is None else version_entries(document)
-        if document is None or (entries is None and not isinstance(document.get("choices"), list)):
+        if document is None or not write_ranges(document, offered):
             return None
-        for entry in entries or ():
-            if entry.get("id") == "v2.1":
-                write_range(entry, offered)
+        if version_entries(document) is None and objects(document.get("choices")) is None:
+            return None
         rewrite_links(document, links)
         return dump_document(document)
 
@@ -273,7 +288,8 @@ class Nova(Dialect):
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
         """`GET /`, which needs no token, and `GET /v2.1/` where `/` is not available.
 
-        Until 20 (Train) the second one needs a token, which `probe.headers` may carry.
+        Until 20 (Train) the second one needs a token, which `probe.headers` may carry. A legacy server is one
+        that lists v2.0 and no range of v2.1.
         """
         if not answers:
             return ProbeRequest(path or "/", ACCEPT_JSON)
@@ -284,22 +300,22 @@ class Nova(Dialect):
             return ProbeFault("unauthorized", "needs a token to show its versions: see probe.headers")
         if answer.status != 200:
             return unexpected_status(answer.status, "200")
+        if not is_json(answer.headers):
+            return NOT_JSON
         entries = version_entries(load_document(answer.body) or {}) or []
         current = [entry for entry in entries if entry.get("id") == "v2.1"]
-        if len(current) == 1:
-            return self._advertisement(current[0])
-        if current or all(entry.get("id") != "v2.0" for entry in entries):
+        if len(current) == 1 and not _is_experiment(current[0]):
+            return read_range_values(current[0].get("min_version"), current[0].get("version")) or ProbeFault(
+                "range", "the versions of v2.1 do not make a range from a minimum up to a maximum"
+            )
+        if len(current) > 1 or all(entry.get("id") != "v2.0" for entry in entries):
             return ProbeFault("document", "not a document with the versions of Nova")
         return Advertisement(self.legacy_versions, legacy=True)
 
-    def _advertisement(self, entry: Document) -> Advertisement | ProbeFault:
-        """The range of the entry v2.1. Before Kilo the entry is an experiment without a range."""
-        lowest, highest = entry.get("min_version") or "", entry.get("version") or ""
-        if not lowest and not highest:
-            return Advertisement(self.legacy_versions, legacy=True)
-        return read_range_values(lowest, highest) or ProbeFault(
-            "range", "the versions of v2.1 do not make a range from a minimum up to a maximum"
-        )
+
+def _is_experiment(entry: Document) -> bool:
+    """Whether an entry v2.1 has no range: before Kilo it was an experiment."""
+    return all(entry.get(key) in (None, "") for key in ("min_version", "version"))
 
 
 def _version_headers(text: str) -> tuple[Header, Header]:

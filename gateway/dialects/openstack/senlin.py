@@ -1,8 +1,9 @@
 """Senlin (service type `clustering`), Mitaka to 2023.2: one header, which many responses lack.
 
 `OpenStack-API-Version: clustering X.Y` is the only header that Senlin reads. Only responses of a resource
-controller carry a served version: errors do not, and neither does `/v1` without a slash. So the versions of a
-backend are learned from the document at `/` and from the text of a refusal, never from the lack of a header.
+controller carry a served version: errors do not, successes that are raised like errors do not, and neither
+does `/v1` without a slash. So the versions of a backend are learned from the document at `/` and from the
+text of a refusal.
 
 What this must not do: take a 400 `MethodVersionNotFound` for a refusal of the version. The backend has
 accepted the version, and speaks about one method; its response is passed on unchanged.
@@ -32,6 +33,7 @@ from gateway.core.dialect import (
     ProbeStep,
     Refusal,
     RequestedVersion,
+    RequestIds,
     Served,
 )
 from gateway.core.http.message import Header, Response, all_values
@@ -43,13 +45,17 @@ from gateway.dialects.openstack.microversion import (
     CONTENT_JSON,
     MICROVERSION,
     NOT_FOUND,
+    NOT_JSON,
+    REQUEST_ID,
     STANDARD,
     STANDARD_FOLDED,
     Document,
     Latest,
     agreed_text,
     dump_document,
+    is_json,
     load_document,
+    operation_path,
     parse_microversion,
     parse_requested,
     read_range,
@@ -61,7 +67,7 @@ from gateway.dialects.openstack.microversion import (
     rewrite_links,
     unexpected_status,
     version_entries,
-    write_range,
+    write_ranges,
     write_standard,
 )
 
@@ -70,13 +76,21 @@ ACCEPT = "accept"
 
 # The list of versions, whatever the headers say. Its status is 300.
 ROOT = Endpoint("root", negotiated=False, document=True, versioned_only=True)
-# Without the slash Senlin makes the version document before it looks at any header. With the slash the
-# request passes authentication and negotiation, like one for a resource.
-V1 = Endpoint("v1", negotiated=False, document=True, versioned_only=True)
-V1_SLASH = Endpoint("v1/", document=True, versioned_only=True)
-RESOURCE = Endpoint("resource")
+# Senlin negotiates before it makes this document. Only with a slash at the end it names the served version.
+V1 = Endpoint("v1", document=True, versioned_only=True)
+# What controllers answer: they name the served version on every success.
+RESOURCE = Endpoint("resource", served_always=True)
+# Some successes are raised like errors, and those never have the header: 204 after most DELETEs, and
+# whatever changes a receiver or an action. `_method` in a query replaces the method. A preflight of CORS does
+# not reach the API.
+UNCERTAIN = Endpoint("resource")
+# Any other path is 404, or the list again (300) for a client that accepts `*/*`, unless a media type of
+# `Accept` selects the API.
+CHOICES = Endpoint("choices", document=True, versioned_only=True, choices=True)
 
-_ENDPOINTS = {"/v1": V1, "/v1.0": V1, "/v1/": V1_SLASH, "/v1.0/": V1_SLASH}
+_MOUNTS = frozenset({"v1", "v1.0", "v1."})  # as the pattern of Senlin's middleware has it
+_UNCERTAIN_METHODS = frozenset({"DELETE", "OPTIONS"})
+_UNCERTAIN_RESOURCES = frozenset({"receivers", "actions"})
 
 _DOUBLED_V1 = re.compile(r"/v1(?:\.0)?/v1/?\Z")
 _REFUSED_RANGE = re.compile(r"Minimum is '([0-9.]{1,20})' and maximum is '([0-9.]{1,20})'", re.ASCII)
@@ -115,15 +129,28 @@ class Senlin(Dialect):
     default_version = DefaultVersion(DefaultKind.MINIMUM)
     legacy_versions = VersionSet.only(Version(1, 0))
     releases = RELEASES
+    method_parameter: str | None = "_method"
+    request_ids: RequestIds | None = RequestIds(REQUEST_ID, (REQUEST_ID,))
 
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
         """By the first segment: empty or `versions` is the list, `v1` and `v1.0` are the API."""
         plain = unquote(path) if "%" in path else path
-        if plain[1:2] in ("", "/") or (plain[:9] == "/versions" and plain[9:10] in ("", "/")):
-            return ROOT
-        return _ENDPOINTS.get(plain, RESOURCE)
+        mount, _, below = plain[1:].partition("/")
+        if mount not in _MOUNTS:
+            return ROOT if mount in ("", "versions") else CHOICES
+        if not below:
+            return V1
+        if "_method" in query or method in _UNCERTAIN_METHODS:
+            return UNCERTAIN
+        return UNCERTAIN if method != "GET" and below.partition("/")[0] in _UNCERTAIN_RESOURCES else RESOURCE
+
+    def operation_path(self, path: str) -> str:
+        """Without `.json`, and below `/v1`, which a media type of `Accept` may select instead of the path."""
+        plain = operation_path(path)
+        mount, slash, below = plain[1:].partition("/")
+        return f"/v1{slash}{below}" if mount in _MOUNTS else f"/v1{plain}"
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
         """The last item that names `clustering`. Senlin has no header of its own."""
@@ -214,12 +241,10 @@ class Senlin(Dialect):
         """
         document = load_document(body)
         entries = None if document is None else version_entries(document)
-        if document is None or entries is None:
+        if document is None or entries is None or not write_ranges(document, offered):
             return None
-        for entry in entries:
-            write_range(entry, offered, maximum_keys=("max_version",))
-            if endpoint != ROOT:
-                _correct_self_links(entry)
+        for entry in entries if endpoint == V1 else ():
+            _correct_self_links(entry)
         rewrite_links(document, links)
         return dump_document(document)
 
@@ -228,21 +253,22 @@ class Senlin(Dialect):
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
         """`GET /`, which is public and never negotiated.
 
-        An entry without a range is that of Mitaka, whose servers are legacy servers.
+        An entry without the keys of a range is that of Mitaka, whose servers are legacy servers.
         """
         if not answers:
             return ProbeRequest(path or "/", ACCEPT_JSON)
         answer = answers[0]
         if answer.status not in (200, 300):
             return unexpected_status(answer.status, "300")
+        if not is_json(answer.headers):
+            return NOT_JSON
         entries = version_entries(load_document(answer.body) or {}) or []
         own = [entry for entry in entries if entry.get("id") == "1.0"]
-        if not own:
+        if len(own) != 1:
             return ProbeFault("document", "not the list of versions of a Senlin API")
-        lowest, highest = own[0].get("min_version"), own[0].get("max_version")
-        if lowest is None and highest is None:
+        if own[0].keys().isdisjoint(("min_version", "max_version")):
             return Advertisement(self.legacy_versions, legacy=True)
-        return read_range_values(lowest, highest) or ProbeFault(
+        return read_range_values(own[0].get("min_version"), own[0].get("max_version")) or ProbeFault(
             "range", "the versions in the document do not make a range from a minimum up to a maximum"
         )
 

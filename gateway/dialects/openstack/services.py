@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, final
 
 from gateway.core.dialect import DefaultKind
-from gateway.core.http.message import FORWARDING, HOP_BY_HOP, UNLISTABLE, normalize_name
+from gateway.core.http.message import FORWARDING, HEADER_NAME, HOP_BY_HOP, UNLISTABLE, normalize_name
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.microversion import (
     BAD_REQUEST,
     MALFORMED,
+    REQUEST_ID,
     STANDARD,
     UNSUPPORTED,
     UNSUPPORTED_MINOR,
@@ -73,7 +74,21 @@ class ServiceProfile:
     """Keys of the maximum in documents."""
     id_is_maximum: bool = False
     """True: the `id` in documents is the maximum, and no other key has it."""
+    index_key: str | None = None
+    """The key of a document at `/vN` that lists resources, and no version."""
     releases: Mapping[str, Version] = field(default_factory=dict)
+    item_required: bool = False
+    """True: a standard header without an item for the service is malformed. False: it says nothing."""
+    unversioned_mounts: frozenset[str] = frozenset()
+    """First segments of paths at and below which its servers know no version, whatever a request says."""
+    echoing_mounts: frozenset[str] = frozenset()
+    """First segments of paths below which every success names the served version, in all releases."""
+    retry_after: bool = True
+    """False: its clients break on `Retry-After`."""
+    request_id_headers: tuple[str, ...] = (REQUEST_ID,)
+    """Response headers with the id of a request; empty: its servers have none."""
+    request_id_in_errors: bool = False
+    """True: each error of an `api_sig` body names the id, too."""
 
 
 _PLACEMENT_REFUSED = (
@@ -92,13 +107,19 @@ _TEXTS: Mapping[ErrorShape, tuple[str, str]] = {
 first names the range, in a form that `guideline` reads."""
 _INSPECTOR_HEADER = "X-OpenStack-Ironic-Inspector-API-{}Version"
 _MANILA_HEADER = "X-OpenStack-Manila-API-Version"
+_COMPUTE_REQUEST_ID = "X-Compute-Request-Id"  # Cinder and Manila inherited it from Nova
 
 PRESETS: Mapping[str, ServiceProfile] = {
     "volume": ServiceProfile(
         ("volume",),
         first_item_counts=True,
+        item_required=True,
         error_shape="fault",
         echoes_refused_version=True,
+        root_negotiated=True,
+        unversioned_mounts=frozenset({"v1", "v2"}),  # v1 until Queens, v2 until Wallaby
+        echoing_mounts=frozenset({"v3"}),
+        request_id_headers=(REQUEST_ID, _COMPUTE_REQUEST_ID),
         releases=release_table(
             {
                 "3.15": "newton 9.0",
@@ -117,6 +138,10 @@ PRESETS: Mapping[str, ServiceProfile] = {
         error_shape="fault",
         echo_headers=(_MANILA_HEADER,),
         echoes_refused_version=True,
+        unversioned_mounts=frozenset({"v1"}),  # always answers that it served 1.0; gone in 23.0.1
+        echoing_mounts=frozenset({"v2"}),
+        retry_after=False,  # manilaclient raises TypeError at it
+        request_id_headers=(REQUEST_ID, _COMPUTE_REQUEST_ID),
         releases=release_table(
             {
                 "2.22": "newton 3.0",
@@ -136,6 +161,13 @@ PRESETS: Mapping[str, ServiceProfile] = {
         malformed_text=_PLACEMENT_MALFORMED,
         echo_headers=(STANDARD.lower(),),
         root_negotiated=True,
+        echoing_mounts=frozenset(
+            (
+                *("allocation_candidates", "allocations", "reshaper", "resource_classes"),
+                *("resource_providers", "traits", "usages"),
+            )
+        ),
+        request_id_in_errors=True,
         releases=release_table({"1.31": "stein 1.1"}),
     ),
     "container-infra": ServiceProfile(
@@ -148,6 +180,7 @@ PRESETS: Mapping[str, ServiceProfile] = {
         malformed_title="Not Acceptable",
         error_codes=("", ""),
         range_headers=("OpenStack-API-Minimum-Version", "OpenStack-API-Maximum-Version"),
+        echoing_mounts=frozenset({"v1"}),
     ),
     "baremetal-introspection": ServiceProfile(
         (),
@@ -163,6 +196,9 @@ PRESETS: Mapping[str, ServiceProfile] = {
         range_on_malformed=True,
         root_negotiated=True,
         id_is_maximum=True,
+        index_key="resources",
+        retry_after=False,
+        request_id_headers=(),
     ),
 }
 """By service type. The texts are those of real servers; the tests have the recorded examples."""
@@ -189,6 +225,7 @@ def preset_for(service_type: str) -> ServiceProfile:
         refused_title="Requested microversion is unsupported",
         malformed_title="Requested microversion is malformed",
         error_codes=("microversion-unsupported", "microversion-malformed"),
+        request_id_in_errors=True,
     )
 
 
@@ -273,7 +310,6 @@ class OpenStackOptions:
 
 
 _SERVICE_TYPE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _RESERVED = HOP_BY_HOP | FORWARDING | UNLISTABLE | {"accept", "content-type", "vary"}
 """Folded names that cannot carry a version: without such a header the message has another meaning."""
 _LATEST = {"off": Latest.OFF, "exact": Latest.EXACT, "any_case": Latest.ANY_CASE}
@@ -289,7 +325,7 @@ def read_options(options: OpenStackOptions) -> tuple[str, ServiceProfile]:
     if _SERVICE_TYPE.fullmatch(service_type) is None:
         raise ValueError("a service type is lower-case letters, digits and `-`")
     for name in (*options.legacy_headers, *options.echo_headers, *options.range_headers):
-        if _TOKEN.fullmatch(name) is None:
+        if HEADER_NAME.fullmatch(name) is None:
             raise ValueError(f"{name!r} is not a valid header name")
         if normalize_name(name) in _RESERVED:
             raise ValueError(f"{name!r} is not a header for versions")

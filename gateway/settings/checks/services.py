@@ -99,6 +99,7 @@ class _ServiceReader:
             stabilization=self.written.offer.stabilization,
             ceiling=ceiling,
             default_version=default_version,
+            retry_after=self.written.retry_after,
             releases={name: releases[name] for name in self.written.releases if name in releases},
             operations=read_operations(
                 self.written.operations, dialect, child(self.node, "operations"), self.findings

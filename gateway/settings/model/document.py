@@ -188,6 +188,12 @@ class Limits(Section):
         reason="The value of Linkerd: API documents fit, and a thousand at once stay below 64 MiB.",
         example="256KiB",
     )
+    document: Annotated[int, size("1KiB", "16MiB")] = key(
+        "256KiB",
+        "A discovery document of a backend; a larger one is 502.",
+        reason="Documents are read whole before they are rewritten. Real ones have some kilobytes.",
+        example="1MiB",
+    )
     connections: Annotated[int | None, _CONNECTIONS] = key(
         "auto",
         "How many clients may be connected at once; `auto`: from the limit of open files, with a reserve "

@@ -143,8 +143,8 @@ class Offer(Section):
     )
     stabilization: Wait = key(
         "5s",
-        "How long the policy must give a version before it is added to the offer; `0s`: at once. The initial "
-        "offer does not wait.",
+        "How long the policy must give a version before it is added to the offer; `0s`: at once. The first "
+        "offer waits so long at most, for backends that have not answered.",
         reason="One interval of probes: a server that is rolled back at once does not raise the offer.",
         example="30s",
     )
@@ -166,8 +166,10 @@ class Retry(Section):
 
     attempts: Annotated[int, count(1, 10)] = key(
         3,
-        "After `no_reply`: how many attempts a request may have in total; 1: it is never sent again. "
-        "After `connect`, where nothing was sent, every capable backend is tried; after `version` one other.",
+        "After `no_reply`, or a response without the served version: how many attempts a request may have "
+        "in total; 1: it is never sent again. "
+        "After `connect`, where nothing was sent, every capable backend is tried; after a refusal of the "
+        "version one other.",
         reason="Two more backends are enough when one restarts and the next one follows.",
         example=2,
     )
@@ -175,7 +177,8 @@ class Retry(Section):
         ("connect", "no_reply", "version"),
         "connect: no connection, so nothing was sent. no_reply: sent, but no byte of a response arrived; "
         "only for methods that are safe to repeat, and after a timeout only once. version: the backend "
-        "refused the version.",
+        "refused the version, or its response to GET, HEAD or OPTIONS lacks the served version that this "
+        "API's servers always name.",
         reason="In these cases a second attempt does no harm: nothing was executed, or it may be repeated.",
         example=["connect"],
     )
@@ -230,6 +233,13 @@ class Service(Section):
         "Without this key: what the dialect's servers do.",
         reason="Clients were written for what their servers do.",
         example="minimum",
+    )
+    retry_after: Flag | None = key(
+        None,
+        "Whether a 503 of the gateway has `Retry-After`. Without this key: unless the dialect's clients "
+        "break on it (ironic, and the Manila and Ironic Inspector of openstack).",
+        reason="python-ironicclient and manilaclient raise TypeError at it. Other clients wait as it says.",
+        example=True,
     )
     operations: tuple[Operation, ...] = key(
         (),

@@ -18,7 +18,6 @@ ironic = client.get_client(
     endpoint=plan["endpoint"],
     os_ironic_api_version=plan["version"],
     max_retries=plan["retries"],
-    retry_interval=1,
 )
 
 

@@ -1,0 +1,158 @@
+"""What makes a known advertisement doubtful: responses that contradict it, and answers that show no versions.
+
+Two values that a member holds beside its advertisement. Both say which requests it does not get for a while,
+and neither changes what is offered. Nothing here lets a fact in (`core.fleet.fleet`) or sends a probe. Times
+are those at which requests were sent, in seconds that the caller passes. They do not count when two values
+are compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final, final
+
+from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
+from gateway.core.versions.version import Version
+
+MAX_MISMATCHED_RANGES: Final = 256
+"""Separate ranges of mismatched versions; beyond that all that is advertised counts as mismatched. Clients
+choose these versions, and each range makes every later fact cost more."""
+
+MAX_MISMATCHED_PATHS: Final = 8
+"""Paths that are told apart. Clients choose them, too. After mismatches on so many, one more counts as the
+second path of every version."""
+
+LEGACY_ANSWERS: Final = 3
+"""Probes in a row that a backend with known versions answers as a legacy one until it counts as legacy."""
+
+NEVER: Final = float("-inf")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Mismatches:
+    """Versions of requests whose responses named another served version (threats V9), since the last
+    successful regular probe.
+
+    One path is not taken for the whole (semantics, Knowing). A version that one path contradicted is avoided
+    until any probe has succeeded, one that a second path contradicted until the next regular probe.
+    """
+
+    by_path: tuple[tuple[str, VersionSet], ...] = ()
+    """Versions that one path contradicted, by path, sorted."""
+    by_several: VersionSet = NO_VERSIONS
+    """Versions that two paths or more contradicted."""
+    unanswered: VersionSet = NO_VERSIONS
+    """Those of `by_path` since which no probe has succeeded."""
+    last_at: float = field(default=NEVER, compare=False)
+    regular_probe_at: float = field(default=NEVER, compare=False)
+    prompted_probe_at: float = field(default=NEVER, compare=False)
+
+    @property
+    def avoided(self) -> VersionSet:
+        """The versions at which the member gets no request now."""
+        return self.by_several | self.unanswered
+
+    @property
+    def wait_for_probe(self) -> bool:
+        """Whether no successful probe was sent since the last mismatch."""
+        return self.last_at > max(self.regular_probe_at, self.prompted_probe_at)
+
+    def with_mismatch(self, version: Version, path: str, at: float, advertised: VersionSet) -> Mismatches:
+        """After a response to a request for `path`; this same object when it says nothing new.
+
+        A regular probe that was sent later has answered it. After a prompted one the path is remembered.
+        """
+        found = dict(self.by_path)
+        if (
+            at < self.regular_probe_at
+            or version in self.by_several
+            or version in found.get(path, NO_VERSIONS)
+        ):
+            return self
+        one = VersionSet.only(version)
+        several, unanswered = self.by_several, self.unanswered
+        if any(version in versions for versions in found.values()) or (
+            path not in found and len(found) == MAX_MISMATCHED_PATHS
+        ):
+            several = _bounded(several | one, advertised)
+        else:
+            found[path] = _bounded(found.get(path, NO_VERSIONS) | one, advertised)
+            if at >= self.prompted_probe_at:
+                unanswered = _bounded(unanswered | one, advertised)
+        left = ((each, versions - several) for each, versions in sorted(found.items()))
+        return replace(
+            self,
+            by_path=tuple((each, versions) for each, versions in left if versions),
+            by_several=several,
+            unanswered=unanswered - several,
+            last_at=max(at, self.last_at),
+        )
+
+    def after_probe(self, at: float, *, prompted: bool) -> Mismatches:
+        """After a successful probe. One that was sent before the last mismatch clears none."""
+        if prompted:
+            unanswered = self.unanswered if at < self.last_at else NO_VERSIONS
+            return replace(self, unanswered=unanswered, prompted_probe_at=max(at, self.prompted_probe_at))
+        if at < self.last_at:
+            return replace(self, regular_probe_at=max(at, self.regular_probe_at))
+        return Mismatches(regular_probe_at=at)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class UnknownVersion:
+    """Whether nobody knows what a member serves, though it has shown versions before: since then a response
+    lacked the served version that its API's servers always send, or a probe got a legacy answer.
+
+    It holds until a later probe or passive observation shows versions, or the third legacy answer in a row
+    makes the member legacy. An older server may run there now, and would execute anything at its own version.
+    """
+
+    holds: bool = False
+    legacy_answers: int = field(init=False, default=0)
+    """In a row, by probes."""
+    since: float = field(default=NEVER, compare=False)
+    """When the request was sent that last showed no versions."""
+    missing_at: float = field(default=NEVER, compare=False)
+    """When the request was sent whose response last lacked the served version."""
+    answered_at: tuple[float, ...] = field(default=(), compare=False)
+    """When the probes with `legacy_answers` were sent."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "legacy_answers", len(self.answered_at))
+
+    @property
+    def wait_for_probe(self) -> bool:
+        """Whether a response has made it unknown, and no probe has answered since."""
+        return self.holds and not self.legacy_answers and self.missing_at == self.since
+
+    def with_missing(self, at: float) -> UnknownVersion:
+        """After a response without the served version; this same object when it says nothing new."""
+        if self.holds and at <= self.since:
+            return self
+        return replace(self, holds=True, since=max(at, self.since), missing_at=max(at, self.missing_at))
+
+    def with_legacy_answer(self, at: float) -> UnknownVersion:
+        """After a probe with a legacy answer."""
+        return replace(self, holds=True, since=max(at, self.since), answered_at=(*self.answered_at, at))
+
+    def after_failed_probe(self) -> UnknownVersion:
+        """The row of legacy answers has ended; which versions are served is as unknown as before."""
+        return replace(self, answered_at=()) if self.answered_at else self
+
+    def after_versions(self, at: float, *, passive: bool = False) -> UnknownVersion:
+        """After a probe that showed versions, or a `passive` observation. A response may carry a range and
+        lack the served version: then nothing is known."""
+        if at >= self.since and not (passive and at == self.missing_at):
+            return KNOWN_VERSION
+        answered_at = tuple(each for each in self.answered_at if each > at)
+        return self if answered_at == self.answered_at else replace(self, answered_at=answered_at)
+
+
+NO_MISMATCHES: Final = Mismatches()
+KNOWN_VERSION: Final = UnknownVersion()
+
+
+def _bounded(versions: VersionSet, advertised: VersionSet) -> VersionSet:
+    return versions if len(versions.ranges) <= MAX_MISMATCHED_RANGES else advertised

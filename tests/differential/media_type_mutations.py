@@ -1,0 +1,212 @@
+"""Mutations of media types: what readers of `Accept` and `Content-Type` disagree about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Final
+
+from tests.differential.apis import Parameter
+from tests.differential.draft import Draft, Mutation
+from tests.differential.header_mutations import any_case, twin_of
+
+_PIECES: Final = (
+    *(
+        ";\xa0{n}*=UTF-8''{o}",
+        ";{n}*={o}",
+        "; {n}*=UTF-8''{o}",
+        ";{n}*0={o}",
+        "; {n}*0*=UTF-8''{o}",
+        ";\x85{n}={o}",
+    ),
+    *(';x"; y="{o}"', '; x"; {n}="{o}"', '; x"; {n}={o}; y="', '; x="; {n}={o}', ';"{n}"={o}', ";'{n}'={o}"),
+    *(
+        "; {n} ={o}",
+        ";{n}= {o}",
+        ";{n}=\xa0{o}",
+        ";{n}={o}\xa0",
+        ';title="a;{n}={o}"',
+        ';title="a, b/c;{n}={o}"',
+    ),
+    *(
+        ';title="\\";{n}={o}"',
+        ';title="\\\\";{n}={o}',
+        ";{n}='{o}'",
+        ";{N}={o}",
+        ";{n}",
+        ";{n}=",
+        ";;{n}={o}",
+    ),
+    *(
+        ";,{n}={o}",
+        ",{n}={o}",
+        " {n}={o}",
+        ";x=(;{n}={o})",
+        ";x=a({n}={o})",
+        ";\t{n}={o}",
+        ';{n}="{o}',
+        ';{n}={o}"',
+    ),
+    *(
+        ';{n}="\\{o}"',
+        ";q=1;{n}={o}",
+        ";q=x;{n}={o}",
+        ";{n}\xa0={o}",
+        ";{n}={o}/x",
+        ";{n}={o},",
+        ";{n}={o} {v}",
+    ),
+    *(
+        ";{n}={v};{n}={o}",
+        ";{n}={o};{n}={v}",
+        ";\xc2\xa0{n}={o}",
+        ";\xe2\x80\x83{n}={o}",
+        ";{n}%2A={o}",
+        ";x={n}={o}",
+    ),
+    *(
+        ";\xad{n}={o}",
+        ";{n}\x85={o}",
+        ';x=\xa0";{n}={o}',
+        ";x=\xe9;{n}={v}",
+        ";charset=utf-8;{n}*1={o}",
+        ";{n}**={o}",
+    ),
+    *(
+        ";{n}={o}\x85",
+        ";{n}=\x85{o}",
+        ';{n}=""{o}',
+        ';{n}="{v}"{o}',
+        ';{n}="{v}";x="',
+        ";{n}={v}\\",
+        ';a=b"c;{n}={o};d"',
+    ),
+    *(
+        ";\\;{n}={o}",
+        ";{n}*=utf-8'en'{o}",
+        ";{n}*=''{o}",
+        ";{n}*0={v};{n}*1={o}",
+        ";x*0=a;{n}*00={o}",
+        ";{n} *={o}",
+    ),
+)
+"""What follows a media type. `{n}` is the parameter, `{v}` the requested version, `{o}` another one."""
+
+_TYPES: Final = (
+    "application/json",
+    "text/html",
+    "*/*",
+    "application/*",
+    "application/vnd.example+json",
+    "text/csv",
+)
+
+
+def _parameter(draft: Draft, random: Random) -> Parameter:
+    return random.choice([location for location in draft.api.locations if isinstance(location, Parameter)])
+
+
+def media_type(draft: Draft, random: Random, parameter: Parameter) -> str:
+    """A type that may carry the version."""
+    own = parameter.types or ("application/json",)
+    return random.choice((*own, *own, *own, *_TYPES))
+
+
+def _field(random: Random) -> str:
+    return random.choice(("Accept", "Accept", "Content-Type"))
+
+
+def _append(draft: Draft, random: Random, name: str, piece: str) -> None:
+    """Append to the field, or send a media type with `piece`."""
+    parameter = _parameter(draft, random)
+    texts = {
+        "{n}": parameter.name,
+        "{N}": any_case(random, parameter.name),
+        "{v}": draft.version,
+        "{o}": draft.other,
+    }
+    for key, text in texts.items():
+        piece = piece.replace(key, text)
+    at = draft.find(name)
+    if at < 0:
+        version = f";{parameter.name}={draft.version}" if random.random() < 0.4 else ""
+        draft.add(random, f"{name}: {media_type(draft, random, parameter)}{version}{piece}")
+    else:
+        draft.lines[at] += piece
+
+
+def odd_parameter(draft: Draft, random: Random) -> None:
+    for _ in range(random.choice((1, 1, 2))):
+        _append(draft, random, _field(random), random.choice(_PIECES))
+
+
+def plain_parameter(draft: Draft, random: Random) -> None:
+    pieces = (
+        ";q=0.5",
+        ';charset="utf-8"',
+        ";profile=x",
+        "; q=0",
+        ';title="a b"',
+        ";q=0.001",
+        ";level=1; q=1.0",
+    )
+    _append(draft, random, _field(random), random.choice(pieces))
+
+
+def further_type(draft: Draft, random: Random) -> None:
+    parameter = _parameter(draft, random)
+    piece = random.choice(("", "", ";{n}={v}", ";{n}={o}", ";q=0.2", '; {n}="{v}"', ";q=0.3;{n}={o}"))
+    _append(
+        draft,
+        random,
+        "Accept",
+        random.choice((", ", ",", " ,\t", ",,")) + media_type(draft, random, parameter) + piece,
+    )
+
+
+def second_line(draft: Draft, random: Random) -> None:
+    parameter = _parameter(draft, random)
+    name = random.choice((_field(random), "content_type", "Content.Type", twin_of(random, "Content-Type")))
+    text = f"{parameter.name}={random.choice((draft.other, draft.version))}"
+    draft.add(random, f"{name}: {media_type(draft, random, parameter)};{text}")
+
+
+def odd_type(draft: Draft, random: Random) -> None:
+    types = (
+        "",
+        ";",
+        ",",
+        "json",
+        "a/b/c",
+        "application/",
+        "/json",
+        "*",
+        "APPLICATION/JSON",
+        "application /json",
+    )
+    more = (
+        '"application/json"',
+        "application/json,",
+        "\xa0application/json",
+        "application/js\xf6n",
+        "text/html (x)",
+    )
+    parameter, name = _parameter(draft, random), _field(random)
+    at = draft.find(name)
+    version = random.choice((draft.version, draft.other))
+    line = f"{name}: {random.choice(types + more)};{parameter.name}={version}"
+    if at < 0:
+        draft.add(random, line)
+    else:
+        draft.lines[at] = line
+
+
+MEDIA_TYPE_MUTATIONS: Final[Mapping[str, Mutation]] = {
+    "odd parameter": odd_parameter,
+    "odd parameter again": odd_parameter,
+    "plain parameter": plain_parameter,
+    "further type": further_type,
+    "second line": second_line,
+    "odd type": odd_type,
+}
+"""For APIs with a version in a media type."""
