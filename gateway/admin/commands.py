@@ -4,12 +4,13 @@
 
 Parses and refuses; what a command means is up to `core.fleet.fleet`. Responds with the document of `/status`
 once the command is in force and, if there is a state file, written to it; `kept` says whether it is.
+`warning` says what the operator should know about it, or is null.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 from aiohttp import web
@@ -56,7 +57,7 @@ class _Commands:
                 text=f"the ceiling {scheme.format(ceiling)} is below the minimum "
                 f"{scheme.format(versions.lowest)} on offer: nothing could be served"
             )
-        return await self._apply(view.service.name, Pin(ceiling))
+        return await self._apply(view.service.name, Pin(ceiling), _pins_nothing)
 
     async def unpin(self, request: web.Request) -> web.StreamResponse:
         """Go back to the configured ceiling, or to none."""
@@ -64,17 +65,26 @@ class _Commands:
 
     async def drain(self, request: web.Request) -> web.StreamResponse:
         """Send no new requests to a backend; those in flight are finished."""
-        return await self._apply(self._view(request).service.name, Drain(self._backend(request)))
+        command = Drain(self._backend(request))
+        return await self._apply(self._view(request).service.name, command, _leaves_unserved)
 
     async def enable(self, request: web.Request) -> web.StreamResponse:
         """Send requests to a backend again."""
         command = Drain(self._backend(request), drained=False)
         return await self._apply(self._view(request).service.name, command)
 
-    async def _apply(self, service: str, command: OperatorCommand) -> web.StreamResponse:
+    async def _apply(
+        self,
+        service: str,
+        command: OperatorCommand,
+        warning_of: Callable[[ServiceView], str | None] = lambda _: None,
+    ) -> web.StreamResponse:
+        """The new state, once it is in force. `warning_of`: what the operator should know about it."""
         self._context.apply(service, command)
+        view = self._context.snapshots.current.views.get(service)
+        warning = None if view is None else warning_of(view)
         saved = await self._context.state_saved()
-        return json_response({**self._context.status(), "kept": saved})
+        return json_response({**self._context.status(), "kept": saved, "warning": warning})
 
     def _view(self, request: web.Request) -> ServiceView:
         """The service that the path names; raises 404."""
@@ -90,6 +100,28 @@ class _Commands:
         if view.pool.member(name) is None:
             raise web.HTTPNotFound(text=f"{view.service.name} has no backend {name!a}")
         return name
+
+
+def _leaves_unserved(view: ServiceView) -> str | None:
+    """What stays on offer although no backend in service serves it: a drain takes nothing off the offer."""
+    unserved = view.offer.versions - view.offer.reachable
+    if not unserved:
+        return None
+    text = unserved.format(view.service.dialect.scheme)
+    return f"{text} stays on offer, and no backend in service serves it: such requests are 503 until one does"
+
+
+def _pins_nothing(view: ServiceView) -> str | None:
+    """A pin above all that is known hides nothing, which may be a slip."""
+    known = view.offer_state.versions | view.offer.reachable
+    pin = view.pool.pin
+    if pin is None or not known or pin <= known.highest:
+        return None
+    scheme = view.service.dialect.scheme
+    return (
+        f"no known backend serves more than {scheme.format(known.highest)}: "
+        f"the ceiling {scheme.format(pin)} hides nothing now"
+    )
 
 
 def _parse_body(body: bytes) -> tuple[str, str]:

@@ -60,6 +60,8 @@ def send(
     state = admin_client.document_of(admin.url, path, *admin.request(method, path, body=body))
     if state.get("kept") is False:
         print_error("warning: a restart of the gateway ends this: it has no `state` file, or cannot write it")
+    if isinstance(warning := state.get("warning"), str):
+        print_error(f"warning: {plain(warning)}")
     return state
 
 

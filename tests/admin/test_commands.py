@@ -63,7 +63,7 @@ async def test_the_response_is_status_and_whether_it_survives_a_restart(admin: S
     for kept in (True, False):
         testbed.state_saved = kept
         document = await (await put(testbed, {"version": "1.58"})).json()
-        assert document.pop("kept") is kept
+        assert (document.pop("kept"), document.pop("warning")) == (kept, None)
         assert document == await testbed.json("/status")
 
 
@@ -204,6 +204,34 @@ async def test_a_backend_is_drained_and_enabled(admin: StartAdmin, path: str) ->
     metrics = await (await testbed.send("GET", "/metrics")).text()
     assert f'skewgate_backend_draining{{backend="{name}",service="baremetal"}} 1.0' in metrics
     assert 'skewgate_phase{phase="uniform",service="baremetal"} 1.0' in metrics
+
+
+async def test_a_drain_says_what_it_leaves_unserved(admin: StartAdmin) -> None:
+    """It takes nothing off the offer: that is 503 until the backend is back."""
+    testbed = await admin(uniform())
+
+    async def warning(backend: str, verb: str) -> str | None:
+        response = await testbed.send("POST", f"/services/baremetal/backends/{backend}/{verb}")
+        text: str | None = (await response.json())["warning"]
+        return text
+
+    *first, last = [backend.name for backend in BACKENDS]
+    assert [await warning(name, "drain") for name in first] == [None] * len(first)
+    unserved = await warning(last, "drain")
+    assert unserved is not None
+    assert unserved.startswith("1.1-1.90 stays on offer, and no backend in service serves it")
+    assert await warning(last, "enable") is None
+
+
+async def test_a_pin_above_everything_is_accepted_with_a_warning(admin: StartAdmin) -> None:
+    testbed = await admin(uniform())
+
+    above = await (await put(testbed, {"version": "1.91"})).json()
+    exact = await (await put(testbed, {"version": "1.90"})).json()
+
+    assert above["services"]["baremetal"]["pin"] == "1.91"
+    assert above["warning"] == "no known backend serves more than 1.90: the ceiling 1.91 hides nothing now"
+    assert exact["warning"] is None
 
 
 async def test_a_pin_shows_in_the_metrics(admin: StartAdmin) -> None:
