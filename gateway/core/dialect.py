@@ -16,14 +16,14 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Protocol, Self, TypeAlias, final
 
 from gateway.core.decision.operations import Operations
 from gateway.core.http.links import move, rewrite
-from gateway.core.http.message import Header, RequestHead, Response
+from gateway.core.http.message import Header, RequestHead, Response, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
 
@@ -316,6 +316,15 @@ class RequestIds:
     response_headers: tuple[str, ...]
     """Canonical. Responses made by the gateway name the id in them."""
     prefix: str = "req-"
+    normalized_header: str = field(init=False)
+    """`request_header` as names are compared."""
+    line_start: bytes = field(init=False)
+    """A line of `request_header` up to its value."""
+
+    def __post_init__(self) -> None:
+        """Compute what every request reads."""
+        object.__setattr__(self, "normalized_header", normalize_name(self.request_header))
+        object.__setattr__(self, "line_start", f"{self.request_header}: ".encode("ascii"))
 
     def is_valid(self, text: str) -> bool:
         """Whether `text` is an id as servers of this family accept it."""

@@ -19,6 +19,7 @@ from gateway.core.http.message import normalize_name
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.known_documents import KnownDocuments
 from gateway.dataplane.rate_limiter import RateLimiter
+from gateway.dataplane.request_ids import RequestIdSource
 from gateway.dataplane.retry_budget import RetryBudget
 from gateway.settings.model.document import Limits, Timeouts
 from gateway.telemetry.metrics import Metrics
@@ -68,6 +69,7 @@ class Context:
         """Requests in flight by member key."""
         self.in_flight_by_service: defaultdict[str, int] = defaultdict(int)
         """Requests in flight by service."""
+        self.request_ids = RequestIdSource()
         self.retry_budget = RetryBudget(self.in_flight_by_service)
         self.decision_cache: dict[DecisionKey, Resolution] = {}
         self.rate_limiter = RateLimiter()

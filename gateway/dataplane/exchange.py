@@ -44,7 +44,6 @@ from gateway.dataplane.http1.chunked import LAST_CHUNK, encode_chunk
 from gateway.dataplane.http1.fields import NO_BODY
 from gateway.dataplane.recovery import BaseExchange
 from gateway.dataplane.request_body import RequestBody
-from gateway.dataplane.request_ids import request_id_for
 
 if TYPE_CHECKING:
     from gateway.core.fleet.backend import Member
@@ -125,7 +124,7 @@ class Exchange(BaseExchange):
             self.requested = resolution.requested_kind
             ids = resolution.request_ids
             if ids is not None and not self.request_id:
-                self.request_id = request_id_for(resolution, ids, request.field_section)
+                self.request_id = context.request_ids.of(resolution, ids, request.field_section)
             if type(decision) is Forward:
                 self._path = decision.path
                 self._methods = decision.methods
@@ -209,24 +208,27 @@ class Exchange(BaseExchange):
         request_field_lines = (
             resolution.legacy_request_field_lines if member.legacy else resolution.request_field_lines
         )
+        ids = resolution.request_ids
+        if ids is not None and self.request_id and not request.field_section.request_ids:
+            request_id_lines = ids.line_start + self.request_id.encode() + b"\r\n"
+        else:
+            request_id_lines = self._received_request_id_lines()
         return b"%b %b HTTP/1.1%b%b%b%b" % (
             request.method.encode(),
             target,
             fields,
-            self._request_id_lines(),
+            request_id_lines,
             request_field_lines,
             end,
         )
 
-    def _request_id_lines(self) -> bytes:
+    def _received_request_id_lines(self) -> bytes:
         """The field with the id of this request; fields that are no request ids of this API as they came."""
         ids, section = self._resolution.request_ids, self.request.field_section
         if ids is None or not self.request_id:
-            return section.request_id_lines() if section.request_ids else b""
-        line = f"{ids.request_header}: {self.request_id}\r\n".encode()
-        if not section.request_ids:
-            return line
-        return line + section.request_id_lines(but=ids.request_header.lower())
+            return section.request_id_lines()
+        line = ids.line_start + self.request_id.encode() + b"\r\n"
+        return line + section.request_id_lines(but=ids.normalized_header)
 
     def _rewritten_target(self, member: Member) -> bytes:
         """The target without the prefix of the route and with the base path of the backend.

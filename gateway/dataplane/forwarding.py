@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gateway.dataplane.context import Network
     from gateway.dataplane.http1.heads import RequestReader
 
+MAX_CACHED_HOSTS: Final = 8
+"""Names under which one client connection reaches the gateway: clients use one."""
 VIA: Final = b"Via: 1.1 skewgate\r\n"
 _VALID_VALUES: Final = {
     "x-forwarded-proto": re.compile(rb"https?", re.IGNORECASE),
@@ -56,6 +58,8 @@ class Peer:
         self.scheme = scheme
         self._trusted_networks = trusted
         self._is_trusted = _is_in(address, trusted)
+        self._lines: dict[tuple[str, str], bytes] = {}
+        """The lines about this client by Host and removed prefix, where nothing else enters."""
 
     def upstream_fields(self, request: RequestReader, backend: Backend, prefix: str) -> bytes:
         """The field lines for a backend that are the same for every request with this field section: the
@@ -122,6 +126,18 @@ class Peer:
         return fields
 
     def _forwarding_lines(self, request: RequestReader, prefix: str) -> bytes:
+        """`X-Forwarded-*` and `Via`. Of a client that is not trusted they are the same for every request to
+        one Host."""
+        if self._is_trusted or request.field_section.via:
+            return self._new_forwarding_lines(request, prefix)
+        lines = self._lines.get((request.host, prefix))
+        if lines is None:
+            if len(self._lines) >= MAX_CACHED_HOSTS:
+                self._lines.clear()
+            lines = self._lines[request.host, prefix] = self._new_forwarding_lines(request, prefix)
+        return lines
+
+    def _new_forwarding_lines(self, request: RequestReader, prefix: str) -> bytes:
         fields = self._trusted_fields(request)
         address = self.address.encode()
         before = fields.get("x-forwarded-for")

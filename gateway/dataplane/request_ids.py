@@ -7,8 +7,9 @@ differs for every request, so it must never become a part of what is cached.
 
 from __future__ import annotations
 
+from itertools import count
 from random import getrandbits
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
@@ -16,19 +17,26 @@ if TYPE_CHECKING:
     from gateway.dataplane.http1.fields import RequestFieldSection
 
 
-def request_id_for(resolution: Resolution, ids: RequestIds, section: RequestFieldSection) -> str:
-    """The id of a request with these fields. Empty in a transparent service whose client sent none: nothing
-    is added there."""
-    given = section.request_id(ids.request_header.lower()) if section.request_ids else ""
-    if given and ids.is_valid(given):
-        return given
-    return "" if resolution.view.offer.transparent else new_request_id(ids.prefix)
+@final
+class RequestIdSource:
+    """Makes the ids of one worker, in the form of OpenStack's own: a UUID of version 4.
 
-
-def new_request_id(prefix: str) -> str:
-    """`prefix` and a random UUID of version 4 (RFC 9562 5.4). It is no secret, so it need not be unguessable.
-
-    This takes a sixth of the time of `uuid.uuid4`, and it runs for every request.
+    The first half is random for the worker, the rest counts from a random number: ids are no secrets, and
+    counting costs a third of drawing. Each worker makes its own source, after it was forked.
     """
-    digits = f"{getrandbits(120):030x}"
-    return f"{prefix}{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-a{digits[15:18]}-{digits[18:]}"
+
+    def __init__(self) -> None:
+        digits = f"{getrandbits(72):018x}"
+        self._worker = f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-a{digits[15:]}-"
+        self._numbers = count(getrandbits(40))
+
+    def of(self, resolution: Resolution, ids: RequestIds, section: RequestFieldSection) -> str:
+        """The id of a request with these fields. Empty in a transparent service whose client sent none:
+        nothing is added there."""
+        if section.request_ids:
+            given = section.request_id(ids.normalized_header)
+            if given and ids.is_valid(given):
+                return given
+        if resolution.view.offer.transparent:
+            return ""
+        return f"{ids.prefix}{self._worker}{next(self._numbers):012x}"

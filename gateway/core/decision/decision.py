@@ -237,7 +237,9 @@ def decide(
     path = route.local(head.path)
     # 4, 5, and the candidates of 6: `resolve`, cached by service, endpoint and selected fields.
     dialect = view.service.dialect
-    methods = possible_methods(head, dialect.method_override, dialect.method_parameter)
+    methods: tuple[str, ...] = (head.method,)
+    if head.query or dialect.method_override:
+        methods = possible_methods(head, dialect.method_override, dialect.method_parameter)
     endpoint = dialect.endpoint(methods[0], path, head.query)
     key = (route.service, endpoint, head.selected)
     resolution = decision_cache.get(key)

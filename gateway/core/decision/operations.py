@@ -107,7 +107,7 @@ def methods_in_query(query: str, parameter: str | None) -> tuple[str, ...]:
 
     All that any reader finds: which of several counts, and whether `;` separates parameters, differs.
     """
-    if parameter is None or parameter not in unquote(query):
+    if parameter is None or parameter not in (unquote(query) if "%" in query else query):
         return ()
     named = parse_qsl(query.replace(";", "&"))
     return tuple(value.upper() for name, value in named if name == parameter)

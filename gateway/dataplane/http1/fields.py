@@ -145,7 +145,7 @@ class RequestFieldSection(FieldSection):
         self.forwarded: list[tuple[str, bytes]] = []
         """Fields that describe the client (normalized name, value). They are used from trusted peers only."""
         self.request_ids: list[tuple[str, bytes, bytes]] = []
-        """Fields in which some dialect has request ids (normalized name, value, line)."""
+        """Fields in which some dialect has request ids (normalized name, name, value)."""
         self.via: list[bytes] = []
         self.expectation = b""
         """The value of `Expect`, in lower case; `?` for more than one."""
@@ -161,8 +161,7 @@ class RequestFieldSection(FieldSection):
             elif kind == names.FORWARDED:
                 self.forwarded.append((name.decode().lower(), value.strip(OWS)))
             elif kind == names.REQUEST_ID:
-                line = b"%b: %b\r\n" % (name, value)
-                self.request_ids.append((name.decode().lower(), value.strip(OWS), line))
+                self.request_ids.append((name.decode().lower(), name, value.strip(OWS)))
             elif kind == names.VIA:
                 self.via.append(value.strip(OWS))
             elif kind == names.EXPECT:
@@ -171,7 +170,11 @@ class RequestFieldSection(FieldSection):
                 self._read_framing_field(kind, value)
         self.selected = tuple(selected)
         self.connection_options = self._remove_listed_fields() if self._connection_values else frozenset()
-        if self.request_ids and self.connection_options is not _KEEP_ALIVE_OPTIONS:
+        if (
+            self.request_ids
+            and self.connection_options
+            and self.connection_options is not _KEEP_ALIVE_OPTIONS
+        ):
             listed = frozenset(map(normalize_name, self.connection_options))
             self.request_ids = [one for one in self.request_ids if one[0] not in listed]
         self.closes = "close" in self.connection_options
@@ -179,13 +182,14 @@ class RequestFieldSection(FieldSection):
 
     def request_id(self, name: str) -> str:
         """The value of the field `name` (normalized), if there is exactly one; else empty."""
-        values = [value for found, value, _ in self.request_ids if found == name]
+        values = [value for found, _, value in self.request_ids if found == name]
         return values[0].decode("latin-1") if len(values) == 1 else ""
 
     def request_id_lines(self, but: str = "") -> bytes:
-        """The fields with request ids as they came, for services that have no ids, or none in these fields.
-        Without the field `but` (normalized)."""
-        return b"".join([line for found, _, line in self.request_ids if found != but])
+        """The fields with request ids, for services that have no ids, or none in these fields. Without the
+        field `but` (normalized)."""
+        others = [one for one in self.request_ids if one[0] != but]
+        return b"".join([b"%b: %b\r\n" % (name, value) for _, name, value in others]) if others else b""
 
     def _check(self) -> None:
         """Check `Host`, `Via`, `Expect` and the framing (RFC 9112 6.3; threats S1, S2), and set `host`,
