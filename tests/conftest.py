@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Generator
-from typing import Final
+from typing import Final, final
 
 import hypothesis
 import pytest
@@ -30,6 +30,9 @@ hypothesis.settings.register_profile("desk", deadline=None, max_examples=100)
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("ci" if NO_SKIP or "CI" in os.environ else "desk")
 
+GROUP: Final = "group"
+"""The property of a report that names the group of its test."""
+
 executed_key = pytest.StashKey[dict[str, int]]()
 """Executed tests by group."""
 
@@ -45,6 +48,7 @@ def group_of(item: pytest.Item) -> str:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[executed_key] = {}
     config.stash[seconds_key] = {}
+    config.pluginmanager.register(Counts(config))
     # Tests that a shell starts with `&` ignore SIGINT, and the programs that they start would inherit that.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -70,12 +74,23 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     refuse_skip(report)
-    group, seconds = group_of(item), item.config.stash[seconds_key]
-    seconds[group] = seconds.get(group, 0.0) + report.duration
-    if report.when == "call" and not report.skipped:
-        executed = item.config.stash[executed_key]
-        executed[group] = executed.get(group, 0) + 1
+    # A report may be made in one process and counted in another (pytest-xdist).
+    report.user_properties.append((GROUP, group_of(item)))
     return report
+
+
+@final
+class Counts:
+    """Counts the reports of all processes by group."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._executed, self._seconds = config.stash[executed_key], config.stash[seconds_key]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        group = next((str(value) for name, value in report.user_properties if name == GROUP), "")
+        self._seconds[group] = self._seconds.get(group, 0.0) + report.duration
+        if report.when == "call" and not report.skipped:
+            self._executed[group] = self._executed.get(group, 0) + 1
 
 
 @pytest.hookimpl(wrapper=True)
