@@ -1,5 +1,7 @@
 """`run`: a process that serves until a signal stops it, and every way in which it cannot start."""
 
+# ruff: noqa: N802 -- ids of findings are written with capitals
+
 from __future__ import annotations
 
 import asyncio
@@ -219,3 +221,65 @@ async def test_a_taken_port_is_exit_1_with_one_sentence(write: Write, taken: str
     assert len(lines) == 1, ended.err
     assert lines[0].startswith("skewgate: ")
     assert f"cannot listen on 127.0.0.1:{port}" in lines[0]
+
+
+@pytest.mark.xfail(strict=True, reason="R-B11: SIGUSR1 kills it")
+async def test_R_B11_sigusr1_reopens_the_access_log_and_reads_no_file(
+    write: Write, session: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """nginx, HAProxy and Apache use a signal of its own for log rotation."""
+    log, admin_port = tmp_path / "access.log", free_port()
+    file = write(free_port(), admin_port, more=f"access_log: {{path: {log}}}")
+    process = await start("run", "-c", str(file))
+    await ready(session, f"http://127.0.0.1:{admin_port}")
+    log.rename(tmp_path / "access.log.1")
+
+    process.send_signal(signal.SIGUSR1)
+
+    async def exists() -> bool:
+        return log in listed(tmp_path)
+
+    await until(exists, "a new log")
+    async with session.get(f"http://127.0.0.1:{admin_port}/metrics") as response:
+        assert 'skewgate_config_reloads_total{result="success"} 0.0' in await response.text()
+    process.send_signal(signal.SIGTERM)
+    assert (await finish(process)).code == 0
+
+
+@pytest.mark.xfail(strict=True, reason="R-B11: SIGUSR2 kills it")
+async def test_R_B11_sigusr2_is_ignored_with_a_line(write: Write, session: aiohttp.ClientSession) -> None:
+    admin_port = free_port()
+    process = await start("run", "-c", str(write(free_port(), admin_port)))
+    await ready(session, f"http://127.0.0.1:{admin_port}")
+
+    process.send_signal(signal.SIGUSR2)
+    async with session.get(f"http://127.0.0.1:{admin_port}/livez") as response:
+        assert response.status == 200
+    process.send_signal(signal.SIGTERM)
+    ended = await finish(process)
+
+    assert ended.code == 0
+    assert "SIGUSR2 means nothing here and is ignored" in ended.err
+
+
+@pytest.mark.xfail(strict=True, reason="R-B11: a signal in the start kills it")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize("loaded", ["_pydantic_core", "multidict", "httptools"])
+async def test_R_B11_a_signal_in_the_start_ends_it_in_order(
+    write: Write, number: signal.Signals, loaded: str
+) -> None:
+    """While the process still imports its libraries: a supervisor may change its mind at once."""
+    process = await start("run", "-c", str(write()))
+    maps = Path(f"/proc/{process.pid}/maps")
+
+    async def is_loaded() -> bool:
+        return loaded in text_of(maps)
+
+    await until(is_loaded, f"{loaded} is loaded")
+    process.send_signal(number)
+    if number in (signal.SIGHUP, signal.SIGUSR1):  # nothing to reload or to reopen yet
+        process.send_signal(signal.SIGTERM)
+    ended = await finish(process)
+
+    assert ended.code == 0, ended
+    assert "Traceback" not in ended.err

@@ -1,10 +1,14 @@
-"""How many client connections a process accepts, from its limit of file descriptors."""
+"""How many client connections a process accepts, from its limit of file descriptors, and what it says."""
+
+# ruff: noqa: N802 -- ids of findings are written with capitals
 
 import resource
 
 import pytest
 
 from gateway.dataplane.worker import MAX_CLIENTS, MIN_CLIENTS, admission_limit
+from tests.dataplane.messages import request
+from tests.dataplane.testbed import Testbed, serve, wait_ticks
 
 
 @pytest.mark.parametrize(
@@ -17,3 +21,24 @@ def test_every_client_may_need_a_backend_connection_and_a_reserve_is_kept(
     monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
 
     assert admission_limit() == clients
+
+
+@pytest.mark.xfail(strict=True, reason="R-B11: nothing is logged")
+@pytest.mark.timeout(20)
+async def test_R_B11_closing_clients_to_make_room_is_said_once_a_minute(
+    testbed: Testbed, caplog: pytest.LogCaptureFixture
+) -> None:
+    gateway, _ = await testbed.gateway_and_backend(serve, limits={"connections": 2})
+    said = "client connections were closed to make room"
+
+    for _ in range(5):
+        client = await gateway.client()
+        assert (await client.request(request())).status == 200
+    await wait_ticks(gateway)
+    for _ in range(3):
+        client = await gateway.client()
+        assert (await client.request(request())).status == 200
+    await wait_ticks(gateway)
+
+    assert caplog.text.count(said) == 1
+    assert "at most 2 are kept" in caplog.text

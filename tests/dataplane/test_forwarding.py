@@ -4,14 +4,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
+from gateway import assembly
 from gateway.core.fleet.service import RouteMatch, Service
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.settings import read_file
 from tests.dataplane.messages import (
     MAX_FIELD,
     MIN_FIELD,
@@ -24,6 +29,7 @@ from tests.dataplane.messages import (
 )
 from tests.dataplane.testbed import (
     OLD,
+    Client,
     Gateway,
     ScriptedBackend,
     Testbed,
@@ -460,3 +466,130 @@ async def test_R_D3_without_host_the_port_is_that_of_the_scheme(testbed: Testbed
 
     assert (await gateway.request(request("GET", "/v1/nodes", host=None, http="1.0"))).status == 200
     assert backend.only_request.one("x-forwarded-port") == "80"
+
+
+# --- what a proxy in front tells ---------------------------------------------------------------------------
+
+TOLD = (
+    *("X-Forwarded-User", "X-Forwarded-Email", "X-Forwarded-Groups"),
+    *("X-Forwarded-Ssl", "X-Forwarded-Scheme", "X-Forwarded-Preferred-Username", "X-Forwarded-Anything"),
+    *("True-Client-IP", "X-Client-IP", "Front-End-Https"),
+    *("X-Original-URL", "X-Original-Host", "X-Original-Forwarded-For", "X-Rewrite-URL"),
+)
+"""Headers by which a proxy in front tells who the client is, its address or the original URL."""
+WRITTEN = ("Forwarded", "X-Forwarded-For", "X-Real-IP")
+"""Further ones, which the gateway writes or drops itself, whatever the list says."""
+FORGED = "6.6.6.6"
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """A name, in other cases, and two twins of it."""
+    return name, name.lower(), name.upper(), name.replace("-", "_"), name.replace("-", ".").upper()
+
+
+async def forwarded_names(backend: ScriptedBackend, gateway: Gateway, *names: str) -> list[str]:
+    """Which of these headers, sent on one connection, come to the backend."""
+    client = await gateway.client()
+    for _ in range(2):  # the second time from the cache of the connection
+        lines = (f"{name}: {FORGED}" for name in names)
+        answer = await client.request(request("GET", "/v1/nodes", *lines, "X-Other: 1"))
+        assert answer.status == 200
+        assert backend.requests[-1].one("x-other") == "1"
+    first, second = ([name for name, value in one.fields if FORGED in value] for one in backend.requests[-2:])
+    assert first == second
+    return first
+
+
+@pytest.mark.xfail(strict=True, reason="R-B10: they reach the backend, twins too")
+@pytest.mark.parametrize("name", TOLD)
+async def test_R_B10_what_a_proxy_in_front_tells_is_dropped_from_others(testbed: Testbed, name: str) -> None:
+    backend = await testbed.backend()
+    gateway = await testbed.gateway(backend, trusted=["10.0.0.0/8"])
+
+    for spelling in spellings(name):
+        assert await forwarded_names(backend, gateway, spelling) == []
+    assert await forwarded_names(backend, gateway, *spellings(name)) == []
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+async def test_R_B10_what_the_gateway_writes_is_dropped_in_every_spelling(
+    testbed: Testbed, name: str
+) -> None:
+    backend = await testbed.backend()
+    gateway = await testbed.gateway(backend, trusted=["10.0.0.0/8"])
+
+    assert await forwarded_names(backend, gateway, *spellings(name)) == []
+
+
+@pytest.mark.parametrize("name", TOLD)
+async def test_R_B10_what_a_trusted_peer_tells_passes_as_it_came(testbed: Testbed, name: str) -> None:
+    backend = await testbed.backend()
+    gateway = await testbed.gateway(backend, trusted=["127.0.0.0/8"])
+
+    assert await forwarded_names(backend, gateway, *spellings(name)) == list(spellings(name))
+    assert await forwarded_names(backend, gateway, *WRITTEN) == ["X-Forwarded-For"]
+
+
+@pytest.mark.parametrize(
+    "name", ["Forward", "X-Forward-User", "XForwarded-User", "X-Originals", "X-Real-IPs"]
+)
+async def test_R_B10_other_headers_pass(testbed: Testbed, name: str) -> None:
+    gateway, backend = await testbed.gateway_and_backend(always(response(200, body=b"{}")))
+
+    assert await forwarded_names(backend, gateway, name) == [name]
+
+
+@pytest.mark.xfail(strict=True, reason="R-B10: it reaches the backend")
+@pytest.mark.parametrize("trusted", [(), ("127.0.0.0/8",)])
+async def test_R_B10_proxy_is_dropped_from_everybody(testbed: Testbed, trusted: tuple[str, ...]) -> None:
+    """CGI hands it to programs as HTTP_PROXY, the proxy of their own requests."""
+    backend = await testbed.backend()
+    gateway = await testbed.gateway(backend, trusted=trusted)
+
+    assert await forwarded_names(backend, gateway, "Proxy", "proxy", "PROXY") == []
+    assert await forwarded_names(backend, gateway, "Proxy-Status", "X-Proxy") == ["Proxy-Status", "X-Proxy"]
+
+
+@pytest.mark.xfail(strict=True, reason="R-B10: they reach the backend, and there is no list")
+@pytest.mark.parametrize(
+    "listed, passed",
+    [
+        ("[X-Remote-User, X-Acme-*]", ("X-Forwarded-User", "X-Original-URL", "X-Acm")),
+        (
+            "[]",
+            ("X-Forwarded-User", "X-Original-URL", "X-Remote-User", "X_Remote.User", "X-Acme-Id", "X-Acm"),
+        ),
+        ("[x-*]", ()),
+    ],
+)
+async def test_R_B10_the_list_is_configured_and_a_reload_is_in_force_for_the_next_head(
+    testbed: Testbed, tmp_path: Path, listed: str, passed: tuple[str, ...]
+) -> None:
+    """Also on connections that are open. What the gateway writes itself does not depend on the list."""
+    backend = await testbed.backend(always(response(200, body=b"{}")))
+    told = ("X-Forwarded-User", "X-Original-URL", "X-Remote-User", "X_Remote.User", "X-Acme-Id", "X-Acm")
+    lines = [f"{name}: {FORGED}" for name in (*told, *WRITTEN, "Proxy")]
+    text = (
+        "listen: 127.0.0.1:0\nadmin: {listen: '127.0.0.1:0'}\naccess_log: {format: off}\nservices:\n  api:\n"
+        "    dialect: custom\n    custom: {places: [{path: '/v{version}'}], scheme: integer}\n"
+        f"    backends: [{{url: 'http://127.0.0.1:{backend.port}', versions: '1-9'}}]\n"
+    )
+    file = tmp_path / "skewgate.yaml"
+
+    async def passing(client: Client) -> tuple[str, ...]:
+        assert (await client.request(request("GET", "/v1/nodes", *lines))).status == 200
+        return tuple(name for name, value in backend.requests[-1].fields if FORGED in value)
+
+    file.write_text(text)
+    settings = read_file(file, environ={}).require()
+    async with assembly.Gateway(settings, source=file) as gateway:
+        client = Client(*await asyncio.open_connection(*gateway.addresses[0]))
+        try:
+            assert await passing(client) == ("X-Remote-User", "X_Remote.User", "X-Acme-Id", "X-Acm")
+            file.write_text(text + f"untrusted_headers: {listed}\n")
+            async with aiohttp.ClientSession() as session:
+                reloaded = await session.post(f"{gateway.admin_url}/-/reload")
+            assert reloaded.status == 200
+            assert await passing(client) == passed
+        finally:
+            client.writer.close()

@@ -1,5 +1,7 @@
 """Every way in which a file can be wrong, with code, line and column; and how problems are shown."""
 
+# ruff: noqa: N802 -- ids of findings are written with capitals
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -470,3 +472,70 @@ def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
     file.write_bytes(b"\xef\xbb\xbf" + BASE.encode())
 
     assert read_file(file, environ={}, dialects=DIALECTS).settings
+
+
+@pytest.mark.xfail(strict=True, reason="R-B10: the key is unknown")
+@pytest.mark.parametrize(
+    "item", ["X_Real_IP", "'*'", "'X-*-For'", "'X-Real-IP:'", "'X-**'", "-a", "ä", "''", "a" * 64]
+)
+def test_R_B10_a_header_to_drop_is_a_name_or_the_beginning_of_names(item: str) -> None:
+    [problem] = load_text(BASE + f"untrusted_headers: [X-A, {item}]\n").problems
+
+    assert (problem.code, problem.line, problem.column) == ("bad-value", 7, 26)
+    if item != "''":
+        assert problem.hint == "write X-Real-IP, which includes X_Real_IP, or X-Forwarded-*"
+
+
+@pytest.mark.xfail(strict=True, reason="R-B10: the key is unknown")
+@pytest.mark.parametrize(
+    "header, hint",
+    [
+        *(
+            (name, "remove it from the list")
+            for name in ("Host", "content-length", "Transfer-Encoding", "TE")
+        ),
+        *(
+            (name, "remove it from the list")
+            for name in ("Connection", "Via", "Expect", "Proxy-Authorization")
+        ),
+        ("H*", "name the headers one by one"),
+        ("Content-*", "name the headers one by one"),
+    ],
+)
+def test_R_B10_headers_of_the_message_itself_cannot_be_dropped(header: str, hint: str) -> None:
+    [problem] = load_text(BASE + f"untrusted_headers:\n  - X-A\n  - {header}\n").problems
+
+    assert (problem.code, problem.line, problem.column) == ("contradiction", 9, 5)
+    assert problem.hint == hint
+
+
+@pytest.mark.xfail(strict=True, reason="R-B10: the key is unknown")
+@pytest.mark.parametrize(
+    "dialect, header, read",
+    [
+        ("ironic", "X-OpenStack-Ironic-API-Version", "x-openstack-ironic-api-version"),
+        ("ironic", "OpenStack-*", "openstack-api-version"),
+        ("ironic", "X-OpenStack-Request-Id", "x-openstack-request-id"),
+        ("chef", "X-Ops-Server-API-*", "x-ops-server-api-version"),
+    ],
+)
+def test_R_B10_headers_that_a_dialect_reads_cannot_be_dropped(dialect: str, header: str, read: str) -> None:
+    text = BASE.replace("plain", dialect) + f"untrusted_headers: [X-Forwarded-*, {header}]\n"
+    [problem] = load(text, filename="x.yaml", environ={}).problems
+
+    assert (problem.code, problem.line, problem.column) == ("contradiction", 7, 36)
+    assert problem.message == f"service 'api' reads the header {read!r}, which this would drop"
+
+
+@pytest.mark.xfail(strict=True, reason="R-B10: the key is unknown")
+def test_R_B10_a_dialect_may_read_a_header_of_the_default_list() -> None:
+    """A list that the file does not have is no contradiction: the header is read, as without the list."""
+    text = (
+        "listen: 127.0.0.1:80\nservices:\n  api:\n    dialect: custom\n"
+        "    custom: {places: [{header: X-Original-Version}], scheme: integer}\n"
+        "    backends: [{url: 'http://127.0.0.1:1', versions: 1-9}]\n"
+    )
+
+    assert load(text, filename="x.yaml", environ={}).problems == ()
+    listed = load(text + "untrusted_headers: [X-Original-*]\n", filename="x.yaml", environ={})
+    assert [(one.code, one.line) for one in listed.problems] == [("contradiction", 7)]
