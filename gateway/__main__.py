@@ -1,8 +1,37 @@
-"""`python -m gateway` is the command `skewgate`, where no script is installed. Decides nothing."""
+"""The command `skewgate`, and `python -m gateway`. Nothing is imported here before the signals are settled.
 
+The gateway takes about half a second to import its libraries. A supervisor that changes its mind meanwhile
+must see an orderly end: nothing is open yet, so the process just ends. Decides nothing else.
+"""
+
+import os
+import signal
 import sys
+from importlib import import_module
+from types import FrameType
+from typing import Final
 
-from gateway.cli import main
+STOP: Final = (signal.SIGTERM, signal.SIGINT)
+NOTHING_TO_DO: Final = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""There is no configuration to reload and no log to reopen before the start."""
+
+
+def main() -> int:
+    """Run the command line; the exit code."""
+    if "run" in sys.argv[1:]:  # the other verbs end as every command does
+        for number in STOP:
+            signal.signal(number, _end)
+        for number in NOTHING_TO_DO:
+            signal.signal(number, signal.SIG_IGN)
+    code: int = import_module("gateway.cli").main()
+    return code
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """Not by an exception: it could be raised anywhere inside an import. `process.handle_signals` replaces
+    this as soon as the event loop runs."""
+    os._exit(0)
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -58,7 +58,13 @@ class Gateway:
         self._state_file = StateFile(configured.state) if configured.state is not None else None
         saved = None if self._state_file is None else load_state(self._state_file, configured.services)
         self.snapshot_holder = SnapshotHolder(
-            Snapshot.configured(configured.services, now=monotonic(), saved=saved), monotonic
+            Snapshot.configured(
+                configured.services,
+                now=monotonic(),
+                saved=saved,
+                untrusted_headers=configured.untrusted_headers,
+            ),
+            monotonic,
         )
         self.metrics = Metrics(CLIENT_ERROR_REASONS)
         self._source = source
@@ -212,6 +218,11 @@ class Gateway:
         task = asyncio.get_running_loop().create_task(self._reloader.reload(), name="reload")
         self._reloads.add(task)
         task.add_done_callback(self._reloads.discard)
+
+    def on_sigusr1(self) -> None:
+        """For SIGUSR1: reopen the access log. Does nothing while the gateway starts."""
+        if self._running:
+            self._log.reopen()
 
     def _read(self) -> Loaded:
         if self._source is None:

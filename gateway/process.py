@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, TypeVar
@@ -27,6 +29,10 @@ UVLOOP: Final = "uvloop"
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 SECOND_STOP_EXIT: Final = 1
 """The exit code after a second stop signal: requests are cut off, which is a failure."""
+
+IGNORED: Final = "%s means nothing here and is ignored"
+
+_log = logging.getLogger("skewgate")
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 Result = TypeVar("Result")
@@ -61,8 +67,14 @@ def run_in_loop(main: Coroutine[Any, Any, Result]) -> Result:
 
 
 @contextmanager
-def handle_signals(stop: Callable[[], None], reload: Callable[[], None] | None = None) -> Iterator[None]:
-    """Inside, SIGTERM and SIGINT call `stop`, and a second one ends the process; SIGHUP calls `reload`."""
+def handle_signals(
+    stop: Callable[[], None],
+    reload: Callable[[], None] | None = None,
+    reopen: Callable[[], None] | None = None,
+) -> Iterator[None]:
+    """Inside, SIGTERM and SIGINT call `stop`, and a second one ends the process; SIGHUP calls `reload` and
+    SIGUSR1 `reopen`. SIGUSR2 means nothing, and neither do those without a function: one line says so.
+    Without a handler each of them would end the process."""
     loop = asyncio.get_running_loop()
     stopping = False
 
@@ -76,10 +88,11 @@ def handle_signals(stop: Callable[[], None], reload: Callable[[], None] | None =
 
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, on_stop_signal)
-    if reload is not None:
-        loop.add_signal_handler(signal.SIGHUP, reload)
+    others = {signal.SIGHUP: reload, signal.SIGUSR1: reopen, signal.SIGUSR2: None}
+    for number, function in others.items():
+        loop.add_signal_handler(number, function or partial(_log.info, IGNORED, number.name))
     try:
         yield
     finally:
-        for number in (*STOP_SIGNALS, signal.SIGHUP):
+        for number in (*STOP_SIGNALS, *others):
             loop.remove_signal_handler(number)

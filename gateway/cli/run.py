@@ -1,7 +1,7 @@
 """`skewgate run -c FILE`: runs the gateway in the foreground until SIGTERM or SIGINT.
 
-SIGHUP reads the file again and reopens the access log, as log rotation needs it. The log on standard error
-says where the gateway listens. All other behaviour comes from the file; this module adds none.
+SIGHUP reads the file again and reopens the access log; SIGUSR1 only reopens the log, as log rotation needs
+it. The log on standard error says where the gateway listens. All other behaviour comes from the file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _serve(gateway: Gateway) -> None:
     stop = asyncio.Event()
-    with process.handle_signals(stop.set, gateway.on_sighup):
+    with process.handle_signals(stop.set, gateway.on_sighup, gateway.on_sigusr1):
         async with gateway:
             for host, port in gateway.addresses:
                 log.info(

@@ -118,7 +118,7 @@ class Reloader:
 
     def _apply(self, settings: Settings) -> ReloadResult:
         """Without `await`: nothing may run between the new snapshot and the new probes."""
-        self._snapshot_holder.reconfigure(settings.services)
+        self._snapshot_holder.reconfigure(settings.services, settings.untrusted_headers)
         self._prober.retarget(settings.services)
         self._config = ConfigInForce(settings.hash, self._wall())
         self._metrics.reloaded(ok=True, at=self._config.loaded_at)

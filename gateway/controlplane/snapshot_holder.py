@@ -16,6 +16,7 @@ from typing import TypeAlias, final
 from gateway.core.fleet.fleet import Fact, Fleet, OperatorCommand
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.http.message import UNTRUSTED_HEADERS
 
 Subscriber: TypeAlias = Callable[[Snapshot, Snapshot], None]
 
@@ -47,9 +48,15 @@ class SnapshotHolder:
             self._pending.append((before, snapshot))
             self._notify()
 
-    def reconfigure(self, services: Sequence[Service]) -> None:
+    def reconfigure(
+        self, services: Sequence[Service], untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS
+    ) -> None:
         """Put another configuration in force. What is known, offered and commanded is carried over."""
-        self.update(Snapshot.configured(services, now=self._clock(), after=self.current))
+        self.update(
+            Snapshot.configured(
+                services, now=self._clock(), after=self.current, untrusted_headers=untrusted_headers
+            )
+        )
 
     def observe(self, service: str, backend: str, fact: Fact) -> None:
         """Take in a fact. Subscribers are notified only if it says something new."""

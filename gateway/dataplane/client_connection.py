@@ -141,7 +141,7 @@ class ClientConnection(asyncio.Protocol):
     def _read_head(self) -> bool:
         """Stop 1: begin an exchange if its head is complete; False if not."""
         data, request, context = self._buffer, self._request, self.context
-        table = context.request_names()
+        table = context.request_names(self.peer.is_trusted)
         try:
             if request.read_cached(data, table, context.limits):
                 self._buffer = b""

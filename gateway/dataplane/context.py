@@ -78,7 +78,9 @@ class Context:
         self._outbox: list[tuple[asyncio.Transport, bytes]] = []
         self.response_cache: dict[ResponseCacheKey, ResponseRewrite] = {}
         """The rewrite of a response head, by what it depends on; filled by `cache_response`."""
-        self._request_names = NameTable.for_requests(frozenset())
+        self._configured: object = None
+        """Of the snapshot from which the tables were made: each configuration has routes of its own."""
+        self._request_names = self._trusted_request_names = NameTable.for_requests(frozenset())
         self._response_names: dict[str, tuple[ServiceView, NameTable]] = {}
 
     def send(self, transport: asyncio.Transport, data: bytes) -> None:
@@ -100,14 +102,19 @@ class Context:
             if not transport.is_closing():  # lost since: uvloop would raise, asyncio warn
                 transport.write(data)
 
-    def request_names(self) -> NameTable:
-        """The table for request heads: it selects what the dialects of the current snapshot read or own."""
-        table, snapshot = self._request_names, self.snapshots.current
-        if table.selected is not snapshot.selected_names:  # each configuration has a set of its own
-            table = self._request_names = NameTable.for_requests(
-                snapshot.selected_names, _request_id_names(snapshot)
-            )
-        return table
+    def request_names(self, trusted: bool) -> NameTable:  # noqa: FBT001
+        """The table for request heads of a peer that is trusted or not: it selects what the dialects of the
+        current snapshot read or own. A new configuration is in force from the next head on."""
+        snapshot = self.snapshots.current
+        if self._configured is not snapshot.routes:
+            self._make_request_names(snapshot)
+        return self._trusted_request_names if trusted else self._request_names
+
+    def _make_request_names(self, snapshot: Snapshot) -> None:
+        selected, ids = snapshot.selected_names, _request_id_names(snapshot)
+        self._configured = snapshot.routes
+        self._trusted_request_names = NameTable.for_requests(selected, ids)
+        self._request_names = NameTable.for_requests(selected, ids, snapshot.untrusted_headers)
 
     def response_names(self, view: ServiceView) -> NameTable:
         """The table for the response heads of one service."""

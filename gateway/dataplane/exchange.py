@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final, final
 from gateway.core.decision.decision import (
     DOCUMENT_METHODS,
     Answer,
+    AnswerKnown,
     Decision,
     DocumentKey,
     Forward,
@@ -116,6 +117,16 @@ class Exchange(BaseExchange):
             throttled=context.rate_limiter,
             known_documents=context.known_documents,
         )
+        if type(decision) is AnswerKnown and self._known_response(*decision) is None:
+            # It is not for this client. A legacy backend may still give one.
+            decision = decide(
+                context.snapshots.current,
+                request,
+                request.host,
+                context.in_flight_by_member,
+                getrandbits(RANDOM_BITS),
+                context.decision_cache,
+            )
         if type(decision) is not Unrouted:
             resolution = self._resolution = decision.resolution
             self.service = resolution.service

@@ -57,7 +57,8 @@ class Peer:
         self.address = address
         self.scheme = scheme
         self._trusted_networks = trusted
-        self._is_trusted = _is_in(address, trusted)
+        self.is_trusted = _is_in(address, trusted)
+        """Whether it may say who the client is, and what the original URL was."""
         self._lines: dict[tuple[str, str], bytes] = {}
         """The lines about this client by Host and removed prefix, where nothing else enters."""
 
@@ -114,7 +115,7 @@ class Peer:
         Of a list the first item counts, which the proxy nearest to the client wrote. Several lines with one
         name are one list. `X-Forwarded-For` is kept whole.
         """
-        if not self._is_trusted:
+        if not self.is_trusted:
             return {}
         fields: dict[str, bytes] = {}
         for name, value in request.field_section.forwarded:
@@ -128,7 +129,7 @@ class Peer:
     def _forwarding_lines(self, request: RequestReader, prefix: str) -> bytes:
         """`X-Forwarded-*` and `Via`. Of a client that is not trusted they are the same for every request to
         one Host."""
-        if self._is_trusted or request.field_section.via:
+        if self.is_trusted or request.field_section.via:
             return self._new_forwarding_lines(request, prefix)
         lines = self._lines.get((request.host, prefix))
         if lines is None:

@@ -22,7 +22,9 @@ from gateway.dataplane.http1.names import fields_named
 
 if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
+    from gateway.core.dialect import OfferedVersions
     from gateway.core.fleet.backend import Backend, Member
+    from gateway.core.versions.version import Version
     from gateway.dataplane.http1.heads import RequestReader, ResponseReader
 
 MAX_DOCUMENTS: Final = 64
@@ -57,8 +59,8 @@ class KnownDocument:
     """Under which its client reached the gateway."""
     status: int
     served: Served
-    names_negotiated: bool
-    """It named the negotiated version of its request as served. Some servers name a constant (Cinder)."""
+    version: Version | None
+    """The negotiated version of its request. What a document lists depends on it (Ironic's `/v1`)."""
     vary: tuple[str, ...]
     """The backend's own."""
     fields: tuple[Header, ...]
@@ -74,20 +76,26 @@ class KnownDocument:
         body = dialect.rewrite_document(endpoint, self.body, offered, links)
         if body is None or self._repeats_host(body, host, public_base):
             return None
-        served, version = self.served, resolution.version
-        if self.names_negotiated:
-            served = replace(served, version=version, text=served.text and resolution.version_text)
+        served, version = self.served, self.shown_version(offered)
+        if version is None and served.version == self.version:
+            served = replace(served, version=None, text="")
         written = dialect.write_response(endpoint, self.status, served, version, offered, legacy=self.legacy)
         vary = vary_lines(self.vary, dialect.vary, separately=dialect.vary_separately)
         return Response(self.status, (*written, *vary, *self.fields), body)
 
+    def shown_version(self, offered: OfferedVersions) -> Version | None:
+        """The version that this document was made at, as clients are told it: not that of their request.
+        None: it had none, or that one is no longer on offer."""
+        return self.version if self.version is not None and self.version in offered.versions else None
+
     def _repeats_host(self, body: bytes, host: str, public_base: str) -> bool:
-        """Whether the Host of the first client is shown to another one. A backend may repeat it outside its
-        links, and clients choose it. A name without a dot or a port is an ordinary word."""
-        chosen = self.host.lower()
-        if chosen == host.lower() or not re.search("[.:]", chosen) or chosen in public_base.lower():
-            return False
-        return chosen.encode() in body.lower()
+        """Whether the Host of the first client, or its word for it, is shown to another one. A backend may
+        repeat it outside its links or with another port, and clients choose it. A name without a dot or a
+        port is an ordinary word."""
+        ours = {form for one in (host, _authority(public_base)) for form in _forms(one)}
+        chosen = {form for one in (self.host, _authority(self.public_base)) for form in _forms(one)}
+        text = body.lower()
+        return any(form.encode() in text for form in chosen - ours if re.search("[.:]", form))
 
 
 @final
@@ -118,9 +126,13 @@ class KnownDocuments:
         return known
 
     def keep(self, key: DocumentKey, known: KnownDocument) -> None:
-        """Keep `known`, and drop those that were not used for longest beyond the bounds."""
+        """Keep `known`, and drop those that were not used for longest beyond the bounds. A legacy backend's
+        document never replaces that of a newer one."""
         place = (key.service.name, key.endpoint, key.target)
-        if place in self._documents:
+        before = self.find(key)
+        if before is not None:
+            if known.legacy and not before.legacy:
+                return
             self._drop(place)
         if len(key.target) > MAX_TARGET:
             return
@@ -131,6 +143,17 @@ class KnownDocuments:
 
     def _drop(self, place: _Place) -> None:
         self._size -= len(self._documents.pop(place).body)
+
+
+def _authority(base: str) -> str:
+    """The authority of a public base: `https://api.example/metal`."""
+    return base.partition("//")[2].partition("/")[0]
+
+
+def _forms(authority: str) -> tuple[str, str]:
+    """An authority, and its name alone, as texts are compared."""
+    text = authority.lower()
+    return text, re.sub(r":[0-9]*\Z", "", text)
 
 
 def document_to_keep(
@@ -146,9 +169,9 @@ def document_to_keep(
     """What is kept of a document that could be rewritten; None: it may be for this client alone.
 
     RFC 9111 3 and 3.5: nothing of a request with credentials, nothing that is not to be stored or private.
-    `no-cache` does not matter: clients get the present offer.
+    `no-cache` does not matter: clients get the present offer. Without a Host the links name no server.
     """
-    if request.method != "GET" or _CREDENTIALS.search(request.field_section.passthrough):
+    if request.method != "GET" or not request.host or _CREDENTIALS.search(request.field_section.passthrough):
         return None
     for name, value in _PERSONAL.findall(response.passthrough):
         if name.lower() == b"set-cookie" or _FOR_ONE_CLIENT.search(value):
@@ -164,7 +187,7 @@ def document_to_keep(
         public_base,
         response.status,
         served,
-        served.version is not None and served.version == resolution.version,
+        resolution.version,
         vary,
         tuple(
             (name.decode(), value.strip(OWS).decode("latin-1"))

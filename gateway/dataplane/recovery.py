@@ -344,17 +344,24 @@ class BaseExchange(RequestRecord):
 
     def _respond_known_document(self, key: DocumentKey) -> bool:
         """Answer from what is known of a discovery document; False: nothing is that this client may see."""
-        known = self.context.known_documents.find(key)
-        if known is None:
-            return False
-        public_base = self.downstream.peer.public_base(self.request, self._resolution.prefix)
-        response = known.response(self._resolution, self.request.host, public_base)
-        if response is None:
+        resolution, known = self._resolution, self.context.known_documents.find(key)
+        response = self._known_response(resolution, key)
+        if known is None or response is None:
             return False
         if self.result is not None:
             self.result = NegotiationResult.SERVED
+            version = None if resolution.offered is None else known.shown_version(resolution.offered)
+            self.version = "" if version is None else resolution.view.service.dialect.scheme.format(version)
         self._respond(response)
         return True
+
+    def _known_response(self, resolution: Resolution, key: DocumentKey) -> Response | None:
+        """A known document for this client; None: there is none that it may see."""
+        known = self.context.known_documents.find(key)
+        if known is None:
+            return None
+        public_base = self.downstream.peer.public_base(self.request, resolution.prefix)
+        return known.response(resolution, self.request.host, public_base)
 
     def _respond_failure(self, failure: Failure) -> None:
         """Respond as `FAILURES` says, in the error format of the dialect."""

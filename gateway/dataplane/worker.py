@@ -32,6 +32,8 @@ DESCRIPTOR_RESERVE: Final = 64
 """File descriptors for the admin listener, probes and files."""
 MIN_CLIENTS: Final = 16
 MAX_CLIENTS: Final = 100_000
+LOG_INTERVAL: Final = 60.0
+"""Seconds between two log lines about connections that were closed to make room."""
 IDLE_GRACE: Final = 2.0
 """Seconds that an idle client connection stays open while the gateway drains. A request that is on its way
 then gets a response with `Connection: close` instead of a closed connection (threats E1)."""
@@ -76,6 +78,9 @@ class Worker:
         )
         self.context.now = monotonic()
         self._max_clients = limits.connections or admission_limit()
+        self._closed_for_room = 0
+        """Client connections that were closed since the log last said so."""
+        self._room_logged_at = float("-inf")
         self._servers: list[asyncio.Server] = []
         self._clients: set[ClientConnection] = set()
         self._pools: dict[str, BackendPool] = {}
@@ -156,8 +161,19 @@ class Worker:
         self._clients.add(client)
         if len(self._clients) > self._max_clients:
             self.context.metrics.client_error("too_many_connections")
+            self._closed_for_room += 1
             idle = [other for other in self._clients if other.idle and other is not client]
             (min(idle, key=lambda other: other.deadline) if idle else client).close()
+
+    def _log_closed_for_room(self, now: float) -> None:
+        """One line, at most once in `LOG_INTERVAL`: idle clients that lose their connection see no reason."""
+        log.warning(
+            "%d client connections were closed to make room for others: at most %d are kept "
+            "(limits.connections, by default from the limit of open files)",
+            self._closed_for_room,
+            self._max_clients,
+        )
+        self._closed_for_room, self._room_logged_at = 0, now
 
     def client_disconnected(self, client: ClientConnection) -> None:
         """A client connection is closed."""
@@ -193,6 +209,8 @@ class Worker:
             client.on_deadline()
         self.context.retry_budget.expire(now)
         self._release_removed()
+        if self._closed_for_room and now >= self._room_logged_at + LOG_INTERVAL:
+            self._log_closed_for_room(now)
         for pool in (*self._pools.values(), *self._retired):
             for connection in [conn for conn in pool.connections if conn.deadline <= now]:
                 connection.on_deadline()

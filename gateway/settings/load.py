@@ -25,6 +25,7 @@ from gateway.settings.checks.document import (
     check_option_paths,
     check_signed_paths,
     check_trust,
+    check_untrusted_headers,
 )
 from gateway.settings.checks.services import read_services
 from gateway.settings.model.document import Document
@@ -134,6 +135,7 @@ def _read(
     check_signed_paths(services, root, findings)
     check_default_version(services, root, findings)
     check_declared(services, root, findings)
+    check_untrusted_headers(document, services, root, findings)
     return Settings(
         listen=tuple(Listen(address.host, address.port) for address in listen),
         services=services,
@@ -141,6 +143,7 @@ def _read(
         workers=document.workers,
         access_log=document.access_log,
         trusted_proxies=document.trusted_proxies,
+        untrusted_headers=document.untrusted_headers,
         timeouts=document.timeouts,
         limits=document.limits,
         state=document.state,

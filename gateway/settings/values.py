@@ -10,6 +10,7 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import final
 
 from gateway.core.fleet.service import Service
+from gateway.core.http.message import UNTRUSTED_HEADERS
 from gateway.settings.model.document import AccessLog, Limits, Timeouts
 from gateway.settings.model.secret import Secret
 
@@ -45,6 +46,8 @@ class Settings:
     workers: int = 1
     access_log: AccessLog = field(default_factory=AccessLog)
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS
+    """Headers, some with `*` at the end, that are dropped from peers that are not trusted."""
     timeouts: Timeouts = field(default_factory=Timeouts)
     limits: Limits = field(default_factory=Limits)
     state: str | None = None

@@ -223,7 +223,6 @@ async def test_a_taken_port_is_exit_1_with_one_sentence(write: Write, taken: str
     assert f"cannot listen on 127.0.0.1:{port}" in lines[0]
 
 
-@pytest.mark.xfail(strict=True, reason="R-B11: SIGUSR1 kills it")
 async def test_R_B11_sigusr1_reopens_the_access_log_and_reads_no_file(
     write: Write, session: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
@@ -246,7 +245,6 @@ async def test_R_B11_sigusr1_reopens_the_access_log_and_reads_no_file(
     assert (await finish(process)).code == 0
 
 
-@pytest.mark.xfail(strict=True, reason="R-B11: SIGUSR2 kills it")
 async def test_R_B11_sigusr2_is_ignored_with_a_line(write: Write, session: aiohttp.ClientSession) -> None:
     admin_port = free_port()
     process = await start("run", "-c", str(write(free_port(), admin_port)))
@@ -262,7 +260,6 @@ async def test_R_B11_sigusr2_is_ignored_with_a_line(write: Write, session: aioht
     assert "SIGUSR2 means nothing here and is ignored" in ended.err
 
 
-@pytest.mark.xfail(strict=True, reason="R-B11: a signal in the start kills it")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
 @pytest.mark.parametrize("loaded", ["_pydantic_core", "multidict", "httptools"])
 async def test_R_B11_a_signal_in_the_start_ends_it_in_order(

@@ -65,6 +65,17 @@ def regular(at: float) -> ProbeSucceeded:
 # --- mismatches: one path is not taken for the whole -----------------------------------------------------
 
 
+@pytest.mark.parametrize("prompt", [True, False])
+def test_R_D1_a_mismatch_of_the_same_moment_as_a_probe_is_answered_by_it_in_either_order(
+    prompt: bool,
+) -> None:
+    """No probe would be asked for, so the member would be avoided until the next regular one."""
+    probe = ProbeSucceeded(upto(9), 2.0, prompt)
+    for facts in ((probe, mismatch("1.5", NODES, 2.0)), (mismatch("1.5", NODES, 2.0), probe)):
+        assert usable(*facts) == ALL
+        assert member(*facts).probe_wanted_at is None
+
+
 def test_R_D1_a_mismatch_on_one_path_counts_until_a_prompted_probe_still_advertises_the_version() -> None:
     first = mismatch("1.5", NODES, 1.0)
 

@@ -1,9 +1,12 @@
 """One immutable value; the view of a service stays the same object as long as nothing changes."""
 
+# ruff: noqa: N802 -- ids of findings are written with capitals
+
 from __future__ import annotations
 
 from gateway.core.fleet.fleet import ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.http.message import UNTRUSTED_HEADERS
 from tests.core.builders import Toy, legacy, observed, service, upto, v
 
 TWO = [service("a", "b"), service("c", name="other")]
@@ -64,3 +67,12 @@ def test_every_header_that_some_dialect_reads_or_owns_is_selected() -> None:
 
     assert both.selected_names == {"x-version", "accept", "x-kind", "x-elsewhere", "x-old"}
     assert both.with_fleet(both.fleet, 0.0).selected_names == both.selected_names
+
+
+def test_R_B10_the_headers_of_untrusted_peers_are_those_of_the_configuration() -> None:
+    first = Snapshot.configured(TWO[:1], now=0.0, untrusted_headers=("X-Remote-User",))
+    later = first.with_fleet(observed(first.fleet, {"a": upto(5), "b": upto(9)}), 0.0)
+
+    assert first.untrusted_headers == later.untrusted_headers == ("X-Remote-User",)
+    assert later.generation == first.generation + 1
+    assert Snapshot.configured(TWO[:1], now=0.0, after=later).untrusted_headers == UNTRUSTED_HEADERS

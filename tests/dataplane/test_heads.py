@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gateway.core.http.message import METHODS, normalize_name
 from gateway.dataplane.http1.heads import HEAD_END, RequestReader, ResponseReader
-from gateway.dataplane.http1.names import DROP, HOST, SELECTED, NameTable, fields_named
+from gateway.dataplane.http1.names import DROP, FORWARDED, HOST, SELECTED, NameTable, fields_named
 from gateway.errors import FramingError
 from gateway.settings import Limits
 from tests.dataplane.messages import STANDARD_FIELD, VERSION_FIELD, read_fields, request, response
@@ -315,3 +315,52 @@ def test_R_A6_a_name_listed_in_connection_removes_its_twins() -> None:
 
     assert not isinstance(read, FramingError)
     assert read.field_section.passthrough == b"\r\nX-Hope: 3\r\n"
+
+
+BEGINNINGS = st.from_regex(r"[a-cx-z][a-cx-z-]{0,3}\*", fullmatch=True)
+
+
+@given(st.sets(NAMES | BEGINNINGS, min_size=1, max_size=12), NAMES, st.sampled_from("!#$%&'*+-.^_`|~"))
+def test_R_B10_a_pattern_finds_exactly_the_names_that_begin_as_listed(
+    listed: set[str], name: str, separator: str
+) -> None:
+    head = f"X\r\n{name.upper().replace('-', separator)}: v\r\n".encode()
+    covered = name in listed or any(
+        each[-1] == "*" and name.startswith(each.removesuffix("*")) for each in listed
+    )
+
+    assert bool(fields_named(listed).search(head)) == covered
+
+
+def test_R_B10_a_name_that_has_a_use_keeps_it_under_a_common_beginning() -> None:
+    table = NameTable.for_requests(
+        frozenset({"x-forwarded-version"}), dropped=("X-Forwarded-*", "X-Real-IP", "x-other")
+    )
+    lines = (
+        "X-Forwarded-Version: 1",
+        "X-Forwarded-For: 2",
+        "X-Forwarded-User: 3",
+        "X-REAL-IP: 4",
+        "X_Other: 5",
+    )
+    found = table.pattern.findall(request("GET", "/", *lines, "X-Others: 6", "X-Forwarded: 7"))
+
+    assert [(table[name], value) for name, value in found] == [
+        (HOST, b"api.example"),
+        (SELECTED, b"1"),
+        (FORWARDED, b"2"),
+        (DROP, b"3"),
+        (FORWARDED, b"4"),
+        (DROP, b"5"),
+    ]
+
+
+def test_R_B10_the_table_of_spellings_keeps_no_long_names() -> None:
+    """A peer chooses what follows a common beginning, up to the length of a line."""
+    table = NameTable.for_requests(OWNED, dropped=("X-Forwarded-*",))
+    for number in range(2000):
+        assert table[b"X-Forwarded-%d-" % number + b"x" * 4000] == DROP
+        assert table[b"X-Forwarded-%d" % number] == DROP
+
+    assert len(table) <= 1024
+    assert max(map(len, table)) <= 64

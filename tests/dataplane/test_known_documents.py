@@ -302,10 +302,55 @@ async def test_R_D7_the_host_of_another_client_is_never_shown(testbed: Testbed) 
     assert (await get(gateway, host="evil.example")).status == 200
 
 
+@pytest.mark.parametrize("port", [80, 8080])
+async def test_R_D7_the_host_of_another_client_is_never_shown_with_another_port(
+    testbed: Testbed, port: int
+) -> None:
+    """A backend that takes the name from the Host and the port from its configuration."""
+
+    async def own_port(upstream: UpstreamConnection) -> None:
+        name = (await upstream.request()).one("host").partition(":")[0]
+        lines = ("Content-Type: application/json", "Connection: close")
+        await upstream.send(response(200, *lines, body=json.dumps(root(f"http://{name}:6385")).encode()))
+
+    gateway, backend = await testbed.gateway_and_backend(own_port)
+    assert (await get(gateway, host=f"evil.example:{port}")).status == 200
+    await backend.close()
+
+    assert (await get(gateway)).status == 503
+    assert (await get(gateway, host="evil.example")).status == 200
+
+
+async def test_R_D7_the_forwarded_host_of_another_client_is_never_shown(testbed: Testbed) -> None:
+    async def repeats(upstream: UpstreamConnection) -> None:
+        message = await upstream.request()
+        document = root("") | {"description": f"at {message.one('x-forwarded-host')}"}
+        lines = ("Content-Type: application/json", "Connection: close")
+        await upstream.send(response(200, *lines, body=json.dumps(document).encode()))
+
+    gateway, backend = await testbed.gateway_and_backend(repeats, trusted=["127.0.0.0/8"])
+    assert (await get(gateway, "/", "X-Forwarded-Host: evil.example")).status == 200
+    await backend.close()
+
+    assert (await get(gateway)).status == 503
+    assert (await get(gateway, "/", "X-Forwarded-Host: evil.example")).status == 200
+
+
+async def test_R_D7_a_client_without_a_host_changes_no_links_of_others(testbed: Testbed) -> None:
+    """Its document has paths in place of links: nobody knows by which name it reached the gateway."""
+    gateway, backend = await fleet(testbed)
+    assert (await get(gateway)).status == 200
+    assert (await gateway.request(b"GET / HTTP/1.0\r\n\r\n")).status == 200
+    await backend.close()
+
+    assert shown(await get(gateway)) == ("1.1", "1.90", "http://api.example/v1/")
+
+
 @pytest.mark.parametrize("requested", ["1.58", "latest", None])
-async def test_R_D7_a_negotiated_document_names_the_version_of_this_request(
+async def test_R_D7_a_negotiated_document_names_the_version_at_which_it_was_made(
     testbed: Testbed, requested: str | None
 ) -> None:
+    """What it lists depends on that version, so no other one is claimed."""
     gateway, backend = await fleet(testbed)
     assert (await get(gateway, "/v1", version_line("1.7"))).one(VERSION_FIELD) == "1.7"
     await backend.close()
@@ -313,12 +358,23 @@ async def test_R_D7_a_negotiated_document_names_the_version_of_this_request(
 
     answer = await get(gateway, "/v1", *([version_line(requested)] if requested else []))
 
-    served = {"1.58": "1.58", "latest": "1.60", None: "1.1"}[requested]
-    assert (answer.status, answer.one(VERSION_FIELD)) == (200, served)
+    assert (answer.status, answer.one(VERSION_FIELD)) == (200, "1.7")
     assert (answer.one(MIN_FIELD), answer.one(MAX_FIELD)) == ("1.1", "1.60")
     assert shown(answer, "/v1")[:2] == ("1.1", "1.60")
     record = await gateway.recorded(2)
-    assert (record.result, record.version) == ("served", served)
+    assert (record.result, record.version) == ("served", "1.7")
+
+
+async def test_R_D7_a_document_of_a_version_that_is_no_longer_on_offer_names_none(testbed: Testbed) -> None:
+    gateway, backend = await fleet(testbed)
+    assert (await get(gateway, "/v1", version_line("1.72"))).one(VERSION_FIELD) == "1.72"
+    await backend.close()
+    gateway.snapshot_holder.apply("baremetal", Pin(Version(1, 60)))
+
+    answer = await get(gateway, "/v1", version_line("1.58"))
+
+    assert (answer.status, answer.every(VERSION_FIELD), answer.one(MAX_FIELD)) == (200, [], "1.60")
+    assert (await gateway.recorded(2)).version == ""
 
 
 async def test_R_D7_a_backend_that_names_a_constant_version_is_not_corrected(testbed: Testbed) -> None:
@@ -438,6 +494,28 @@ async def legacy_and_new(testbed: Testbed) -> tuple[Gateway, ScriptedBackend, Sc
     return gateway, old, new
 
 
+async def test_R_D7_a_legacy_backend_gives_the_document_that_is_known_for_another_client_alone(
+    testbed: Testbed,
+) -> None:
+    gateway, old, new = await legacy_and_new(testbed)
+
+    async def repeats(upstream: UpstreamConnection) -> None:
+        document = root("") | {"description": f"at {(await upstream.request()).one('host')}"}
+        lines = ("Content-Type: application/json", "Connection: close")
+        await upstream.send(response(200, *lines, body=json.dumps(document).encode()))
+
+    new.script = repeats
+    plain = json.dumps(root("")).encode()
+    old.script = always(response(200, "Content-Type: application/json", body=plain))
+    assert b"at other.example" in (await get(gateway, host="other.example")).body
+    gateway.snapshot_holder.apply("baremetal", Drain("new"))
+
+    assert shown(await get(gateway))[:2] == ("1.1", "1.58")
+    assert len(old.requests) == 1
+    assert b"at other.example" in (await get(gateway, host="other.example")).body
+    assert len(old.requests) == 1
+
+
 async def test_R_D7_what_is_known_goes_before_the_document_of_a_legacy_backend(testbed: Testbed) -> None:
     gateway, old, new = await legacy_and_new(testbed)
     assert (await get(gateway)).status == 200
@@ -488,7 +566,7 @@ def entry(
 ) -> tuple[DocumentKey, KnownDocument]:
     service = service_of(backend)
     known = KnownDocument(
-        service.scheme_id, backend, False, "h", "http://h", 200, Served(), False, (), (), b"x" * size
+        service.scheme_id, backend, False, "h", "http://h", 200, Served(), None, (), (), b"x" * size
     )
     return DocumentKey(service, ROOT, target or f"/?{number}"), known
 

@@ -400,6 +400,28 @@ def test_R_A17_only_a_known_method_of_a_post_counts(method: str, lines: list[tup
     assert isinstance(_decided(OVERRIDES, method, "/users/7", *lines), Forward)
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [(OVERRIDE, "GET,DELETE")],
+        [(OVERRIDE, "GET"), (OVERRIDE, "delete")],
+        [(OVERRIDE, "GET"), ("x-method", "DELETE")],
+    ],
+)
+def test_R_A17_several_overrides_do_not_avoid_the_rule_of_an_operation(lines: list[tuple[str, str]]) -> None:
+    """Which of them counts differs between servers."""
+    assert isinstance(_decided(OVERRIDES, "POST", "/users/7", *lines), Refuse)
+
+
+@pytest.mark.parametrize("value", ["GET", "GET, x", "get"])
+def test_R_A17_a_post_is_not_sent_again_because_a_header_calls_it_a_get(value: str) -> None:
+    """A server that does not read the header, or not such a value, executes a POST."""
+    decision = _decided(OVERRIDES, "POST", "/users/7", (OVERRIDE, value))
+
+    assert isinstance(decision, Forward)
+    assert set(decision.methods) == {"GET", "POST"}
+
+
 def test_R_A17_any_dialect_may_have_a_method_override() -> None:
     dialect = custom(LocationOptions(header="API-Version"))
     dialect.method_override = (OVERRIDE,)

@@ -261,6 +261,8 @@ def decide(
         return _local(resolution)
     member = select(resolution.candidates, in_flight_by_member, random_bits)
     assert member is not None
+    if methods[0] != head.method:  # one of the servers may not read the header that overrides it
+        methods = (*methods, head.method)
     return Forward(resolution, member, path, methods)
 
 

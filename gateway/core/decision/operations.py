@@ -114,11 +114,19 @@ def methods_in_query(query: str, parameter: str | None) -> tuple[str, ...]:
 
 
 def possible_methods(head: Request, overrides: tuple[str, ...], parameter: str | None) -> tuple[str, ...]:
-    """Every method that a server may execute for this request. First the one of `effective_method`."""
-    method = effective_method(head, overrides) if overrides else head.method
+    """Every method that a server may execute for this request. First the one of `effective_method`.
+
+    Of several values in headers Express takes the first, others the last, and Rack none: then it stays POST.
+    """
+    methods: tuple[str, ...] = (effective_method(head, overrides) if overrides else head.method,)
+    if overrides and head.method == "POST":
+        values = [part for name, text in head.fields if name in overrides for part in text.split(",")]
+        if len(values) > 1:
+            named = (value.strip().upper() for value in values)
+            methods = tuple(dict.fromkeys((*methods, *(each for each in named if each in METHODS), "POST")))
     if parameter is None or not head.query:
-        return (method,)
-    return (method, *methods_in_query(head.query, parameter))
+        return methods
+    return (*methods, *methods_in_query(head.query, parameter))
 
 
 # --- the table ---------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ class Mismatches:
         """
         found = dict(self.by_path)
         if (
-            at < self.regular_probe_at
+            at <= self.regular_probe_at
             or version in self.by_several
             or version in found.get(path, NO_VERSIONS)
         ):
@@ -78,7 +78,7 @@ class Mismatches:
             several = _bounded(several | one, advertised)
         else:
             found[path] = _bounded(found.get(path, NO_VERSIONS) | one, advertised)
-            if at >= self.prompted_probe_at:
+            if at > self.prompted_probe_at:
                 unanswered = _bounded(unanswered | one, advertised)
         left = ((each, versions - several) for each, versions in sorted(found.items()))
         return replace(

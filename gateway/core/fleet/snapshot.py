@@ -31,6 +31,7 @@ from gateway.core.fleet.offer_state import (
     restored,
 )
 from gateway.core.fleet.service import Service
+from gateway.core.http.message import UNTRUSTED_HEADERS
 from gateway.core.versions import ranges
 from gateway.core.versions.version import Version
 
@@ -108,6 +109,8 @@ class Snapshot:
     selected_names: frozenset[str]
     """Every request header (normalized) that some dialect here reads or owns: the fields that a head reader
     selects."""
+    untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS
+    """The headers, some with `*` at the end, that are dropped from peers that are not trusted."""
 
     @classmethod
     def configured(
@@ -117,6 +120,7 @@ class Snapshot:
         now: float,
         after: Snapshot | None = None,
         saved: Mapping[str, SavedState] | None = None,
+        untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS,
     ) -> Snapshot:
         """The snapshot of a (new) configuration at `now`, in seconds of the clock that dates facts.
 
@@ -147,6 +151,7 @@ class Snapshot:
             frozenset().union(
                 *(service.dialect.reads | service.dialect.owned_request for service in services)
             ),
+            untrusted_headers,
         )
 
     def with_fleet(self, fleet: Fleet, now: float) -> Snapshot:
@@ -155,7 +160,7 @@ class Snapshot:
         views = {name: _renewed(view, fleet.pools[name], now) for name, view in self.views.items()}
         if all(views[name] is view for name, view in self.views.items()):
             return self if fleet is self.fleet else replace(self, fleet=fleet)
-        return Snapshot(self.generation + 1, self.routes, MappingProxyType(views), fleet, self.selected_names)
+        return replace(self, generation=self.generation + 1, views=MappingProxyType(views), fleet=fleet)
 
     @property
     def due(self) -> float | None:

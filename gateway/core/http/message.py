@@ -56,10 +56,22 @@ FORWARDING = frozenset(
 """Names with which one proxy describes the client to the next. The gateway writes them, and believes them
 only from trusted peers (threats O11)."""
 
+HTTPOXY = frozenset({"proxy"})
+"""CGI hands the header `Proxy` to programs as `HTTP_PROXY`, which many take for the proxy of their own
+requests (threats O11). No client has a use for it, so it is dropped from everybody."""
+
+UNTRUSTED_HEADERS = (
+    *("Forwarded", "X-Forwarded-*", "X-Real-IP", "True-Client-IP", "X-Client-IP", "Front-End-Https"),
+    *("X-Original-*", "X-Rewrite-URL"),
+)
+"""Headers by which a proxy in front tells who the client is, its address or the original URL; `*` at the end:
+every header that begins so. They are dropped from peers that are not trusted, unless the configuration has
+another list (threats O11)."""
+
 UNLISTABLE = frozenset({"host", "content-length", "transfer-encoding"})
 """Names that `Connection` must not list: removing them would change what the message is (threats S16)."""
 
-HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")
+HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
 """The names that a header of a dialect may have. In lower case such a name is its normalized form; a name
 with other characters would be a twin of itself."""
 
@@ -69,6 +81,12 @@ _NO_LETTER_OR_DIGIT = re.compile(r"[^a-z0-9]")
 def normalize_name(name: str) -> str:
     """The form in which names are compared: lower case, every character but letters and digits as `-`."""
     return _NO_LETTER_OR_DIGIT.sub("-", name.lower())
+
+
+def normalize_pattern(pattern: str) -> str:
+    """A name, or the beginning of names with `*` after it, in the form in which names are compared."""
+    beginning = pattern.removesuffix("*")
+    return normalize_name(beginning) + pattern[len(beginning) :]
 
 
 def render(headers: Iterable[Header]) -> bytes:

@@ -12,12 +12,13 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Final, final
 
-from gateway.core.http.message import FORWARDING, HOP_BY_HOP
+from gateway.core.http.message import FORWARDING, HOP_BY_HOP, HTTPOXY, normalize_pattern
 
 SELECTED: Final = 1
 """Selected for the dialects: some dialect reads or owns it."""
 DROP: Final = 2
-"""Removed: a hop-by-hop field, or a twin of a name in this table (`normalize_name`)."""
+"""Removed: a hop-by-hop field, one that is not taken from this peer, or a twin of a name in this table
+(`normalize_name`)."""
 HOST: Final = 3
 LENGTH: Final = 4
 CODING: Final = 5
@@ -42,6 +43,8 @@ _SEPARATORS: Final = re.escape("!#$%&'*+-.^_`|~")
 """Every character of a token but letters and digits (RFC 9110 5.6.2)."""
 _MAX_CACHED_NAMES: Final = 1024
 """Spellings. Peers choose them, so the table is bounded; further ones are looked up each time."""
+_MAX_CACHED_NAME_SIZE: Final = 64
+"""Bytes. A pattern with `*` matches names as long as a line may be."""
 
 
 @final
@@ -57,17 +60,21 @@ class NameTable(dict[bytes, int]):
 
     @classmethod
     def for_requests(
-        cls, selected: frozenset[str], request_id_names: frozenset[str] = frozenset()
+        cls,
+        selected: frozenset[str],
+        request_id_names: frozenset[str] = frozenset(),
+        dropped: Iterable[str] = (),
     ) -> NameTable:
         """`selected`: every normalized name that some dialect reads or owns in requests. `request_id_names`:
-        those in which some dialect has its request ids."""
+        those in which some dialect has its request ids. `dropped`: names, and beginnings of names with `*`,
+        that are not taken from the peer. A name that already has a use here keeps it."""
         # `Via` has a kind of its own: it is kept and checked for loops whether the peer is trusted or not.
         known = (
             dict.fromkeys(request_id_names, REQUEST_ID)
             | _REQUEST_KINDS
             | dict.fromkeys(FORWARDING - {"via"}, FORWARDED)
         )
-        return cls(selected, known, HOP_BY_HOP)
+        return cls(selected, known, HOP_BY_HOP | HTTPOXY | set(map(normalize_pattern, dropped)))
 
     @classmethod
     def for_responses(cls, selected: frozenset[str]) -> NameTable:
@@ -79,13 +86,14 @@ class NameTable(dict[bytes, int]):
         # A twin is never forwarded and never read: many servers would read it as the real name (threats V4,
         # R-A6, O11).
         kind = self._kinds.get(raw.decode("ascii").lower(), DROP)
-        if len(self) < _MAX_CACHED_NAMES:
+        if len(self) < _MAX_CACHED_NAMES and len(raw) <= _MAX_CACHED_NAME_SIZE:
             self[raw] = kind
         return kind
 
 
 def fields_named(normalized: Iterable[str]) -> re.Pattern[bytes]:
-    """Matches each field with one of these names or a twin of it: the CRLF before it, (name), (value)."""
+    """Matches each field with one of these names or a twin of it: the CRLF before it, (name), (value). A name
+    with `*` at its end stands for every name that begins so."""
     names = sorted(normalized)
     firsts = "".join(sorted({name[0] for name in names})).replace("-", _SEPARATORS)
     return re.compile(rf"\r\n(?=[{firsts}])({_any_of(names)}):[ \t]*([^\r]*)".encode(), re.IGNORECASE)
@@ -94,6 +102,8 @@ def fields_named(normalized: Iterable[str]) -> re.Pattern[bytes]:
 def _any_of(names: list[str]) -> str:
     """An alternation that shares common beginnings, so that each letter of a name is compared about once.
     It costs half of a flat alternation on a head of ten fields, and heads are most of a proxy's work."""
+    if "*" in names:
+        return r"[^:\r]*"  # whatever the others are, they begin so too
     branches = []
     for first, group in groupby(names, key=lambda name: name[:1]):
         rests = [name[1:] for name in group]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar, final
 
-from gateway.core.http.message import FORWARDING, HEADER_NAME, HOP_BY_HOP, UNLISTABLE, normalize_name
+from gateway.core.http.message import FORWARDING, HEADER_NAME, HOP_BY_HOP, HTTPOXY, UNLISTABLE, normalize_name
 from gateway.dialects.custom.locations import Affixes
 from gateway.errors import OptionsError
 
@@ -27,6 +27,7 @@ PATH: Final = re.compile(r"/|(?:/[A-Za-z0-9._~!$&'()*+,=:@-]+)+", re.ASCII)
 _OTHER_MEANING: Final = (
     HOP_BY_HOP
     | FORWARDING
+    | HTTPOXY
     | UNLISTABLE
     | {
         *("accept", "accept-encoding", "content-type", "content-encoding", "content-location", "cookie"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, final
 
 from gateway.core.dialect import DefaultKind
-from gateway.core.http.message import FORWARDING, HEADER_NAME, HOP_BY_HOP, UNLISTABLE, normalize_name
+from gateway.core.http.message import FORWARDING, HEADER_NAME, HOP_BY_HOP, HTTPOXY, UNLISTABLE, normalize_name
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.microversion import (
     BAD_REQUEST,
@@ -310,7 +310,7 @@ class OpenStackOptions:
 
 
 _SERVICE_TYPE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
-_RESERVED = HOP_BY_HOP | FORWARDING | UNLISTABLE | {"accept", "content-type", "vary"}
+_RESERVED = HOP_BY_HOP | FORWARDING | HTTPOXY | UNLISTABLE | {"accept", "content-type", "vary"}
 """Folded names that cannot carry a version: without such a header the message has another meaning."""
 _LATEST = {"off": Latest.OFF, "exact": Latest.EXACT, "any_case": Latest.ANY_CASE}
 _MALFORMED_STATUS = {"bad_request": 400, "not_acceptable": 406}

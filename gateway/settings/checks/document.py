@@ -15,6 +15,7 @@ from typing import Final
 from gateway.core.decision.negotiation import negotiate
 from gateway.core.dialect import OfferedVersions, Refusal, RequestedKind, RequestedVersion, VersionMatch
 from gateway.core.fleet.service import Service
+from gateway.core.http.message import HOP_BY_HOP, UNLISTABLE, normalize_name, normalize_pattern
 from gateway.settings.model.addresses import Address
 from gateway.settings.model.document import Document, Limits
 from gateway.settings.yaml.document import Findings
@@ -23,6 +24,8 @@ from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child
 
 LOOPBACK_NAME: Final = "localhost"
 WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
+_OF_THE_MESSAGE: Final = HOP_BY_HOP | UNLISTABLE | {"expect", "via"}
+"""Headers (normalized names) that the gateway itself reads from every peer or removes."""
 
 
 def check_addresses(document: Document, root: MappingNode, findings: Findings) -> tuple[Address, ...]:
@@ -138,6 +141,52 @@ def check_trust(root: MappingNode, findings: Findings) -> None:
                 "name the networks of your load balancers",
                 severity=Severity.WARNING,
             )
+
+
+def check_untrusted_headers(
+    document: Document, services: tuple[Service, ...], root: MappingNode, findings: Findings
+) -> None:
+    """A header that the gateway or a dialect needs from every peer cannot be dropped. The default list has no
+    effect on such headers, so only a list in the file is checked."""
+    node = child(root, "untrusted_headers")
+    items = node.items if isinstance(node, SequenceNode) else ()
+    for item in items:
+        text = getattr(item, "text", "")
+        if item.broken or not text:
+            continue
+        pattern = normalize_pattern(text)
+        if _covers(pattern, _OF_THE_MESSAGE):
+            findings.add(
+                item,
+                "contradiction",
+                "this would drop a header of the connection or the framing, which the gateway handles",
+                "name the headers one by one" if text.endswith("*") else "remove it from the list",
+            )
+            continue
+        for service in services:
+            if name := _covers(pattern, _read_by(service)):
+                findings.add(
+                    item,
+                    "contradiction",
+                    f"service {service.name!r} reads the header {name!r}, which this would drop",
+                    "name the headers one by one" if text.endswith("*") else "remove it from the list",
+                )
+                break
+
+
+def _read_by(service: Service) -> frozenset[str]:
+    """The request headers (normalized) that have a meaning for a service's dialect."""
+    dialect = service.dialect
+    ids = () if dialect.request_ids is None else (dialect.request_ids.request_header,)
+    return dialect.reads | dialect.owned_request | set(map(normalize_name, (*ids, *dialect.method_override)))
+
+
+def _covers(pattern: str, names: frozenset[str]) -> str:
+    """The first of these names that a normalized pattern includes; empty if none."""
+    beginning = pattern.removesuffix("*")
+    if beginning == pattern:
+        return pattern if pattern in names else ""
+    return next((name for name in sorted(names) if name.startswith(beginning)), "")
 
 
 def check_matches(services: tuple[Service, ...], root: MappingNode, findings: Findings) -> None:

@@ -11,12 +11,14 @@ from typing import Annotated, Any, Final
 
 from pydantic import Tag
 
+from gateway.core.http.message import UNTRUSTED_HEADERS
 from gateway.settings.model.addresses import ListenAddress, Network
 from gateway.settings.model.fields import (
     OTHER_SHAPE,
     TEXT_SHAPE,
     Duration,
     FilePath,
+    HeaderPattern,
     Name,
     SecretText,
     Section,
@@ -256,6 +258,15 @@ class Document(Section):
         "Networks whose X-Forwarded-* headers are accepted; from all others they are replaced.",
         reason="A trusted peer can claim any origin.",
         example=["10.0.0.0/8"],
+    )
+    untrusted_headers: tuple[HeaderPattern, ...] = key(
+        UNTRUSTED_HEADERS,
+        "Headers that are dropped from peers outside `trusted_proxies`, with every other spelling of them "
+        "(`X_Real.IP`); `*` at the end: all that begin so. The headers about the client that the gateway "
+        "writes are replaced even if the list does not have them. `Proxy` is dropped from everybody.",
+        reason="Servers take them for the word of the proxy in front: who the client is, its address, the "
+        "original URL.",
+        example=["X-Forwarded-*", "X-Original-*", "X-Remote-User"],
     )
     state: FilePath | None = key(
         None,

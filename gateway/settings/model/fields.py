@@ -219,6 +219,7 @@ def size(low: str, high: str) -> TextReader[int]:
 NAME_PATTERN: Final = r"[A-Za-z0-9_.-]{1,64}"
 BACKEND_NAME_PATTERN: Final = r"[A-Za-z0-9_.:\[\]-]{1,255}"
 HEADER_NAME_PATTERN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+HEADER_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9-]{0,62}\*?"
 _NAME: Final = re.compile(NAME_PATTERN, re.ASCII)
 _BACKEND_NAME: Final = re.compile(BACKEND_NAME_PATTERN, re.ASCII)
 _HEADER_NAME: Final = re.compile(HEADER_NAME_PATTERN, re.ASCII)
@@ -249,6 +250,16 @@ def read_header_name(text: str) -> str:
         reject("not a valid header name", "a header name has no blanks and no colon")
     if text.lower() in _CONNECTION_HEADERS:
         reject("this header describes the connection; a probe cannot set it")
+    return text
+
+
+def read_header_pattern(text: str) -> str:
+    """The name of a header; `*` at its end stands for any further characters."""
+    if re.fullmatch(HEADER_PATTERN, text, re.ASCII) is None:
+        reject(
+            "a header here must have 1 to 63 letters, digits and `-`, and perhaps one `*` at its end",
+            "write X-Real-IP, which includes X_Real_IP, or X-Forwarded-*",
+        )
     return text
 
 
@@ -312,6 +323,7 @@ BackendName: TypeAlias = Annotated[str, TextReader(read_backend_name, matching(B
 HeaderName: TypeAlias = Annotated[
     str, TextReader(read_header_name, matching(HEADER_NAME_PATTERN), is_key=True)
 ]
+HeaderPattern: TypeAlias = Annotated[str, TextReader(read_header_pattern, matching(HEADER_PATTERN))]
 HeaderValue: TypeAlias = Annotated[MaskedText, TextReader(read_header_value, TEXT)]
 SecretText: TypeAlias = Annotated[
     Secret, TextReader(read_secret, {**matching("[\\x21-\\x7e]+"), "writeOnly": True}, (Secret,))
