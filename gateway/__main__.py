@@ -18,7 +18,7 @@ NOTHING_TO_DO: Final = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 def main() -> int:
     """Run the command line; the exit code."""
-    if "run" in sys.argv[1:]:  # the other verbs end as every command does
+    if sys.argv[1:2] == ["run"]:  # the other verbs end as every command does
         for number in STOP:
             signal.signal(number, _end)
         for number in NOTHING_TO_DO:
