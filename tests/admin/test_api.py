@@ -283,3 +283,17 @@ async def test_a_taken_port_is_reported_in_a_sentence(aiohttp_server: AiohttpSer
     with pytest.raises(StartupError, match=rf"cannot listen on 127\.0\.0\.1:{port}: address already in use"):
         await site.start()
     await site.stop()
+
+
+@pytest.mark.xfail(
+    strict=True, reason="R-B6: explain refuses methods with other characters, and writes all in capitals"
+)
+@pytest.mark.parametrize("method", ["M-SEARCH", "frob", "Foo.bar!"])
+async def test_R_B6_explain_takes_any_method_as_it_is(  # noqa: N802 - an id
+    admin: StartAdmin, method: str
+) -> None:
+    testbed = await admin(mixed_fleet())
+
+    explanation = await testbed.json(f"/explain?path=/v1/nodes&method={method}")
+
+    assert (explanation["method"], explanation["decision"]) == (method, "forward")

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -468,3 +468,46 @@ def test_a_backend_whose_version_is_unknown_is_one_line_a_change(log: LoggedFlee
         f"WARNING baremetal/api-1: answers as a server without versions, 2 of 3; {known}",
         "INFO baremetal/api-1: shows its versions again, serves 1.1-1.58",
     ]
+
+
+def flap_freshness(log: LoggedFleet, up: bool) -> None:
+    advertisement = Advertisement(VersionSet.between(Version(1, 1), V58))
+    fact = ProbeSucceeded(advertisement, log.now) if up else ProbeFailed("no connection", log.now)
+    log.snapshot_holder.observe("baremetal", "api-1", fact)
+
+
+def flap_versions(log: LoggedFleet, up: bool) -> None:
+    log.advertise(api_1=58 if up else 90)
+
+
+def flap_connections(log: LoggedFleet, up: bool) -> None:
+    if up:
+        flap_freshness(log, up)
+    else:
+        log.snapshot_holder.observe("baremetal", "api-1", ConnectFailed(log.now))
+
+
+def flap_served_versions(log: LoggedFleet, up: bool) -> None:
+    if up:
+        flap_freshness(log, up)
+    else:
+        log.snapshot_holder.observe("baremetal", "api-1", VersionMismatch(Version(1, 31), log.now))
+
+
+FLAPS = (flap_freshness, flap_versions, flap_connections, flap_served_versions)
+
+
+@pytest.mark.xfail(strict=True, reason="R-B8: a backend that flaps writes thousands of lines an hour")
+@pytest.mark.parametrize("flap", FLAPS)
+@pytest.mark.parametrize("policy", [Policy.GUARANTEED, Policy.REACHABLE])
+def test_R_B8_a_backend_that_flaps_every_second_for_ten_minutes_is_a_few_lines(
+    caplog: pytest.LogCaptureFixture, policy: Policy, flap: Callable[[LoggedFleet, bool], None]
+) -> None:
+    log = LoggedFleet(caplog, "api-1", "api-2", policy=policy, stabilization=0.0)
+    log.advertise(api_1=58, api_2=58)
+    log.lines()
+    for second in range(600):
+        flap(log, second % 2 == 1)
+        log.wait(1.0)
+
+    assert 5 < len(caplog.records) < 45

@@ -22,8 +22,14 @@ LOOPS_DIFFER: Final = frozenset(
         "test_exchange",
         "test_flow_control",
         "test_hostile_backends",
+        "test_interim",
+        "test_pipelining",
         "test_resends",
         "test_retries",
+        "test_reuse",
+        "test_slow_backends",
+        "test_slow_clients",
+        "test_slow_readers",
         "test_timeouts",
     }
 )

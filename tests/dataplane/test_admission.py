@@ -40,3 +40,15 @@ async def test_R_B11_closing_clients_to_make_room_is_said_once_a_minute(
 
     assert caplog.text.count(said) == 1
     assert "at most 2 are kept" in caplog.text
+
+
+@pytest.mark.parametrize("descriptors", [256, 512, 1024, 4096, 65536])
+@pytest.mark.xfail(strict=True, reason="R-B7: the admin listener has no descriptors of its own")
+def test_R_B7_the_admin_listener_has_descriptors_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, descriptors: int
+) -> None:
+    """Clients and their backend connections leave 64 for operators, fewer of few, and 64 for the rest."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
+
+    of_operators = min(64, descriptors // 8)
+    assert descriptors - 2 * admission_limit() >= of_operators + 64

@@ -1,0 +1,128 @@
+"""A whole gateway, and raw clients of its admin listener."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway import settings
+from gateway.assembly import Gateway
+
+TOKEN = "open-sesame-0123456789"
+FILE = f"""
+listen: 127.0.0.1:0
+admin: {{listen: "127.0.0.1:0", token: "{TOKEN}"}}
+access_log: {{format: off}}
+services:
+  baremetal:
+    dialect: ironic
+    backends:
+      - {{name: old, url: "http://127.0.0.1:9", versions: 1.1-1.58}}
+"""
+PATIENCE = 2.5
+"""Seconds after which an expected event counts as missing. Below the real deadlines, on purpose."""
+
+
+class Peer:
+    """A raw client of the admin listener."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    def abort(self) -> None:
+        self.writer.transport.abort()
+
+    async def response(self) -> tuple[int, dict[str, str], bytes]:
+        """Status, header fields with names in lower case, and body."""
+        async with asyncio.timeout(PATIENCE):
+            lines = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            fields = dict(line.lower().split(": ", 1) for line in lines[1:] if line)
+            body = await self.reader.readexactly(int(fields.get("content-length", "0")))
+        return int(lines[0].split()[1]), fields, body
+
+    async def everything(self) -> bytes:
+        """What comes until the gateway closes the connection."""
+        async with asyncio.timeout(PATIENCE):
+            try:
+                return await self.reader.read()
+            except ConnectionError:
+                return b""
+
+    async def closed(self) -> bool:
+        """Whether the gateway closes the connection in time."""
+        try:
+            await self.everything()
+        except TimeoutError:
+            return False
+        return True
+
+
+class Admin:
+    """The admin listener of a running gateway, and the raw clients that a test opens."""
+
+    def __init__(self, gateway: Gateway, stack: AsyncExitStack) -> None:
+        self.gateway = gateway
+        self.host, _, port = gateway.admin_url.removeprefix("http://").rpartition(":")
+        self.port = int(port)
+        self._stack = stack
+
+    async def peer(self) -> Peer:
+        reader, writer = await asyncio.open_connection(self.host, self.port)
+        peer = Peer(reader, writer)
+        self._stack.callback(peer.abort)
+        return peer
+
+    def request(self, path: str, token: str | None = TOKEN, method: str = "GET", more: str = "") -> bytes:
+        authorization = f"Authorization: Bearer {token}\r\n" if token is not None else ""
+        host = f"Host: {self.host}:{self.port}\r\n"
+        return f"{method} {path} HTTP/1.1\r\n{host}{authorization}{more}\r\n".encode("latin-1")
+
+    async def counts(self) -> dict[str, float]:
+        """What `skewgate_admin_errors_total` says, by reason."""
+        peer = await self.peer()
+        peer.send(self.request("/metrics"))
+        _, _, body = await peer.response()
+        peer.writer.close()
+        return {
+            sample.labels["reason"]: sample.value
+            for family in text_string_to_metric_families(body.decode())
+            if family.name == "skewgate_admin_errors"
+            for sample in family.samples
+        }
+
+
+@asynccontextmanager
+async def running(text: str = FILE) -> AsyncIterator[Admin]:
+    configured = settings.load(text, filename="test", environ={}).require()
+    try:
+        async with Gateway(configured) as gateway, AsyncExitStack() as stack:
+            yield Admin(gateway, stack)
+    finally:
+        gc.collect()  # a failed task of the listener is reported here, and not in another test
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not await condition():  # noqa: ASYNC110 - the gateway sets no event for this
+            await asyncio.sleep(0.01)
+
+
+OPEN = {"01", "08"}
+"""Established, or closed by the client alone."""
+
+
+def connections_to(port: int, *, accepted: bool = True) -> int:
+    """Connections to `port` for which the gateway has a descriptor, or not yet, by the kernel's own list."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(
+        row[1].endswith(f":{port:04X}") and row[3] in OPEN and (row[9] != "0") == accepted for row in rows
+    )

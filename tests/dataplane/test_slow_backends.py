@@ -1,0 +1,266 @@
+"""Backends that read a request body slowly, or not at all.
+
+`backend_head` runs from the end of the request. Before that the backend may take nothing for
+`backend_write_idle`, and while bytes move there is no time-out.
+"""
+
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import pytest
+
+from gateway.core.fleet.backend import Backend
+from tests.dataplane.assertions import assert_ironic_error
+from tests.dataplane.messages import KIB, TIMEOUT, chunked, request, response
+from tests.dataplane.testbed import LOOPBACK, NEW, Client, Testbed, UpstreamConnection, versions
+
+MIB = KIB * KIB
+LONG: Final = 1.5
+"""Seconds of slow reading: several times as long as each of the time-outs here."""
+END: Final = b"the end"
+"""What each request here ends with."""
+HELD = request("PUT", "/v1/x", body=b"x" * 60 * KIB + END)
+LARGE = request("PUT", "/v1/x", body=b"x" * MIB + END)
+VERY_LARGE = request("PUT", "/v1/x", body=b"x" * 8 * MIB + END)
+LARGE_CHUNKED = request("PUT", "/v1/x", "Transfer-Encoding: chunked") + chunked(*[b"y" * KIB] * KIB, END)
+
+
+class RawBackend:
+    """A server whose sockets hold little. It takes only what the test reads."""
+
+    def __init__(self, receive_buffer: int) -> None:
+        self._listener = socket.socket()
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self._listener.bind((LOOPBACK, 0))
+        self._listener.listen()
+        self._listener.setblocking(False)
+        self._connections: list[socket.socket] = []
+        self.received = b""
+
+    def backend(self, name: str = "slow", weight: int = 1) -> Backend:
+        port = self._listener.getsockname()[1]
+        return Backend(name, LOOPBACK, port, weight=weight, declared=versions(NEW))
+
+    async def accept(self) -> socket.socket:
+        async with asyncio.timeout(TIMEOUT):
+            connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
+        self._connections.append(connection)
+        return connection
+
+    async def read(self, connection: socket.socket, most: int = MIB) -> bool:
+        """Take some bytes; False if the connection is closed."""
+        async with asyncio.timeout(TIMEOUT):
+            data = await asyncio.get_running_loop().sock_recv(connection, most)
+        self.received += data
+        return bool(data)
+
+    async def read_slowly(self, connection: socket.socket, piece: int, seconds: float) -> None:
+        """Take a piece every 50 ms."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while loop.time() < end and await self.read(connection, piece):  # noqa: ASYNC110 - slow on purpose
+            await asyncio.sleep(0.05)
+
+    async def read_rest(self, connection: socket.socket) -> None:
+        """Take everything until the request is complete, or the connection is closed."""
+        while not self.received.endswith((END, END + b"\r\n0\r\n\r\n")) and await self.read(connection):
+            pass
+
+    def close(self) -> None:
+        for connection in (self._listener, *self._connections):
+            connection.close()
+
+
+@contextmanager
+def raw_backend(receive_buffer: int = 16 * KIB) -> Iterator[RawBackend]:
+    backend = RawBackend(receive_buffer)
+    try:
+        yield backend
+    finally:
+        backend.close()
+
+
+def start_sending(client: Client, data: bytes) -> asyncio.Task[None]:
+    return asyncio.get_running_loop().create_task(client.send(data))
+
+
+@pytest.mark.xfail(strict=True, reason="R-B2: a steady upload is 504 after backend_head")
+@pytest.mark.parametrize(
+    "upload, receive_buffer, piece",
+    [(HELD, 4 * KIB, 2 * KIB), (LARGE, 16 * KIB, 4 * KIB), (VERY_LARGE, 16 * KIB, 4 * KIB)],
+    ids=["held", "large", "very large"],
+)
+async def test_R_B2_a_backend_that_reads_a_body_slowly_may_take_its_time(
+    testbed: Testbed, upload: bytes, receive_buffer: int, piece: int
+) -> None:
+    with raw_backend(receive_buffer) as backend:
+        gateway = await testbed.gateway(
+            backend.backend(), backend_head=0.3, backend_write_idle=0.5, client_body_idle=0.3
+        )
+        client = await gateway.client()
+        sending = start_sending(client, upload)
+        connection = await backend.accept()
+
+        await backend.read_slowly(connection, piece, LONG)
+        await backend.read_rest(connection)
+        await asyncio.get_running_loop().sock_sendall(connection, response(200, body=b"thanks"))
+
+        assert (await client.response("PUT")).body == b"thanks"
+        await sending
+        body = upload.partition(b"\r\n\r\n")[2]
+        assert backend.received.partition(b"\r\n\r\n")[2] == body
+
+
+@pytest.mark.xfail(strict=True, reason="R-B2: a steady upload is 504 after backend_head")
+async def test_R_B2_the_same_for_a_chunked_body(testbed: Testbed) -> None:
+    with raw_backend() as backend:
+        gateway = await testbed.gateway(backend.backend(), backend_head=0.3, backend_write_idle=0.5)
+        client = await gateway.client()
+        sending = start_sending(client, LARGE_CHUNKED)
+        connection = await backend.accept()
+
+        await backend.read_slowly(connection, 4 * KIB, LONG)
+        await backend.read_rest(connection)
+        await asyncio.get_running_loop().sock_sendall(connection, response(200, body=b"thanks"))
+
+        assert (await client.response("PUT")).body == b"thanks"
+        await sending
+        assert backend.received.count(b"y") == MIB
+
+
+@pytest.mark.xfail(strict=True, reason="R-B2: backend_head ran from the begin of the request")
+async def test_R_B2_backend_head_runs_from_the_end_of_the_request(testbed: Testbed) -> None:
+    head_time = 1.0
+    with raw_backend() as backend:
+        gateway = await testbed.gateway(
+            backend.backend(), backend_head=head_time, backend_write_idle=0.5, client_body_idle=0.3
+        )
+        client = await gateway.client()
+        sending = start_sending(client, LARGE)
+        connection = await backend.accept()
+        await backend.read_slowly(connection, 4 * KIB, LONG)
+        await backend.read_rest(connection)
+        taken_at = asyncio.get_running_loop().time()
+
+        assert_ironic_error(await client.response("PUT"), 504)
+
+        # The kernel took the last bytes a moment before this backend read them.
+        assert asyncio.get_running_loop().time() - taken_at > head_time / 2
+        assert (await gateway.recorded()).reason == "reply_timeout"
+        await sending
+
+
+@pytest.mark.xfail(strict=True, reason="R-B2: there is no time-out for a backend that takes nothing")
+@pytest.mark.parametrize("upload", [HELD, LARGE, VERY_LARGE], ids=["held", "large", "very large"])
+async def test_R_B2_a_backend_that_takes_nothing_is_504(testbed: Testbed, upload: bytes) -> None:
+    with raw_backend(4 * KIB) as backend:
+        gateway = await testbed.gateway(backend.backend(), backend_write_idle=0.4)
+        client = await gateway.client()
+        sending = start_sending(client, upload)
+        await backend.accept()
+
+        async with asyncio.timeout(3):
+            assert_ironic_error(await client.response("PUT"), 504)
+
+        record = await gateway.recorded()
+        assert (record.reason, record.attempts) == ("reply_timeout", 1)
+        sending.cancel()
+
+
+@pytest.mark.xfail(strict=True, reason="R-B2: there is no time-out for a backend that takes nothing")
+@pytest.mark.parametrize(
+    "upload, status, attempts",
+    [
+        (HELD, 200, 2),
+        (HELD.replace(b"PUT", b"POST"), 504, 1),  # a part of it was sent, so it may have been executed
+        (LARGE, 504, 1),  # the part that was sent is not held any more
+    ],
+    ids=["held PUT", "held POST", "large PUT"],
+)
+async def test_R_B2_a_request_that_was_not_taken_is_sent_again_as_any_that_was_sent(
+    testbed: Testbed, upload: bytes, status: int, attempts: int
+) -> None:
+    method = upload.partition(b" ")[0].decode()
+    other = await testbed.backend()
+    with raw_backend(4 * KIB) as backend:
+        gateway = await testbed.gateway(
+            backend.backend(weight=1_000_000), other, backend_write_idle=0.4, retry=None
+        )
+        client = await gateway.client()
+        sending = start_sending(client, upload)
+        await backend.accept()
+
+        async with asyncio.timeout(3):
+            assert (await client.response(method)).status == status
+
+        assert (await gateway.recorded()).attempts == attempts
+        assert len(other.requests) == attempts - 1
+        sending.cancel()
+
+
+@pytest.mark.xfail(strict=True, reason="R-B2: a slow client costs the backend its time for the response")
+@pytest.mark.parametrize("line", ["X-Waits: no", "Expect: 100-continue"])
+@pytest.mark.parametrize("framing", ["Content-Length: 200000", "Transfer-Encoding: chunked"])
+async def test_R_B2_a_slow_client_is_not_taken_for_a_slow_backend(
+    testbed: Testbed, line: str, framing: str
+) -> None:
+    async def script(upstream: UpstreamConnection) -> None:
+        await upstream.request()
+        await upstream.send(response(200, body=b"thanks"))
+
+    gateway, backend = await testbed.gateway_and_backend(script, backend_head=0.2, backend_write_idle=0.2)
+    client = await gateway.client()
+    await client.send(request("POST", "/v1/x", framing, line))
+    if line.startswith("Expect"):
+        assert (await client.response("POST")).status == 100
+    piece = b"z" * 100_000
+    if "chunked" in framing:
+        piece = b"%x\r\n%b\r\n" % (len(piece), piece)
+    for _ in range(2):
+        await client.send(piece[:-10_000])
+        await asyncio.sleep(0.6)  # a slow client
+        await client.send(piece[-10_000:])
+    if "chunked" in framing:
+        await client.send(b"0\r\n\r\n")
+
+    assert (await client.response("POST")).body == b"thanks"
+    assert backend.only_request.body == b"z" * 200_000
+
+
+@pytest.mark.xfail(strict=True, reason="R-B2: an upload after the response has begun is cut")
+async def test_R_B2_a_response_that_begins_early_does_not_cut_the_upload(testbed: Testbed) -> None:
+    with raw_backend() as backend:
+        gateway = await testbed.gateway(
+            backend.backend(), backend_head=0.3, backend_body_idle=0.3, backend_write_idle=0.5
+        )
+        client = await gateway.client()
+        sending = start_sending(client, VERY_LARGE)
+        connection = await backend.accept()
+        await backend.read(connection, KIB)
+        answer = response(200, body=b"thanks")
+        await asyncio.get_running_loop().sock_sendall(connection, answer[:-6])
+
+        await backend.read_slowly(connection, 4 * KIB, LONG)
+        await backend.read_rest(connection)
+        await asyncio.get_running_loop().sock_sendall(connection, answer[-6:])
+
+        assert (await client.response("PUT")).body == b"thanks"
+        await sending
+
+
+async def test_a_request_without_a_body_has_backend_head_from_its_begin(testbed: Testbed) -> None:
+    with raw_backend(4 * KIB) as backend:
+        gateway = await testbed.gateway(backend.backend(), backend_head=0.3)
+        client = await gateway.client()
+        await client.send(request())
+        await backend.accept()
+
+        async with asyncio.timeout(3):
+            assert_ironic_error(await client.response(), 504)

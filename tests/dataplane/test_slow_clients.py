@@ -1,0 +1,288 @@
+"""Clients that send slowly, and many that only connect: neither costs another client its connection.
+
+A request must bring `limits.min_rate` on average, once its time of grace is over. When no more connections
+are allowed, one that has not brought a whole request head yields, the oldest first; an established one never
+does.
+"""
+
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import pytest
+
+from tests.dataplane.assertions import assert_ironic_error
+from tests.dataplane.messages import KIB, TIMEOUT, request, response
+from tests.dataplane.testbed import Client, Gateway, Testbed, UpstreamConnection, serve, until
+
+GRACE: Final = 0.5
+"""Seconds in which a request may come as slowly as it likes."""
+RATE: Final = {"min_rate": 1000}
+PATIENT: Final = {"client_head": 8.0, "client_body_idle": 5.0, "client_idle": 8.0}
+"""No other time-out ends a slow request here."""
+SOON: Final = 3.0
+"""Seconds in which the gateway must have ended a request that comes too slowly."""
+
+
+@pytest.fixture(autouse=True)
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.dataplane.client_connection.MIN_RATE_GRACE", GRACE, raising=False)
+
+
+async def drip(client: Client, byte: bytes) -> None:
+    """Send a byte every 50 ms for ever: far below the minimum rate."""
+    with suppress(ConnectionError):
+        while True:
+            await client.send(byte)
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def dripping(client: Client, byte: bytes) -> AsyncIterator[None]:
+    task = asyncio.get_running_loop().create_task(drip(client, byte))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+# --- a minimum rate ----------------------------------------------------------------------------------------
+
+CHUNKED = request("POST", "/v1/x", "Transfer-Encoding: chunked")
+
+
+@pytest.mark.xfail(strict=True, reason="R-B4: a request that comes a byte at a time never ends")
+@pytest.mark.parametrize(
+    "begin, byte",
+    [
+        (request("POST", "/v1/x", "Content-Length: 60000"), b"x"),
+        (request("POST", "/v1/x", "Content-Length: 900000"), b"x"),
+        (CHUNKED + b"ea60\r\n", b"x"),
+        (CHUNKED + b"5;name=", b"x"),
+        (CHUNKED + b"5\r\nhello\r\n0\r\nX-Trailer: ", b"x"),
+        (request("POST", "/v1/x", "Expect: 100-continue", "Content-Length: 60000"), b"x"),
+    ],
+    ids=["held", "streamed", "chunk", "chunk extension", "trailer", "after 100"],
+)
+async def test_R_B4_a_body_that_comes_too_slowly_is_408(testbed: Testbed, begin: bytes, byte: bytes) -> None:
+    gateway, backend = await testbed.gateway_and_backend(serve, limits=RATE, **PATIENT)
+    client = await gateway.client()
+    await client.send(begin)
+    if b"Expect" in begin:
+        assert (await client.response("POST")).status == 100
+    async with dripping(client, byte), asyncio.timeout(SOON):
+        answer = await client.response("POST")
+
+    assert_ironic_error(answer, 408)
+    assert answer.one("connection") == "close"
+    assert (await gateway.recorded()).reason == "client_stalled"
+    assert not backend.requests
+
+
+@pytest.mark.xfail(strict=True, reason="R-B4: a head has no minimum rate")
+@pytest.mark.parametrize("kept", [False, True])
+async def test_R_B4_a_head_that_comes_too_slowly_is_408(testbed: Testbed, kept: bool) -> None:
+    gateway, _ = await testbed.gateway_and_backend(serve, limits=RATE, **PATIENT)
+    client = await gateway.client()
+    if kept:
+        assert (await client.request(request())).status == 200
+    await client.send(b"GET /v1/nodes HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+    async with dripping(client, b"x"), asyncio.timeout(SOON):
+        assert (await client.response()).status == 408
+
+
+@pytest.mark.xfail(strict=True, reason="R-B4: a body that comes a byte at a time holds two connections")
+async def test_R_B4_after_the_response_has_begun_both_connections_are_closed(testbed: Testbed) -> None:
+    async def script(upstream: UpstreamConnection) -> None:
+        await upstream.head()
+        await upstream.send(response(200, "Content-Length: 10") + b"begun")
+        await upstream.ended()
+
+    gateway, backend = await testbed.gateway_and_backend(script, limits=RATE, **PATIENT)
+    client = await gateway.client()
+    await client.send(request("POST", "/v1/x", "Content-Length: 900000"))
+    await client.reader.readuntil(b"begun")
+    async with dripping(client, b"x"), asyncio.timeout(SOON):
+        assert (await client.ended()).rest == b""
+        await backend.disconnected()
+
+    assert (await gateway.recorded()).reason == "client_stalled"
+
+
+async def test_a_body_above_the_minimum_rate_may_take_its_time(testbed: Testbed) -> None:
+    gateway, backend = await testbed.gateway_and_backend(serve, limits=RATE, **PATIENT)
+    client = await gateway.client()
+    pieces = 25
+    await client.send(request("POST", "/v1/x", f"Content-Length: {pieces * 200}"))
+    for _ in range(pieces):
+        await asyncio.sleep(0.05)  # 4 kB/s
+        await client.send(b"x" * 200)
+
+    assert (await client.response("POST")).status == 200
+    assert len(backend.only_request.body) == pieces * 200
+
+
+async def test_the_rate_is_an_average_so_a_pause_after_much_is_no_fault(testbed: Testbed) -> None:
+    gateway, _ = await testbed.gateway_and_backend(serve, limits=RATE, **PATIENT)
+    client = await gateway.client()
+    await client.send(request("POST", "/v1/x", "Content-Length: 50010"), b"x" * 50_000)
+    await asyncio.sleep(2 * GRACE + 0.5)
+    await client.send(b"x" * 10)
+
+    assert (await client.response("POST")).status == 200
+
+
+async def test_a_rate_of_0_is_no_minimum(testbed: Testbed) -> None:
+    gateway, _ = await testbed.gateway_and_backend(serve, limits={"min_rate": 0}, **PATIENT)
+    client = await gateway.client()
+    await client.send(request("POST", "/v1/x", "Content-Length: 1000"))
+    async with dripping(client, b"x"):
+        await asyncio.sleep(2 * GRACE + 0.5)
+    assert not gateway.records
+    await client.send(b"x" * 1000)
+
+    assert (await client.response("POST")).status == 200
+
+
+async def test_the_time_between_two_requests_does_not_count(testbed: Testbed) -> None:
+    gateway, _ = await testbed.gateway_and_backend(serve, limits={"min_rate": 100_000}, **PATIENT)
+    client = await gateway.client()
+    for _ in range(2):
+        await asyncio.sleep(GRACE + 0.3)
+        await client.send(request("POST", "/v1/x", "Content-Length: 10"))
+        await asyncio.sleep(0.1)
+        await client.send(b"x" * 10)
+        assert (await client.response("POST")).status == 200
+
+
+async def test_the_time_in_which_the_gateway_does_not_read_does_not_count(testbed: Testbed) -> None:
+    """The backend takes nothing for a while, so the gateway does not read from the client."""
+    size = 16 * KIB * KIB
+
+    async def script(upstream: UpstreamConnection) -> None:
+        await upstream.head()
+        upstream.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        await asyncio.sleep(1.6)
+        upstream.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        left = size
+        while left:
+            left -= len(await upstream.reader.read(1 << 20))
+        await upstream.send(response(200, body=b"all there"))
+
+    gateway, _ = await testbed.gateway_and_backend(script, limits={"min_rate": 10_000_000}, **PATIENT)
+    client = await gateway.client()
+    sending = asyncio.get_running_loop().create_task(client.send(request("PUT", body=b"x" * size)))
+
+    assert (await client.response("PUT")).body == b"all there"
+    await sending
+
+
+# --- no room -----------------------------------------------------------------------------------------------
+
+
+async def newcomer(gateway: Gateway) -> Client:
+    """A client that has sent the begin of a head, and sends no more."""
+    before = set(gateway.worker._clients)
+    client = await gateway.client()
+    await client.send(b"GET /v1/nodes HTT")
+    await until(lambda: bool(gateway.worker._clients - before) or client.reader.at_eof())
+    return client
+
+
+async def established(gateway: Gateway) -> Client:
+    client = await gateway.client()
+    assert (await client.request(request())).status == 200
+    return client
+
+
+async def was_closed(client: Client) -> bool:
+    """Whether the gateway closes this connection now."""
+    try:
+        async with asyncio.timeout(0.2):
+            return await client.reader.read(1) == b""
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False
+
+
+@pytest.mark.xfail(strict=True, reason="R-B4: newcomers that drip evict established clients")
+async def test_R_B4_newcomers_yield_to_each_other_and_never_take_an_established_client(
+    testbed: Testbed,
+) -> None:
+    gateway, _ = await testbed.gateway_and_backend(serve, limits={"connections": 4})
+    clients = [await established(gateway) for _ in range(2)]
+    newcomers = [await newcomer(gateway) for _ in range(6)]
+
+    for client in clients:
+        assert await client.is_open()
+    assert [await was_closed(client) for client in newcomers] == [True] * 4 + [False] * 2
+    assert (await gateway.request(request())).status == 200
+    assert gateway.metric("skewgate_client_errors_total", reason="too_many_connections") == 5
+
+
+@pytest.mark.xfail(strict=True, reason="R-B4: an established client that is idle is closed for a newcomer")
+async def test_R_B4_without_an_unproven_connection_the_newcomer_is_closed(testbed: Testbed) -> None:
+    gateway, _ = await testbed.gateway_and_backend(serve, limits={"connections": 2})
+    clients = [await established(gateway) for _ in range(2)]
+
+    late = await gateway.client()
+    assert await was_closed(late)
+    for client in clients:
+        assert await client.is_open()
+
+
+@pytest.mark.xfail(strict=True, reason="R-B4: a flood of half heads leaves no established client")
+async def test_R_B4_a_flood_of_half_heads_costs_established_clients_no_request(testbed: Testbed) -> None:
+    most = 20
+    gateway, _ = await testbed.gateway_and_backend(serve, limits={"connections": most})
+    clients = [await established(gateway) for _ in range(10)]
+
+    for _ in range(4):
+        for _ in range(10):
+            await newcomer(gateway)
+        await asyncio.gather(*(gateway.client() for _ in range(40)))  # these come in one turn of the loop
+        for client in clients:
+            assert await client.is_open()
+        await until(lambda: len(gateway.worker._clients) == most)
+
+
+async def test_a_request_in_flight_is_never_closed_for_a_newcomer(testbed: Testbed) -> None:
+    """Also the first one of its connection: it has a whole head."""
+    go_on = asyncio.Event()
+
+    async def script(upstream: UpstreamConnection) -> None:
+        await upstream.request()
+        await go_on.wait()
+        await upstream.send(response(200, body=b"served"))
+
+    gateway, backend = await testbed.gateway_and_backend(script, limits={"connections": 2})
+    clients = [await gateway.client() for _ in range(2)]
+    for client in clients:
+        await client.send(request())
+    await backend.received(2)
+
+    late = await gateway.client()
+    assert await was_closed(late)
+    go_on.set()
+    for client in clients:
+        assert (await client.response()).body == b"served"
+
+
+async def test_a_silent_connection_yields_to_a_newcomer(testbed: Testbed) -> None:
+    gateway, _ = await testbed.gateway_and_backend(serve, limits={"connections": 2})
+    client = await established(gateway)
+    silent = await gateway.client()
+    await until(lambda: len(gateway.worker._clients) == 2)
+
+    async with asyncio.timeout(TIMEOUT):
+        assert (await gateway.request(request())).status == 200
+    assert await was_closed(silent)
+    assert await client.is_open()
