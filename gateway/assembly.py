@@ -4,6 +4,7 @@
 stops the parts in the right order. Decides nothing about requests and knows no command-line verb.
 
     Prober, Reloader                 ->  SnapshotHolder         what is known and configured
+    Resolver                         ->  Worker, Prober         the addresses of names
     Worker  ->  PassiveObserver      ->  SnapshotHolder         what requests bring
     Worker  ->  RequestRecord        ->  Metrics, AccessLog, listeners
     SnapshotHolder, Worker, Prober   ->  AdminSite              what people see
@@ -26,6 +27,7 @@ from gateway.controlplane.change_log import ChangeLog
 from gateway.controlplane.passive_observation import PassiveObserver
 from gateway.controlplane.prober import Prober
 from gateway.controlplane.reload import Reloader
+from gateway.controlplane.resolver import Resolver
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.stabilization_timer import StabilizationTimer
 from gateway.controlplane.state.file import StateFile
@@ -36,6 +38,7 @@ from gateway.errors import CLIENT_ERROR_REASONS
 from gateway.settings import Loaded, Settings, read_file
 from gateway.telemetry.access_log import AccessLog, Format
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.process_log import ProcessLog
 from gateway.telemetry.recent import RecentRequests
 from gateway.telemetry.request_record import RequestRecord
 
@@ -48,11 +51,18 @@ class Gateway:
 
     The constructor reads the state file. `source` is the file that a reload reads; without one, a reload
     finds the same settings again. `listeners` are called with every request record, after metrics and access
-    log; they must neither block nor raise.
+    log; they must neither block nor raise. `process_log`: the one that this process has installed, for the
+    metrics. `resolver`: closed here; by default one that goes by the files of the system.
     """
 
     def __init__(
-        self, configured: Settings, *, source: Path | None = None, listeners: Sequence[Listener] = ()
+        self,
+        configured: Settings,
+        *,
+        source: Path | None = None,
+        listeners: Sequence[Listener] = (),
+        process_log: ProcessLog | None = None,
+        resolver: Resolver | None = None,
     ) -> None:
         self.settings = configured
         self._state_file = StateFile(configured.state) if configured.state is not None else None
@@ -69,6 +79,8 @@ class Gateway:
         self.metrics = Metrics(CLIENT_ERROR_REASONS)
         self._source = source
         self._listeners = tuple(listeners)
+        self._process_log = process_log
+        self._resolver = resolver or Resolver()
         self._keeper: StateKeeper | None = None
         self._stack = AsyncExitStack()
         self._reloads: set[asyncio.Task[object]] = set()
@@ -90,6 +102,8 @@ class Gateway:
         log_format = cast(Format, configured.access_log.format)  # its values were checked with the file
         self._log = AccessLog(log_format, configured.access_log.path)
         stack.callback(self._log.close)
+        stack.push_async_callback(self._resolver.close)
+        self._resolver.retarget(configured.services)
         passive_observer = PassiveObserver(self.snapshot_holder, self.metrics)
         stack.callback(passive_observer.close)
         self._worker = Worker(
@@ -97,28 +111,26 @@ class Gateway:
             timeouts=configured.timeouts,
             trusted=configured.trusted_proxies,
             snapshots=self.snapshot_holder,
+            resolve=self._resolver.resolve,
             observe=passive_observer.observe,
             metrics=self.metrics,
             record=self._recorder(),
         )
-        # The clock by which the data plane dates passive observations: facts are compared by age.
-        self._prober = Prober(self.snapshot_holder, self.metrics, configured.services, clock=monotonic)
-        self._reloader = Reloader(
-            self._read,
-            configured,
-            snapshot_holder=self.snapshot_holder,
-            prober=self._prober,
-            metrics=self.metrics,
-        )
+        self._make_prober_and_reloader()
         self.metrics.watch(self.snapshot_holder, self._worker.in_flight_by_service, self._worker.connections)
-        self.metrics.watch_access_log(lambda: self._log.dropped)
+        self.metrics.watch_logs(
+            lambda: self._log.dropped, lambda: self._process_log.dropped if self._process_log else 0
+        )
         stack.callback(self.snapshot_holder.subscribe(self.metrics.snapshot_changed))
         if self._state_file is not None:
             # Closed after everything that changes the snapshot, so that it writes the last state.
             self._keeper = StateKeeper(self._state_file, self.snapshot_holder)
             stack.push_async_callback(self._keeper.close)
         self._admin = AdminSite(
-            create_app(self._admin_context()), configured.admin.host, configured.admin.port
+            create_app(self._admin_context()),
+            configured.admin.host,
+            configured.admin.port,
+            self.metrics.admin_error,
         )
         await self._admin.start()
         stack.push_async_callback(self._admin.stop)
@@ -135,13 +147,33 @@ class Gateway:
         await self._prober.start()
         stack.push_async_callback(self._prober.close)
 
+    def _make_prober_and_reloader(self) -> None:
+        # The clock by which the data plane dates passive observations: facts are compared by age.
+        self._prober = Prober(
+            self.snapshot_holder,
+            self.metrics,
+            self.settings.services,
+            resolve=self._resolver.resolve,
+            max_document=self.settings.limits.document,
+            clock=monotonic,
+        )
+        self._reloader = Reloader(
+            self._read,
+            self.settings,
+            snapshot_holder=self.snapshot_holder,
+            resolver=self._resolver,
+            prober=self._prober,
+            metrics=self.metrics,
+        )
+
     def _write_change_log(self, stack: AsyncExitStack) -> None:
         """Log what is in force, and from here on what changes."""
         recent = RecentRequests(self.metrics.served, monotonic)
         recent.start()
         stack.callback(recent.close)
         change_log = ChangeLog(monotonic, recent.last_hour)
-        change_log.log_initial(self.snapshot_holder.current)
+        change_log.start(self.snapshot_holder.current)
+        stack.callback(change_log.close)
         stack.callback(self.snapshot_holder.subscribe(change_log.log_changes))
 
     async def __aexit__(

@@ -1,8 +1,8 @@
-"""The process around the gateway: which event loop it runs in, and what its signals do.
+"""The process around the gateway: its event loop, its signals, and that its standard streams are open.
 
 The loop: SKEWGATE_LOOP=asyncio or uvloop; without it, uvloop if it is installed. Only this module imports
 uvloop, and only if it is chosen, because it is an optional dependency. Signals: this module only installs
-handlers; the caller decides what a stop or a reload does.
+handlers; the caller decides what a stop or a reload does. File descriptors: the share of the admin listener.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -31,6 +33,9 @@ SECOND_STOP_EXIT: Final = 1
 """The exit code after a second stop signal: requests are cut off, which is a failure."""
 
 IGNORED: Final = "%s means nothing here and is ignored"
+
+MAX_ADMIN_CONNECTIONS: Final = 64
+MIN_ADMIN_CONNECTIONS: Final = 8
 
 _log = logging.getLogger("skewgate")
 
@@ -66,6 +71,26 @@ def run_in_loop(main: Coroutine[Any, Any, Result]) -> Result:
         return runner.run(main)
 
 
+def open_standard_streams() -> None:
+    """Open those that are closed (`>&-`) on /dev/null. Otherwise the next socket gets the number, and what is
+    written to the stream goes there (threats R-B8)."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) < 3:  # always the lowest free number
+        pass
+    os.close(fd)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:  # Python's way to say that it was closed
+            setattr(sys, name, os.fdopen(number, "w", closefd=False))
+
+
+def admin_connections() -> int:
+    """The number of connections to the admin listener, out of a reserve of its own: neither they nor clients
+    of the data plane can take the others' descriptors (threats R-B7). At most an eighth of all."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return MAX_ADMIN_CONNECTIONS
+    return max(MIN_ADMIN_CONNECTIONS, min(MAX_ADMIN_CONNECTIONS, soft // 8))
+
+
 @contextmanager
 def handle_signals(
     stop: Callable[[], None],
@@ -82,6 +107,7 @@ def handle_signals(
         nonlocal stopping
         if stopping:
             print_error("second stop signal: exiting at once")
+            logging.shutdown()  # waits until the line is written, but not for long
             os._exit(SECOND_STOP_EXIT)
         stopping = True
         stop()

@@ -16,9 +16,9 @@ from gateway.admin import views
 from gateway.admin.commands import add_command_routes
 from gateway.admin.context import AdminContext
 from gateway.admin.guard import Guard, guard_requests
-from gateway.admin.responses import json_response, render_errors, text_response
+from gateway.admin.responses import AdminResponse, json_response, render_errors, text_response
 from gateway.core.decision.explanation import explain
-from gateway.core.http.message import Header
+from gateway.core.http.message import METHOD, Header, method_of_text
 from gateway.dataplane.http1.heads import read_described, refusal_sentence
 from gateway.dataplane.http1.names import NameTable
 from gateway.errors import FramingError
@@ -31,7 +31,6 @@ MAX_HEADERS: Final = 100
 PARAMETERS: Final = frozenset({"method", "path", "header"})
 """The parameters of `/explain`, and the bounds of what they describe."""
 
-_METHOD: Final = re.compile(r"[A-Z]{1,32}")
 _TARGET: Final = re.compile(r"/[\x21-\x22\x24-\x7e]*")  # printable ASCII but blank and `#`
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
@@ -85,7 +84,7 @@ class _Endpoints:
         """The text format, or OpenMetrics if `Accept` prefers it."""
         accept = ",".join(request.headers.getall("Accept", []))
         body, content_type = self._context.metrics.exposition(accept)
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        return AdminResponse(body=body, headers={"Content-Type": content_type})
 
     async def status(self, request: web.Request) -> web.StreamResponse:
         return json_response(self._context.status())
@@ -98,9 +97,9 @@ class _Endpoints:
         for name in ("method", "path"):
             if len(query.getall(name, [])) > 1:
                 raise web.HTTPBadRequest(text=f"`{name}` is given more than once")
-        method, target = query.get("method", "GET").upper(), query.get("path", "")
-        if not _METHOD.fullmatch(method):
-            raise web.HTTPBadRequest(text="`method` must be a method in letters, such as GET")
+        method, target = method_of_text(query.get("method", "GET")), query.get("path", "")
+        if not METHOD.fullmatch(method):
+            raise web.HTTPBadRequest(text="`method` must be a method, such as GET")
         if len(target) > MAX_TARGET or not _TARGET.fullmatch(target):
             raise web.HTTPBadRequest(text="`path` must begin with / and hold printable ASCII without blanks")
         headers = [_header(line) for line in query.getall("header", [])]

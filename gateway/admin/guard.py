@@ -7,15 +7,15 @@ another origin to read it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
-from typing import Final, TypeAlias, final
+from collections.abc import Collection
+from typing import Final, final
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from gateway.admin.connection import AdminConnection
+from gateway.admin.responses import Handler
 from gateway.settings.model.secret import Secret
-
-Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 OPEN: Final = frozenset({"/livez"})
@@ -38,12 +38,16 @@ class Guard:
         origins = request.headers.getall("Origin", [])
         if any(origin.lower() != f"{request.scheme}://{hosts[0].lower()}" for origin in origins):
             return web.HTTPForbidden(text="requests from pages of another origin are refused")
-        if self._token is None or request.path in OPEN or _has_token(request, self._token):
+        if request.path in OPEN or self.authorises(request):
             return None
         return web.HTTPUnauthorized(
             text="send the admin token as `Authorization: Bearer TOKEN`",
             headers={"WWW-Authenticate": "Bearer"},
         )
+
+    def authorises(self, request: web.Request) -> bool:
+        """Whether a request may do everything. Without a token, this listener is on loopback."""
+        return self._token is None or _has_token(request, self._token)
 
     def _authorities(self, request: web.Request) -> set[str]:
         """Every Host that names the address on which this request came in; without a port only for port
@@ -64,13 +68,15 @@ def _has_token(request: web.Request, token: Secret) -> bool:
 
 
 def guard_requests(guard: Guard) -> Middleware:
-    """The middleware that raises the refusals of `guard`."""
+    """The middleware that raises the refusals of `guard`, and marks the connection of an operator."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         refusal = guard.refusal(request)
         if refusal is not None:
             raise refusal
+        if isinstance(request.protocol, AdminConnection) and guard.authorises(request):
+            request.protocol.authorised = True
         return await handler(request)
 
     return check

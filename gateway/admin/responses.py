@@ -1,56 +1,97 @@
 """The form of every response of the admin listener: JSON or text that is not cached, errors as one sentence.
 
-Knows no endpoint.
+Knows no endpoint. No response names the software that made it, and none to a bad request repeats anything of
+it (threats R-B7).
 """
 
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Final, TypeAlias, final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
-from gateway.admin.guard import Handler
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_log = logging.getLogger("skewgate.admin")
+SENTENCES: Final = {
+    400: "the request is malformed",
+    408: "the request did not arrive in time",
+    413: "the request body is too large",
+    417: "the only expectation is 100-continue",
+    431: "the head of the request is too large",
+    500: "internal error of the gateway, see its log",
+}
+"""The fixed errors, by status. All others have the name of their status, or a sentence of their endpoint."""
+
+_COMMON: Final = {"X-Content-Type-Options": "nosniff"}
+_NOT_CACHED: Final = {"Cache-Control": "no-store"}
+
+
+@final
+class AdminResponse(web.Response):
+    """Every response of the admin listener. Names no server: aiohttp would add its own name and version."""
+
+    async def _prepare_headers(self) -> None:
+        self.headers.update(_COMMON)
+        await super()._prepare_headers()
+        del self.headers[hdrs.SERVER]
 
 
 @web.middleware
 async def render_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The middleware that makes every error a JSON object, and forbids caches and content sniffing."""
+    """The middleware that makes every refusal a JSON object. A bug is up to `connection`."""
     try:
-        response = await handler(request)
+        return await handler(request)
+    except web.HTTPRequestEntityTooLarge as refusal:
+        return error_response(refusal.status)
     except web.HTTPException as refusal:
         is_default_text = not refusal.text or refusal.text.startswith(f"{refusal.status}:")
         text = refusal.reason if is_default_text else refusal.text
         headers = {
             name: value for name, value in refusal.headers.items() if name in {"Allow", "WWW-Authenticate"}
         }
-        response = json_response({"error": text}, status=refusal.status, headers=headers)
-    except (ConnectionError, web.RequestPayloadError):  # the client left, or its body is malformed
-        response = json_response({"error": "the request body is incomplete or malformed"}, status=400)
-    except Exception:  # noqa: BLE001 - logged; a bug in one handler must not end the listener
-        _log.exception("a request to the admin listener failed because of a bug in the gateway")
-        response = json_response({"error": "internal error of the gateway, see its log"}, status=500)
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["Server"] = "skewgate"
-    return response
+        return json_response({"error": text}, status=refusal.status, headers=headers)
+
+
+def error_response(status: int) -> web.StreamResponse:
+    """The fixed response with this status."""
+    return json_response({"error": SENTENCES.get(status, HTTPStatus(status).phrase)}, status=status)
+
+
+def error_bytes(status: int) -> bytes:
+    """The same as bytes, for a client whose request never became one."""
+    body = _encode({"error": SENTENCES[status]})
+    fields = {
+        **_NOT_CACHED,
+        "Content-Type": "application/json",
+        **_COMMON,
+        "Content-Length": str(len(body)),
+        "Date": formatdate(usegmt=True),
+        "Connection": "close",
+    }
+    lines = (f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{k}: {v}" for k, v in fields.items()))
+    return "\r\n".join((*lines, "", "")).encode("ascii") + body
 
 
 def json_response(
     document: object, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.StreamResponse:
     """`document` as JSON that is not cached."""
-    body = json.dumps(document).encode("ascii") + b"\n"
-    return web.Response(
+    return AdminResponse(
         status=status,
-        body=body,
+        body=_encode(document),
         content_type="application/json",
-        headers={"Cache-Control": "no-store", **(headers or {})},
+        headers={**_NOT_CACHED, **(headers or {})},
     )
 
 
-def text_response(text: str, *, status: int = 200) -> web.Response:
+def text_response(text: str, *, status: int = 200) -> web.StreamResponse:
     """Plain text that is not cached."""
-    return web.Response(status=status, text=text, headers={"Cache-Control": "no-store"})
+    return AdminResponse(status=status, text=text, headers=_NOT_CACHED)
+
+
+def _encode(document: object) -> bytes:
+    return json.dumps(document).encode("ascii") + b"\n"

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from gateway import __version__
+from gateway import __version__, process
 from gateway.cli import (
     check,
     demo,
@@ -68,6 +68,7 @@ VERBS: Final[Mapping[str, Verb]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb with `argv` (default: the process's own). Returns the exit code; raises only for bugs."""
+    process.open_standard_streams()
     try:
         options = _parser().parse_args(argv)
         code = VERBS[options.verb].run(options)

@@ -19,10 +19,11 @@ from gateway import process
 from gateway.cli import admin_client
 from gateway.cli.files import read_settings
 from gateway.controlplane.prober import Prober
+from gateway.controlplane.resolver import Resolver
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.explanation import explain
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.core.http.message import Header
+from gateway.core.http.message import METHOD, Header, method_of_text
 from gateway.dataplane.http1.heads import read_described, refusal_sentence
 from gateway.dataplane.http1.names import NameTable
 from gateway.errors import AdminError, FramingError
@@ -44,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-H", "--header", action="append", default=[], type=_header, metavar="'Name: value'")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
-    parser.add_argument("method", metavar="METHOD", type=str.upper)
+    parser.add_argument("method", metavar="METHOD", type=_method)
     parser.add_argument("path", metavar="PATH", type=_path, help="the path, with a query if there is one")
     parser.set_defaults(usage_error=parser.error)
 
@@ -89,9 +90,18 @@ async def explain_offline(
             all_probed.set()
 
     holder.subscribe(check)
-    async with Prober(holder, Metrics(), settings.services, clock=monotonic):
-        if not _all_probed(holder.current):
-            await all_probed.wait()  # each probe has its own deadline
+    async with Resolver() as resolver:
+        resolver.retarget(settings.services)
+        async with Prober(
+            holder,
+            Metrics(),
+            settings.services,
+            resolve=resolver.resolve,
+            max_document=settings.limits.document,
+            clock=monotonic,
+        ):
+            if not _all_probed(holder.current):
+                await all_probed.wait()  # each probe has its own deadline
     # There is no second round: the first offer does not wait for those that did not answer in the first.
     snapshot = holder.current.with_fleet(holder.current.fleet, math.inf)
     return explain(snapshot, head, head.host).to_json()
@@ -175,6 +185,12 @@ def _header(text: str) -> Header:
     if not colon or not name.strip() or "\n" in text or "\r" in text:
         raise argparse.ArgumentTypeError("must be 'Name: value'")
     return name.strip(), value.strip()
+
+
+def _method(text: str) -> str:
+    if not METHOD.fullmatch(text):
+        raise argparse.ArgumentTypeError("must be a method, such as GET")
+    return method_of_text(text)
 
 
 def _path(text: str) -> str:

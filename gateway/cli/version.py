@@ -14,7 +14,16 @@ from gateway import __version__, process
 
 HELP = "print the versions of the program and its libraries"
 
-PARTS: Final = ("aiohttp", "httptools", "multidict", "prometheus_client", "pydantic", "PyYAML", "uvloop")
+PARTS: Final = (
+    "aiohttp",
+    "dnspython",
+    "httptools",
+    "multidict",
+    "prometheus_client",
+    "pydantic",
+    "PyYAML",
+    "uvloop",
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,15 +2,19 @@
 
 The lines report which versions a backend serves and how far that can be relied on, who is drained, what is
 offered, and what holds the offer where it is. A subscriber of the snapshot holder, so it also reports what
-requests brought. It logs changes only, not probes, and it changes nothing.
+requests brought. Changes that come too often are told together (`controlplane.flap_damping`), what an
+operator did always at once. It logs changes only, not probes, and it changes nothing.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final, assert_never, final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Final, NamedTuple, assert_never, final
 
+from gateway.controlplane.flap_damping import BURST, Damped, FlapDamping
 from gateway.core.fleet.backend import Freshness, Member
 from gateway.core.fleet.doubt import KNOWN_VERSION
 from gateway.core.fleet.offer import HeldRule
@@ -31,6 +35,13 @@ _WHOLE_HOUR: Final = 0.98 * SPAN
 """Seconds from which on counts are called those of the last hour: samples are taken once a minute."""
 
 
+class Line(NamedTuple):
+    """One line about a backend."""
+
+    level: int
+    text: str
+
+
 @final
 class ChangeLog:
     """Writes the lines. `clock` must be the snapshot holder's; `last_hour` returns what a service has served
@@ -39,16 +50,41 @@ class ChangeLog:
     def __init__(self, clock: Callable[[], float], last_hour: Callable[[str], LastHour]) -> None:
         self._clock = clock
         self._last_hour = last_hour
+        self._snapshot: Snapshot | None = None
+        """The newest one."""
+        self._backends = FlapDamping()
+        """Changes of backends, by `Member.key`."""
+        self._offers = FlapDamping()
+        """Changes of the offered versions, by service."""
+        self._holds = FlapDamping()
+        """Changes of what holds the same offer, by service."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self, snapshot: Snapshot) -> None:
+        """Log what is in force, and from here on, on the running loop, also what has become due."""
+        self._loop = asyncio.get_running_loop()
+        self.log_initial(snapshot)
+
+    def close(self) -> None:
+        """Log what has not been told: the last line about everything is true."""
+        self._loop = None
+        self._set_timer()
+        now = self._clock()
+        self._log_damped(*(damping.take_all(now) for damping in self._all))
 
     def log_initial(self, snapshot: Snapshot) -> None:
         """Log what is in force at the start: what the configuration declares and the state file restored."""
+        self._snapshot = snapshot
         for view in snapshot.views.values():
             self._log_new_service(view)
 
     def log_changes(self, before: Snapshot, after: Snapshot) -> None:
         """Log how `after` differs from `before`; a subscriber of the snapshot holder."""
+        self._snapshot = after
         for name in before.views:
             if name not in after.views:
+                self._forget_service(before.views[name])
                 _offer_log.info("%s: no longer configured", name)
         for name, view in after.views.items():
             old = before.views.get(name)
@@ -56,6 +92,26 @@ class ChangeLog:
                 self._log_new_service(view)
             elif old is not view:
                 self._log_service(old, view)
+
+    def log_due(self) -> None:
+        """Log changes that were only counted and are due now."""
+        now = self._clock()
+        self._log_damped(*(damping.take_due(now) for damping in self._all))
+        self._set_timer()
+
+    @property
+    def _all(self) -> tuple[FlapDamping, FlapDamping, FlapDamping]:
+        return self._backends, self._offers, self._holds
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = min((due for damping in self._all if (due := damping.next_due) is not None), default=None)
+        if due is not None and self._loop is not None:
+            self._timer = self._loop.call_later(max(0.0, due - self._clock()), self.log_due)
+
+    # --- what changed ---------------------------------------------------------------------------------------
 
     def _log_new_service(self, view: ServiceView) -> None:
         for member in view.pool.members:
@@ -65,18 +121,31 @@ class ChangeLog:
 
     def _log_service(self, before: ServiceView, view: ServiceView) -> None:
         scheme = view.service.dialect.scheme
-        _log_removed_backends(before, view)
+        self._log_removed_backends(before, view)
         for member in view.pool.members:
             old = before.pool.member(member.backend.name)
-            _log_advertisement_or_freshness(old, member, scheme)
-            _log_suspicion(old, member, scheme)
-            _log_unknown_version(old, member, scheme)
+            lines = [
+                *_advertisement_or_freshness(old, member, scheme),
+                *_suspicion(old, member, scheme),
+                *_unknown_version(old, member, scheme),
+            ]
+            if lines and self._may_tell(self._backends, member.key):
+                for line in lines:
+                    _backend_log.log(line.level, "%s: %s", member.key, line.text)
             _log_drain(old, member, view)
         self._log_offer(before, view)
 
+    def _log_removed_backends(self, before: ServiceView, view: ServiceView) -> None:
+        """A reload took them away."""
+        for member in before.pool.members:
+            if view.pool.member(member.backend.name) is None:
+                self._backends.forget(member.key)
+                drain = ", its drain is forgotten" if member.drained else ""
+                _backend_log.info("%s: no longer configured%s", member.key, drain)
+
     def _log_offer(self, before: ServiceView, view: ServiceView) -> None:
         """The offer, the phase of the upgrade, the ceiling or what holds the offer changed."""
-        if _offer_facts(before) == _offer_facts(view):
+        if _offer_facts(before) == _offer_facts(view) or not self._may_tell_offer(before, view):
             return
         old, new = _offered(before), _offered(view)
         changes = [f"offer {new}" if old == new else f"offer {old} -> {new}"]
@@ -87,7 +156,44 @@ class ChangeLog:
         if flapping := _flapping(before, view):
             _offer_log.warning("%s: %s", view.service.name, flapping)
 
+    def _may_tell_offer(self, before: ServiceView, view: ServiceView) -> bool:
+        """An operator's ceiling is told at once. Every backend of a fleet may change the offer in turn."""
+        if _ceiling(before) != _ceiling(view):
+            return True
+        damping = self._holds if _offered(before) == _offered(view) else self._offers
+        return self._may_tell(damping, view.service.name, len(view.pool.members))
+
+    def _may_tell(self, damping: FlapDamping, key: str, backends: int = 1) -> bool:
+        if damping.change(key, self._clock(), BURST * backends):
+            return True
+        self._set_timer()
+        return False
+
+    def _forget_service(self, view: ServiceView) -> None:
+        for member in view.pool.members:
+            self._backends.forget(member.key)
+        self._offers.forget(view.service.name)
+        self._holds.forget(view.service.name)
+
+    # --- lines ----------------------------------------------------------------------------------------------
+
+    def _log_damped(
+        self, backends: Iterable[Damped], offers: Iterable[Damped], holds: Iterable[Damped]
+    ) -> None:
+        views = self._snapshot.views if self._snapshot is not None else {}
+        for damped in backends:
+            service, _, name = damped.key.partition("/")
+            if (view := views.get(service)) is not None and (member := view.pool.member(name)) is not None:
+                state = _state(member, view.service.dialect.scheme)
+                _backend_log.warning("%s: %s, now %s", member.key, _changed(damped), state)
+        for damped in chain(offers, holds):  # one after the other: a line about an offer tells all of it
+            if (view := views.get(damped.key)) is not None:
+                self._write_offer_line(view, [f"offer {_offered(view)}"], warning=_changed(damped))
+
     def _write_offer_line(self, view: ServiceView, changes: list[str], warning: str = "") -> None:
+        """It tells the whole state, so nothing that was only counted is left to tell."""
+        for damping in (self._offers, self._holds):
+            damping.clear(view.service.name, self._clock())
         level = logging.WARNING if warning else logging.INFO
         if _is_blocked(view):
             level = logging.ERROR
@@ -120,70 +226,94 @@ class ChangeLog:
 # --- backends ---------------------------------------------------------------------------------------------
 
 
-def _log_advertisement_or_freshness(before: Member | None, member: Member, scheme: Scheme) -> None:
+def _advertisement_or_freshness(before: Member | None, member: Member, scheme: Scheme) -> Iterator[Line]:
     """What probes and responses changed: the advertisement, or how far it can be relied on."""
     freshness_before = before.freshness if before is not None else Freshness.UNKNOWN
     if before is not None and before.advertisement != member.advertisement:
         old = f"{_served_versions(before, scheme)} -> " if before.advertisement else ""
-        _backend_log.info(
-            "%s: serves %s%s, %s", member.key, old, _served_versions(member, scheme), member.freshness
-        )
+        new = _served_versions(member, scheme)
+        yield Line(logging.INFO, f"serves {old}{new}, {member.freshness}")
     elif freshness_before is not member.freshness:
-        _log_freshness(member, scheme)
+        if member.freshness is Freshness.FRESH:
+            yield Line(logging.INFO, f"answers again, serves {_served_versions(member, scheme)}")
+        elif member.freshness is not Freshness.UNKNOWN:
+            yield Line(logging.WARNING, _freshness(member, scheme))
     first_failure = member.failures == 1 and (before is None or not before.failures)
     if member.freshness is Freshness.UNKNOWN and first_failure:
-        _backend_log.warning(
-            "%s: gets no requests, its versions are unknown; check %s: %s",
-            *(member.key, member.backend.url, _probe_error(member)),
-        )
+        yield Line(logging.WARNING, _freshness(member, scheme))
 
 
-def _log_freshness(member: Member, scheme: Scheme) -> None:
+def _freshness(member: Member, scheme: Scheme) -> str:
     match member.freshness:
         case Freshness.FRESH:
-            _backend_log.info("%s: answers again, serves %s", member.key, _served_versions(member, scheme))
+            return f"fresh, serves {_served_versions(member, scheme)}"
         case Freshness.STALE:
-            _backend_log.warning("%s: stale, its last probe failed: %s", member.key, _probe_error(member))
+            return f"stale, its last probe failed: {_probe_error(member)}"
         case Freshness.LOST:
-            _backend_log.warning(
-                "%s: lost after three failed probes, tried last until it answers; check %s: %s",
-                *(member.key, member.backend.url, _probe_error(member)),
-            )
+            lost = "lost after three failed probes, tried last until it answers"
+            return f"{lost}; check {member.backend.url}: {_probe_error(member)}"
         case Freshness.UNKNOWN:
-            pass
+            unknown = "gets no requests, its versions are unknown"
+            return f"{unknown}; check {member.backend.url}: {_probe_error(member)}"
         case _:
             assert_never(member.freshness)
 
 
-def _log_suspicion(before: Member | None, member: Member, scheme: Scheme) -> None:
+def _suspicion(before: Member | None, member: Member, scheme: Scheme) -> Iterator[Line]:
     """What requests found that no probe reports."""
-    until = "until a probe answers" if member.backend.declared is None else "for a while"
     if member.connect_failed and not (before is not None and before.connect_failed):
-        _backend_log.warning(
-            "%s: a request could not connect to it, tried last %s; check %s",
-            *(member.key, until, member.backend.url),
-        )
+        yield Line(logging.WARNING, _connect_failed(member))
     mismatched = member.mismatched - (before.mismatched if before is not None else NO_VERSIONS)
     if mismatched:
-        _backend_log.error(
-            "%s: served another version than the requested %s, gets no requests at that version %s; "
-            "check whether two servers share %s, and whether anything on the way rewrites version headers",
-            *(member.key, mismatched.format(scheme), until, member.backend.url),
-        )
+        yield Line(logging.ERROR, _mismatched(member, mismatched, scheme))
 
 
-def _log_unknown_version(before: Member | None, member: Member, scheme: Scheme) -> None:
+def _connect_failed(member: Member) -> str:
+    return f"a request could not connect to it, tried last {_until(member)}; check {member.backend.url}"
+
+
+def _mismatched(member: Member, versions: VersionSet, scheme: Scheme) -> str:
+    return (
+        f"served another version than the requested {versions.format(scheme)}, "
+        f"gets no requests at that version {_until(member)}; check whether two servers share "
+        f"{member.backend.url}, and whether anything on the way rewrites version headers"
+    )
+
+
+def _until(member: Member) -> str:
+    """When it gets requests as before."""
+    return "until a probe answers" if member.backend.declared is None else "for a while"
+
+
+def _unknown_version(before: Member | None, member: Member, scheme: Scheme) -> Iterator[Line]:
     """A response or a legacy answer has shown that an older server may run there, or versions came again."""
     was, now = before.unknown_version if before is not None else KNOWN_VERSION, member.unknown_version
     if now.holds and (not was.holds or now.legacy_answers > was.legacy_answers):
-        _backend_log.warning(
-            "%s: %s; gets no negotiated requests, check what answers at %s",
-            *(member.key, member.error, member.backend.url),
-        )
+        yield Line(logging.WARNING, _version_unknown(member))
     elif was.holds and not now.holds and before is not None and before.advertisement == member.advertisement:
-        _backend_log.info(
-            "%s: shows its versions again, serves %s", member.key, _served_versions(member, scheme)
-        )
+        yield Line(logging.INFO, f"shows its versions again, serves {_served_versions(member, scheme)}")
+
+
+def _version_unknown(member: Member) -> str:
+    return f"{member.error}; gets no negotiated requests, check what answers at {member.backend.url}"
+
+
+def _state(member: Member, scheme: Scheme) -> str:
+    """All that is known of it, for a line that takes the place of several."""
+    parts = [_freshness(member, scheme)]
+    if member.version_unknown:
+        parts.append(_version_unknown(member))
+    if member.connect_failed:
+        parts.append(_connect_failed(member))
+    if member.mismatched:
+        parts.append(_mismatched(member, member.mismatched, scheme))
+    return "; ".join(parts)
+
+
+def _changed(damped: Damped) -> str:
+    """`changed 14 times in the last 60 s`."""
+    number = "once" if damped.changes == 1 else f"{damped.changes} times"
+    return f"changed {number} in the last {damped.seconds:.0f} s"
 
 
 def _log_drain(before: Member | None, member: Member, view: ServiceView) -> None:
@@ -198,14 +328,6 @@ def _log_drain(before: Member | None, member: Member, view: ServiceView) -> None
         _backend_log.warning("%s; no backend of %s is left in service", line, view.service.name)
     else:
         _backend_log.info("%s", line)
-
-
-def _log_removed_backends(before: ServiceView, view: ServiceView) -> None:
-    """A reload took them away."""
-    for member in before.pool.members:
-        if view.pool.member(member.backend.name) is None:
-            drain = ", its drain is forgotten" if member.drained else ""
-            _backend_log.info("%s: no longer configured%s", member.key, drain)
 
 
 def _served_versions(member: Member, scheme: Scheme) -> str:

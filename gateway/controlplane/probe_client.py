@@ -1,20 +1,24 @@
 """Sends one probe over HTTP: the requests that the dialect wants, and the backend's responses to them.
 
 A probe trusts little: it follows no redirect, asks only the configured address, keeps no cookie and uses no
-proxy of the environment. It reads no compressed body and at most 1 MiB of any other, all within one deadline
-(threats O1, O2, O4). Exceptions of the libraries end here. What a response means is up to the dialect.
+proxy of the environment. A name's addresses come from `resolver`; none is looked up here. It reads no
+compressed body and at most `limits.document` of any other, all within one deadline (threats O1, O2, O4).
+Exceptions of the libraries end here. What a response means is up to the dialect.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from typing import Final, final
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
+from gateway.controlplane.resolver import Resolve
 from gateway.core.dialect import Advertisement, Dialect, ProbeFault, ProbeRequest, ProbeResponse
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.service import ProbePlan, Service
@@ -23,8 +27,8 @@ from gateway.telemetry.access_log import printable
 MAX_REQUESTS: Final = 4
 """Requests in one probe (`Dialect.probe`)."""
 
-MAX_BODY: Final = 1024 * 1024
-"""Bytes of one response's body (threats O1)."""
+MAX_DOCUMENT: Final = 256 * 1024
+"""Bytes of one response's body where nobody says how many: the default of `limits.document`."""
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 """Statuses that point elsewhere. 300 is not among them: it lists what this server has."""
@@ -34,10 +38,13 @@ REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 class ProbeClient:
     """Sends the requests and owns the connections. For one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, resolve: Resolve, max_document: int) -> None:
+        self._max_document = max_document
         self._session = aiohttp.ClientSession(
             # One connection per request: a kept one would show that an old process lives, not a new one.
-            connector=aiohttp.TCPConnector(force_close=True, limit=0, use_dns_cache=False),
+            connector=aiohttp.TCPConnector(
+                force_close=True, limit=0, use_dns_cache=False, resolver=_KnownAddresses(resolve)
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None),  # one deadline for all requests: see `probe`
             trust_env=False,
@@ -109,20 +116,47 @@ class ProbeClient:
             codings = ",".join(response.headers.getall("Content-Encoding", ()))
             if codings.strip().lower() not in {"", "identity"}:
                 return ProbeFault("encoding", "sent a compressed response although the probe accepts none")
-            body = await _read(response)
+            body = await _read(response, self._max_document)
             if body is None:
-                return ProbeFault("too_large", f"the response is larger than {MAX_BODY // 1024} KiB")
+                size = self._max_document // 1024
+                return ProbeFault("too_large", f"the response is larger than limits.document ({size} KiB)")
             return ProbeResponse(response.status, response.headers, body)
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes | None:
-    """The body; None if it is larger than `MAX_BODY`, and then the rest is not read."""
-    if (response.content_length or 0) > MAX_BODY:
+@final
+class _KnownAddresses(AbstractResolver):
+    """What aiohttp asks for the addresses of a name. Its own way makes a thread wait for each of them."""
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in await self._resolve(host)
+        ]
+
+    async def close(self) -> None:
+        """Nothing: whoever made the resolver closes it."""
+
+
+async def _read(response: aiohttp.ClientResponse, size: int) -> bytes | None:
+    """The body; None if it has more than `size` bytes, and then the rest is not read."""
+    if (response.content_length or 0) > size:
         return None
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
-        if len(body) > MAX_BODY:
+        if len(body) > size:
             return None
     return bytes(body)
 

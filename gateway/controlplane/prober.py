@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias, final
 
-from gateway.controlplane.probe_client import ProbeClient
+from gateway.controlplane.probe_client import MAX_DOCUMENT, ProbeClient
+from gateway.controlplane.resolver import Resolve, addresses_only
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement, ProbeFault
 from gateway.core.fleet.backend import Backend, Member
@@ -85,8 +86,9 @@ class _Target:
 class Prober:
     """Probes the undeclared backends of `services`; `start`, `retarget` and `close`, or `async with`.
 
-    `clock` must be the one by which the data plane dates passive observations: the loop's, in seconds. `wall`
-    is what people are shown.
+    `resolve` gives the addresses of a backend's host; `max_document` is `limits.document`. `clock` must be
+    the one by which the data plane dates passive observations: the loop's, in seconds. `wall` is what people
+    are shown.
     """
 
     def __init__(
@@ -95,6 +97,8 @@ class Prober:
         metrics: ProbeMetrics,
         services: Iterable[Service],
         *,
+        resolve: Resolve = addresses_only,
+        max_document: int = MAX_DOCUMENT,
         clock: Callable[[], float] | None = None,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
@@ -104,6 +108,8 @@ class Prober:
         self._snapshot_holder = snapshot_holder
         self._metrics = metrics
         self._services = tuple(services)
+        self._resolve = resolve
+        self._max_document = max_document
         self._clock = clock or _loop_time
         self._wall = wall
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, protects no secret
@@ -123,7 +129,7 @@ class Prober:
     async def start(self) -> None:
         """Begin to probe; the first probes are sent at once."""
         if self._probe_client is None:
-            self._probe_client = ProbeClient()
+            self._probe_client = ProbeClient(self._resolve, self._max_document)
             self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
             self.retarget(self._services)
 

@@ -1,6 +1,6 @@
 """Reads the configuration again and puts it in force: all of it, or nothing.
 
-    read -> Settings -> SnapshotHolder.reconfigure -> Prober.retarget
+    read -> Settings -> Resolver.retarget -> SnapshotHolder.reconfigure -> Prober.retarget
 
 A file with an error changes nothing. What is known of backends that stay is kept. What is fixed when the
 process starts (listeners, limits) is compared and reported, never applied in part.
@@ -40,8 +40,8 @@ class ReloadMetrics(Protocol):
     def reloaded(self, *, ok: bool, at: float) -> None: ...
 
 
-class ProbeTargets(Protocol):
-    """The part of `prober.Prober` that is used here."""
+class Retargetable(Protocol):
+    """The part of `prober.Prober` and of `resolver.Resolver` that is used here."""
 
     def retarget(self, services: Iterable[Service]) -> None: ...
 
@@ -83,13 +83,15 @@ class Reloader:
         settings: Settings,
         *,
         snapshot_holder: SnapshotHolder,
-        prober: ProbeTargets,
+        resolver: Retargetable,
+        prober: Retargetable,
         metrics: ReloadMetrics,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._read = read
         self._started = settings
         self._snapshot_holder = snapshot_holder
+        self._resolver = resolver
         self._prober = prober
         self._metrics = metrics
         self._wall = wall
@@ -118,6 +120,7 @@ class Reloader:
 
     def _apply(self, settings: Settings) -> ReloadResult:
         """Without `await`: nothing may run between the new snapshot and the new probes."""
+        self._resolver.retarget(settings.services)
         self._snapshot_holder.reconfigure(settings.services, settings.untrusted_headers)
         self._prober.retarget(settings.services)
         self._config = ConfigInForce(settings.hash, self._wall())

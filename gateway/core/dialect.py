@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Protocol, Self, TypeAlias, final
 
 from gateway.core.decision.operations import Operations
-from gateway.core.http.links import move, rewrite
+from gateway.core.http.links import LinkRewriter, move
 from gateway.core.http.message import Header, RequestHead, Response, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
@@ -254,7 +254,7 @@ class ProbeRequest:
 @final
 @dataclass(frozen=True, slots=True)
 class ProbeResponse:
-    """The response to one: at most 1 MiB of body, already decoded."""
+    """The response to one: a body of at most `limits.document`, already decoded."""
 
     status: int
     headers: Mapping[str, str]
@@ -295,9 +295,16 @@ class Links:
     """For a known document, which was fetched for another client: under what the present one reached the
     gateway. `host` and `public` are then those of the first one."""
 
+    _rewriter: LinkRewriter = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Take the bases apart once, not for every link."""
+        rewriter = LinkRewriter(backend=self.backend, host=self.host, public=self.public)
+        object.__setattr__(self, "_rewriter", rewriter)
+
     def rewrite(self, link: str) -> str:
         """`link` as the client can follow it; links to third parties stay as they are."""
-        public = rewrite(link, backend=self.backend, host=self.host, public=self.public)
+        public = self._rewriter.rewrite(link)
         return public if self.moved_to is None else move(public, before=self.public, after=self.moved_to)
 
 
@@ -524,7 +531,11 @@ class Dialect(ABC):
         self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
     ) -> bytes | None:
         """A discovery document with the offer's range and reachable links. None: this body is not such a
-        document. Then the response is 502, so that no client sees one backend's own range."""
+        document. Then the response is 502, so that no client sees one backend's own range.
+
+        Read `body` with `json_body.read_json`, which bounds what it costs: nothing else is served meanwhile.
+        The result is kept for the same arguments.
+        """
         return None
 
     # -- 4. probes

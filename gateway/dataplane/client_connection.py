@@ -9,19 +9,22 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
 from gateway.dataplane import local_response
+from gateway.dataplane.arrival import Arrival
 from gateway.dataplane.context import NEVER
 from gateway.dataplane.exchange import Exchange
 from gateway.dataplane.forwarding import Peer
-from gateway.dataplane.http1.heads import HEAD_END, RequestReader
-from gateway.dataplane.recovery import BaseExchange
+from gateway.dataplane.http1.heads import HEAD_END, RequestHead, RequestReader
+from gateway.dataplane.write_progress import WriteProgress, untaken
 from gateway.errors import FramingError
 
 if TYPE_CHECKING:
+    from gateway.core.fleet.backend import Member
     from gateway.core.http.message import Response
-    from gateway.dataplane.worker import Worker
+    from gateway.dataplane.backend_pool import BackendPool
+    from gateway.dataplane.context import Context
 
 TLS_HANDSHAKE: Final = 0x16
 """The first byte of TLS, from a client that takes this port for an encrypted one."""
@@ -37,30 +40,60 @@ CLOSE_LINE: Final = b"Connection: close\r\n"
 KEEP_ALIVE_LINE: Final = b"Connection: keep-alive\r\n"
 
 
+class ClientHome(Protocol):
+    """The worker, as its client connections see it."""
+
+    context: Context
+
+    def client_connected(self, client: ClientConnection, /) -> None:
+        """A client has connected."""
+
+    def client_proven(self, client: ClientConnection, /) -> None:
+        """It has sent a whole head."""
+
+    def client_disconnected(self, client: ClientConnection, /) -> None:
+        """Its connection is closed."""
+
+    def pool(self, member: Member, /) -> BackendPool:
+        """The connections to a member."""
+
+
 @final
 class ClientConnection(asyncio.Protocol):
     """One TCP connection from a client."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: ClientHome) -> None:
         self.worker = worker
         self.context = worker.context
+        self.pool = worker.pool
         self.transport: asyncio.Transport
         self.peer: Peer
         self.deadline = NEVER
-        self.exchange: BaseExchange | None = None
+        self.exchange: Exchange | None = None
         self.closing = False
         """Nothing more is read from the client."""
-        self._request = RequestReader()
+        self._reader = RequestReader()
+        self._request: RequestHead
+        """The head of the last request."""
         self._buffer = b""
-        self._discarding: BaseExchange | None = None
+        self._discarding: Exchange | None = None
         """The exchange that has ended while the rest of its request body is still to be discarded."""
         self._requests = 0
         self._opened = self.context.now
         self._reading = True
+        self._half_closed = False
+        """The client has closed its sending side: what it has sent is still answered."""
         self._reading_heads = False
         """`_read_heads` is running, perhaps further up the stack."""
-        self._head_deadline_of = 0
-        """The number of requests that came before the head whose deadline was set last."""
+        self._arrival = Arrival()
+        """Of the head or body that is being read."""
+        self._awaited_head = -1
+        """The number of requests that came before the head of which a part has come last."""
+        self._head_deadline = NEVER
+        """For that whole head."""
+        self._head_received = 0
+        """Bytes of it."""
+        self._progress = WriteProgress()
         self.congested = False
         """The client does not take what was written. No further request begins, so that responses do not
         pile up here."""
@@ -69,9 +102,10 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's has all its methods
+        self.transport.set_write_buffer_limits(high=self.context.limits.write_buffer)
         peer = transport.get_extra_info("peername") or ("", 0)
         self.peer = Peer(str(peer[0]), "http", self.context.trusted)
-        self.deadline = self.context.now + self.context.timeouts.client_head
+        self.deadline = self._head_deadline = self.context.now + self.context.timeouts.client_head
         self.worker.client_connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -81,11 +115,14 @@ class ClientConnection(asyncio.Protocol):
             self.exchange.on_client_gone()
 
     def eof_received(self) -> bool:
-        """The client has closed its sending side and may still read: finish the exchange, then close."""
-        if self.exchange is not None and self.exchange.body_received:
-            self.closing = True
-            return True
-        return False
+        """The client has closed its sending side and may still read: answer what has come whole, then
+        close."""
+        exchange = self.exchange
+        if exchange is None:
+            self._half_closed = self.congested and bool(self._buffer)
+        else:
+            self._half_closed = exchange.body_received
+        return self._half_closed
 
     @property
     def idle(self) -> bool:
@@ -95,6 +132,10 @@ class ClientConnection(asyncio.Protocol):
     def on_deadline(self) -> None:
         """The rest of a head or body, or the next request, did not come in time, or the client did not
         read in time."""
+        if self.congested or self.closing:
+            self._await_taking()
+            if self.deadline > self.context.now:
+                return
         self.deadline = NEVER
         if self.exchange is not None:
             self.exchange.on_client_stalled()
@@ -112,16 +153,20 @@ class ClientConnection(asyncio.Protocol):
             return
         exchange = self.exchange
         if exchange is not None:
-            if exchange.body_received:
-                self._buffer_pipelined(data)
-                return
-            self.deadline = self.context.now + self.context.timeouts.client_body_idle
-            data = self._feed_body(exchange, data)
+            if not exchange.body_received:
+                data = self._feed_body(exchange, data)
             if not data or self.closing:
                 return
         self._buffer = self._buffer + data if self._buffer else data
         if not self._reading_heads:
             self._read_heads()
+        if self._buffer and self._holds_enough():
+            self.pause_reading()
+
+    def _holds_enough(self) -> bool:
+        """Whether more requests wait than may: a client that sends them and reads no response would fill the
+        memory. A part of a head never holds enough, because `limits.head` refuses it before."""
+        return len(self._buffer) > max(MAX_PIPELINED, self.context.limits.head)
 
     def _read_heads(self) -> None:
         """Read heads while there are any and no exchange is running.
@@ -137,23 +182,38 @@ class ClientConnection(asyncio.Protocol):
                     break
         finally:
             self._reading_heads = False
+        if self._half_closed and not self.closing:
+            self._end_half_closed()
+
+    def _end_half_closed(self) -> None:
+        """Nothing more will come: what is left and is no whole request never becomes one."""
+        exchange = self.exchange
+        if exchange is None:
+            if not self.congested:
+                self.close()
+        elif not exchange.body_received:
+            exchange.on_client_gone()
 
     def _read_head(self) -> bool:
         """Stop 1: begin an exchange if its head is complete; False if not."""
-        data, request, context = self._buffer, self._request, self.context
+        data, reader, context = self._buffer, self._reader, self.context
         table = context.request_names(self.peer.is_trusted)
         try:
-            if request.read_cached(data, table, context.limits):
+            request = reader.read_cached(data, table, context.limits)
+            if request is not None:
                 self._buffer = b""
             else:
                 head = self._cut_head(data)
                 if head is None:
                     return False
-                request.read(head, table, context.limits)
+                request = reader.read(head, table, context.limits)
         except FramingError as error:
             self._reject(error)
             return False
+        self._request = request
         self._requests += 1
+        if self._requests == 1:
+            self.worker.client_proven(self)
         self.deadline = NEVER
         exchange = self.exchange = Exchange(self, request)
         exchange.begin()
@@ -183,19 +243,37 @@ class ClientConnection(asyncio.Protocol):
             raise FramingError("head_too_large", 414 if one_line else 431)
         if len(data) > limits.line and one_line:
             raise FramingError("line_too_long", 414)
-        if self._requests:
-            self._start_head_deadline()
+        self._await_head(len(data))
         return None
 
-    def _start_head_deadline(self) -> None:
-        """The first bytes of a further head have come. It has the same time as a first one: for the whole
-        head, not per byte."""
-        if self._head_deadline_of != self._requests:
-            self._head_deadline_of = self._requests
-            self.deadline = self.context.now + self.context.timeouts.client_head
+    def _await_head(self, received: int) -> None:
+        """A part of a head has come. The whole head has `client_head`, and must keep the minimum rate."""
+        context = self.context
+        if self._awaited_head != self._requests:
+            self._awaited_head = self._requests
+            self._head_received = 0
+            self._arrival.begin(context.now)
+            if self._requests:  # the time for the first one runs since the connection was made
+                self._head_deadline = context.now + context.timeouts.client_head
+        self._arrival.add(received - self._head_received)
+        self._head_received = received
+        self.deadline = min(self._head_deadline, self._arrival.deadline(context.limits.min_rate))
 
-    def _feed_body(self, exchange: BaseExchange, data: bytes) -> bytes:
+    def await_body(self) -> None:
+        """A body begins: more of it must come in time, and at the minimum rate."""
+        self._arrival.begin(self.context.now)
+        self._await_more_body()
+
+    def _await_more_body(self) -> None:
+        if self._reading:  # otherwise the gateway is waited for
+            context = self.context
+            idle_deadline = context.now + context.timeouts.client_body_idle
+            self.deadline = min(idle_deadline, self._arrival.deadline(context.limits.min_rate))
+
+    def _feed_body(self, exchange: Exchange, data: bytes) -> bytes:
         """Pass `data` to the exchange as request body; returns the bytes after the body."""
+        self._arrival.add(len(data))
+        self._await_more_body()
         try:
             rest = exchange.on_request_body(data)
         except FramingError as error:
@@ -226,12 +304,6 @@ class ClientConnection(asyncio.Protocol):
             self._buffer, self._discarding = rest, None
             self.deadline = self.context.now + self.context.timeouts.client_idle
 
-    def _buffer_pipelined(self, data: bytes) -> None:
-        """Keep pipelined requests until it is their turn."""
-        self._buffer += data
-        if len(self._buffer) > MAX_PIPELINED:
-            self.pause_reading()
-
     def _reject(self, error: FramingError) -> None:
         """Respond to a broken request and close: nothing after it can be trusted (threats S17)."""
         self.context.metrics.client_error(error.reason)
@@ -255,6 +327,7 @@ class ClientConnection(asyncio.Protocol):
         return (
             self._request.close
             or self.closing
+            or (self._half_closed and not self._buffer)
             or self.context.draining
             or self._requests >= MAX_REQUESTS
             or self.context.now - self._opened > MAX_AGE
@@ -267,28 +340,34 @@ class ClientConnection(asyncio.Protocol):
         )
         self.context.send(self.transport, data)
 
-    def exchange_ended(self, exchange: BaseExchange, *, keep: bool) -> None:
+    def exchange_ended(self, *, keep: bool) -> None:
         """The exchange has ended. `keep`: its response was written whole and the connection stays open;
         otherwise close it."""
-        self.exchange = None
+        exchange, self.exchange = self.exchange, None
         if not keep or self.closing:
             self.close()
             return
         if not self.congested:
             self.deadline = self.context.now + self.context.timeouts.client_idle
-        if not exchange.body_received:
+        if exchange is not None and exchange.body is not None and not exchange.body.done:
             self._discarding = exchange
-        if not self._reading:
-            self.resume_reading()
-        if self._buffer and not self._reading_heads:
+        if self._buffer or self._half_closed or not self._reading:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """The next request may begin: read the heads that wait, and more when few are left."""
+        if (self._buffer or self._half_closed) and not self._reading_heads:
             self._read_heads()
+        if not self._reading and not self._holds_enough():
+            self.resume_reading()
 
     def close(self) -> None:
         """Close after everything that was written is sent, or after `timeouts.client_write_idle`."""
         self.closing = True
         self._buffer = b""
-        self.deadline = self.context.now + self.context.timeouts.client_write_idle
         self.context.flush()
+        self._progress.restart()
+        self._await_taking()
         self.transport.close()
 
     def abort(self) -> None:
@@ -303,9 +382,17 @@ class ClientConnection(asyncio.Protocol):
 
     # -- flow control
 
+    def _await_taking(self) -> None:
+        """Set the deadline at which the client must have taken something more. A slow reader has no time
+        limit: the time-out is for one that takes nothing (threats R-B1)."""
+        context = self.context
+        taken = -untaken(self.transport)  # nothing more is written meanwhile
+        self.deadline = self._progress.look(taken, context.now, context.timeouts.client_write_idle)
+
     def pause_writing(self) -> None:
         self.congested = True
-        self.deadline = self.context.now + self.context.timeouts.client_write_idle
+        self._progress.restart()
+        self._await_taking()
         if self.exchange is not None:
             self.exchange.pause_response()
 
@@ -316,8 +403,7 @@ class ClientConnection(asyncio.Protocol):
             self.exchange.resume_response()
         else:
             self.deadline = self.context.now + self.context.timeouts.client_idle
-            if self._buffer and not self._reading_heads:
-                self._read_heads()
+            self._read_on()
 
     def pause_reading(self) -> None:
         """Stop reading until the backend takes more or the next request begins. The client has no deadline
@@ -326,11 +412,14 @@ class ClientConnection(asyncio.Protocol):
             self._reading = False
             self.transport.pause_reading()
             if self.exchange is not None and not self.exchange.body_received:
+                self._arrival.pause(self.context.now)
                 self.deadline = NEVER
 
     def resume_reading(self) -> None:
-        if not self._reading and not self.transport.is_closing():
+        """Read from the client again. After its end nothing comes, so nothing is to be read."""
+        if not self._reading and not self._half_closed and not self.transport.is_closing():
             self._reading = True
             self.transport.resume_reading()
             if self.exchange is not None and not self.exchange.body_received:
-                self.deadline = self.context.now + self.context.timeouts.client_body_idle
+                self._arrival.resume(self.context.now)
+                self._await_more_body()

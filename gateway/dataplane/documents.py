@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
     from gateway.core.decision.response import ResponseRewrite
     from gateway.core.fleet.backend import Backend, Member
-    from gateway.dataplane.http1.heads import RequestReader, ResponseReader
+    from gateway.dataplane.http1.heads import RequestHead, ResponseHead
+    from gateway.dataplane.rewritten_documents import RewrittenDocuments
 
 MAX_REFUSAL: Final = 64 * 1024
 """Bytes of a body that may refuse a version, encoded and decoded: real ones have some hundred. A larger one
@@ -51,10 +52,12 @@ _CODINGS: Final = fields_named({"content-encoding"})
 _TYPES: Final = fields_named({"content-type"})
 _JSON: Final = re.compile(rb"[\w!#$&^.+-]+/(?:[\w!#$&^.+-]+\+)?json", re.IGNORECASE)
 _CHARSET: Final = re.compile(
-    rb"(\r\ncontent-type:[^\r]*?)[ \t]*;[ \t]*charset[ \t]*=[ \t]*(?:\"[^\"\r]*\"|[^;\"\r]*[^;\" \t\r])?",
+    rb"(\r\ncontent-type:[^\r]*?)(?<![ \t])[ \t]*+;[ \t]*+charset[ \t]*+="
+    rb"[ \t]*+(?:\"[^\"\r]*+\"|[^;\"\r]*[^;\" \t\r])?",
     re.IGNORECASE,
 )
-"""JSON has no such parameter (RFC 8259 11), and a rewritten document is UTF-8 whatever the backend sent."""
+"""JSON has no such parameter (RFC 8259 11), and a rewritten document is UTF-8 whatever the backend sent.
+Blanks are read once, not again from each of them (threats R-B12)."""
 _WINDOWS: Final = {b"gzip": (31,), b"x-gzip": (31,), b"deflate": (15, -15)}
 """The `wbits` of zlib by coding. Some servers send deflate without the frame of zlib (RFC 9110 8.4.1.2)."""
 
@@ -64,7 +67,7 @@ def request_whole_document(fields: bytes) -> bytes:
     return _CONDITIONAL.sub(b"", fields) + b"Accept-Encoding: identity\r\n"
 
 
-def must_buffer(resolution: Resolution, response: ResponseReader, rewrite: ResponseRewrite) -> bool:
+def must_buffer(resolution: Resolution, response: ResponseHead, rewrite: ResponseRewrite) -> bool:
     """Whether this response must be buffered: it may refuse the version, or stands at a document's place.
 
     Redirects and errors are no documents, whatever they say.
@@ -88,7 +91,7 @@ class BufferedResponse:
         self,
         resolution: Resolution,
         member: Member,
-        response: ResponseReader,
+        response: ResponseHead,
         rewrite: ResponseRewrite,
         *,
         max_document: int,
@@ -131,7 +134,7 @@ class BufferedResponse:
         dialect = self._resolution.view.service.dialect
         return dialect.read_refusal(self.response.status, as_mapping(self.response.selected_fields), body)
 
-    def rewrite_document(self, request: RequestReader, public_base: str) -> bool:
+    def rewrite_document(self, request: RequestHead, public_base: str, documents: RewrittenDocuments) -> bool:
         """Write the range of the offer and links that the client can follow. False: the response cannot be
         shown to the client."""
         response, resolution = self.response, self._resolution
@@ -145,7 +148,7 @@ class BufferedResponse:
             return False
         links = Links(self._member.backend.url, request.host, public_base)
         dialect = resolution.view.service.dialect
-        body = dialect.rewrite_document(resolution.endpoint, self.body, resolution.offered, links)
+        body = documents.rewrite(dialect, resolution.endpoint, self.body, resolution.offered, links)
         if body is None:
             return False
         self._describe(len(body))
@@ -153,7 +156,7 @@ class BufferedResponse:
             resolution,
             self._member,
             request,
-            response,
+            self.response,
             served=self.rewrite.served,
             public_base=public_base,
             body=self.body,
@@ -163,15 +166,11 @@ class BufferedResponse:
 
     def _describe(self, length: int) -> None:
         """Make the fields fit a document of `length` bytes (-1: unknown) instead of that of the backend."""
-        response = self.response
-        response.remove_fields(_ABOUT_BYTES)
-        response.passthrough = _CHARSET.sub(rb"\1", response.passthrough)
-        response.length = length
-        if length >= 0:
-            response.framing = BY_LENGTH
+        fields = _CHARSET.sub(rb"\1", _ABOUT_BYTES.sub(b"", self.response.passthrough))
+        self.response = self.response.with_content(length, fields)
 
 
-def _may_be_document(response: ResponseReader) -> bool:
+def _may_be_document(response: ResponseHead) -> bool:
     """Whether the content may be a document, by the head alone: JSON of the right status, not encoded."""
     types = [value for _, value in _TYPES.findall(response.passthrough)]
     return (
@@ -182,7 +181,7 @@ def _may_be_document(response: ResponseReader) -> bool:
     )
 
 
-def _codings(response: ResponseReader) -> list[bytes]:
+def _codings(response: ResponseHead) -> list[bytes]:
     """The content codings in the order in which they were applied, without `identity`."""
     lines = (value for _, value in _CODINGS.findall(response.passthrough))
     codings = (item.strip(OWS).lower() for line in lines for item in line.split(b","))
@@ -208,9 +207,7 @@ def decoded(codings: list[bytes], body: bytes) -> bytes | None:
     return None
 
 
-def location_lines(
-    response: ResponseReader, backend: Backend, request: RequestReader, public_base: str
-) -> bytes:
+def location_lines(response: ResponseHead, backend: Backend, request: RequestHead, public_base: str) -> bytes:
     """The lines `Location` and `Content-Location`, as the client can follow them.
 
     A value is rewritten if it names the authority of the backend. It is also rewritten if it names the

@@ -38,6 +38,7 @@ class Failure(StrEnum):
 
     CONNECT = "connect"
     CONNECT_TIMEOUT = "connect_timeout"
+    NOT_SENT = "not_sent"
     NO_REPLY = "no_reply"
     REPLY_TIMEOUT = "reply_timeout"
     BAD_REPLY = "bad_reply"
@@ -77,6 +78,13 @@ FAILURES: Final[dict[Failure, FailureRule]] = {
         503,
         "Service Unavailable",
         "No connection could be made in time to a backend that serves the requested API version.",
+        Side.BACKEND,
+        Retry.ALWAYS,
+    ),
+    Failure.NOT_SENT: FailureRule(  # the backend talks before it has a request
+        503,
+        "Service Unavailable",
+        "No connection to a backend that serves the requested API version could be used.",
         Side.BACKEND,
         Retry.ALWAYS,
     ),
@@ -128,6 +136,8 @@ FAILURES: Final[dict[Failure, FailureRule]] = {
     ),
 }
 
+NOT_CONNECTED: Final = frozenset({Failure.CONNECT, Failure.CONNECT_TIMEOUT, Failure.NOT_SENT})
+"""Nothing was sent."""
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}
 """Methods that may be executed twice (RFC 9110 9.2.2)."""

@@ -11,12 +11,15 @@ import re
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from gateway.dataplane.http1.fields import HOST
+from gateway.dataplane.http1.fields import HOST, NO_BODY
+from gateway.dataplane.http1.heads import MAX_CACHED_SECTION_SIZE
 
 if TYPE_CHECKING:
     from gateway.core.fleet.backend import Backend
     from gateway.dataplane.context import Network
-    from gateway.dataplane.http1.heads import RequestReader
+    from gateway.dataplane.http1.fields import RequestFieldSection
+    from gateway.dataplane.http1.heads import RequestHead
+    from gateway.telemetry.request_record import ReceivedHead
 
 MAX_CACHED_HOSTS: Final = 8
 """Names under which one client connection reaches the gateway: clients use one."""
@@ -44,7 +47,7 @@ class _Origin(NamedTuple):
     def authority(self) -> str:
         """The host with this port, for links."""
         name, written = _split_port(self.host)
-        if self.port == (written or _DEFAULT_PORTS[self.scheme]):
+        if self.port == written:
             return self.host
         return name if self.port == _DEFAULT_PORTS[self.scheme] else f"{name}:{self.port}"
 
@@ -61,8 +64,12 @@ class Peer:
         """Whether it may say who the client is, and what the original URL was."""
         self._lines: dict[tuple[str, str], bytes] = {}
         """The lines about this client by Host and removed prefix, where nothing else enters."""
+        self._last_section: RequestFieldSection | None = None
+        self._last_prefix = ""
+        self._last_upstream_fields = b""
+        """What `upstream_fields` gave last. Most clients send the same field section again and again."""
 
-    def upstream_fields(self, request: RequestReader, backend: Backend, prefix: str) -> bytes:
+    def upstream_fields(self, request: RequestHead, backend: Backend, prefix: str) -> bytes:
         """The field lines for a backend that are the same for every request with this field section: the
         passthrough fields, `Host`, and the lines about the client.
 
@@ -70,16 +77,22 @@ class Peer:
         removed, or empty. Begins with the CRLF of the line before.
         """
         section = request.field_section
-        cache = section.upstream_fields_by_prefix
-        lines = cache.get(prefix)
-        if lines is None or section.host != request.host or not section.host:
-            host = b"Host: %b\r\n" % (request.host or backend.authority).encode()
-            lines = section.passthrough + host + self._forwarding_lines(request, prefix)
-            if section.host and section.host == request.host:
-                cache[prefix] = lines
+        if section is self._last_section and prefix == self._last_prefix and section.host == request.host:
+            return self._last_upstream_fields
+        host = b"Host: %b\r\n" % (request.host or backend.authority).encode()
+        lines = section.passthrough + host + self._forwarding_lines(request, prefix)
+        if section.max_forwards:  # what is sent depends on the method
+            return lines + request.max_forwards_lines()
+        if (
+            section.framing == NO_BODY  # otherwise no other request has this field section
+            and len(section.passthrough) <= MAX_CACHED_SECTION_SIZE
+            and section.host
+            and section.host == request.host
+        ):
+            self._last_section, self._last_prefix, self._last_upstream_fields = section, prefix, lines
         return lines
 
-    def public_base(self, request: RequestReader, prefix: str) -> str:
+    def public_base(self, request: RequestHead, prefix: str) -> str:
         """The scheme, authority and path prefix by which the client reached the gateway: the base of every
         link that it can follow."""
         fields = self._trusted_fields(request)
@@ -87,7 +100,7 @@ class Peer:
         outer = fields.get("x-forwarded-prefix", b"").decode("latin-1").rstrip("/")
         return f"{origin.scheme}://{origin.authority}{outer}{prefix}"
 
-    def client_address(self, request: RequestReader) -> str:
+    def client_address(self, request: ReceivedHead) -> str:
         """The address of the client, for the access log: the rightmost one that is not a trusted peer.
 
         The client may have made up the addresses to the left of it.
@@ -98,7 +111,7 @@ class Peer:
         hops = [hop.strip() for hop in addresses.decode("latin-1").split(",")]
         return next((hop for hop in reversed(hops) if not _is_in(hop, self._trusted_networks)), hops[0])
 
-    def _origin(self, request: RequestReader, fields: dict[str, bytes]) -> _Origin:
+    def _origin(self, request: RequestHead, fields: dict[str, bytes]) -> _Origin:
         """Where the client sent its request. `fields`: those of a trusted peer.
 
         The gateway's own port says nothing: the client may know another one (a port mapping, a proxy in
@@ -109,7 +122,7 @@ class Peer:
         port = fields.get("x-forwarded-port", b"").decode("latin-1") or _split_port(host)[1]
         return _Origin(scheme, host, port or _DEFAULT_PORTS[scheme])
 
-    def _trusted_fields(self, request: RequestReader) -> dict[str, bytes]:
+    def _trusted_fields(self, request: ReceivedHead) -> dict[str, bytes]:
         """The well-formed fields of a trusted peer; empty for other peers.
 
         Of a list the first item counts, which the proxy nearest to the client wrote. Several lines with one
@@ -118,7 +131,7 @@ class Peer:
         if not self.is_trusted:
             return {}
         fields: dict[str, bytes] = {}
-        for name, value in request.field_section.forwarded:
+        for name, value in request.forwarded:
             fields[name] = fields[name] + b", " + value if name in fields else value
         for name, valid in _VALID_VALUES.items():
             first = fields.pop(name, b"").split(b",")[0].strip()
@@ -126,7 +139,7 @@ class Peer:
                 fields[name] = first
         return fields
 
-    def _forwarding_lines(self, request: RequestReader, prefix: str) -> bytes:
+    def _forwarding_lines(self, request: RequestHead, prefix: str) -> bytes:
         """`X-Forwarded-*` and `Via`. Of a client that is not trusted they are the same for every request to
         one Host."""
         if self.is_trusted or request.field_section.via:
@@ -138,7 +151,7 @@ class Peer:
             lines = self._lines[request.host, prefix] = self._new_forwarding_lines(request, prefix)
         return lines
 
-    def _new_forwarding_lines(self, request: RequestReader, prefix: str) -> bytes:
+    def _new_forwarding_lines(self, request: RequestHead, prefix: str) -> bytes:
         fields = self._trusted_fields(request)
         address = self.address.encode()
         before = fields.get("x-forwarded-for")
@@ -157,7 +170,8 @@ class Peer:
 
 
 def _split_port(host: str) -> tuple[str, str]:
-    """A valid `Host` as name and port; the port is empty if there is none."""
+    """A valid `Host` as name and port; the port is empty if there is none (RFC 3986 3.2.3: a colon alone
+    means none)."""
     name, colon, port = host.rpartition(":")
     return (host, "") if not colon or host[-1] == "]" else (name, port)
 

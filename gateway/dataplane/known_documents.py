@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from gateway.core.dialect import OfferedVersions
     from gateway.core.fleet.backend import Backend, Member
     from gateway.core.versions.version import Version
-    from gateway.dataplane.http1.heads import RequestReader, ResponseReader
+    from gateway.dataplane.http1.heads import RequestHead, ResponseHead
+    from gateway.dataplane.rewritten_documents import RewrittenDocuments
 
 MAX_DOCUMENTS: Final = 64
 MAX_SIZE: Final = 2 * 1024 * 1024
@@ -39,6 +40,10 @@ _CREDENTIALS: Final = fields_named(
 _PERSONAL: Final = fields_named({"set-cookie", "cache-control"})
 _FOR_ONE_CLIENT: Final = re.compile(rb"(?:^|[\s,])(?:no-store|private)(?:$|[\s,=])", re.IGNORECASE)
 _ABOUT_CONTENT: Final = fields_named({"content-type", "content-language"})
+
+_PLAIN_HOST: Final = re.compile(r"[A-Za-z0-9._~:\[\]-]+")
+"""The Host of a document that is kept. One with other characters may stand escaped in a document (`&` as
+`\\u0026`), where it would not be found (`_repeats_host`); no real server has one."""
 
 _Place: TypeAlias = tuple[str, Endpoint, str]
 """Service, endpoint and target."""
@@ -67,13 +72,15 @@ class KnownDocument:
     """Those about the content. No other is repeated: they were about another request."""
     body: bytes
 
-    def response(self, resolution: Resolution, host: str, public_base: str) -> Response | None:
+    def response(
+        self, resolution: Resolution, host: str, public_base: str, documents: RewrittenDocuments
+    ) -> Response | None:
         """The document for a client that reached the gateway under `public_base`; None if it cannot be shown
         to this one."""
         dialect, endpoint, offered = resolution.view.service.dialect, resolution.endpoint, resolution.offered
         assert offered is not None, "a known document is used only while something is on offer"
         links = Links(self.backend.url, self.host, self.public_base, moved_to=public_base)
-        body = dialect.rewrite_document(endpoint, self.body, offered, links)
+        body = documents.rewrite(dialect, endpoint, self.body, offered, links)
         if body is None or self._repeats_host(body, host, public_base):
             return None
         served, version = self.served, self.shown_version(offered)
@@ -159,8 +166,8 @@ def _forms(authority: str) -> tuple[str, str]:
 def document_to_keep(
     resolution: Resolution,
     member: Member,
-    request: RequestReader,
-    response: ResponseReader,
+    request: RequestHead,
+    response: ResponseHead,
     *,
     served: Served,
     public_base: str,
@@ -172,6 +179,8 @@ def document_to_keep(
     `no-cache` does not matter: clients get the present offer. Without a Host the links name no server.
     """
     if request.method != "GET" or not request.host or _CREDENTIALS.search(request.field_section.passthrough):
+        return None
+    if not (_PLAIN_HOST.fullmatch(request.host) and _PLAIN_HOST.fullmatch(_authority(public_base))):
         return None
     for name, value in _PERSONAL.findall(response.passthrough):
         if name.lower() == b"set-cookie" or _FOR_ONE_CLIENT.search(value):

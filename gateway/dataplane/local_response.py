@@ -6,7 +6,9 @@ Values in, bytes out, with the present date. After routing the content is writte
 from __future__ import annotations
 
 from email.utils import formatdate
+from functools import lru_cache
 from http import HTTPStatus
+from time import monotonic
 from typing import Final
 
 from gateway.core.http.message import Response, render
@@ -18,6 +20,10 @@ REASON_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus} |
 }
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+_ALLOW: Final = ("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+OPTIONS_ENDS_HERE: Final = Response(200, (_ALLOW,))
+"""The answer to OPTIONS that is not to be forwarded again (`Max-Forwards: 0`, RFC 9110 7.6.2)."""
 
 _PLAIN_DETAILS: Final = {
     400: "This request is not valid HTTP/1.1.",
@@ -39,7 +45,7 @@ def plain_error(status: int) -> Response:
     """An error before routing, when there is no dialect yet: one fixed sentence that echoes nothing."""
     headers = [("Content-Type", "text/plain; charset=utf-8")]
     if status == 405:
-        headers.append(("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"))
+        headers.append(_ALLOW)
     return Response(
         status,
         tuple(headers),
@@ -50,12 +56,23 @@ def plain_error(status: int) -> Response:
 def encode(response: Response, *, is_head_request: bool, connection: bytes) -> bytes:
     """The whole response. `connection`: the `Connection` line, or nothing. `is_head_request`: it
     responds to HEAD, so it has the length of the body but no body."""
-    head = b"HTTP/1.1 %d %b\r\n%bContent-Length: %d\r\nDate: %b\r\n%b\r\n" % (
+    head = b"HTTP/1.1 %d %b\r\n%bContent-Length: %d\r\n%b%b\r\n" % (
         response.status,
         REASON_PHRASES.get(response.status, "Unknown").encode(),
         render(response.headers),
         len(response.body),
-        formatdate(usegmt=True).encode(),
+        date_line(),
         connection,
     )
     return head if is_head_request else head + response.body
+
+
+def date_line() -> bytes:
+    """The field line `Date`, at most a second old."""
+    return _date_line(int(monotonic()))
+
+
+@lru_cache(maxsize=1)
+def _date_line(_second: int) -> bytes:
+    """Made once a second: it costs more than the rest of a head."""
+    return b"Date: %b\r\n" % formatdate(usegmt=True).encode()

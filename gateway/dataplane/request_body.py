@@ -16,21 +16,39 @@ if TYPE_CHECKING:
 
 
 class BodyLimits(Protocol):
-    """Bytes of the largest body that is accepted, and of the largest that is held."""
+    """Bytes of the largest body that is accepted, of the largest that is held, and of all that are held."""
 
     @property
     def body(self) -> int: ...
     @property
     def replay_body(self) -> int: ...
+    @property
+    def replay_total(self) -> int: ...
+
+
+@final
+class HeldBodies:
+    """How much all request bodies of one worker hold together (threats R-B13)."""
+
+    __slots__ = ("size",)
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Bytes."""
 
 
 @final
 class RequestBody:
     """The body of one request."""
 
-    def __init__(self, field_section: RequestFieldSection, limits: BodyLimits) -> None:
+    def __init__(self, field_section: RequestFieldSection, limits: BodyLimits, held: HeldBodies) -> None:
         self._limits = limits
+        self._held = held
+        self._size = 0
+        """Bytes that this one holds."""
         self._decoder = ChunkedDecoder() if field_section.framing == CHUNKED else None
+        self._chunked = False
+        """It is sent chunked: its length was not known when its first byte was sent."""
         self._declared = field_section.length
         self._received = 0
         self._pieces: list[bytes] = []
@@ -51,10 +69,13 @@ class RequestBody:
         self._received += len(piece)
         if piece:
             self._pieces.append(piece)
+            self._size += len(piece)
+            self._held.size += len(piece)
         if self._decoder is not None:
             self.too_large = self._received > self._limits.body
-            # Once it is complete within the limit, its length is known and it need not stream.
             self.streams = self.streams or self._received > self._limits.replay_body
+        if self._held.size > self._limits.replay_total:  # others hold too much: this one is not held
+            self.streams = True
         return rest
 
     def skip(self, data: bytes) -> bytes:
@@ -64,10 +85,12 @@ class RequestBody:
         return rest
 
     def framing_line(self) -> bytes:
-        """The field line that frames the body for the backend."""
+        """The field line that frames the body for the backend. A small body that has come whole has a
+        length, even if it came chunked: old servers refuse chunked ones."""
         if self._decoder is None:
             return b"Content-Length: %d\r\n" % self._declared
-        if self.streams:
+        self._chunked = not self.done or self._received > self._limits.replay_body
+        if self._chunked:
             return b"Transfer-Encoding: chunked\r\n"
         return b"Content-Length: %d\r\n" % self._received
 
@@ -78,10 +101,16 @@ class RequestBody:
             self._pieces = [content]
             return content
         self._sent = True
-        self._pieces = []
-        if self._decoder is None:
+        self.release()
+        if not self._chunked:
             return content
         return encode_chunk(content) + LAST_CHUNK if self.done else encode_chunk(content)
+
+    def release(self) -> None:
+        """Hold nothing any more."""
+        self._pieces = []
+        self._held.size -= self._size
+        self._size = 0
 
     def skippable(self) -> bool:
         """Whether the rest is small enough to be discarded; else the connection is closed."""

@@ -16,10 +16,11 @@ from typing import Final, final
 from gateway.core.fleet.backend import Member
 from gateway.core.fleet.fleet import Fact
 from gateway.core.fleet.snapshot import SnapshotSource
-from gateway.dataplane.backend_pool import BackendPool
+from gateway.dataplane.backend_pool import BackendPool, Resolve
 from gateway.dataplane.client_connection import ClientConnection
-from gateway.dataplane.context import TICK, Context, Network
+from gateway.dataplane.context import TICK, Context, Network, draw_bits
 from gateway.errors import StartupError
+from gateway.process import admin_connections
 from gateway.settings.model.document import Limits, Timeouts
 from gateway.settings.values import Listen
 from gateway.telemetry.metrics import Metrics
@@ -29,11 +30,13 @@ log = logging.getLogger("skewgate.worker")
 
 BACKLOG: Final = 1024
 DESCRIPTOR_RESERVE: Final = 64
-"""File descriptors for the admin listener, probes and files."""
+"""File descriptors for probes, listeners and files, and for connections that are closed once accepted."""
 MIN_CLIENTS: Final = 16
 MAX_CLIENTS: Final = 100_000
 LOG_INTERVAL: Final = 60.0
 """Seconds between two log lines about connections that were closed to make room."""
+VERY_LATE: Final = 2 * TICK
+"""Seconds by which a tick is late when the process did not run."""
 IDLE_GRACE: Final = 2.0
 """Seconds that an idle client connection stays open while the gateway drains. A request that is on its way
 then gets a response with `Connection: close` instead of a closed connection (threats E1)."""
@@ -42,12 +45,13 @@ then gets a response with `Connection: close` instead of a closed connection (th
 def admission_limit() -> int:
     """The number of client connections that the file descriptors of the process allow.
 
-    Each of them may need a connection to a backend, and a reserve is kept (threats L1).
+    Each of them may need a connection to a backend. Two reserves are kept: one for the admin listener
+    (threats R-B7), and one for everything else (threats L1).
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return MAX_CLIENTS
-    return max(MIN_CLIENTS, min(MAX_CLIENTS, (soft - DESCRIPTOR_RESERVE) // 2))
+    return max(MIN_CLIENTS, min(MAX_CLIENTS, (soft - DESCRIPTOR_RESERVE - admin_connections()) // 2))
 
 
 @final
@@ -61,10 +65,13 @@ class Worker:
         timeouts: Timeouts,
         trusted: Sequence[Network],
         snapshots: SnapshotSource,
+        resolve: Resolve,
         observe: Callable[[str, str, Fact], None],
         metrics: Metrics,
         record: Callable[[RequestRecord], None],
         name: str = "0",
+        clock: Callable[[], float] = monotonic,
+        random_bits: Callable[[], int] = draw_bits,
     ) -> None:
         self.name = name
         self.context = Context(
@@ -75,14 +82,19 @@ class Worker:
             observe=observe,
             metrics=metrics,
             record=record,
+            clock=clock,
+            random_bits=random_bits,
         )
         self.context.now = monotonic()
+        self._resolve = resolve
         self._max_clients = limits.connections or admission_limit()
         self._closed_for_room = 0
         """Client connections that were closed since the log last said so."""
         self._room_logged_at = float("-inf")
         self._servers: list[asyncio.Server] = []
         self._clients: set[ClientConnection] = set()
+        self._unproven: dict[ClientConnection, None] = {}
+        """Those that have not sent a whole head yet, the oldest first."""
         self._pools: dict[str, BackendPool] = {}
         self._retired: list[BackendPool] = []
         self._no_clients = asyncio.Event()
@@ -156,14 +168,20 @@ class Worker:
     # -- clients
 
     def client_connected(self, client: ClientConnection) -> None:
-        """A client has connected. Over the limit, close the connection that has been idle longest; without
-        an idle one, close the new one."""
+        """A client has connected. Over the limit the oldest connection that has not sent a whole head yields,
+        which may be the new one. One that has is never closed for a newcomer (threats R-B4)."""
         self._clients.add(client)
+        self._unproven[client] = None
         if len(self._clients) > self._max_clients:
             self.context.metrics.client_error("too_many_connections")
             self._closed_for_room += 1
-            idle = [other for other in self._clients if other.idle and other is not client]
-            (min(idle, key=lambda other: other.deadline) if idle else client).close()
+            oldest = next(iter(self._unproven))
+            del self._unproven[oldest]  # it counts until it is closed: the next newcomer closes another one
+            oldest.close()
+
+    def client_proven(self, client: ClientConnection) -> None:
+        """A client has sent a whole head."""
+        self._unproven.pop(client, None)
 
     def _log_closed_for_room(self, now: float) -> None:
         """One line, at most once in `LOG_INTERVAL`: idle clients that lose their connection see no reason."""
@@ -178,6 +196,7 @@ class Worker:
     def client_disconnected(self, client: ClientConnection) -> None:
         """A client connection is closed."""
         self._clients.discard(client)
+        self._unproven.pop(client, None)
         if not self._clients:
             self._no_clients.set()
 
@@ -189,7 +208,9 @@ class Worker:
         if pool is None or (pool.backend is not member.backend and pool.backend != member.backend):
             if pool is not None:
                 self._retire(pool)
-            pool = self._pools[member.key] = BackendPool(self.context, member.service, member.backend)
+            pool = self._pools[member.key] = BackendPool(
+                self.context, member.service, member.backend, self._resolve
+            )
         return pool
 
     def _retire(self, pool: BackendPool) -> None:
@@ -200,11 +221,19 @@ class Worker:
     # -- the coarse clock
 
     def _tick(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
-        """Check every deadline. A tick that comes late also measures the lag of the event loop."""
+        """Check every deadline. A tick that comes late also measures the lag of the event loop.
+
+        After a tick that comes very late (the process was stopped, or something held the loop) nobody has
+        failed: what peers have sent meanwhile is read first, and the next tick looks again.
+        """
         before, now = self.context.now, monotonic()
         self.context.now = now
+        late = max(0.0, loop.time() - due)
         self.context.rate_limiter.refill(now - before)
-        self.context.metrics.lag(self.name, max(0.0, loop.time() - due))
+        self.context.metrics.lag(self.name, late)
+        if late > VERY_LATE:
+            self._next_tick = loop.call_later(TICK, self._tick, loop, loop.time() + TICK)
+            return
         for client in [client for client in self._clients if client.deadline <= now]:
             client.on_deadline()
         self.context.retry_budget.expire(now)

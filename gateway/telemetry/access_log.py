@@ -1,29 +1,22 @@
 """The access log: one line per request, as JSON or as text.
 
-    record -> a list of lines -> (every 128 lines or quarter of a second) -> a bounded queue -> a thread
+    record -> a list of lines -> (every 128 lines or quarter of a second) -> `telemetry.line_writer`
 
 A request never waits for it and never fails because of it (threats L2): what cannot be written is dropped
-and counted. The thread does nothing but write, so a full disk or a reader that has stopped reading blocks
-only the thread. What a client wrote is escaped outside printable ASCII and cut (threats O8).
+and counted. What a client wrote is escaped outside printable ASCII and cut (threats O8).
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
-import logging
-import os
-import select
-import threading
 import time
 from collections.abc import Callable
 from enum import StrEnum
-from itertools import groupby
-from pathlib import Path
 from typing import Final, Literal, TypeAlias, final
 
 from gateway.errors import StartupError
+from gateway.telemetry.line_writer import STDOUT, LineWriter
 from gateway.telemetry.request_record import RequestRecord
 
 Format: TypeAlias = Literal["json", "text", "off"]
@@ -37,18 +30,10 @@ BATCH: Final = 128
 FLUSH_INTERVAL: Final = 0.25
 """Seconds that a line waits at most before it is handed to the thread."""
 
-MAX_BACKLOG: Final = 4 * 1024 * 1024
-"""Bytes that may wait for the thread; beyond it lines are dropped."""
-
-CLOSE_TIMEOUT: Final = 2.0
-"""Seconds that `close` waits for the thread."""
-
-STDOUT: Final = "-"
+STANDARD_OUTPUT: Final = "-"
+"""In place of a path."""
 
 _ELLIPSIS: Final = "..."
-_LINE_END: Final = ord("\n")
-
-_log = logging.getLogger("skewgate.access_log")
 
 
 def quoted(text: str, limit: int = MAX_VALUE) -> str:
@@ -73,21 +58,21 @@ def printable(text: str, limit: int = MAX_VALUE) -> str:
 class AccessLog:
     """Writes to `path` (`-`: standard output). Raises `StartupError` if the file cannot be opened."""
 
-    def __init__(self, form: Format = "json", path: str = STDOUT) -> None:
+    def __init__(self, form: Format = "json", path: str = STANDARD_OUTPUT) -> None:
         self._format = form
-        self._path = path
         self._lines: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
         self._time_text = (0, "")
         """A second since the epoch, and the text for it."""
         self._closed = False
         self._dropped = 0
-        self._writer: _Writer | None = None
+        self._writer: LineWriter | None = None
         if form != "off":
             try:
-                self._writer = _Writer(path)
+                self._writer = LineWriter(STDOUT if path == STANDARD_OUTPUT else path)
             except OSError as error:
                 raise StartupError(f"the access log {path!r} cannot be opened: {error.strerror}") from error
+            self._writer.start()
 
     @property
     def dropped(self) -> int:
@@ -114,9 +99,7 @@ class AccessLog:
             self._timer.cancel()
             self._timer = None
         if self._lines and self._writer is not None:
-            data = "".join(self._lines).encode("ascii", "backslashreplace")
-            if not self._writer.put(data):
-                self._dropped += len(self._lines)
+            self._writer.put("".join(self._lines).encode("ascii", "backslashreplace"))
             self._lines.clear()
 
     def reopen(self) -> None:
@@ -126,7 +109,7 @@ class AccessLog:
             self._writer.reopen()
 
     def close(self) -> None:
-        """Write what is left; waits `CLOSE_TIMEOUT` seconds at most."""
+        """Write what is left; waits `line_writer.CLOSE_TIMEOUT` seconds at most."""
         if not self._closed:
             self.flush()
             self._closed = True
@@ -177,114 +160,3 @@ def _call_later(flush: Callable[[], None]) -> asyncio.TimerHandle | None:
 
 def _json(value: StrEnum | None) -> str:
     return "null" if value is None else f'"{value.value}"'
-
-
-@final
-class _Writer:
-    """The thread that writes, and its queue. The methods below `close` run in the thread."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._fd = _open(path)
-        self._changed = threading.Condition()
-        self._queue: list[bytes | None] = []
-        """Whole lines; None: what follows goes to a new file."""
-        self._waiting = 0
-        """Bytes in the queue."""
-        self._stopping = False
-        self._torn = False
-        """True: the last line in the file was cut short."""
-        self._thread: threading.Thread | None = None
-        self.dropped = 0
-
-    def put(self, data: bytes) -> bool:
-        """Take whole lines; False: too much is waiting already."""
-        with self._changed:
-            if self._waiting + len(data) > MAX_BACKLOG:
-                return False
-            self._waiting += len(data)
-            self._queue.append(data)
-            self._changed.notify()
-        if self._thread is None:
-            # Not before the first line: a process that still forks must not own a thread.
-            self._thread = threading.Thread(target=self._run, name="skewgate-access-log", daemon=True)
-            self._thread.start()
-        return True
-
-    def reopen(self) -> None:
-        if self._thread is None:
-            self._change_file()
-        else:
-            with self._changed:
-                self._queue.append(None)
-                self._changed.notify()
-
-    def close(self) -> None:
-        with self._changed:
-            self._stopping = True
-            self._changed.notify()
-        if self._thread is not None:
-            self._thread.join(CLOSE_TIMEOUT)
-            if self._thread.is_alive():
-                # It keeps its descriptor: closed during a write, the number could become another file's.
-                return
-        if self._path != STDOUT:
-            os.close(self._fd)
-
-    def _run(self) -> None:
-        """Writes all that waits at once: beside a busy event loop the thread seldom runs."""
-        while True:
-            with self._changed:
-                while not (self._queue or self._stopping):
-                    self._changed.wait()
-                if not self._queue:
-                    return
-                queue, self._queue = self._queue, []
-            for is_change, items in groupby(queue, lambda item: item is None):
-                data = b"".join(filter(None, items))
-                self._write(data)
-                with self._changed:
-                    self._waiting -= len(data)
-                if is_change:
-                    self._change_file()
-
-    def _write(self, data: bytes) -> None:
-        """Write whole lines. After a line that was cut short, the next one starts on a line of its own."""
-        left = memoryview(b"\n" + data if self._torn and data else data)
-        torn = self._torn
-        while left:
-            try:
-                written = os.write(self._fd, left)
-            except OSError as error:
-                if error.errno == errno.EAGAIN:  # a pipe that another process made non-blocking
-                    writable = select.select((), (self._fd,), (), CLOSE_TIMEOUT / 2)[1]
-                    if writable or not self._stopping:
-                        continue
-                self._torn = torn
-                self.dropped += bytes(left).count(b"\n") - (left[0] == _LINE_END)
-                return
-            torn = left[written - 1] != _LINE_END
-            left = left[written:]
-        self._torn = torn
-
-    def _change_file(self) -> None:
-        if self._path == STDOUT:
-            return
-        try:
-            fd = _open(self._path)
-        except OSError as error:
-            _log.warning(
-                "%s cannot be opened, the access log goes on in the old file: %s", self._path, error.strerror
-            )
-            return
-        os.close(self._fd)
-        self._fd = fd
-        self._torn = False
-
-
-def _open(path: str) -> int:
-    """A descriptor to append to. With `O_APPEND` the kernel orders the lines, also those of several
-    processes."""
-    if path == STDOUT:
-        return 1
-    return os.open(Path(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)

@@ -57,7 +57,7 @@ class Collector(registry.Collector):
         self._snapshots: SnapshotSource | None = None
         self._in_flight: Callable[[], InFlightCounts] = dict
         self._connections: Callable[[], ConnectionCounts] = dict
-        self._dropped_lines: Callable[[], int] | None = None
+        self._dropped_lines: Mapping[str, Callable[[], int]] = {}
 
     def watch(
         self,
@@ -67,7 +67,8 @@ class Collector(registry.Collector):
     ) -> None:
         self._snapshots, self._in_flight, self._connections = snapshots, in_flight, connections
 
-    def watch_access_log(self, dropped_lines: Callable[[], int]) -> None:
+    def watch_logs(self, dropped_lines: Mapping[str, Callable[[], int]]) -> None:
+        """`dropped_lines` by `access_log` and `process_log`."""
         self._dropped_lines = dropped_lines
 
     def collect(self) -> Iterator[Metric]:
@@ -112,18 +113,24 @@ class Collector(registry.Collector):
             ("reason",),
             (((reason,), count) for reason, count in sorted(counters.client_errors.items())),
         )
+        yield _counter(
+            "admin_errors",
+            "Requests and connections that the admin listener refused or cut off, by reason.",
+            ("reason",),
+            (((reason,), count) for reason, count in counters.admin_errors.items()),
+        )
         yield _histogram(
             "event_loop_lag_seconds",
             "How late the event loop of a worker woke up.",
             ("worker",),
             (((worker,), lags) for worker, lags in counters.lags.items()),
         )
-        if self._dropped_lines is not None:
+        for log, dropped_lines in self._dropped_lines.items():
             yield _counter(
-                "access_log_dropped",
-                "Access log lines that could not be written.",
+                f"{log}_dropped",
+                f"Lines of the {log.replace('_', ' ')} that could not be written.",
                 (),
-                [((), self._dropped_lines())],
+                [((), dropped_lines())],
             )
 
     # --- requests -------------------------------------------------------------------------------------------

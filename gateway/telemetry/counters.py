@@ -41,7 +41,7 @@ MAX_CLIENT_ERROR_REASONS: Final = 64
 against another text that is passed by mistake."""
 
 RETRY_REASONS: Final = (
-    *("connect", "connect_timeout", "no_reply", "reply_timeout"),
+    *("connect", "connect_timeout", "not_sent", "no_reply", "reply_timeout"),
     *("version", "version_unknown"),
 )
 
@@ -61,6 +61,23 @@ PROBE_FAILURES: Final = (
     OTHER,
 )
 """The label `reason` of skewgate_probe_failures_total."""
+
+
+INTERNAL: Final = "internal"
+"""The reason of errors that a bug of the gateway caused."""
+
+ADMIN_ERRORS: Final = (
+    "body",  # incomplete, malformed or too large
+    "forbidden",  # the wrong Host or Origin
+    "head_too_large",
+    INTERNAL,
+    "malformed",  # not valid HTTP
+    "timeout",  # a request or the reading of a response took too long
+    "tls",  # TLS on a port without it
+    "too_many_connections",
+    "unauthorized",  # no token, or another one
+)
+"""The label `reason` of skewgate_admin_errors_total."""
 
 
 @final
@@ -168,6 +185,7 @@ class Counters:
         self.unconfigured = ServiceCounters()
         """Requests of services that are not configured any more."""
         self.client_errors: dict[str, int] = {OTHER: 0}
+        self.admin_errors = dict.fromkeys(ADMIN_ERRORS, 0)
         self.reloads = {"success": 0, "failure": 0}
         self.last_reload_successful = True
         """The configuration was read, or this process would not run."""

@@ -68,9 +68,9 @@ class Metrics:
         self._collector.watch(snapshots, in_flight, connections)
         self._add_series(snapshots.current)
 
-    def watch_access_log(self, dropped: Callable[[], int]) -> None:
-        """Show how many lines the access log lost (threats L2)."""
-        self._collector.watch_access_log(dropped)
+    def watch_logs(self, access_log: Callable[[], int], process_log: Callable[[], int]) -> None:
+        """Show how many lines each log has lost (threats L2, R-B8)."""
+        self._collector.watch_logs({"access_log": access_log, "process_log": process_log})
 
     # --- the hot path ---------------------------------------------------------------------------------------
 
@@ -127,6 +127,10 @@ class Metrics:
         if reason not in errors and len(errors) >= MAX_CLIENT_ERROR_REASONS:
             reason = OTHER
         errors[reason] = errors.get(reason, 0) + 1
+
+    def admin_error(self, reason: str) -> None:
+        """The admin listener refused or cut off a request. `reason` is one of `counters.ADMIN_ERRORS`."""
+        self._counters.admin_errors[reason] += 1
 
     def retry(self, service: str, reason: str) -> None:
         """A request was sent to another backend."""

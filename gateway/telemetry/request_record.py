@@ -1,55 +1,87 @@
-"""The one record of what happened to a request, filled by the data plane, read by metrics and access log.
+"""The one record of what happened to a request, made by the data plane, read by metrics and access log.
 
-Nothing here formats or counts. It is not a copy: the data plane's exchange derives from it and *is* the
-record, so that reporting about a request costs the hot path nothing.
+Nothing here formats or counts. An exchange fills the record of its request and hands it out when the request
+has ended. After that nobody changes it, so a reader may keep it.
 """
 
 from __future__ import annotations
 
-from gateway.core.decision.decision import NegotiationResult
-from gateway.core.dialect import RequestedKind
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gateway.core.decision.decision import NegotiationResult
+    from gateway.core.dialect import RequestedKind
 
 NO_BACKEND = "none"
 """The label `backend` of local responses."""
 
 
-class RequestRecord:
-    """One request, from its complete head to the last byte of its response. Valid only during the call of
-    `record` that is given it."""
+class ReceivedHead(Protocol):
+    """What is read of a request head. It never changes."""
 
-    service: str = ""
-    """Empty: no service matched."""
-    backend: str = NO_BACKEND
-    """The backend that answered, or `NO_BACKEND`."""
-    method: str = ""
-    status: int = 0
-    """0: the client left before a response began."""
-    requested: RequestedKind | None = None
-    """None where nothing was negotiated."""
-    result: NegotiationResult | None = None
-    version: str = ""
-    """The version at which it was served, canonical: the negotiated one, unless the response shows another.
-    Of a refusal the version that was requested. Empty where there is none, or none is known."""
-    attempts: int = 0
-    """Backends tried."""
-    seconds: float = 0.0
-    """From the complete request head to the last byte of the response."""
-    backend_seconds: float = -1.0
-    """From the request's first byte to the backend until the head of its response; negative: no backend
-    answered."""
-    bytes_out: int = 0
-    """Body bytes sent to the client."""
-    reason: str = ""
-    """Why it failed (a name of `dataplane.failures`); empty when it did not."""
-    request_id: str = ""
-    """The id that the backend got, in the form of the dialect; empty where there is none."""
+    @property
+    def method(self) -> str: ...
+    @property
+    def target(self) -> bytes: ...
+    @property
+    def forwarded(self) -> Sequence[tuple[str, bytes]]:
+        """The fields by which a proxy in front describes the client: normalized name, value."""
+
+
+class SendingPeer(Protocol):
+    """The other end of a client connection."""
+
+    def client_address(self, request: ReceivedHead) -> str:
+        """The address of the client that sent the request through this peer."""
+
+
+class RequestRecord:
+    """One request, from its complete head to the last byte of its response."""
+
+    __slots__ = (
+        *("service", "backend", "method", "status", "requested", "result", "version", "attempts"),
+        *("seconds", "backend_seconds", "bytes_out", "reason", "request_id"),
+        *("_head", "_peer"),
+    )
+
+    def __init__(self, head: ReceivedHead, peer: SendingPeer) -> None:
+        self._head = head
+        self._peer = peer
+        self.service = ""
+        """Empty: no service matched."""
+        self.backend = NO_BACKEND
+        """The backend that answered, or `NO_BACKEND`."""
+        self.method = head.method
+        self.status = 0
+        """0: the client left before a response began."""
+        self.requested: RequestedKind | None = None
+        """None where nothing was negotiated."""
+        self.result: NegotiationResult | None = None
+        self.version = ""
+        """The version at which it was served, canonical: the negotiated one, unless the response shows
+        another. Of a refusal the version that was requested. Empty where there is none, or none is known."""
+        self.attempts = 0
+        """Backends tried."""
+        self.seconds = 0.0
+        """From the complete request head to the last byte of the response."""
+        self.backend_seconds = -1.0
+        """From the request's first byte to the backend until the head of its response; negative: no backend
+        answered."""
+        self.bytes_out = 0
+        """Body bytes sent to the client."""
+        self.reason = ""
+        """Why it failed (a name of `dataplane.failures`); empty when it did not."""
+        self.request_id = ""
+        """The id that the backend got, in the form of the dialect; empty where there is none."""
 
     @property
     def target(self) -> str:
         """As received; escape it before showing it (threats O8)."""
-        return ""
+        return self._head.target.decode("ascii")
 
     @property
     def client(self) -> str:
         """The peer's address, or the client's as a trusted proxy reports it."""
-        return ""
+        return self._peer.client_address(self._head)

@@ -1,23 +1,23 @@
-"""The fixture `admin`: pytest-aiohttp serves the admin listener's application, and closes it afterwards."""
+"""The fixture `admin`: the admin listener as the gateway starts it, and closes it afterwards."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
 import pytest
-from pytest_aiohttp import AiohttpClient
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from tests.admin.testbed import AdminTestbed, StartAdmin
+from tests.admin.testbed import AdminTestbed, StartAdmin, on_site
 
 
 @pytest.fixture
-def admin(aiohttp_client: AiohttpClient) -> StartAdmin:
-    async def start(
-        snapshot_holder: SnapshotHolder, token: str | None = None, hosts: tuple[str, ...] = ()
-    ) -> AdminTestbed:
-        testbed = AdminTestbed(snapshot_holder)
-        client = await aiohttp_client(testbed.app(token, hosts))
-        assert client.port is not None
-        testbed.port, testbed.session = client.port, client.session
-        return testbed
+async def admin() -> AsyncIterator[StartAdmin]:
+    async with AsyncExitStack() as stack:
 
-    return start
+        async def start(
+            snapshot_holder: SnapshotHolder, token: str | None = None, hosts: tuple[str, ...] = ()
+        ) -> AdminTestbed:
+            return await stack.enter_async_context(on_site(snapshot_holder, token, hosts))
+
+        yield start

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -103,11 +102,8 @@ class Admin:
 @asynccontextmanager
 async def running(text: str = FILE) -> AsyncIterator[Admin]:
     configured = settings.load(text, filename="test", environ={}).require()
-    try:
-        async with Gateway(configured) as gateway, AsyncExitStack() as stack:
-            yield Admin(gateway, stack)
-    finally:
-        gc.collect()  # a failed task of the listener is reported here, and not in another test
+    async with Gateway(configured) as gateway, AsyncExitStack() as stack:
+        yield Admin(gateway, stack)
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:

@@ -285,9 +285,6 @@ async def test_a_taken_port_is_reported_in_a_sentence(aiohttp_server: AiohttpSer
     await site.stop()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R-B6: explain refuses methods with other characters, and writes all in capitals"
-)
 @pytest.mark.parametrize("method", ["M-SEARCH", "frob", "Foo.bar!"])
 async def test_R_B6_explain_takes_any_method_as_it_is(  # noqa: N802 - an id
     admin: StartAdmin, method: str

@@ -96,11 +96,12 @@ StartAdmin: TypeAlias = Callable[..., Awaitable[AdminTestbed]]
 
 
 @asynccontextmanager
-async def on_site(snapshot_holder: SnapshotHolder) -> AsyncIterator[AdminTestbed]:
-    """The same on the real `AdminSite`, for tests of what the site itself decides about connections and
-    bodies."""
+async def on_site(
+    snapshot_holder: SnapshotHolder, token: str | None = None, hosts: tuple[str, ...] = ()
+) -> AsyncIterator[AdminTestbed]:
+    """The same on the real `AdminSite`, closed at the end."""
     testbed = AdminTestbed(snapshot_holder)
-    site = AdminSite(testbed.app(), "127.0.0.1", 0)
+    site = AdminSite(testbed.app(token, hosts), "127.0.0.1", 0, testbed.metrics.admin_error)
     await site.start()
     try:
         async with ClientSession() as session:

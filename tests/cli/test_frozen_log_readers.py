@@ -196,7 +196,6 @@ async def started(
         err.close()
 
 
-@pytest.mark.xfail(strict=True, reason="R-B8: it does not even start: the first line blocks the event loop")
 async def test_R_B8_requests_go_on_while_nobody_reads_the_logs(
     write: Write, session: aiohttp.ClientSession
 ) -> None:
@@ -214,9 +213,6 @@ async def test_R_B8_requests_go_on_while_nobody_reads_the_logs(
         assert await run.code() == 0
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R-B8: what a library logs blocks it, and nothing is dropped or counted"
-)
 async def test_R_B8_what_a_stopped_reader_cost_is_told_in_its_place_and_counted(
     write: Write, session: aiohttp.ClientSession, fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -261,7 +257,6 @@ async def test_R_B8_what_a_stopped_reader_cost_is_told_in_its_place_and_counted(
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="R-B8: the error blocks the process for ever")
 async def test_R_B8_a_start_that_fails_ends_although_nobody_reads_why(
     write: Write, session: aiohttp.ClientSession
 ) -> None:
@@ -271,7 +266,6 @@ async def test_R_B8_a_start_that_fails_ends_although_nobody_reads_why(
             assert await run.code() == 1
 
 
-@pytest.mark.xfail(strict=True, reason="R-B8: SIGTERM blocks it, so a second signal is never seen")
 async def test_R_B8_a_second_signal_ends_it_although_nobody_reads_the_logs(
     write: Write, session: aiohttp.ClientSession
 ) -> None:
@@ -304,7 +298,6 @@ def streams(pid: int) -> list[str]:
     return [str(Path(f"/proc/{pid}/fd/{number}").readlink()) for number in range(3)]
 
 
-@pytest.mark.xfail(strict=True, reason="R-B8: the event loop's epoll descriptor gets number 0")
 async def test_R_B8_no_socket_gets_the_number_of_a_closed_stream(
     write: Write, session: aiohttp.ClientSession
 ) -> None:
@@ -318,7 +311,6 @@ async def test_R_B8_no_socket_gets_the_number_of_a_closed_stream(
         assert await run.code() == 0
 
 
-@pytest.mark.xfail(strict=True, reason="R-B8: a full pipe blocks it; a non-blocking one cuts lines")
 @pytest.mark.parametrize("blocking", [True, False])
 async def test_R_B8_two_streams_in_one_pipe_do_not_cut_each_others_lines(
     write: Write, session: aiohttp.ClientSession, blocking: bool
@@ -349,7 +341,6 @@ async def test_R_B8_two_streams_in_one_pipe_do_not_cut_each_others_lines(
     assert sum("reload refused" in line for line in lines) >= 20 * 100
 
 
-@pytest.mark.xfail(strict=True, reason="R-B8: lost lines of the process log are not counted")
 @pytest.mark.parametrize("gone", [True, False], ids=["closed pipe", "full disk"])
 async def test_R_B8_a_stream_that_fails_costs_lines_only(
     write: Write, session: aiohttp.ClientSession, gone: bool

@@ -48,9 +48,11 @@ async def test_R_B12_a_probe_reads_256_kib(chunked: bool) -> None:
     assert await probed(sized(LIMIT, chunked=chunked)) == (None, Advertisement(versions(58)))
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R-B12: a probe reads 1 MiB, four times of what may be rewritten for clients"
-)
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_R_B12_a_probe_reads_no_more_than_a_document_may_have(chunked: bool) -> None:
     assert await probed(sized(LIMIT + 1, chunked=chunked)) == ("too_large", None)
+
+
+async def test_R_B12_the_limit_is_that_of_the_configuration() -> None:
+    assert await probed(sized(2048), max_document=2048) == (None, Advertisement(versions(58)))
+    assert await probed(sized(2049), max_document=2048) == ("too_large", None)

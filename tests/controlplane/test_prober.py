@@ -13,6 +13,7 @@ from aiohttp import web
 
 from gateway.controlplane.change_log import ChangeLog
 from gateway.controlplane.prober import LONGEST_PAUSE, Prober, pause
+from gateway.controlplane.resolver import UnresolvedError
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement, ProbeRequest
 from gateway.core.fleet.backend import Backend, Freshness
@@ -726,3 +727,36 @@ async def test_R_A2_a_missing_served_version_has_the_backend_probed_at_once() ->
             )
             assert member(snapshot_holder).usable_versions == NO_VERSIONS
             await until_member(snapshot_holder, lambda it: it.usable_versions == versions(90))
+
+
+async def test_a_probe_goes_to_the_addresses_of_a_name_and_carries_the_name() -> None:
+    """In their order; the first one that takes a connection is probed."""
+    async with serving(ironic()) as backend:
+        one = service(Backend("api-1", "api.fleet.test", backend.port))
+
+        async def resolve(host: str) -> tuple[str, ...]:
+            assert host == "api.fleet.test"
+            return "127.0.0.9", "127.0.0.1"
+
+        snapshot_holder = holder_of(one)
+        async with Prober(snapshot_holder, ProbeResults(), [one], resolve=resolve):
+            await until_member(snapshot_holder, lambda one: one.advertisement is not None)
+
+    assert backend.requests[0].headers["Host"] == f"api.fleet.test:{backend.port}"
+
+
+async def test_a_name_without_an_address_is_a_failed_probe_that_says_why() -> None:
+    one = service(Backend("api-1", "api.fleet.test", 80))
+
+    async def resolve(host: str) -> tuple[str, ...]:
+        raise UnresolvedError(f"no address of {host}: there is no such name")
+
+    snapshot_holder, results = holder_of(one), ProbeResults()
+    async with Prober(snapshot_holder, results, [one], resolve=resolve):
+        await results.probe_ended()
+        await until_member(snapshot_holder, lambda one: one.probe_error is not None)
+
+    assert results.reasons[0] == "connect"
+    assert member(snapshot_holder).probe_error == (
+        "no connection to api.fleet.test:80: no address of api.fleet.test: there is no such name"
+    )

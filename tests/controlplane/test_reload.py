@@ -25,15 +25,23 @@ ONE, TWO = Backend("api-1", "127.0.0.1", 1), Backend("api-2", "127.0.0.1", 2)
 KNOWN = Advertisement(VersionSet.between(Version(1, 1), Version(1, 58)))
 
 
-class Recorder:
-    """Stands in for prober and metrics, and keeps their calls."""
+class Targets:
+    """Stands in for prober or resolver, and keeps its calls."""
 
     def __init__(self) -> None:
         self.targets: list[tuple[Service, ...]] = []
-        self.reloads: list[tuple[bool, float]] = []
 
     def retarget(self, services: Iterable[Service]) -> None:
         self.targets.append(tuple(services))
+
+
+class Recorder(Targets):
+    """Stands in for prober, resolver and metrics, and keeps their calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.resolver = Targets()
+        self.reloads: list[tuple[bool, float]] = []
 
     def reloaded(self, *, ok: bool, at: float) -> None:
         self.reloads.append((ok, at))
@@ -54,7 +62,13 @@ def reloader(
 
     return (
         Reloader(
-            load, started, snapshot_holder=snapshot_holder, prober=recorder, metrics=recorder, wall=wall
+            load,
+            started,
+            snapshot_holder=snapshot_holder,
+            resolver=recorder.resolver,
+            prober=recorder,
+            metrics=recorder,
+            wall=wall,
         ),
         snapshot_holder,
         recorder,
@@ -77,7 +91,7 @@ async def test_what_is_known_of_a_backend_that_stays_is_kept() -> None:
         KNOWN,
         None,
     )
-    assert recorder.targets == [new.services]
+    assert recorder.targets == recorder.resolver.targets == [new.services]
     assert recorder.reloads == [(True, 2000.0)]
     assert (subject.config.hash, subject.config.loaded_at) == ("def", 2000.0)
 
@@ -112,7 +126,7 @@ async def test_a_file_with_a_problem_changes_nothing_and_is_reported_as_by_check
     )
     assert snapshot_holder.current is before
     assert subject.config is config
-    assert (recorder.targets, recorder.reloads) == ([], [(False, 0.0)])
+    assert (recorder.targets, recorder.resolver.targets, recorder.reloads) == ([], [], [(False, 0.0)])
     refused = "reload refused, the old configuration stays in force: x.yaml:"
     assert [record.getMessage() for record in caplog.records] == [
         f"{refused}3:1: error[unknown-key]: there is no key `lisen` (hint: did you mean `listen`?)",

@@ -16,6 +16,7 @@ from gateway.core.http.message import (
     Response,
     all_values,
     as_mapping,
+    method_of_text,
     normalize_name,
     render,
 )
@@ -37,6 +38,13 @@ def test_folding_is_done_once(name: str) -> None:
 @pytest.mark.parametrize("names", [HOP_BY_HOP, FORWARDING, UNLISTABLE])
 def test_the_tables_of_names_are_folded(names: frozenset[str]) -> None:
     assert {normalize_name(name) for name in names} == names
+
+
+@pytest.mark.parametrize(
+    "text, method", [("get", "GET"), ("Trace", "TRACE"), ("M-Search", "M-Search"), ("", "")]
+)
+def test_a_known_method_may_be_typed_in_any_letters(text: str, method: str) -> None:
+    assert method_of_text(text) == method
 
 
 def test_lines_are_written_in_order_as_they_are() -> None:

@@ -1,4 +1,5 @@
 """Every test gets its own testbed: backends, a gateway and clients. Nothing of them may be left at the end.
+Every exchange must go through its stages as the table in `dataplane.stages` says.
 
 Event loops differ where sockets are reset, filled or closed. Those tests run on the loop of asyncio and, if
 uvloop is installed, on uvloop as well, which is used in production.
@@ -14,6 +15,8 @@ from typing import Final
 
 import pytest
 
+from gateway.dataplane.exchange import Exchange
+from tests.dataplane.stage_check import CheckedStage
 from tests.dataplane.testbed import Testbed
 
 LOOPS_DIFFER: Final = frozenset(
@@ -23,6 +26,7 @@ LOOPS_DIFFER: Final = frozenset(
         "test_flow_control",
         "test_hostile_backends",
         "test_interim",
+        "test_memory",
         "test_pipelining",
         "test_resends",
         "test_retries",
@@ -43,6 +47,14 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> M
     if item.path.stem in LOOPS_DIFFER and find_spec("uvloop") is not None:
         loops["uvloop"] = importlib.import_module("uvloop").new_event_loop
     return loops
+
+
+@pytest.fixture(autouse=True)
+def stages(monkeypatch: pytest.MonkeyPatch) -> CheckedStage:
+    """Every exchange goes from stage to stage as the table says."""
+    checked = CheckedStage()
+    monkeypatch.setattr(Exchange, "stage", checked)
+    return checked
 
 
 @pytest.fixture

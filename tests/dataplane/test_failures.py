@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 import pytest
 
@@ -10,6 +11,14 @@ from gateway.core.http.message import METHODS, Response
 from gateway.dataplane import local_response
 from gateway.dataplane.failures import FAILURES, IDEMPOTENT, Failure, Retry, Side, may_retry
 from gateway.telemetry.counters import MAX_CLIENT_ERROR_REASONS
+
+UNSENT: Final = {
+    Failure.CONNECT,
+    Failure.CONNECT_TIMEOUT,
+    Failure.NOT_SENT,
+    Failure.VERSION_REFUSED,
+}
+"""Nothing was executed."""
 
 
 def test_every_failure_has_a_complete_rule() -> None:
@@ -20,16 +29,15 @@ def test_every_failure_has_a_complete_rule() -> None:
 
 
 def test_the_status_is_502_or_504_only_after_bytes_were_sent() -> None:
-    unsent = {Failure.CONNECT, Failure.CONNECT_TIMEOUT, Failure.VERSION_REFUSED}
     for failure, rule in FAILURES.items():
-        assert (rule.status == 503) == (failure in {*unsent, Failure.VERSION_UNKNOWN}), failure
+        assert (rule.status == 503) == (failure in {*UNSENT, Failure.VERSION_UNKNOWN}), failure
         assert rule.side is not Side.CLIENT or rule.status in {0, 400, 408, 413}
 
 
 @pytest.mark.parametrize("failure", list(Failure))
 @pytest.mark.parametrize("method", METHODS)
 def test_possibly_executed_requests_are_repeated_only_if_idempotent(failure: Failure, method: str) -> None:
-    not_executed = failure in {Failure.CONNECT, Failure.CONNECT_TIMEOUT, Failure.VERSION_REFUSED}
+    not_executed = failure in UNSENT
     executed = failure is Failure.VERSION_UNKNOWN
     response_begun = failure in {Failure.BAD_REPLY, Failure.REPLY_CUT, Failure.REPLY_STALLED}
     allowed = may_retry(failure, (method,), body_held=True)

@@ -120,7 +120,6 @@ async def test_H5_a_101_from_a_backend(testbed: Testbed) -> None:
         "CONNECT 127.0.0.1:22 HTTP/1.1",
         "TRACE /v1/nodes HTTP/1.1",
         "TRACK / HTTP/1.1",
-        "FROBNICATE / HTTP/1.1",
     ],
 )
 async def test_H6_methods_that_are_not_proxied(testbed: Testbed, start: str) -> None:

@@ -130,7 +130,14 @@ async def test_B2_a_backend_that_closes_before_a_whole_head(testbed: Testbed, da
 
 
 async def test_B4_endless_interim_responses(testbed: Testbed) -> None:
-    await assert_bad_gateway(testbed, b"HTTP/1.1 102 Processing\r\n\r\n" * 17)
+    interim = b"HTTP/1.1 102 Processing\r\n\r\n"
+    gateway, backend = await testbed.gateway_and_backend(first_then_serve(interim * 17))
+    client = await gateway.client()
+    await client.send(request("POST"))
+
+    assert [(await client.response()).status for _ in range(17)] == [102] * 16 + [502]
+    await backend.disconnected()
+    assert await client.is_open()
 
 
 async def test_B4_endless_interim_responses_one_by_one(testbed: Testbed) -> None:

@@ -40,7 +40,6 @@ async def responses(client: Client, method: str = "GET") -> tuple[list[Message],
     return interim, answer
 
 
-@pytest.mark.xfail(strict=True, reason="R-B6: interim responses are swallowed")
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
 async def test_R_B6_interim_responses_are_forwarded_in_order(testbed: Testbed, method: str) -> None:
     unknown = b"HTTP/1.1 199 Somewhat\r\nX-Progress: half\r\n\r\n"
@@ -63,7 +62,6 @@ async def test_R_B6_interim_responses_are_forwarded_in_order(testbed: Testbed, m
     assert [record.status for record in gateway.records] == [200, 200]
 
 
-@pytest.mark.xfail(strict=True, reason="R-B6: interim responses are swallowed")
 async def test_R_B6_an_interim_response_is_forwarded_when_it_comes(testbed: Testbed) -> None:
     """In pieces, with nothing behind it yet, and while the client still sends its body."""
     go_on = asyncio.Event()
@@ -87,7 +85,6 @@ async def test_R_B6_an_interim_response_is_forwarded_when_it_comes(testbed: Test
     assert (await client.response("POST")).body == b"done"
 
 
-@pytest.mark.xfail(strict=True, reason="R-B6: interim responses are swallowed")
 @pytest.mark.parametrize("framing", ["Content-Length: 5", "Transfer-Encoding: chunked"])
 async def test_R_B6_the_fields_of_an_interim_response_follow_the_same_rules(
     testbed: Testbed, framing: str
@@ -123,7 +120,6 @@ async def test_R_B6_the_fields_of_an_interim_response_follow_the_same_rules(
     assert (await responses(client))[1].status == 200  # the connection can be used again
 
 
-@pytest.mark.xfail(strict=True, reason="R-B6: interim responses are swallowed")
 async def test_R_B6_at_most_16_interim_responses_are_forwarded(testbed: Testbed) -> None:
     gateway, _ = await testbed.gateway_and_backend(always(HINTS * MOST + response(200, body=b"done")))
     client = await gateway.client()
@@ -135,7 +131,6 @@ async def test_R_B6_at_most_16_interim_responses_are_forwarded(testbed: Testbed)
     assert answer.body == b"done"
 
 
-@pytest.mark.xfail(strict=True, reason="R-B6: interim responses are swallowed")
 async def test_R_B6_one_more_is_502(testbed: Testbed) -> None:
     gateway, backend = await testbed.gateway_and_backend(always(HINTS * (MOST + 1) + response(200)))
     client = await gateway.client()
@@ -158,7 +153,6 @@ REFUSAL = response(
 )
 
 
-@pytest.mark.xfail(strict=True, reason="R-B6: interim responses are swallowed")
 @pytest.mark.parametrize(
     "end, status", [(b"", 502), (REFUSAL, 503), (UNVERSIONED, 200)], ids=["closes", "refuses", "unversioned"]
 )

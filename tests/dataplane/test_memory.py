@@ -75,7 +75,6 @@ async def begin_upload(gateway: Gateway, data: bytes) -> Client:
     return client
 
 
-@pytest.mark.xfail(strict=True, reason="R-B13: every small body is held, however many there are")
 @pytest.mark.parametrize("begin, end", [BY_LENGTH, CHUNKED], ids=["length", "chunked"])
 async def test_R_B13_bodies_beyond_the_total_are_streamed(testbed: Testbed, begin: bytes, end: bytes) -> None:
     uploads = Uploads()
@@ -90,7 +89,6 @@ async def test_R_B13_bodies_beyond_the_total_are_streamed(testbed: Testbed, begi
         assert (await client.request(end, method="PUT")).body == b"done"
 
 
-@pytest.mark.xfail(strict=True, reason="R-B13: a request whose body may not be held is sent again")
 @pytest.mark.parametrize("line", ["X-Framed: by length", "Transfer-Encoding: chunked"])
 async def test_R_B13_a_request_whose_body_is_beyond_the_total_is_not_sent_again(
     testbed: Testbed, line: str
@@ -338,7 +336,6 @@ async def until_quiet(gateway: Process) -> None:
 LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 
 
-@pytest.mark.xfail(strict=True, reason="R-B13: 2,000 bodies of 60 KiB cost 124 MiB and more")
 @pytest.mark.load
 @LOOPS
 @pytest.mark.parametrize("complete", [False, True])
@@ -364,7 +361,6 @@ async def test_R_B13_2000_held_bodies_cost_at_most_80_mib(tmp_path: Path, comple
     assert grown <= 80 * MIB
 
 
-@pytest.mark.xfail(strict=True, reason="R-B13: 200 stalled readers cost hundreds of MiB")
 @pytest.mark.load
 @LOOPS
 async def test_R_B13_200_stalled_readers_cost_at_most_34_mib(tmp_path: Path, loop: str) -> None:

@@ -98,7 +98,7 @@ async def test_P7_targets_without_a_slash(testbed: Testbed, target: str) -> None
     [
         request_head("X-Canary : canary"),
         request_head(start="GET /canary#canary HTTP/1.1"),
-        request_head(start="CANARY /canary HTTP/1.1"),
+        request_head(start="TRACE /canary HTTP/1.1"),
         request_head("Host: canary@canary", host=False),
         request_head("Expect: canary", "Content-Length: 1"),
         request_head(start="GET /canary HTTP/1.7"),

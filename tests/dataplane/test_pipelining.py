@@ -33,7 +33,6 @@ async def echo(upstream: UpstreamConnection) -> None:
 # --- the client closes its side ----------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="R-B6: of three pipelined requests and FIN only the first is served")
 async def test_R_B6_three_pipelined_requests_and_fin_get_three_responses(testbed: Testbed) -> None:
     gateway, backend = await testbed.gateway_and_backend(echo)
     client = await gateway.client()
@@ -48,7 +47,6 @@ async def test_R_B6_three_pipelined_requests_and_fin_get_three_responses(testbed
     assert len(backend.requests) == 3
 
 
-@pytest.mark.xfail(strict=True, reason="R-B6: of three pipelined requests and FIN only the first is served")
 async def test_R_B6_the_same_when_fin_comes_while_the_first_is_served(testbed: Testbed) -> None:
     """Requests with and without a body."""
     go_on = asyncio.Event()
@@ -85,7 +83,6 @@ async def some_turns() -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.xfail(strict=True, reason="R-B6: of three pipelined requests and FIN only the first is served")
 async def test_R_B6_slowly_read_responses_are_all_delivered_after_fin(testbed: Testbed) -> None:
     size = 300 * KIB
     gateway, _ = await testbed.gateway_and_backend(always(response(200, body=b"x" * size)))
@@ -98,7 +95,6 @@ async def test_R_B6_slowly_read_responses_are_all_delivered_after_fin(testbed: T
     assert await client.ended() == (b"", False)
 
 
-@pytest.mark.xfail(strict=True, reason="R-B6: of three pipelined requests and FIN only the first is served")
 async def test_R_B6_an_incomplete_request_before_fin_is_dropped_and_those_before_it_are_served(
     testbed: Testbed,
 ) -> None:
@@ -153,7 +149,6 @@ async def read_on(client: Client) -> None:
             pass
 
 
-@pytest.mark.xfail(strict=True, reason="R-B4: after each response more is read, whatever waits already")
 @pytest.mark.parametrize("reads", [True, False])
 async def test_R_B4_pipelined_requests_wait_in_a_bounded_buffer(testbed: Testbed, reads: bool) -> None:
     gateway, _ = await testbed.gateway_and_backend(always(response(200, body=b"x" * 100)))
@@ -180,7 +175,6 @@ async def test_R_B4_pipelined_requests_wait_in_a_bounded_buffer(testbed: Testbed
     await asyncio.wait(tasks)
 
 
-@pytest.mark.xfail(strict=True, reason="R-B4: what waits behind a response that is not read has no bound")
 async def test_R_B4_what_waits_behind_an_unread_response_is_bounded_too(testbed: Testbed) -> None:
     """No request is in flight: the response to the last one waits until the client reads."""
     gateway, _ = await testbed.gateway_and_backend(always(response(200, body=b"x" * 50_000)))

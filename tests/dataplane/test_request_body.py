@@ -1,19 +1,20 @@
 """The body of a request: when it is held, when it streams, and what of it can be sent again."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 from gateway.dataplane.http1.heads import RequestReader
 from gateway.dataplane.http1.names import NameTable
-from gateway.dataplane.request_body import RequestBody
+from gateway.dataplane.request_body import HeldBodies, RequestBody
 from gateway.settings import Limits
 from tests.dataplane.messages import request
 
 
-def request_body(*lines: str, **limits: int) -> RequestBody:
+def request_body(*lines: str, held: HeldBodies | None = None, **limits: int) -> RequestBody:
     """The body of a request with these field lines."""
-    reader = RequestReader()
-    reader.read(request("POST", "/", *lines), NameTable.for_requests(frozenset()), Limits())
-    return RequestBody(reader.field_section, Limits().model_copy(update=limits))
+    head = RequestReader().read(request("POST", "/", *lines), NameTable.for_requests(frozenset()), Limits())
+    return RequestBody(head.field_section, Limits().model_copy(update=limits), held or HeldBodies())
 
 
 def test_a_held_body_can_be_sent_again() -> None:
@@ -51,3 +52,26 @@ def test_a_body_is_too_large_as_soon_as_it_is_known() -> None:
     assert not body.too_large
     body.feed(b"lo")
     assert body.too_large
+
+
+def test_R_B13_beyond_what_all_may_hold_a_body_streams() -> None:
+    held = HeldBodies()
+    first = request_body("Content-Length: 10", held=held, replay_total=12)
+    first.feed(b"0123456789")
+    second = request_body("Content-Length: 10", held=held, replay_total=12)
+    second.feed(b"ab")
+    assert (first.streams, second.streams, held.size) == (False, False, 12)
+    second.feed(b"c")
+    assert (first.streams, second.streams) == (False, True)
+    assert (second.data_to_send(), second.replayable, held.size) == (b"abc", False, 10)
+
+    first.release()
+    second.feed(b"defghij")
+    assert (second.data_to_send(), held.size) == (b"defghij", 0)
+
+
+def test_R_B13_a_chunked_body_that_is_complete_has_a_length_although_it_is_not_held() -> None:
+    body = request_body("Transfer-Encoding: chunked", replay_total=3)
+    body.feed(b"5\r\nhello\r\n0\r\n\r\n")
+    assert (body.streams, body.framing_line()) == (True, b"Content-Length: 5\r\n")
+    assert (body.data_to_send(), body.data_to_send()) == (b"hello", b"")

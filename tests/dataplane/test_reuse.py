@@ -129,7 +129,6 @@ def client_socket(client: Client) -> socket.socket:
     return socket.socket(fileno=socket.dup(client.writer.get_extra_info("socket").fileno()))
 
 
-@pytest.mark.xfail(strict=True, reason="R-B5: the next client gets what is read before its request is sent")
 @REQUESTS
 async def test_R_B5_bytes_that_arrive_together_with_the_next_request_are_not_its_response(
     testbed: Testbed, data: bytes
@@ -147,7 +146,6 @@ async def test_R_B5_bytes_that_arrive_together_with_the_next_request_are_not_its
         assert await received(idle) == b""
 
 
-@pytest.mark.xfail(strict=True, reason="R-B5: the next client gets what lies unread when its request is sent")
 @pytest.mark.parametrize("data", [request(), request("POST", body=b"small\r\n\r\n")], ids=["GET", "POST"])
 async def test_R_B5_bytes_that_nobody_has_read_are_noticed_before_the_request_is_written(
     testbed: Testbed, data: bytes
@@ -166,7 +164,6 @@ async def test_R_B5_bytes_that_nobody_has_read_are_noticed_before_the_request_is
             assert await received(idle) == b""
 
 
-@pytest.mark.xfail(strict=True, reason="R-B5: a POST on a connection that closes then is 502")
 async def test_R_B5_a_close_that_nobody_has_read_is_noticed_before_the_request_is_written(
     testbed: Testbed,
 ) -> None:
@@ -266,7 +263,6 @@ async def response_in_a_busy_loop(client: Client) -> Message:
     return answer.result()
 
 
-@pytest.mark.xfail(strict=True, reason="R-B5: a response that comes before the request is taken for its own")
 async def test_R_B5_a_response_on_a_new_connection_before_the_request_is_not_taken(
     testbed: Testbed,
 ) -> None:

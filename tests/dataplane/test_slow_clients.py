@@ -31,7 +31,7 @@ SOON: Final = 3.0
 
 @pytest.fixture(autouse=True)
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.dataplane.client_connection.MIN_RATE_GRACE", GRACE, raising=False)
+    monkeypatch.setattr("gateway.dataplane.arrival.MIN_RATE_GRACE", GRACE)
 
 
 async def drip(client: Client, byte: bytes) -> None:
@@ -58,7 +58,6 @@ async def dripping(client: Client, byte: bytes) -> AsyncIterator[None]:
 CHUNKED = request("POST", "/v1/x", "Transfer-Encoding: chunked")
 
 
-@pytest.mark.xfail(strict=True, reason="R-B4: a request that comes a byte at a time never ends")
 @pytest.mark.parametrize(
     "begin, byte",
     [
@@ -86,7 +85,6 @@ async def test_R_B4_a_body_that_comes_too_slowly_is_408(testbed: Testbed, begin:
     assert not backend.requests
 
 
-@pytest.mark.xfail(strict=True, reason="R-B4: a head has no minimum rate")
 @pytest.mark.parametrize("kept", [False, True])
 async def test_R_B4_a_head_that_comes_too_slowly_is_408(testbed: Testbed, kept: bool) -> None:
     gateway, _ = await testbed.gateway_and_backend(serve, limits=RATE, **PATIENT)
@@ -98,7 +96,6 @@ async def test_R_B4_a_head_that_comes_too_slowly_is_408(testbed: Testbed, kept: 
         assert (await client.response()).status == 408
 
 
-@pytest.mark.xfail(strict=True, reason="R-B4: a body that comes a byte at a time holds two connections")
 async def test_R_B4_after_the_response_has_begun_both_connections_are_closed(testbed: Testbed) -> None:
     async def script(upstream: UpstreamConnection) -> None:
         await upstream.head()
@@ -213,7 +210,6 @@ async def was_closed(client: Client) -> bool:
         return False
 
 
-@pytest.mark.xfail(strict=True, reason="R-B4: newcomers that drip evict established clients")
 async def test_R_B4_newcomers_yield_to_each_other_and_never_take_an_established_client(
     testbed: Testbed,
 ) -> None:
@@ -228,7 +224,6 @@ async def test_R_B4_newcomers_yield_to_each_other_and_never_take_an_established_
     assert gateway.metric("skewgate_client_errors_total", reason="too_many_connections") == 5
 
 
-@pytest.mark.xfail(strict=True, reason="R-B4: an established client that is idle is closed for a newcomer")
 async def test_R_B4_without_an_unproven_connection_the_newcomer_is_closed(testbed: Testbed) -> None:
     gateway, _ = await testbed.gateway_and_backend(serve, limits={"connections": 2})
     clients = [await established(gateway) for _ in range(2)]
@@ -239,7 +234,6 @@ async def test_R_B4_without_an_unproven_connection_the_newcomer_is_closed(testbe
         assert await client.is_open()
 
 
-@pytest.mark.xfail(strict=True, reason="R-B4: a flood of half heads leaves no established client")
 async def test_R_B4_a_flood_of_half_heads_costs_established_clients_no_request(testbed: Testbed) -> None:
     most = 20
     gateway, _ = await testbed.gateway_and_backend(serve, limits={"connections": most})

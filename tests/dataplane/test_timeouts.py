@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
+import time
 
 import pytest
 
+from gateway.core.fleet.backend import Backend
 from tests.dataplane.assertions import assert_ironic_error
 from tests.dataplane.messages import KIB, request, response
 from tests.dataplane.testbed import (
@@ -15,6 +19,7 @@ from tests.dataplane.testbed import (
     never_respond,
     serve,
     until,
+    versions,
     wait_ticks,
 )
 
@@ -105,7 +110,7 @@ async def test_a_slow_client_is_not_taken_for_a_stalled_backend(testbed: Testbed
     """The backend is not read while the client takes nothing. The backend has no deadline meanwhile."""
     size = 32 * KIB * KIB
     gateway, _ = await testbed.gateway_and_backend(
-        always(response(200, body=b"x" * size)), backend_body_idle=0.1
+        always(response(200, body=b"x" * size)), backend_body_idle=0.4
     )
     client = await gateway.client(small_buffer=16 * KIB)
     client.reader._transport.pause_reading()  # type: ignore[attr-defined]
@@ -141,3 +146,28 @@ async def test_a_slow_backend_is_not_taken_for_a_stalled_client(testbed: Testbed
 
     assert not begun
     assert (await client.response("PUT")).body == b"all there"
+
+
+async def test_the_gateways_own_pause_is_not_held_against_a_backend(testbed: Testbed) -> None:
+    """The process is stopped for longer than `backend_head`. The response has come meanwhile."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve_once() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                received.set()
+                connection.sendall(response(200, body=b"in time"))
+
+        received = threading.Event()
+        backend = Backend("raw", "127.0.0.1", listener.getsockname()[1], declared=versions("1.1-1.90"))
+        gateway = await testbed.gateway(backend, backend_head=0.3)
+        thread = threading.Thread(target=serve_once, daemon=True)
+        thread.start()
+        client = await gateway.client()
+        await client.send(request("POST"))
+        await until(received.is_set)
+        time.sleep(1.2)  # noqa: ASYNC251 - the whole loop stands still, as after SIGSTOP
+
+        assert (await client.response("POST")).body == b"in time"
+        thread.join()

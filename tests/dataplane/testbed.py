@@ -15,17 +15,20 @@ import struct
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_network
 from time import monotonic
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 
+from gateway.controlplane.resolver import Resolve, addresses_only
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.decision.decision import NegotiationResult
-from gateway.core.dialect import Advertisement, RequestedKind
+from gateway.core.decision.selection import RANDOM_BITS
+from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import Fact, ProbeSucceeded
 from gateway.core.fleet.service import RetryPlan, RouteMatch, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
+from gateway.dataplane.context import draw_bits
+from gateway.dataplane.stages import Stage
 from gateway.dataplane.worker import Worker
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.settings import Limits, Timeouts
@@ -324,24 +327,6 @@ def reset(writer: asyncio.StreamWriter) -> None:
 # --- the gateway -------------------------------------------------------------------------------------------
 
 
-class RecordCopy(NamedTuple):
-    """A copy of a RequestRecord, which is valid only while it is handed out."""
-
-    service: str
-    backend: str
-    method: str
-    status: int
-    requested: RequestedKind | None
-    result: NegotiationResult | None
-    version: str
-    attempts: int
-    bytes_out: int
-    reason: str
-    request_id: str
-    target: str
-    client: str
-
-
 @final
 class Gateway:
     """One worker with its metrics, records, facts and clients."""
@@ -352,10 +337,11 @@ class Gateway:
         timeouts: dict[str, float],
         limits: dict[str, int],
         trusted: Sequence[str],
+        resolve: Resolve = addresses_only,
     ) -> None:
         self.snapshot_holder = snapshot_holder
         self.metrics = Metrics()
-        self.records: list[RecordCopy] = []
+        self.records: list[RequestRecord] = []
         self.facts: list[tuple[str, str, Fact]] = []
         self.clients: list[Client] = []
         self._record_added = asyncio.Event()
@@ -364,10 +350,23 @@ class Gateway:
             timeouts=Timeouts().model_copy(update=timeouts),
             trusted=[ip_network(network) for network in trusted],
             snapshots=snapshot_holder,
+            resolve=resolve,
             observe=self._observe,
             metrics=self.metrics,
             record=self._record,
+            random_bits=self._draw,
         )
+        self._drawn: int | None = None
+
+    def prefer(self, index: int, of: int) -> None:
+        """From now on draw backend `index` of `of`, which are equal, in the order of the configuration.
+
+        The one drawn gets the request unless it has more in flight than the next one.
+        """
+        self._drawn = -(-(index << (RANDOM_BITS // 2)) // of)
+
+    def _draw(self) -> int:
+        return draw_bits() if self._drawn is None else self._drawn
 
     def _observe(self, service: str, backend: str, fact: Fact) -> None:
         self.facts.append((service, backend, fact))
@@ -375,7 +374,7 @@ class Gateway:
 
     def _record(self, record: RequestRecord) -> None:
         self.metrics.record(record)
-        self.records.append(RecordCopy(*(getattr(record, name) for name in RecordCopy._fields)))
+        self.records.append(record)
         self._record_added.set()
 
     async def start(self) -> None:
@@ -401,7 +400,7 @@ class Gateway:
         client.writer.close()
         return answer
 
-    async def recorded(self, number: int = 1) -> RecordCopy:
+    async def recorded(self, number: int = 1) -> RequestRecord:
         """Wait for record number `number`, counted from 1."""
         async with asyncio.timeout(TIMEOUT):
             while len(self.records) < number:
@@ -419,6 +418,12 @@ class Gateway:
                 if found.items() >= labels.items():
                     return float(match[3])
         return 0.0
+
+    @property
+    def stages(self) -> list[Stage]:
+        """The stages of the exchanges that have not ended."""
+        running = (client.exchange for client in self.worker._clients)
+        return [exchange.stage for exchange in running if exchange is not None]
 
     def nothing_left(self) -> bool:
         """Whether no request, no retry and no backend connection is active."""
@@ -476,11 +481,16 @@ class Testbed:
         retry: RetryPlan | None = None,
         trusted: Sequence[str] = (),
         limits: dict[str, int] | None = None,
+        resolve: Resolve = addresses_only,
         **timeouts: float,
     ) -> Gateway:
         """A worker in front of one Ironic service; `timeouts` in seconds by their names in the settings."""
         gateway = Gateway(
-            snapshot_holder_of(*backends, match=match, retry=retry), timeouts, limits or {}, trusted
+            snapshot_holder_of(*backends, match=match, retry=retry),
+            timeouts,
+            limits or {},
+            trusted,
+            resolve,
         )
         await gateway.start()
         self.gateways.append(gateway)

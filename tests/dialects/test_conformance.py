@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -44,10 +45,11 @@ from gateway.core.dialect import (
     VersionRefusal,
 )
 from gateway.core.fleet.snapshot import ServiceView
+from gateway.core.http.json_body import MAX_DEPTH, MAX_VALUES
 from gateway.core.http.message import Header, RequestHead, Response, as_mapping, normalize_name, render
 from gateway.core.versions.ranges import NEWEST, OLDEST, VersionRange, VersionSet
 from gateway.core.versions.version import Version
-from gateway.dataplane.http1.heads import RequestReader
+from gateway.dataplane.http1 import heads
 from gateway.dataplane.http1.names import NameTable
 from gateway.dialects import discover
 from gateway.settings import Limits, load
@@ -361,13 +363,13 @@ def lines_of(request_field_lines: bytes) -> list[Header]:
 
 def read_and_resolve(
     view: ServiceView, endpoint: Endpoint, lines: Sequence[Header]
-) -> tuple[RequestReader, Resolution]:
+) -> tuple[heads.RequestHead, Resolution]:
     """A request's head and its decision, from bytes that the data plane's own reader reads."""
     head = b"GET /x HTTP/1.1\r\nHost: api.test\r\n" + render(lines) + b"\r\n"
     dialect = view.service.dialect
-    reader = RequestReader()
-    reader.read(head, NameTable.for_requests(dialect.reads | dialect.owned_request), Limits())
-    return reader, resolve(view, endpoint, reader, reader.path)
+    table = NameTable.for_requests(dialect.reads | dialect.owned_request)
+    read = heads.RequestReader().read(head, table, Limits())
+    return read, resolve(view, endpoint, read, read.path)
 
 
 @every_sample
@@ -746,6 +748,28 @@ def test_any_body_is_a_document_or_passed_on_unchanged(sample: DialectSample) ->
             assert document == sample.dialect.rewrite_document(endpoint, body, sample.offered, LINKS)
 
     holds()
+
+
+@every_sample
+def test_a_document_is_read_within_limits(sample: DialectSample) -> None:
+    """Otherwise one document of a backend could hold all requests for seconds (threats R-B12)."""
+    write_documents = DOCUMENT_SAMPLES.get(sample.label) or DOCUMENT_SAMPLES.get(sample.dialect.name)
+    documents = write_documents(*texts_of(sample, sample.backend_versions)) if write_documents else ()
+    for endpoint in endpoints(sample):
+        for document in documents:
+            rewrite = partial(sample.dialect.rewrite_document, endpoint, offered=sample.offered, links=LINKS)
+            if endpoint.document and rewrite(json.dumps(document).encode()) is not None:
+                assert rewrite(enlarged(document, MAX_DEPTH, 1)) is not None
+                assert rewrite(enlarged(document, MAX_DEPTH + 1, 1)) is None
+                assert rewrite(enlarged(document, 2, MAX_VALUES)) is None
+
+
+def enlarged(document: Any, levels: int, values: int) -> bytes:
+    """The document with so many levels, in the last of which are so many values."""
+    more: list[Any] = [0] * values
+    for _ in range(levels - 2):
+        more = [more]
+    return json.dumps({**document, "x": more} if isinstance(document, dict) else [*document, more]).encode()
 
 
 # --- probes ------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.custom.json_path import DEEPEST, LONGEST, JsonPath, dump, load
+from gateway.core.http.json_body import read_json
+from gateway.dialects.custom.json_path import DEEPEST, LONGEST, JsonPath, dump
 
 DOCUMENT = {"a": {"b": [{"c": 1}, {"c": "two"}, {"d": 3}, 4]}, "min version": "1", "list": [[1, 2], [3]]}
 
@@ -33,7 +34,7 @@ DOCUMENT = {"a": {"b": [{"c": 1}, {"c": "two"}, {"d": 3}, 4]}, "min version": "1
     ],
 )
 def test_a_path_finds_the_values_at_it(path: str, found: list[Any]) -> None:
-    assert JsonPath.read(path).find(load(json.dumps(DOCUMENT).encode())) == found
+    assert JsonPath.read(path).find(read_json(json.dumps(DOCUMENT).encode())) == found
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_any_other_text_is_refused_and_not_quoted(text: str) -> None:
 
 
 def test_a_change_happens_in_place_at_every_value_of_the_path() -> None:
-    document = load(json.dumps(DOCUMENT).encode())
+    document = read_json(json.dumps(DOCUMENT).encode())
 
     assert JsonPath.read("$.a.b[*].c").change(document, lambda value: f"<{value}>") == 2
     assert JsonPath.read("$.a.b[9].c").change(document, lambda value: None) == 0
@@ -83,20 +84,10 @@ def test_a_path_is_split_into_its_last_list_and_the_path_in_an_item() -> None:
     assert JsonPath.read("$.a[0]").list_and_item is None
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b"9" * 5000, b"null"])
-def test_what_is_not_a_document_is_none(body: bytes) -> None:
-    assert load(body) is None
-
-
 def test_what_json_does_not_have_is_not_written() -> None:
-    deep: Any = []
-    for _ in range(100_000):
-        deep = [deep]
-
     assert dump({"a": ["\u00e4", 1.5, True]}) == '{"a":["ä",1.5,true]}'.encode()
     assert dump(float("nan")) is None
     assert dump("\ud800") is None
-    assert dump(deep) is None
 
 
 STEPS = st.lists(st.sampled_from([".a", "[0]", "[*]", "['b c']"]), max_size=5).map("".join)

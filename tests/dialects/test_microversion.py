@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from sys import getrefcount
 from typing import Any
 
 import pytest
@@ -16,11 +17,11 @@ from gateway.core.dialect import (
     RequestedKind,
     RequestedVersion,
 )
+from gateway.core.http.json_body import MAX_DEPTH
 from gateway.core.http.message import as_mapping
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.microversion import (
-    MAX_DEPTH,
     MICROVERSION,
     RANGE_KEYS,
     Latest,
@@ -299,3 +300,11 @@ def test_mistakes_in_a_release_table_are_errors() -> None:
         release_table({"1.O": "21.4"})
     with pytest.raises(ValueError, match="zed"):
         release_table({"1.80": "zed", "1.81": "21.3 zed"})
+
+
+def test_R_B12_what_is_too_long_for_a_version_is_not_kept() -> None:
+    text = "1." + "9" * 100_000
+    before = getrefcount(text)
+
+    assert read_range("1.1", text) is None
+    assert getrefcount(text) == before

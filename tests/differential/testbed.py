@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Final, NamedTuple, final
 
+from gateway.controlplane.resolver import addresses_only
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.fleet.snapshot import Snapshot
@@ -190,6 +191,7 @@ class Testbed:
             timeouts=settings.timeouts,
             trusted=settings.trusted_proxies,
             snapshots=snapshot_holder,
+            resolve=addresses_only,
             observe=lambda *_: None,
             metrics=Metrics(),
             record=self._record,

@@ -14,7 +14,7 @@ from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import RequestedKind
 from gateway.core.fleet.offer import HeldRule, Phase
 from gateway.errors import CLIENT_ERROR_REASONS
-from gateway.telemetry.counters import PROBE_FAILURES, RETRY_REASONS
+from gateway.telemetry.counters import ADMIN_ERRORS, PROBE_FAILURES, RETRY_REASONS
 from tests.docs.pages import page, rows, section
 
 PAGE = page("docs/metrics.md")
@@ -77,6 +77,7 @@ def test_the_closed_sets_are_whole() -> None:
     assert values("`rule`") == tuple(HeldRule)
     assert values("`reason` of retries") == (*RETRY_REASONS, "other")
     assert values("`reason` of probe failures") == PROBE_FAILURES
+    assert values("`reason` of admin errors") == ADMIN_ERRORS
     assert values("`reason` of client errors") == (*CLIENT_ERROR_REASONS, "other")
 
 

@@ -17,7 +17,7 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Final, SupportsIndex
@@ -25,7 +25,7 @@ from typing import Final, SupportsIndex
 from tests.dataplane.messages import Message, read_message
 from tests.load.connection import framed
 from tests.load.records import Execution, RecordFile
-from tests.load.workload import BETWEEN, DELAY, DIGEST, IMAGE, SLOW, digest, ident_of, pieces
+from tests.load.workload import ANSWERED, BETWEEN, DELAY, DIGEST, IMAGE, SLOW, digest, ident_of, pieces
 from tests.scenarios.fakes import END, OWN, Head, Ironic, bound_socket
 
 BACKLOG: Final = 128
@@ -93,17 +93,28 @@ class RecordingIronic(Ironic):
     async def _respond(self, message: Message, writer: asyncio.StreamWriter) -> None:
         head = Head.parse(message.head[: -len(END)], message.body)
         refusals = len(self.refused)
+        ident = ident_of(head.target)
         response = self._response(head)
+        if ident:
+            response = with_field(response, f"{ANSWERED}: {ident}")
         executed = len(self.refused) == refusals
         self._record(head, executed=executed)
-        path = head.target.partition("?")[0]
-        if executed and path == SLOW:
-            await asyncio.sleep(DELAY)
-        if executed and path == IMAGE and message.method == "GET":
-            await self._send_image(response, ident_of(head.target), writer)
+        if executed:
+            await self._send(message.method, head.target.partition("?")[0], ident, response, writer)
         else:
             writer.write(self._with_connection_field(response))
         await writer.drain()
+
+    async def _send(
+        self, method: str, path: str, ident: str, response: bytes, writer: asyncio.StreamWriter
+    ) -> None:
+        """Send the response to a request that was executed."""
+        if path == SLOW:
+            await asyncio.sleep(DELAY)
+        if path == IMAGE and method == "GET":
+            await self._send_body(response, pieces(ident), BETWEEN, writer)
+        else:
+            writer.write(self._with_connection_field(response))
 
     def _record(self, head: Head, *, executed: bool) -> None:
         ident = ident_of(head.target)
@@ -113,11 +124,12 @@ class RecordingIronic(Ironic):
             self._records.append(Execution(ident, self._name, version, monotonic(), refused=not executed))
 
     def _with_connection_field(self, response: bytes) -> bytes:
-        return response.replace(b"\r\n", b"\r\nConnection: close\r\n", 1) if self._finishing else response
+        return with_field(response, "Connection: close") if self._finishing else response
 
-    async def _send_image(self, response: bytes, ident: str, writer: asyncio.StreamWriter) -> None:
+    async def _send_body(
+        self, response: bytes, body: Sequence[bytes], between: float, writer: asyncio.StreamWriter
+    ) -> None:
         """Send an image piece by piece: half of the images by length, the other half chunked."""
-        body = pieces(ident)
         checksum = digest(b"".join(body))
         framing, parts = framed(body, by_length=int(checksum, 16) % 2 == 0)
         lines = [line for line in response.partition(END)[0].split(b"\r\n") if b"Content-Length" not in line]
@@ -126,7 +138,7 @@ class RecordingIronic(Ironic):
         for part in parts:
             writer.write(part)
             await writer.drain()
-            await asyncio.sleep(BETWEEN)
+            await asyncio.sleep(between)
 
     def _resource(
         self, method: str, path: str, query: str, minor: int, head: Head
@@ -140,9 +152,13 @@ class RecordingIronic(Ironic):
         return super()._resource(method, path, query, minor, head)
 
 
-async def serve(name: str, port: int, highest: int, records: Path) -> None:
+def with_field(response: bytes, line: str) -> bytes:
+    """The response with one more field line."""
+    return response.replace(b"\r\n", f"\r\n{line}\r\n".encode(), 1)
+
+
+async def serve(server: RecordingIronic, port: int) -> None:
     """Serve until SIGTERM."""
-    server = RecordingIronic(name, highest, RecordFile(records))
     terminated = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
     await server.listen(port)
@@ -151,4 +167,5 @@ async def serve(name: str, port: int, highest: int, records: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])))
+    name, port, highest, records = sys.argv[1:]
+    asyncio.run(serve(RecordingIronic(name, int(highest), RecordFile(Path(records))), int(port)))

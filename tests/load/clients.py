@@ -19,11 +19,13 @@ from typing import ClassVar, Final, Literal, TypeAlias, final
 from tests.dataplane.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, request
 from tests.load.connection import HOST, Connection, framed
 from tests.load.records import LATEST, RecordFile, Request, number
-from tests.load.workload import DIGEST, IMAGE, NODES, SLOW, V1, digest, pieces, target
+from tests.load.workload import ANSWERED, DIGEST, IMAGE, NODES, SLOW, V1, digest, pieces, target
 
 PINNED: Final = "1.58"
 OWN_NEWEST: Final = "1.115"
 """The newest version that python-ironicclient 6.3.0 knows."""
+RECONNECT: Final = 0.05
+"""Seconds that a client without a connection waits before it makes one."""
 SESSION: Final = 12
 """Requests of a negotiating client before its program ends and the next one negotiates."""
 
@@ -40,8 +42,10 @@ class Client(ABC):
     count: ClassVar[int] = 4
     """The number of such clients."""
 
-    def __init__(self, port: int, name: str, records: RecordFile) -> None:
+    def __init__(self, port: int, name: str, records: RecordFile, slowness: float = 1.0) -> None:
+        """`slowness`: the factor by which it requests less often than its kind."""
         self._connection = Connection(port)
+        self._every = self.every * slowness
         self._host = f"{HOST}:{port}"
         self._name = name
         self._records = records
@@ -53,7 +57,7 @@ class Client(ABC):
         `offset`: the part of its interval by which it starts later, so that the clients do not act in step.
         """
         loop = asyncio.get_running_loop()
-        due = loop.time() + offset * self.every
+        due = loop.time() + offset * self._every
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(due):
@@ -61,7 +65,9 @@ class Client(ABC):
             if stop.is_set():
                 break
             await self.act()
-            due = max(due + self.every, loop.time())
+            due = max(due + self._every, loop.time())
+            if not self._connection.is_open:
+                due = max(due, loop.time() + RECONNECT)
         self._connection.close()
 
     @abstractmethod
@@ -100,6 +106,9 @@ class Client(ABC):
             highest=_fields_text(message, MAX_FIELD),
             fault=fault,
             streamed=bool(image),
+            answered=_fields_text(message, ANSWERED),
+            established=self._connection.established,
+            evicted=self._connection.evicted,
         )
         self._records.append(record)
         return record
@@ -181,6 +190,16 @@ class Unversioned(Client):
 
 
 @final
+class Ahead(Client):
+    """A program written for a release that no backend has yet. Every request is refused."""
+
+    kind, every, count = "ahead", 0.25, 2
+
+    async def act(self) -> None:
+        await self.send("GET", NODES, OWN_NEWEST)
+
+
+@final
 class Creating(Client):
     """Creates nodes. None may be created twice."""
 
@@ -242,5 +261,6 @@ class Downloading(Client):
 
 
 KINDS: Final[tuple[type[Client], ...]] = (
-    Negotiating, Pinned, Latest, Unversioned, Creating, Waiting, Commanding, Uploading, Chunking, Downloading,
+    Negotiating, Pinned, Latest, Unversioned, Ahead, Creating, Waiting, Commanding, Uploading, Chunking,
+    Downloading,
 )  # fmt: skip

@@ -44,9 +44,19 @@ class Connection:
     def __init__(self, port: int) -> None:
         self._port = port
         self._streams: Streams | None = None
+        self._completed = False
+        self.established = False
+        """Whether the connection of the last request had completed one before."""
+        self.evicted = False
+        """Whether the gateway had closed an established one while it was idle, and no response came since."""
+
+    @property
+    def is_open(self) -> bool:
+        return self._streams is not None
 
     async def exchange(self, method: str, head: bytes, body: Sequence[bytes] = ()) -> Response:
         """Send one request with its body in pieces."""
+        self.evicted = self.evicted and not self._completed
         try:
             streams = await self._open()
             message = await self._exchange(streams, method, head, body)
@@ -58,16 +68,23 @@ class Connection:
             return Response(None, f"not a valid response: {problem}")
         if message.every("Connection") == ["close"]:
             self.close()
+        else:
+            self._completed = self._streams is not None
         return Response(message)
 
     def close(self) -> None:
         streams, self._streams = self._streams, None
+        self._completed = False
         if streams is not None:
             streams[1].close()
 
     async def _open(self) -> Streams:
-        if self._streams is not None and self._streams[0].at_eof():
+        reader = self._streams[0] if self._streams is not None else None
+        closed = reader is not None and (reader.at_eof() or reader.exception() is not None)
+        self.evicted = self.evicted or (closed and self._completed)
+        if closed:
             self.close()
+        self.established = self._completed
         if self._streams is None:
             self._streams = await asyncio.open_connection(HOST, self._port)
         return self._streams

@@ -45,8 +45,12 @@ class Backend:
         self._hung_since = 0.0
 
     @property
+    def port(self) -> int:
+        return self._port.number
+
+    @property
     def url(self) -> str:
-        return f"http://{LOOPBACK}:{self._port.number}"
+        return f"http://{LOOPBACK}:{self.port}"
 
     @property
     def process(self) -> Process:
@@ -56,11 +60,13 @@ class Backend:
     def start(self, highest: str) -> None:
         """Start the release that serves 1.1 to `highest`. It counts as serving after `mark_serving`."""
         self.highest = highest
-        minor = highest.partition(".")[2]
-        command = [sys.executable, "-m", "tests.load.backend", self.name, str(self._port.number), minor]
         environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
-        self._process = Process(self.name, [*command, str(self._records)], self._folder, environment)
+        self._process = Process(self.name, self._command(), self._folder, environment)
         self._process.start()
+
+    def _command(self) -> list[str]:
+        arguments = (self.name, self.port, self.highest.partition(".")[2], self._records)
+        return [sys.executable, "-m", "tests.load.backend", *map(str, arguments)]
 
     def mark_serving(self) -> None:
         """From now on, the gateway knows what it serves and may choose it."""
@@ -95,13 +101,17 @@ class Backend:
 
     def hang(self) -> None:
         """SIGSTOP: the kernel still accepts connections and bytes, and nobody responds."""
-        self.mark_not_serving()
-        self._hung_since = monotonic()
+        self.mark_hung()
         self.process.signal(signal.SIGSTOP)
 
-    def mark_hang_noticed(self) -> None:
+    def mark_hung(self) -> None:
+        """From now on, it responds to nothing, and the gateway does not know it yet."""
+        self.mark_not_serving()
+        self._hung_since = monotonic()
+
+    def mark_hang_noticed(self, how: How = How.HUNG) -> None:
         """From now on, it must get no new request that another backend can serve."""
-        self.outages.append(Outage(self.name, How.HUNG, Span(self._hung_since, monotonic())))
+        self.outages.append(Outage(self.name, how, Span(self._hung_since, monotonic())))
 
     def resume(self) -> None:
         self.process.signal(signal.SIGCONT)

@@ -11,13 +11,20 @@ the request that proves it. The following is allowed:
   kept) while a backend was terminated or killed. The backend may have executed it, so the gateway must not
   repeat it: it is executed at most once.
 - `TIMED_OUT`: 504 to a request that cannot be sent twice and was sent to a backend that hung, before the
-  gateway could know. The backend may still execute it: this is in doubt as well.
+  gateway could know. The backend may still execute it: this is in doubt as well. No other one may have.
 - `CUT`: a response that ends early because the backend that sent it was killed or hung. Its beginning had
-  reached the client already. The client can detect the cut, by the length or by the chunks.
+  reached the client already. The client can detect the cut, by the length or by the chunks. Also 504, when
+  the beginning of the head had reached the gateway: then nothing is sent again.
+- `TURNED_AWAY`: 503 or no response, without an execution, to a request on a new connection in a crowd: while
+  more clients connected than the gateway has descriptors for. Never on an established connection, and never
+  because the gateway had closed one that was established.
 
-Every other request must succeed. A backend executed it, an unsafe one exactly once. It was executed at the
-requested or negotiated version, which is the version and within the range that the response names. And the
-offer, as /status and every client saw it, falls only within the spans in which it was taken back.
+A partition is to a request what a hang is. Every other request must succeed. A backend executed it, an
+unsafe one exactly once. It was executed at the requested or negotiated version, which is the version and
+within the range that the response names. A response belongs to the request that it answers. An established
+connection is not closed while it is idle. A run that sets `prompt` allows no other delay than those that it
+lists. And the offer, as /status and every client saw it, falls only within the spans in which it was taken
+back.
 
 Rules: pure. Whatever is unknown counts against the gateway.
 """
@@ -34,6 +41,7 @@ from typing import Final, NamedTuple, final
 
 from tests.load.records import (
     LATEST,
+    Delay,
     Execution,
     How,
     Offer,
@@ -58,6 +66,7 @@ class End(Enum):
     IN_DOUBT = "in doubt"
     TIMED_OUT = "timed out"
     CUT = "cut"
+    TURNED_AWAY = "turned away"
     LOST = "lost"
 
 
@@ -68,6 +77,11 @@ class Breach(Enum):
     DUPLICATED = "duplicated"
     DESYNCED = "desynced"
     """Executed at another version than the client requested or saw."""
+    MISDIRECTED = "misdirected"
+    """The response belongs to another request."""
+    EVICTED = "evicted"
+    """The established connection of its client had been closed while it was idle, without a word."""
+    LATE = "late"
     WRONG_RANGE = "wrong range"
     FELL = "fell"
 
@@ -96,7 +110,12 @@ class Judgement:
 
 @final
 class Ledger:
-    """All records of one run. `falls`: the spans in which an operator or the fleet took the offer back."""
+    """All records of one run.
+
+    `falls`: the spans in which an operator or the fleet took the offer back. `crowds`: those in which more
+    clients connected than the gateway has descriptors for. `prompt`: the seconds that a request may take, and
+    `delays` what may be added; without it no request is late.
+    """
 
     def __init__(
         self,
@@ -107,6 +126,9 @@ class Ledger:
         outages: Sequence[Outage] = (),
         serving: Sequence[Serving] = (),
         falls: Sequence[Span] = (),
+        crowds: Sequence[Span] = (),
+        prompt: float | None = None,
+        delays: Sequence[Delay] = (),
     ) -> None:
         self._requests = requests
         self._samples = samples
@@ -115,6 +137,9 @@ class Ledger:
         self._outages = outages
         self._serving = serving
         self._falls = falls
+        self._crowds = crowds
+        self._prompt = prompt
+        self._delays = delays
         self._executions: defaultdict[str, list[Execution]] = defaultdict(list)
         recorded = {request.ident for request in requests}
         self._unrecorded = [execution for execution in executions if execution.ident not in recorded]
@@ -155,10 +180,12 @@ class Ledger:
                 return End.IN_DOUBT
             if request.status == 502 and self._may_be_unavailable(request):
                 return End.UNAVAILABLE
-        if request.status == 504 and not request.resendable and self._met(request, How.HUNG):
+        if request.status == 504 and not request.resendable and self._may_be_timed_out(request):
             return End.TIMED_OUT
-        if request.status == 0 and self._was_cut(request):
+        if (request.status == 0 or (request.dripped and request.status == 504)) and self._was_cut(request):
             return End.CUT
+        if request.status in (503, 0) and self._may_be_turned_away(request):
+            return End.TURNED_AWAY
         return End.LOST
 
     def _may_be_refused(self, request: Request) -> bool:
@@ -181,6 +208,22 @@ class Ledger:
                 covered = max(covered, span.until)
         return covered <= until
 
+    def _may_be_turned_away(self, request: Request) -> bool:
+        """Whether it came on a new connection into a crowd, and was not executed."""
+        is_new = not (request.established or request.evicted or self._executions[request.ident])
+        return is_new and any(crowd.overlaps(request.began, request.ended) for crowd in self._crowds)
+
+    def _may_be_timed_out(self, request: Request) -> bool:
+        """Whether a backend hung or was cut off during the request, and no other one executed it."""
+        unresponsive = {
+            outage.backend
+            for outage in self._outages
+            if outage.how in (How.HUNG, How.PARTITIONED)
+            and outage.span.overlaps(request.began, request.ended)
+        }
+        executed = {execution.backend for execution in self._executions[request.ident]}
+        return bool(unresponsive) and executed <= unresponsive
+
     def _met(self, request: Request, *kinds: How) -> bool:
         """Whether such an outage of any backend happened during the request."""
         return any(
@@ -189,7 +232,7 @@ class Ledger:
         )
 
     def _was_cut(self, request: Request) -> bool:
-        """Whether the backend that executed it last was killed or hung during the request."""
+        """Whether the backend that executed it last was killed, hung or cut off during the request."""
         executions = self._executions[request.ident]
         return bool(executions) and any(
             outage.how is not How.TERMINATED
@@ -214,8 +257,22 @@ class Ledger:
         due = {request.served} if end is End.SERVED else {self._version(request, offer) for offer in offers}
         if any(execution.version not in due for execution in executions):
             yield Breach.DESYNCED, f"{request}; {_executed(executions)}"
+        if request.answered not in ("", request.ident):
+            yield Breach.MISDIRECTED, f"{request}; the response belongs to {request.answered}"
+        if request.evicted:
+            yield Breach.EVICTED, f"{request}; the established connection of its client had been closed"
+        if end is not End.LOST and self._is_late(request):
+            yield Breach.LATE, f"{request}; it took {request.ended - request.began:.1f} s"
         if end in (End.SERVED, End.REFUSED):
             yield from self._wrong_fields(request, offers, served=end is End.SERVED)
+
+    def _is_late(self, request: Request) -> bool:
+        if self._prompt is None or request.slow:
+            return False
+        allowed = self._prompt + sum(
+            delay.seconds for delay in self._delays if delay.span.overlaps(request.began, request.ended)
+        )
+        return request.ended - request.began > allowed
 
     def _wrong_fields(
         self, request: Request, offers: Sequence[Offer], *, served: bool

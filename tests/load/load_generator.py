@@ -1,9 +1,9 @@
 """The load as a process: every kind of client at its rate, until SIGTERM.
 
-    python -m tests.load.load_generator PORT RECORDS
+    python -m tests.load.load_generator PORT RECORDS [SLOWNESS]
 
 What it does: it writes every request into the file RECORDS. At the end it prints how many requests it began,
-so that a missing record is noticed.
+so that a missing record is noticed. SLOWNESS 2 makes half as many requests.
 
 Rules: it knows the address of the gateway and nothing else.
 """
@@ -19,13 +19,15 @@ from tests.load.clients import KINDS
 from tests.load.records import RecordFile
 
 
-async def run(port: int, path: Path) -> int:
+async def run(port: int, path: Path, slowness: float = 1.0) -> int:
     """Run until SIGTERM. Return the number of requests that were begun."""
     records = RecordFile(path)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     clients = [
-        kind(port, f"{kind.kind}-{number}", records) for kind in KINDS for number in range(1, kind.count + 1)
+        kind(port, f"{kind.kind}-{number}", records, slowness)
+        for kind in KINDS
+        for number in range(1, kind.count + 1)
     ]
     async with asyncio.TaskGroup() as group:
         for number, client in enumerate(clients):
@@ -34,4 +36,4 @@ async def run(port: int, path: Path) -> int:
 
 
 if __name__ == "__main__":
-    print(asyncio.run(run(int(sys.argv[1]), Path(sys.argv[2]))))
+    print(asyncio.run(run(int(sys.argv[1]), Path(sys.argv[2]), *map(float, sys.argv[3:]))))

@@ -44,6 +44,17 @@ class Request:
     """What is wrong with the response, or why there is none; empty: nothing."""
     streamed: bool = False
     """The body is larger than what a gateway keeps, so it cannot be sent twice."""
+    answered: str = ""
+    """The request that the backend's response names; empty: it names none."""
+    established: bool = False
+    """The connection had completed a request before this one."""
+    evicted: bool = False
+    """The gateway had closed the client's established connection while it was idle, without a word, and the
+    client has had no response since."""
+    dripped: bool = False
+    """The head of the response comes byte by byte, so a gateway may have seen its beginning."""
+    slow: bool = False
+    """The client or the backend is slow on purpose, so the duration says nothing about the gateway."""
 
     @property
     def resendable(self) -> bool:
@@ -95,6 +106,8 @@ class How(Enum):
     TERMINATED = "SIGTERM"
     KILLED = "SIGKILL"
     HUNG = "SIGSTOP"
+    PARTITIONED = "partition"
+    """Packets to it and from it vanish."""
 
 
 class Span(NamedTuple):
@@ -113,6 +126,13 @@ class Outage(NamedTuple):
     backend: str
     how: How
     span: Span
+
+
+class Delay(NamedTuple):
+    """What happened in `span` may delay a request by so many seconds."""
+
+    span: Span
+    seconds: float
 
 
 class Serving(NamedTuple):

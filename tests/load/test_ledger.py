@@ -14,6 +14,7 @@ import pytest
 from tests.load import figures
 from tests.load.ledger import Breach, End, Judgement, Ledger
 from tests.load.records import (
+    Delay,
     Execution,
     How,
     Offer,
@@ -52,9 +53,21 @@ def judged(
     outages: Sequence[Outage] = (),
     serving: Sequence[Serving] = ALWAYS,
     falls: Sequence[Span] = (),
+    crowds: Sequence[Span] = (),
+    prompt: float | None = None,
+    delays: Sequence[Delay] = (),
 ) -> Judgement:
-    ledger = Ledger(requests, executions, samples(*offers), outages=outages, serving=serving, falls=falls)
-    return ledger.judge()
+    return Ledger(
+        requests,
+        executions,
+        samples(*offers),
+        outages=outages,
+        serving=serving,
+        falls=falls,
+        crowds=crowds,
+        prompt=prompt,
+        delays=delays,
+    ).judge()
 
 
 def kinds(judgement: Judgement) -> list[Breach]:
@@ -155,6 +168,16 @@ def test_latest_and_no_version_are_served_at_the_version_that_they_mean(requeste
     )
 
 
+def test_a_request_is_not_timed_out_by_a_backend_that_did_not_get_it() -> None:
+    hung = [Outage("api-1", How.HUNG, Span(10.0, 11.0))]
+    doubtful = failed(POST, 504)
+
+    assert judged([doubtful], [replace(POSTED, backend="api-1")], outages=hung).ends == {
+        "post-1": End.TIMED_OUT
+    }
+    assert judged([doubtful], [POSTED], outages=hung).ends == {"post-1": End.LOST}
+
+
 def test_a_request_in_doubt_is_executed_at_the_requested_version_or_not_at_all() -> None:
     hung = [Outage("api-2", How.HUNG, Span(10.0, 11.0))]
     doubtful = failed(POST, 504)
@@ -223,7 +246,10 @@ def test_a_503_is_allowed_only_with_a_moment_without_a_backend(
         (POST, 502, How.TERMINATED, End.IN_DOUBT),
         (POST, 0, How.KILLED, End.IN_DOUBT),
         (POST, 504, How.HUNG, End.TIMED_OUT),
+        (POST, 504, How.PARTITIONED, End.TIMED_OUT),
         (GET, 504, How.HUNG, End.LOST),
+        (GET, 504, How.PARTITIONED, End.LOST),
+        (POST, 502, How.PARTITIONED, End.LOST),
         (GET, 502, How.KILLED, End.LOST),
         (GET, 502, How.HUNG, End.LOST),
         (GET, 504, How.KILLED, End.LOST),
@@ -254,6 +280,7 @@ def test_a_safe_request_may_fail_when_the_last_backend_of_its_version_dies() -> 
 @pytest.mark.parametrize("backend, how, end", [
     ("api-1", How.KILLED, End.CUT),
     ("api-1", How.HUNG, End.CUT),
+    ("api-1", How.PARTITIONED, End.CUT),
     ("api-1", How.TERMINATED, End.LOST),
     ("api-2", How.KILLED, End.LOST),
 ])  # fmt: skip
@@ -263,6 +290,69 @@ def test_a_response_may_be_cut_only_by_the_death_of_the_backend_that_sent_it(
     outage = [Outage(backend, how, Span(10.05, 10.3))]
 
     assert judged([failed(GET, 0)], [GOT], outages=outage).ends == {"get-1": end}
+
+
+@pytest.mark.parametrize("dripped, end", [(True, End.CUT), (False, End.LOST)])
+def test_a_response_is_cut_as_well_when_only_its_beginning_reached_the_gateway(
+    dripped: bool, end: End
+) -> None:
+    cut_off = [Outage("api-1", How.PARTITIONED, Span(10.05, 10.3))]
+    request = replace(failed(GET, 504), dripped=dripped)
+
+    assert judged([request], [GOT], outages=cut_off).ends == {"get-1": end}
+
+
+@pytest.mark.parametrize("status", [0, 503])
+def test_only_a_new_connection_in_a_crowd_may_be_turned_away(status: int) -> None:
+    """And only if nothing was executed, and if its client had not lost an established one."""
+    crowd = [Span(10.05, 11.0)]
+    turned_away = failed(GET, status)
+
+    assert judged([turned_away], [], crowds=crowd).ends == {"get-1": End.TURNED_AWAY}
+    for request, executions, crowds in [
+        (turned_away, [], [Span(10.2, 11.0)]),
+        (turned_away, [GOT], crowd),
+        (replace(turned_away, established=True), [], crowd),
+        (replace(turned_away, evicted=True), [], crowd),
+    ]:
+        assert judged([request], executions, crowds=crowds).ends == {"get-1": End.LOST}
+
+
+# -- misdirected, evicted, late
+
+
+def test_a_response_to_another_request_is_misdirected() -> None:
+    assert kinds(judged([replace(GET, answered="get-1")], [GOT])) == []
+    assert kinds(judged([replace(GET, answered="post-1")], [GOT])) == [Breach.MISDIRECTED]
+
+
+def test_an_established_connection_that_is_closed_is_found_although_the_next_one_serves() -> None:
+    assert kinds(judged([replace(GET, evicted=True)], [GOT])) == [Breach.EVICTED]
+
+
+@pytest.mark.parametrize(
+    "ended, prompt, delays, late",
+    [
+        (13.1, None, [], False),
+        (11.9, 2.0, [], False),
+        (12.1, 2.0, [], True),
+        (12.1, 2.0, [Delay(Span(9.0, 10.0), 1.0)], False),
+        (12.1, 2.0, [Delay(Span(8.0, 9.9), 1.0)], True),
+        (13.1, 2.0, [Delay(Span(9.0, 10.0), 1.0)], True),
+        (13.1, 2.0, [Delay(Span(9.0, 10.0), 1.0), Delay(Span(12.0, 12.5), 0.5)], False),
+    ],
+)
+def test_a_request_is_late_beyond_what_the_faults_meanwhile_may_cost(
+    ended: float, prompt: float | None, delays: list[Delay], late: bool
+) -> None:
+    slow = replace(GET, ended=ended)
+
+    assert kinds(judged([slow], [GOT], prompt=prompt, delays=delays)) == ([Breach.LATE] if late else [])
+    assert kinds(judged([replace(slow, slow=True)], [GOT], prompt=prompt, delays=delays)) == []
+
+
+def test_a_lost_request_is_not_late_as_well() -> None:
+    assert kinds(judged([replace(failed(GET, 503), ended=13.1)], [], prompt=2.0)) == [Breach.LOST]
 
 
 # -- the offer

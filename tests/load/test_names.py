@@ -114,9 +114,6 @@ async def silent_names(folder: Path) -> AsyncIterator[tuple[Running, NameServer]
             yield running, names
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R-B9: unanswered lookups hold all threads, other services are not probed"
-)
 async def test_R_B9_a_name_server_that_never_answers_stops_no_probe_of_another_service(
     tmp_path: Path, session: aiohttp.ClientSession
 ) -> None:
@@ -140,7 +137,6 @@ async def test_R_B9_a_name_server_that_never_answers_stops_no_probe_of_another_s
                 await until(probed_again, "a further probe")
 
 
-@pytest.mark.xfail(strict=True, reason="R-B9: the process ends only after the last lookup, minutes later")
 async def test_R_B9_the_exit_waits_for_no_lookup(tmp_path: Path) -> None:
     async with silent_names(tmp_path) as (running, names):
         await names.until(lambda: len(names.queries) >= 4)
@@ -151,9 +147,6 @@ async def test_R_B9_the_exit_waits_for_no_lookup(tmp_path: Path) -> None:
     assert "Traceback" not in ended.err
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R-B9: a name is looked up for each connection, its last address is lost"
-)
 async def test_R_B9_no_request_is_lost_while_the_name_server_is_away_or_wrong(
     tmp_path: Path, session: aiohttp.ClientSession
 ) -> None:

@@ -14,7 +14,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -43,6 +43,9 @@ services:
 {backends}
 """
 
+REQUESTS = "requests.jsonl"
+"""The file with the records of all requests, in the folder of the run."""
+
 TRAFFIC = 150
 """Requests that every state of the scenario gets at least, which take about half a second."""
 
@@ -64,22 +67,31 @@ class Testbed:
 
     __test__ = False
 
-    def __init__(self, folder: Path) -> None:
-        self.backends = {name: Backend(name, folder) for name in NAMES}
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        backends: Mapping[str, Backend] | None = None,
+        configuration: str = CONFIGURATION,
+        slowness: float = 1.0,
+    ) -> None:
+        self.backends = backends or {name: Backend(name, folder) for name in NAMES}
+        self._configuration = configuration
         self.gateway = Gateway(
             "load", folder / "gateway", {name: backend.url for name, backend in self.backends.items()}, {}
         )
         self.steps: list[Step] = []
         self.falls: list[Span] = []
-        self._folder = folder
-        self._records = folder / "requests.jsonl"
+        self.folder = folder
+        self.records = folder / REQUESTS
         self.configure()
         command = [
             sys.executable,
             "-m",
             "tests.load.load_generator",
             str(self.gateway.port),
-            str(self._records),
+            str(self.records),
+            str(slowness),
         ]
         self._load_generator = Process(
             "load-generator", command, folder, {**os.environ, "PYTHONPATH": str(CHECKOUT)}
@@ -181,10 +193,10 @@ class Testbed:
             f'      - {{name: {name}, url: "{backend.url}", weight: {weight if name == NAMES[0] else 1}}}'
             for name, backend in self.backends.items()
         ]
-        text = CONFIGURATION.format(
+        text = self._configuration.format(
             port=self.gateway.port,
             admin_port=self.gateway.admin_port,
-            state=self._folder / "state.json",
+            state=self.folder / "state.json",
             backends="\n".join(lines),
         )
         self.gateway.file.write_text(text + extra)
@@ -199,7 +211,7 @@ class Testbed:
     # -- results
 
     def requests(self) -> list[Request]:
-        return list(read_lines(self._records, Request))
+        return list(read_lines(self.records, Request))
 
     def retries(self, reason: str) -> float:
         return self.gateway.metrics().total("skewgate_retries_total", reason=reason)

@@ -11,6 +11,25 @@ from typing import Final
 DIGEST: Final = "X-Load-Digest"
 """Field with the SHA-256 of the body, in hex."""
 
+ANSWERED: Final = "X-Load-Answered"
+"""Field with the identity of the request that a response belongs to."""
+
+# The paths of slow peers. The rate in bytes a second is the last segment.
+LARGE: Final = "/v1/large"
+"""GET returns a large body at once."""
+SLOW_IMAGE: Final = "/v1/slow-image"
+"""GET returns a body at this rate."""
+SLOW_INTAKE: Final = "/v1/slow-intake"
+"""PUT takes a body at this rate."""
+DRIPPED: Final = "/v1/dripped"
+"""The head of the response comes byte by byte."""
+
+SLOW_SECONDS: Final = 6.0
+"""Seconds in which a slow peer is slow: three times as long as the gateway waits while nothing moves."""
+PIECES_A_SECOND: Final = 10
+LARGE_PIECES: Final = 256
+"""4 MiB: more than the buffers of two sockets."""
+
 _IDENT: Final = "load="
 
 V1: Final = "/v1"
@@ -41,12 +60,22 @@ def ident_of(target: str) -> str:
     return query.removeprefix(_IDENT)
 
 
-def pieces(ident: str) -> list[bytes]:
-    """The body of a request, in pieces."""
+def pieces(ident: str, size: int = PIECE, count: int = PIECES) -> list[bytes]:
+    """The body of a request, in `count` pieces of `size` bytes."""
     return [
-        (hashlib.sha256(f"{ident}/{index}".encode()).digest() * (PIECE // 32))[:PIECE]
-        for index in range(PIECES)
+        (hashlib.sha256(f"{ident}/{index}".encode()).digest() * (size // 32 + 1))[:size]
+        for index in range(count)
     ]
+
+
+def rate_of(path: str) -> int:
+    """The rate in bytes a second, which is the last segment of a slow path."""
+    return int(path.rpartition("/")[2])
+
+
+def slow_pieces(ident: str, rate: int) -> list[bytes]:
+    """A body that lasts `SLOW_SECONDS` at this rate, in the pieces of a tenth of a second."""
+    return pieces(ident, rate // PIECES_A_SECOND, round(SLOW_SECONDS * PIECES_A_SECOND))
 
 
 def digest(body: bytes) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.decision import NegotiationResult
@@ -14,7 +14,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import Ironic
-from gateway.telemetry.request_record import RequestRecord
+from gateway.telemetry.request_record import ReceivedHead, RequestRecord
 
 OLD: Final = Backend("old", "10.0.0.1", 6385)
 NEW: Final = Backend("new", "10.0.0.2", 6385)
@@ -34,15 +34,26 @@ def snapshot_holder(*, known: bool = True) -> SnapshotHolder:
 
 
 class SampleRecord(RequestRecord):
-    """A record whose derived fields a test can set; the data plane's exchange overrides them as well."""
+    """A record whose derived fields a test can set."""
 
     target = ""
     client = ""
 
 
+class Received(NamedTuple):
+    """A request head, and the peer that sent it."""
+
+    method: str = "GET"
+    target: bytes = b"/v1/nodes"
+    forwarded: tuple[tuple[str, bytes], ...] = ()
+
+    def client_address(self, request: ReceivedHead) -> str:
+        return "192.0.2.7"
+
+
 def record(**differing: object) -> RequestRecord:
     """A served request; every field may differ."""
-    sample = SampleRecord()
+    sample = SampleRecord(Received(), Received())
     fields = {
         "service": "baremetal",
         "backend": "old",

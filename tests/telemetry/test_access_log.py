@@ -17,7 +17,6 @@ from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import RequestedKind
 from gateway.errors import StartupError
 from gateway.telemetry.access_log import BATCH, MAX_VALUE, AccessLog, printable, quoted
-from gateway.telemetry.request_record import RequestRecord
 from tests.telemetry.builders import record
 
 
@@ -207,7 +206,7 @@ def test_a_line_that_was_cut_short_does_not_swallow_the_next(
             raise OSError(28, "No space left on device")
         return write(fd, data)
 
-    monkeypatch.setattr("gateway.telemetry.access_log.os.write", full_in_the_middle)
+    monkeypatch.setattr("gateway.telemetry.line_writer.os.write", full_in_the_middle)
     for number in range(2 * BATCH):
         log.record(record(bytes_out=number))
         if number == BATCH - 1:
@@ -222,7 +221,7 @@ def test_a_line_that_was_cut_short_does_not_swallow_the_next(
 
 def test_a_record_that_cannot_be_formatted_is_a_lost_line_and_no_error(tmp_path: Path) -> None:
     log = AccessLog("json", str(tmp_path / "log"))
-    broken = RequestRecord()
+    broken = record()
     broken.seconds = "soon"  # type: ignore[assignment]
     log.record(broken)
     log.close()

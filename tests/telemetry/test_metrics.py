@@ -43,6 +43,7 @@ CONTRACT = {
     "skewgate_config_last_reload_successful": "gauge",
     "skewgate_config_last_reload_success_timestamp_seconds": "gauge",
     "skewgate_config_reloads": "counter",
+    "skewgate_admin_errors": "counter",
     "skewgate_client_errors": "counter",
     "skewgate_event_loop_lag_seconds": "histogram",
     "skewgate_contradictions": "counter",
@@ -362,9 +363,10 @@ def test_lost_log_lines_are_counted_where_a_log_is_watched() -> None:
     metrics = watching()
     assert value(read(metrics), "access_log_dropped_total") is None
 
-    metrics.watch_access_log(lambda: 7)
+    metrics.watch_logs(lambda: 7, lambda: 9)
 
     assert value(read(metrics), "access_log_dropped_total") == 7
+    assert value(read(metrics), "process_log_dropped_total") == 9
 
 
 def test_two_instances_share_nothing() -> None:

@@ -238,7 +238,7 @@ def decide(
     # 4, 5, and the candidates of 6: `resolve`, cached by service, endpoint and selected fields.
     dialect = view.service.dialect
     methods: tuple[str, ...] = (head.method,)
-    if head.query or dialect.method_override:
+    if dialect.method_override or (dialect.method_parameter is not None and head.query):
         methods = possible_methods(head, dialect.method_override, dialect.method_parameter)
     endpoint = dialect.endpoint(methods[0], path, head.query)
     key = (route.service, endpoint, head.selected)

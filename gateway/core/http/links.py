@@ -8,33 +8,57 @@ texts are links (`core.dialect.Links`). Nothing here raises: links come from the
 from __future__ import annotations
 
 import re
+from typing import final
 
 _ABSOLUTE = re.compile(r"(?:(https?):)?//([^/?#]*)(.*)", re.ASCII | re.DOTALL | re.IGNORECASE)
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
-def rewrite(link: str, *, backend: str, host: str, public: str) -> str:
-    """`link` below `public` when its authority is one of the three; unchanged when it names a third party.
+@final
+class LinkRewriter:
+    """Rewrites the links of one response. `backend` and `public` are scheme, authority and path; `host` is an
+    authority. What they consist of is found once: a document may have thousands of links."""
 
-    `backend` and `public` are scheme, authority and path; `host` is an authority. A path alone gets the path
-    of `public`, too. That path is never added twice, as some backends read `X-Forwarded-Prefix` and add it
-    themselves. So a service whose own paths begin like the public path (`/v1` of an API behind a gateway's
-    `/v1`) is treated like such a backend: the two cannot be distinguished.
-    """
-    absolute, inside, outside = (_ABSOLUTE.fullmatch(url) for url in (link, backend, public))
-    if inside is None or outside is None:  # a trusted proxy may send any text as the client's scheme
-        return link
-    if absolute is None:
-        return outside[3] + _beneath(link, outside[3], inside[3]) if link.startswith("/") else link
-    scheme = (absolute[1] or outside[1]).lower()
-    rest = _beneath(absolute[3], outside[3], inside[3])
-    address = _address(absolute[2], scheme)
-    # Outside its base path, a backend's address is not proxied: no client gets there through the gateway.
-    to_backend = address == _address(inside[2], scheme) and (rest != absolute[3] or not inside[3])
-    if not to_backend and address not in (_address(host, scheme), _address(outside[2], scheme)):
-        return link
-    # Without a Host (HTTP/1.0) the client's authority for the gateway is not known.
-    return (public if outside[2] else outside[3]) + rest
+    __slots__ = ("_addresses", "_backend_address", "_backend_path", "_base", "_public_path", "_scheme")
+
+    def __init__(self, *, backend: str, host: str, public: str) -> None:
+        inside, outside = _ABSOLUTE.fullmatch(backend), _ABSOLUTE.fullmatch(public)
+        self._base: str | None = None
+        """What a link begins with afterwards. None: nothing is rewritten, because a trusted proxy sent some
+        text as the client's scheme."""
+        if inside is None or outside is None:
+            return
+        # Without a Host (HTTP/1.0) the client's authority for the gateway is not known.
+        self._base = public if outside[2] else outside[3]
+        self._scheme = (outside[1] or "http").lower()
+        self._backend_path, self._public_path = inside[3], outside[3]
+        self._backend_address = {scheme: _address(inside[2], scheme) for scheme in _DEFAULT_PORTS}
+        self._addresses = {
+            scheme: (_address(host, scheme), _address(outside[2], scheme)) for scheme in _DEFAULT_PORTS
+        }
+
+    def rewrite(self, link: str) -> str:
+        """`link` below `public` when its authority is one of the three; unchanged when it names a third
+        party.
+
+        A path alone gets the path of `public`, too. That path is never added twice, as some backends read
+        `X-Forwarded-Prefix` and add it themselves. So a service whose own paths begin like the public path
+        (`/v1` of an API behind a gateway's `/v1`) is treated like such a backend: the two cannot be
+        distinguished.
+        """
+        if self._base is None:
+            return link
+        absolute = _ABSOLUTE.fullmatch(link)
+        if absolute is None:
+            if not link.startswith("/"):
+                return link
+            return self._public_path + _beneath(link, self._public_path, self._backend_path)
+        scheme, path = (absolute[1] or self._scheme).lower(), absolute[3]
+        rest = _beneath(path, self._public_path, self._backend_path)
+        address = _address(absolute[2], scheme)
+        # Outside its base path, a backend's address is not proxied: no client gets there through the gateway.
+        to_backend = address == self._backend_address[scheme] and (rest != path or not self._backend_path)
+        return self._base + rest if to_backend or address in self._addresses[scheme] else link
 
 
 def move(link: str, *, before: str, after: str) -> str:

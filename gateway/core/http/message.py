@@ -22,7 +22,14 @@ METHODS = (
     *("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "COPY", "LINK", "LOCK", "MKCOL", "MOVE"),
     *("PROPFIND", "PROPPATCH", "PURGE", "QUERY", "REPORT", "SEARCH", "UNLINK", "UNLOCK"),
 )
-"""The methods that are proxied; CONNECT, TRACE and their like never reach a backend (threats H6)."""
+"""Methods that servers know. Others are proxied, too."""
+
+NOT_PROXIED = ("CONNECT", "TRACE", "TRACK", "PRI")
+"""Methods that never reach a backend: those that are about proxies (threats H6), and the one that begins
+HTTP/2 (RFC 9113 3.4)."""
+
+METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}")
+"""A token (RFC 9110 9.1). The longest registered method has 17 characters."""
 
 HOP_BY_HOP = frozenset(
     {
@@ -89,14 +96,21 @@ def normalize_pattern(pattern: str) -> str:
     return normalize_name(beginning) + pattern[len(beginning) :]
 
 
+def method_of_text(text: str) -> str:
+    """A method as people type it: a known one in capitals, another one as it is. On the wire methods are
+    case-sensitive (RFC 9110 9.1)."""
+    capitals = text.upper()
+    return capitals if capitals in METHODS or capitals in NOT_PROXIED else text
+
+
 def render(headers: Iterable[Header]) -> bytes:
     """Header lines as bytes, each with its CRLF, without the empty line at the end."""
     return "".join(f"{name}: {value}\r\n" for name, value in headers).encode("latin-1")
 
 
 class Request(Protocol):
-    """The head of one request as core and the dialects see it. The data plane's reader has this shape, and so
-    has `RequestHead`."""
+    """The head of one request as core and the dialects see it. The heads that the data plane reads have this
+    shape, and so has `RequestHead`."""
 
     @property
     def method(self) -> str: ...

@@ -30,13 +30,19 @@ LOCATION: Final = 9
 VIA: Final = 10
 REQUEST_ID: Final = 11
 """Holds the id of the request in some dialect of the configuration."""
+MAX_FORWARDS: Final = 12
 
 _FRAMING_KINDS: Final = {
     "content-length": LENGTH,
     "transfer-encoding": CODING,
     "connection": CONNECTION,
 }
-_REQUEST_KINDS: Final = _FRAMING_KINDS | {"host": HOST, "expect": EXPECT, "via": VIA}
+_REQUEST_KINDS: Final = _FRAMING_KINDS | {
+    "host": HOST,
+    "expect": EXPECT,
+    "via": VIA,
+    "max-forwards": MAX_FORWARDS,
+}
 _RESPONSE_KINDS: Final = _FRAMING_KINDS | {"location": LOCATION, "content-location": LOCATION}
 
 _SEPARATORS: Final = re.escape("!#$%&'*+-.^_`|~")

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gateway.core.dialect import OfferedVersions, RequestedKind, RequestedVersion
+from gateway.core.http.json_body import read_json
 from gateway.core.http.message import Header, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version, WholeNumber
@@ -25,6 +26,9 @@ INTEGER = WholeNumber()
 ZERO = Version(0)
 NO_VERSION = "-1"
 """In the object: the requested version was not an integer, or it was refused."""
+
+_LONGEST_OBJECT = 1024
+"""Characters; those of real servers have at most 110."""
 
 # The grammar of Erlang's list_to_integer: a sign, leading zeros. Erlang has no largest number. A number of
 # more than 30 digits cannot be on offer, so the client is refused either way.
@@ -48,9 +52,13 @@ def read_integer(text: str) -> int | None:
     return None if match is None else int(match[1] + (match[2] or "0"))
 
 
-@lru_cache(maxsize=256)  # every response of a fleet carries one of the same few objects
 def read_object(text: str) -> VersionObject:
     """The object in a response's header. Its values are strings; chef-zero also writes numbers."""
+    return _read_object(text if len(text) <= _LONGEST_OBJECT else "")  # it must not fill the cache
+
+
+@lru_cache(maxsize=256)  # every response of a fleet carries one of the same few objects
+def _read_object(text: str) -> VersionObject:
     members = load_object(text)
     return VersionObject(
         _integer(members.get("request_version")),
@@ -60,11 +68,8 @@ def read_object(text: str) -> VersionObject:
 
 
 def load_object(text: str | bytes) -> Mapping[str, object]:
-    """The JSON object in `text`; an empty one for anything else."""
-    try:
-        members = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
+    """The JSON object in `text`; an empty one for anything else, and outside the limits of `read_json`."""
+    members = read_json(text)
     return members if isinstance(members, dict) else {}
 
 
@@ -72,7 +77,7 @@ def _integer(value: object) -> str | None:
     """The shortest spelling of a number or of the text of one."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
-    number = read_integer(str(value))  # json has already refused a number that is too long for str()
+    number = read_integer(str(value))  # `read_json` has refused a number that is too long for str()
     return None if number is None else str(number)
 
 

@@ -6,24 +6,29 @@ place. Nothing here knows an option, and nothing that came from the network make
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, final
 
 from gateway.core.dialect import Advertisement, Links, OfferedVersions
+from gateway.core.http.json_body import MAX_VALUES, Json
 from gateway.core.http.message import Header, all_values, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
-from gateway.dialects.custom.json_path import Json, JsonPath
+from gateway.dialects.custom.json_path import JsonPath
 from gateway.dialects.custom.locations import Affixes
 
 MOST_LISTED: Final = 1000
 """Versions that are written into one list. A range of whole numbers could have a million."""
 
 MOST_READ: Final = 1000
-"""Versions in a list that is believed. The oldest APIs have not had half as many, and every refusal of a
-version may list them all."""
+"""Versions in a list that is believed, and values in a document that may be versions. The oldest APIs have
+not had half as many, and every refusal of a version may list them all."""
+
+_DIGIT: Final = re.compile(r"\d")
+"""In any script, as the readers of clients may accept them."""
 
 
 @final
@@ -85,19 +90,26 @@ class DocumentCodec:
         found = {self.codec.read(value) for value in path.find(document)}
         return found.pop() if len(found) == 1 else None
 
-    def can_be_rewritten(self, document: Json) -> bool:
+    def can_be_rewritten(self, document: Json, offered: OfferedVersions) -> bool:
         """Whether every value that may be a version can be replaced. A float or an object at these places
-        cannot, nor can a list without any version that this codec reads."""
+        cannot, nor can a list without any version that this codec reads.
+
+        Nor is a document rewritten that would take long (threats R-B12): too many values to read, or so many
+        lists that the whole offer in each of them is too much to write.
+        """
         ends = [value for path in (self.minimum, self.maximum) if path for value in path.find(document)]
-        if any(isinstance(value, float | list | dict) for value in ends):
+        if len(ends) > MOST_READ or any(isinstance(value, float | list | dict) for value in ends):
             return False
         if self.listed is None:
             return True
         to_list, in_item = self._list_and_item(self.listed)
-        return all(
-            items is None or (isinstance(items, list) and self._is_list(items, in_item))
-            for items in to_list.find(document)
-        )
+        found = [items for items in to_list.find(document) if items is not None]
+        lists = [items for items in found if isinstance(items, list)]
+        if len(lists) < len(found) or sum(map(len, lists)) > MOST_READ:
+            return False
+        if len(lists) > 1 and _adds(in_item, offered) and len(lists) * _size(offered.versions) > MAX_VALUES:
+            return False
+        return all(self._is_list(items, in_item) for items in lists)
 
     def _is_list(self, items: list[Json], in_item: JsonPath) -> bool:
         """Whether a version stands in one of the items, or nothing that may be one in any."""
@@ -137,30 +149,34 @@ class DocumentCodec:
         return parts
 
     def _rewrite_lists(self, path: JsonPath, document: Json, offered: OfferedVersions) -> int:
+        """Leave only the items on offer. A list of bare versions also gets those that it lacks, in its own
+        order; objects cannot be invented. Gives the number of lists with versions."""
         to_list, in_item = self._list_and_item(path)
-        count = 0
+        adds, count = _adds(in_item, offered), 0
         for items in to_list.find(document):
-            if isinstance(items, list) and any(self._one(in_item, item) for item in items):
-                items[:] = self._offered_items(items, in_item, offered)
+            if not isinstance(items, list):
+                continue
+            with_version = [(item, version) for item in items if (version := self._one(in_item, item))]
+            if with_version:
                 count += 1
+                items[:] = (
+                    self._whole_offer(with_version, offered)
+                    if adds
+                    else [item for item, version in with_version if version in offered.versions]
+                )
         return count
 
-    def _offered_items(self, items: list[Json], in_item: JsonPath, offered: OfferedVersions) -> list[Json]:
-        """Only the items on offer. A list of bare versions also gets those that it lacks, in its own order;
-        objects cannot be invented."""
-        with_version = [(item, self._one(in_item, item)) for item in items]
-        if in_item.steps or _size(offered.versions) > MOST_LISTED:
-            return [item for item, version in with_version if version and version in offered.versions]
-        like = next(item for item, version in with_version if version)
-        versions = [version for _, version in with_version if version]
-        falling = len(versions) > 1 and versions[0] > versions[-1]
+    def _whole_offer(self, present: list[tuple[Json, Version]], offered: OfferedVersions) -> list[Json]:
+        """Every version on offer, written like the first one that is present."""
+        like, first = present[0]
+        falling = len(present) > 1 and first > present[-1][1]
         return [self.codec.write(version, like) for version in sorted(offered.versions, reverse=falling)]
 
 
 def rewrite(document: Json, codecs: Sequence[DocumentCodec], offered: OfferedVersions, links: Links) -> bool:
     """Write the offer over all versions of a document, in place. False: it is not such a document, or it
     shows versions that cannot be replaced."""
-    if not all(codec.can_be_rewritten(document) for codec in codecs):
+    if not all(codec.can_be_rewritten(document, offered) for codec in codecs):
         return False
     changed = [codec.rewrite(document, offered, links, codecs) for codec in codecs]
     return any(changed)
@@ -170,7 +186,13 @@ def _may_be_version(value: Json) -> bool:
     """Whether the value is more than a word: a version has a digit."""
     if value is None or isinstance(value, bool):
         return False
-    return not isinstance(value, str) or any(map(str.isdigit, value))
+    return not isinstance(value, str) or _DIGIT.search(value) is not None
+
+
+def _adds(in_item: JsonPath, offered: OfferedVersions) -> bool:
+    """Whether a list gets the versions on offer that it lacks: one of bare versions, unless too many are on
+    offer."""
+    return not in_item.steps and _size(offered.versions) <= MOST_LISTED
 
 
 def _size(versions: VersionSet) -> int:

@@ -33,11 +33,12 @@ from gateway.core.dialect import (
     Served,
     VersionRefusal,
 )
+from gateway.core.http.json_body import read_json
 from gateway.core.http.message import Header as HeaderLine
 from gateway.core.http.message import Response, all_values, normalize_name
 from gateway.core.versions.version import Version
 from gateway.dialects.custom.codec import MOST_READ, rewrite
-from gateway.dialects.custom.json_path import dump, load
+from gateway.dialects.custom.json_path import dump
 from gateway.dialects.custom.locations import LONGEST_TEXT, PathLocation, agreed
 from gateway.dialects.custom.option_reader import Parts, read_parts
 from gateway.dialects.custom.options import CustomOptions
@@ -248,7 +249,7 @@ class Custom(Dialect):
 
     def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advertisement | None:
         """The versions in the body of a refusal, where the options say that it holds them."""
-        versions = self._parts.refusal_codec.read(load(body))
+        versions = self._parts.refusal_codec.read(read_json(body))
         return Advertisement(versions) if versions else None
 
     def write_response(
@@ -279,7 +280,7 @@ class Custom(Dialect):
             for path, codec in self._parts.documents
             if self._documents[comparable(path, self._suffixes)].name == endpoint.name
         ]
-        document = load(body)
+        document = read_json(body)
         return dump(document) if rewrite(document, codecs, offered, links) else None
 
     # -- 4. probes
@@ -302,7 +303,7 @@ class Custom(Dialect):
         }
         if kinds != {learn.content_type}:
             return ProbeFault("document", f"the answer is not of the type {learn.content_type}")
-        versions = parts.advertisement_codec.read(load(answer.body))
+        versions = parts.advertisement_codec.read(read_json(answer.body))
         if not versions:
             return ProbeFault(
                 "range", f"the document does not hold 1 to {MOST_READ} versions where the configuration says"

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
-Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | None"
+from gateway.core.http.json_body import Json
+
 Step: TypeAlias = str | int | None
 """A member's name, an index of a list, or every item (None)."""
 
@@ -99,19 +100,10 @@ def _children(node: Json, step: Step) -> Iterator[tuple[str | int, Json]]:
             yield step, node[step]
 
 
-def load(body: bytes) -> Json:
-    """The document in `body`. None when it is not JSON, and for `null`, which holds no version either."""
-    try:
-        document: Json = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return document
-
-
 def dump(document: Json) -> bytes | None:
     """The document as compact JSON. None when it cannot be written: it holds NaN or infinity, which JSON
-    does not have, or it nests too deeply."""
+    does not have."""
     try:
         return json.dumps(document, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
-    except (ValueError, RecursionError):  # a lone surrogate is a ValueError, too
+    except ValueError:  # a lone surrogate is a ValueError, too
         return None

@@ -180,6 +180,8 @@ class Ironic(Dialect):
         """`/`, `/v1`, or a resource."""
         if method == "OPTIONS":
             return UNCERTAIN
+        if path[:4] == "/v1/" and path[4:5].isalnum():  # nearly every request: nothing to remove before that
+            return RESOURCE
         plain = without_json(path)
         return RESOURCE if plain.startswith("/v1/") else _ENDPOINTS.get(plain, UNCERTAIN)
 

@@ -30,6 +30,7 @@ from gateway.core.dialect import (
     RequestedVersion,
     VersionRefusal,
 )
+from gateway.core.http.json_body import read_json
 from gateway.core.http.message import Header, all_values, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import MajorMinor, Version
@@ -50,13 +51,12 @@ ACCEPT_JSON: tuple[Header, ...] = (("Accept", "application/json"),)
 
 CONTENT_JSON: Header = ("Content-Type", "application/json")
 
-MAX_DEPTH = 32
-"""Levels of lists and objects in a document that is accepted; real ones have at most five (Nova 34)."""
+_LONGEST_PAIR = 64
+"""Characters of a minimum and a maximum together; versions have at most 13 each."""
 
 _BLANK = " \t"  # what HTTP calls blank; str.strip() alone would also remove U+00A0
 
 Document: TypeAlias = dict[str, object]
-_Node: TypeAlias = dict[str, object] | list[object]
 
 
 # --- 1. request headers ------------------------------------------------------------------------------------
@@ -157,12 +157,17 @@ def agreed_text(values: tuple[str, ...]) -> str:
     return values[0] if values and values.count(values[0]) == len(values) else ""
 
 
-@lru_cache(maxsize=256)  # every response of a fleet carries one of the same few pairs
 def read_range(lowest: str, highest: str) -> Advertisement | None:
     """The advertisement of a minimum and a maximum.
 
     None unless both are versions, of one major, and the minimum is not above the maximum.
     """
+    # What is too long for a version must not stay in the cache: a document may hold 256 KiB of it.
+    return _read_range(lowest, highest) if len(lowest) + len(highest) <= _LONGEST_PAIR else None
+
+
+@lru_cache(maxsize=256)  # every response of a fleet carries one of the same few pairs
+def _read_range(lowest: str, highest: str) -> Advertisement | None:
     low, high = MICROVERSION.parse(lowest), MICROVERSION.parse(highest)
     if low is None or high is None or low.major != high.major or low > high:
         return None
@@ -178,12 +183,9 @@ def refusal_in_body(endpoint: Endpoint, status: int) -> VersionRefusal:
 
 
 def load_document(body: bytes) -> Document | None:
-    """The JSON object in `body`; None for anything else, and for one that is nested too deeply."""
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) and not _deeper_than(MAX_DEPTH, document) else None
+    """The JSON object in `body`; None for anything else, and for one outside the limits of `read_json`."""
+    document: object = read_json(body)
+    return document if isinstance(document, dict) else None
 
 
 def dump_document(document: Document) -> bytes | None:
@@ -231,55 +233,41 @@ def write_ranges(document: Document, offered: OfferedVersions) -> bool:
     An empty text (Nova's v2.0) and a version of another major stay, because the offer says nothing about
     them.
     """
-    pending: list[_Node] = [document]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, dict) and not _write_range(node, offered):
-            return False
-        pending.extend(_children(node))
-    return True
-
-
-def _write_range(entry: Document, offered: OfferedVersions) -> bool:
-    for key in RANGE_KEYS:
-        value = entry.get(key)
-        if value is None or value == "" or (key == "version" and isinstance(value, dict)):
-            continue
-        present = MICROVERSION.parse(value) if isinstance(value, str) else None
-        if present is None:
-            return False
-        version = offered.lowest if key == "min_version" else offered.highest
-        if present.major == version.major:
-            entry[key] = MICROVERSION.format(version)
+    lowest, highest = offered.lowest, offered.highest
+    texts = {key: MICROVERSION.format(lowest if key == "min_version" else highest) for key in RANGE_KEYS}
+    for entry in _objects_below(document):
+        for key in RANGE_KEYS:
+            value = entry.get(key)
+            if value is None or value == "" or (key == "version" and isinstance(value, dict)):
+                continue
+            present = MICROVERSION.parse(value) if isinstance(value, str) else None
+            if present is None:
+                return False
+            if present.major == highest.major:
+                entry[key] = texts[key]
     return True
 
 
 def rewrite_links(document: Document, links: Links) -> None:
     """Turn every `href` in `document` into a link that the client can follow; in place."""
-    pending: list[_Node] = [document]
+    for entry in _objects_below(document):
+        href = entry.get("href")
+        if isinstance(href, str):
+            entry["href"] = links.rewrite(href)
+
+
+def _objects_below(document: Document) -> list[Document]:
+    """`document` and every object in it. A loop, because recursion has a limit."""
+    found: list[Document] = []
+    pending: list[object] = [document]
     while pending:
         node = pending.pop()
         if isinstance(node, dict):
-            href = node.get("href")
-            if isinstance(href, str):
-                node["href"] = links.rewrite(href)
-        pending.extend(_children(node))
-
-
-def _children(node: _Node) -> list[_Node]:
-    """The lists and objects directly below `node`."""
-    values = node.values() if isinstance(node, dict) else node
-    return [value for value in values if isinstance(value, dict | list)]
-
-
-def _deeper_than(limit: int, document: Document) -> bool:
-    """Whether lists and objects nest in more than `limit` levels. A loop, because recursion is the danger."""
-    level: list[_Node] = [document]
-    for _ in range(limit):
-        level = [child for node in level for child in _children(node)]
-        if not level:
-            return False
-    return True
+            found.append(node)
+            pending += node.values()
+        elif isinstance(node, list):
+            pending += node
+    return found
 
 
 # --- 4. texts of errors ------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ class Timeouts(Section):
     )
     client_write_idle: Duration = key(
         "30s",
-        "How long a client may read nothing of a response that is ready.",
+        "How long a client may take nothing of a response that is ready. A slow reader has no time limit.",
         reason="A client that does not read keeps a backend connection in use.",
         example="1m",
     )
@@ -125,6 +125,12 @@ class Timeouts(Section):
         "Between two parts of a response body; then the client connection is closed.",
         reason="A response that was cut cannot be repaired, so this is longer than the other limits.",
         example="2m",
+    )
+    backend_write_idle: Duration = key(
+        "30s",
+        "How long a backend may take nothing of a request body; then 504.",
+        reason="A slow upload is no fault while bytes move; a backend that takes nothing has hung.",
+        example="1m",
     )
     backend_idle: Duration = key(
         "15s",
@@ -190,11 +196,33 @@ class Limits(Section):
         reason="The value of Linkerd: API documents fit, and a thousand at once stay below 64 MiB.",
         example="256KiB",
     )
+    replay_total: Annotated[int, size("0B", "64GiB")] = key(
+        "64MiB",
+        "All request bodies that are kept, together. Beyond it a body is streamed, and its request is not "
+        "sent again.",
+        reason="A thousand bodies of the largest size that is kept. It bounds what clients can fill.",
+        example="256MiB",
+    )
     document: Annotated[int, size("1KiB", "16MiB")] = key(
         "256KiB",
         "A discovery document of a backend; a larger one is 502.",
         reason="Documents are read whole before they are rewritten. Real ones have some kilobytes.",
         example="1MiB",
+    )
+    write_buffer: Annotated[int, size("4KiB", "16MiB")] = key(
+        "64KiB",
+        "What may wait for a client that reads slowly; beyond it no more is read from the backend. The same "
+        "for a backend that reads a request body slowly.",
+        reason="Large enough that a fast reader never waits, small enough for thousands of slow ones.",
+        example="256KiB",
+    )
+    min_rate: Annotated[int, count(0, 1_000_000_000)] = key(
+        240,
+        "Bytes a second that a request must bring on average once it has lasted 10 s; then 408. 0: no "
+        "minimum.",
+        reason="The slowest rate that Kestrel (ASP.NET) accepts, with its grace: an attack by slow bodies "
+        "holds a connection for a day otherwise.",
+        example=1000,
     )
     connections: Annotated[int | None, _CONNECTIONS] = key(
         "auto",

@@ -1,0 +1,111 @@
+"""How often the change log tells about something that changes again and again, such as a backend that flaps.
+
+The first changes are told at once. When there are too many, they are only counted, and told together at a
+falling rate. When nothing has changed for a while, what is left is told, so that the last line is true. Pure:
+times are parameters, seconds of one clock; nobody is told anything here. What the lines say is up to
+`controlplane.change_log`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple, final
+
+BURST: Final = 6
+"""Changes that are told at once: a restart takes three or four (stale, lost, answers again, new versions)."""
+
+REFILL: Final = 30.0
+"""Seconds after which one more change may be told at once: at most 120 an hour for ever."""
+
+QUIET: Final = 30.0
+"""Seconds without a change after which something counts as settled."""
+
+FIRST_PAUSE: Final = 10.0
+LONGEST_PAUSE: Final = 600.0
+"""Seconds until changes are told together: at first, and at most. Each pause is twice as long as the last."""
+
+
+class Damped(NamedTuple):
+    """What is to be told together."""
+
+    key: str
+    changes: int
+    seconds: float
+    """For how long it was not told."""
+
+
+@final
+class _Changes:
+    """What is known of one key."""
+
+    __slots__ = ("allowance", "last_change", "pause", "refilled", "since", "untold")
+
+    def __init__(self, allowance: float, now: float) -> None:
+        self.allowance = allowance
+        """Changes that may still be told at once."""
+        self.refilled = self.last_change = self.since = now
+        self.pause = 0.0
+        """Seconds from `since` until the changes are told together; 0: they are told at once."""
+        self.untold = 0
+
+    @property
+    def due(self) -> float:
+        return min(self.since + self.pause, self.last_change + QUIET)
+
+
+@final
+class FlapDamping:
+    """The changes by key."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, _Changes] = {}
+
+    def change(self, key: str, now: float, burst: int = BURST) -> bool:
+        """Something changed. True: tell it now. False: it is counted, and `take_due` brings it."""
+        changes = self._by_key.get(key)
+        if changes is None:
+            changes = self._by_key[key] = _Changes(burst, now)
+        if not changes.untold and now - changes.last_change >= QUIET:
+            changes.pause = 0.0
+        changes.allowance = min(burst, changes.allowance + (now - changes.refilled) / REFILL)
+        changes.refilled = changes.last_change = now
+        if not changes.pause:
+            if changes.allowance >= 1:
+                changes.allowance -= 1
+                return True
+            changes.pause, changes.since = FIRST_PAUSE, now
+        changes.untold += 1
+        return False
+
+    def clear(self, key: str, now: float) -> None:
+        """The present state was told for another reason: nothing is left to tell."""
+        if (changes := self._by_key.get(key)) is not None:
+            changes.untold, changes.since = 0, now
+
+    def forget(self, key: str) -> None:
+        """What had this key exists no more."""
+        self._by_key.pop(key, None)
+
+    @property
+    def next_due(self) -> float | None:
+        """When `take_due` has something to tell, if nothing changes until then."""
+        return min((changes.due for changes in self._by_key.values() if changes.untold), default=None)
+
+    def take_due(self, now: float) -> Iterator[Damped]:
+        """What is to be told now."""
+        for key, changes in self._by_key.items():
+            if changes.untold and changes.due <= now:
+                yield self._take(key, changes, now)
+                if now - changes.last_change < QUIET:
+                    changes.pause = min(2 * changes.pause, LONGEST_PAUSE)
+
+    def take_all(self, now: float) -> Iterator[Damped]:
+        """What has not been told, due or not."""
+        for key, changes in self._by_key.items():
+            if changes.untold:
+                yield self._take(key, changes, now)
+
+    def _take(self, key: str, changes: _Changes, now: float) -> Damped:
+        taken = Damped(key, changes.untold, now - changes.since)
+        changes.untold, changes.since = 0, now
+        return taken

@@ -1,0 +1,215 @@
+"""One lookup of one name, as libc does it: the hosts file, else the name servers of resolv.conf.
+
+    hosts file -> localhost -> each name of the search list: AAAA and A -> Found or NotFound
+
+The library speaks to the name servers, by datagrams and streams of this event loop. No thread is made, so
+neither another lookup nor the end of the process ever waits for one. Nothing is remembered and nothing is
+asked again here: that is `resolver`. The files belong to the system and are read again when they change.
+nsswitch.conf is not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from collections.abc import Callable, Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar, final
+
+import dns.asyncresolver
+import dns.exception
+import dns.name
+import dns.rdatatype
+import dns.resolver
+from dns.rdatatype import RdataType
+
+HOSTS: Final = Path("/etc/hosts")
+RESOLV_CONF: Final = Path("/etc/resolv.conf")
+DNS_PORT: Final = 53
+
+HOSTS_TTL: Final = 5.0
+"""Seconds after which a name of the hosts file is looked up again."""
+
+MAX_ADDRESSES: Final = 16
+"""Addresses of one name and family that are used: a response may hold thousands."""
+
+DEFAULT_RESOLV_CONF: Final = "nameserver 127.0.0.1"
+"""What an empty or missing resolv.conf means (resolv.conf(5))."""
+
+LONGEST_TRY: Final = 30
+"""Seconds: the upper bound of `options timeout` (resolv.conf(5))."""
+
+NO_ANSWER: Final = "no name server answers"
+NO_SUCH_NAME: Final = "there is no such name"
+NO_ADDRESS: Final = "the name has no address"
+
+Addresses: TypeAlias = tuple[str, ...]
+Parsed = TypeVar("Parsed")
+
+
+class Found(NamedTuple):
+    """At least one address. None instead of a family's addresses: nothing was learned about that family."""
+
+    ipv6: Addresses | None
+    ipv4: Addresses | None
+    ttl: float
+    """Seconds for which it is valid: the shortest on the way through aliases to the addresses."""
+
+
+class NotFound(NamedTuple):
+    """No address, and why."""
+
+    reason: str
+    errno: int | None = None
+    """Of the system's error, where that is the reason."""
+
+
+Result: TypeAlias = Found | NotFound
+
+
+class _FamilyResult(NamedTuple):
+    """The addresses of one family; None: not known, because of `problem`."""
+
+    addresses: Addresses | None
+    ttl: float
+    problem: NotFound
+
+
+@final
+class NameLookup:
+    """Looks names up. For one event loop; it keeps nothing but the two parsed files."""
+
+    def __init__(self, *, hosts: Path = HOSTS, resolv_conf: Path = RESOLV_CONF, port: int = DNS_PORT) -> None:
+        self._hosts = _File(hosts, _read_hosts, "")
+        self._stub = _File(resolv_conf, lambda text: _read_resolv_conf(text, port), DEFAULT_RESOLV_CONF)
+
+    async def __call__(self, name: str) -> Result:
+        """`name` is in lower case and no IP address."""
+        addresses = self._hosts.current().get(name)
+        if addresses is None and (name == "localhost" or name.endswith(".localhost")):
+            addresses = ("::1", "127.0.0.1")  # never asked of a name server: RFC 6761 6.3
+        if addresses is not None:
+            return _from_hosts(addresses)
+        stub = self._stub.current()
+        try:
+            candidates = _candidates(name, stub)
+        except (dns.exception.DNSException, ValueError):
+            return NotFound("it is not a valid name")
+        return await _search(candidates, stub)
+
+
+async def _search(candidates: list[dns.name.Name], stub: dns.asyncresolver.Resolver) -> Result:
+    """The first candidate with an address. After one that no name server answers the others are not tried:
+    they may be other machines. One for which the servers report a failure is passed over, as by libc."""
+    result = NotFound(NO_SUCH_NAME)
+    for candidate in candidates:
+        ipv6, ipv4 = await asyncio.gather(
+            _query(stub, candidate, dns.rdatatype.AAAA), _query(stub, candidate, dns.rdatatype.A)
+        )
+        if ipv6.addresses or ipv4.addresses:
+            return Found(ipv6.addresses, ipv4.addresses, min(ipv6.ttl, ipv4.ttl))
+        for problem in (ipv6.problem, ipv4.problem):
+            if problem.reason == NO_ANSWER:
+                return problem
+            if problem.reason != NO_SUCH_NAME:
+                result = problem
+    return result
+
+
+async def _query(stub: dns.asyncresolver.Resolver, name: dns.name.Name, family: RdataType) -> _FamilyResult:
+    """The addresses of one family; the one table from the library's exceptions to reasons."""
+    no_ttl = float("inf")
+    try:
+        answer = await stub.resolve(name, family, search=False, raise_on_no_answer=False)
+    except dns.resolver.NXDOMAIN:
+        return _FamilyResult((), no_ttl, NotFound(NO_SUCH_NAME))
+    except dns.exception.Timeout:
+        return _FamilyResult(None, no_ttl, NotFound(NO_ANSWER))
+    except dns.resolver.NoNameservers as error:
+        return _FamilyResult(None, no_ttl, _failure(error))
+    except (dns.exception.DNSException, OSError, ValueError) as error:
+        return _FamilyResult(None, no_ttl, NotFound(f"the lookup failed ({type(error).__name__})"))
+    addresses = tuple(record.to_text() for record in answer.rrset or ())[:MAX_ADDRESSES]
+    ttl = float(answer.chaining_result.minimum_ttl) if addresses else no_ttl
+    return _FamilyResult(addresses, ttl, NotFound(NO_ADDRESS))
+
+
+def _failure(error: dns.resolver.NoNameservers) -> NotFound:
+    """Why each name server is out of the question: the reason of the last one."""
+    errors = error.kwargs.get("errors") or ()
+    cause = errors[-1][3] if errors else None
+    if isinstance(cause, OSError) and cause.errno:
+        return NotFound(f"no name server can be reached: {os.strerror(cause.errno).lower()}", cause.errno)
+    return NotFound(f"the name servers fail ({cause if isinstance(cause, str) else type(cause).__name__})")
+
+
+def _from_hosts(addresses: Addresses) -> Found:
+    ipv6 = tuple(address for address in addresses if ":" in address)
+    return Found(ipv6, tuple(address for address in addresses if ":" not in address), HOSTS_TTL)
+
+
+def _candidates(name: str, stub: dns.asyncresolver.Resolver) -> list[dns.name.Name]:
+    """The full names to try, by `search`, `domain` and `ndots` of resolv.conf. Raises what the library raises
+    for a name that cannot be."""
+    relative = dns.name.from_text(name, None)
+    absolute = relative.concatenate(dns.name.root)
+    domains = stub.search or [domain for domain in [stub.domain] if domain != dns.name.root]
+    in_domains = [relative.concatenate(domain) for domain in domains]
+    dots = len(relative) - 1
+    has_enough = dots >= (1 if stub.ndots is None else stub.ndots)
+    names = [absolute, *in_domains] if has_enough else [*in_domains, absolute]
+    return list(dict.fromkeys(names))  # `search .` names the absolute one once more
+
+
+# --- the files ---------------------------------------------------------------------------------------------
+
+
+def _read_hosts(text: str) -> Mapping[str, Addresses]:
+    """The hosts file: names in lower case, with their addresses in the order of the file."""
+    found: dict[str, Addresses] = {}
+    for line in text.splitlines():
+        address, *names = line.partition("#")[0].split() or [""]
+        try:
+            address = str(ip_address(address))
+        except ValueError:
+            continue
+        for name in map(str.lower, names):
+            found[name] = (*found.get(name, ()), address)
+    return found
+
+
+def _read_resolv_conf(text: str, port: int) -> dns.asyncresolver.Resolver:
+    """A stub of the library that asks the servers of this file, each once (`attempts` means nothing here: a
+    name is looked up again and again). Raises what the library raises for a file that it cannot use."""
+    stub = dns.asyncresolver.Resolver(configure=False)
+    stub.read_resolv_conf(io.StringIO(text))
+    stub.port = port
+    stub.timeout = min(max(stub.timeout, 1), LONGEST_TRY)
+    stub.lifetime = stub.timeout * len(stub.nameservers)
+    return stub
+
+
+@final
+class _File(Generic[Parsed]):
+    """A small file of the system, parsed again when it has changed. While it cannot be read or used, what it
+    last held counts; `default` before that."""
+
+    def __init__(self, path: Path, parse: Callable[[str], Parsed], default: str) -> None:
+        self._path = path
+        self._parse = parse
+        self._parsed = parse(default)
+        self._seen: tuple[int, int, int] | None = None
+
+    def current(self) -> Parsed:
+        try:
+            status = self._path.stat()
+            seen = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if seen != self._seen:
+                text = self._path.read_text(encoding="utf-8", errors="replace")
+                self._seen = seen
+                self._parsed = self._parse(text)
+        except (OSError, ValueError, dns.exception.DNSException):
+            pass
+        return self._parsed

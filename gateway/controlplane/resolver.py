@@ -1,0 +1,221 @@
+"""Knows the addresses of all backends with names: looks them up in the background, for ever.
+
+    task of each name -> NameLookup -> Found: its addresses, until the TTL ends | NotFound: the last ones stay
+
+A connection never waits for a name server, with one exception: while the first lookup of a name is under way,
+for as long as its own deadline allows. After that the last addresses that were found are used for as long as
+there are no newer ones: a name server that is away, or wrong for a while, is no reason to lose a backend that
+works (threats R-B9). What a connection fails with, and what a probe makes of it, is decided by the callers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from time import monotonic
+from types import TracebackType
+from typing import Final, Self, TypeAlias, final
+
+from gateway.controlplane.name_lookup import NO_ANSWER, Addresses, Found, NameLookup, NotFound, Result
+from gateway.core.fleet.service import Service
+
+SHORTEST_TTL: Final = 1.0
+LONGEST_TTL: Final = 60.0
+"""Seconds between two lookups of a name that was found: its TTL within these bounds. A TTL of 0 is no reason
+to ask all the time, and one of a day would hide an entry that was just made in the hosts file."""
+
+FIRST_RETRY: Final = 1.0
+LONGEST_RETRY: Final = 8.0
+"""Seconds until the next lookup after the first that failed, doubled with each further one up to the longest.
+A name that is back is soon found, and a name server that has just come back is not overrun."""
+
+JITTER: Final = 0.2
+"""Share by which these are lengthened or shortened, so that many gateways do not ask in step."""
+
+LONGEST_LOOKUP: Final = 60.0
+"""Seconds after which a lookup is given up, whatever resolv.conf says."""
+
+LOG_INTERVAL: Final = 60.0
+LINES_PER_INTERVAL: Final = 4
+"""Log lines about one name in that many seconds. An address that changes with every answer is no news."""
+
+Resolve: TypeAlias = Callable[[str], Awaitable[Addresses]]
+"""The addresses of a host, in the order in which they are to be tried. Raises `UnresolvedError`."""
+
+_log = logging.getLogger("skewgate.resolver")
+
+
+class UnresolvedError(OSError):
+    """A name without a known address, to which nothing can connect. `errno` where the system is the cause."""
+
+
+async def addresses_only(host: str) -> Addresses:
+    """A `Resolve` for callers whose backends have no names."""
+    if _is_address(host):
+        return (host,)
+    raise UnresolvedError(f"no address of {host}: names are not resolved here")
+
+
+@final
+@dataclass(eq=False, slots=True)
+class _Name:
+    """What is known of one name."""
+
+    host: str
+    ipv6: Addresses = ()
+    ipv4: Addresses = ()
+    problem: NotFound | None = None
+    """Why the last lookup failed; None: it did not."""
+    failures: int = 0
+    """Failed lookups in a row."""
+    looked_up: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the first lookup has ended, or the name is not configured any more."""
+    removed: bool = False
+    task: asyncio.Task[None] | None = None
+    lines: int = 0
+    """Log lines since `lines_since`."""
+    lines_since: float = float("-inf")
+
+
+@final
+class Resolver:
+    """Resolves the names of backends; `retarget` and `close`, or `async with`. For one event loop."""
+
+    def __init__(
+        self,
+        lookup: Callable[[str], Awaitable[Result]] | None = None,
+        *,
+        clock: Callable[[], float] = monotonic,
+        rng: random.Random | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._lookup = lookup or NameLookup()
+        self._clock = clock
+        self._rng = rng or random.Random()  # noqa: S311 - spreads load, protects no secret
+        self._sleep = sleep
+        self._names: dict[str, _Name] = {}
+        self._known: dict[str, Addresses] = {}
+        """By name, never empty."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def retarget(self, services: Iterable[Service]) -> None:
+        """From now on, resolve the names of these backends. The lookups of new ones begin at once."""
+        hosts = {backend.host for service in services for backend in service.backends}
+        configured = {host for host in hosts if not _is_address(host)}
+        # Requests under way may still connect to what has just been removed.
+        usable = configured | self._names.keys()
+        self._known = {host: addresses for host, addresses in self._known.items() if host in usable}
+        for host in self._names.keys() - configured:
+            self._remove(self._names.pop(host))
+        for host in configured - self._names.keys():
+            name = self._names[host] = _Name(host)
+            # Owned by `_names` until the name is removed.
+            name.task = asyncio.get_running_loop().create_task(self._keep(name), name=f"resolve {host}")
+
+    async def close(self) -> None:
+        """End all lookups at once, whether a name server answers or not."""
+        tasks = [name.task for name in self._names.values() if name.task is not None]
+        for name in self._names.values():
+            self._remove(name)
+        self._names.clear()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def resolve(self, host: str) -> Addresses:
+        """The known addresses, IPv6 before IPv4, otherwise in the order in which they came; an address is its
+        own. Waits only while the first lookup is under way. Raises `UnresolvedError`."""
+        addresses = self._known.get(host)
+        if addresses is not None:
+            return addresses
+        name = self._names.get(host)
+        if name is None:
+            if _is_address(host):
+                return (host,)
+            raise UnresolvedError(f"no address of {host}: the name is not configured")
+        await name.looked_up.wait()
+        addresses = self._known.get(host)
+        if addresses is not None:
+            return addresses
+        reason, errno = name.problem or NotFound("the name is not configured any more")
+        text = f"no address of {host}: {reason}"
+        raise UnresolvedError(errno, text) if errno else UnresolvedError(text)
+
+    # --- one name -------------------------------------------------------------------------------------------
+
+    def _remove(self, name: _Name) -> None:
+        name.removed = True
+        name.looked_up.set()
+        if name.task is not None:
+            name.task.cancel()
+
+    async def _keep(self, name: _Name) -> None:
+        """Look a name up while it is configured. One lookup at a time, each after a pause."""
+        while True:
+            result = await self._look_up(name.host)
+            if name.removed:  # Python 3.11 may lose a cancellation inside `asyncio.wait_for`
+                return
+            pause = self._found(name, result) if isinstance(result, Found) else self._failed(name, result)
+            name.looked_up.set()
+            await self._sleep(pause)
+
+    async def _look_up(self, host: str) -> Result:
+        """One lookup, with an end, and without an exception."""
+        try:
+            async with asyncio.timeout(LONGEST_LOOKUP):
+                return await self._lookup(host)
+        except TimeoutError:
+            return NotFound(NO_ANSWER)
+        # A bug of ours, or of the library, must not end the lookups of a name.
+        except Exception:  # noqa: BLE001 - logged
+            _log.exception("the lookup of %s failed because of a bug in the gateway", host)
+            return NotFound("the lookup failed because of a bug in the gateway, see its log")
+
+    def _found(self, name: _Name, found: Found) -> float:
+        """Take in addresses; gives the pause until the next lookup. A family about which nothing was learned
+        keeps its last addresses."""
+        before, failed = self._known.get(name.host, ()), name.problem is not None
+        name.ipv6 = name.ipv6 if found.ipv6 is None else found.ipv6
+        name.ipv4 = name.ipv4 if found.ipv4 is None else found.ipv4
+        name.problem, name.failures = None, 0
+        after = self._known[name.host] = name.ipv6 + name.ipv4
+        if failed or set(before) != set(after):
+            self._log_line(name, logging.INFO, "%s is at %s", name.host, ", ".join(after))
+        return min(max(found.ttl, SHORTEST_TTL), LONGEST_TTL)
+
+    def _failed(self, name: _Name, problem: NotFound) -> float:
+        """The last addresses stay; gives the pause until the next lookup."""
+        if problem != name.problem:
+            known = ", ".join(self._known.get(name.host, ()))
+            rest = f"its last known addresses stay in use: {known}" if known else "none is known so far"
+            text = "no address of %s: %s (%s)"
+            self._log_line(name, logging.WARNING, text, name.host, problem.reason, rest)
+        name.problem = problem
+        pause = min(FIRST_RETRY * 2.0 ** min(name.failures, 10), LONGEST_RETRY)
+        name.failures += 1
+        return pause * self._rng.uniform(1 - JITTER, 1 + JITTER)
+
+    def _log_line(self, name: _Name, level: int, text: str, *values: str) -> None:
+        """What changes often is logged for who asks for it only."""
+        now = self._clock()
+        if now >= name.lines_since + LOG_INTERVAL:
+            name.lines, name.lines_since = 0, now
+        name.lines += 1
+        _log.log(level if name.lines <= LINES_PER_INTERVAL else logging.DEBUG, text, *values)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

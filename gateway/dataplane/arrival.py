@@ -1,0 +1,48 @@
+"""How fast a request comes, and until when it may go on so slowly.
+
+A client that sends a byte now and then keeps within every idle time-out and holds a connection for days.
+So a head or body must bring `limits.min_rate` on average, once its time of grace is over (threats R-B4).
+Reads no clock and sets no deadline itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+MIN_RATE_GRACE: Final = 10.0
+"""Seconds in which a head or body may come as slowly as it likes: a handshake, a lost packet and a slow start
+take no longer."""
+
+
+@final
+class Arrival:
+    """One head or one body on its way in. Times are monotonic seconds."""
+
+    __slots__ = ("_began", "_paused_at", "_received")
+
+    def __init__(self) -> None:
+        self._began = 0.0
+        self._paused_at = 0.0
+        self._received = 0
+
+    def begin(self, now: float) -> None:
+        """Its first byte may come now."""
+        self._began, self._received = now, 0
+
+    def add(self, size: int) -> None:
+        """So many bytes have come, framing included."""
+        self._received += size
+
+    def pause(self, now: float) -> None:
+        """The gateway does not read from now on: the time does not count."""
+        self._paused_at = now
+
+    def resume(self, now: float) -> None:
+        """The gateway reads again."""
+        self._began += now - self._paused_at
+
+    def deadline(self, min_rate: int) -> float:
+        """Until when the next byte must have come; infinity without a minimum rate."""
+        if not min_rate:
+            return float("inf")
+        return self._began + max(MIN_RATE_GRACE, self._received / min_rate)

@@ -1,0 +1,57 @@
+"""The stages in the life of a request, and the ways from one to another.
+
+An exchange is in exactly one stage at any time. What a failure, a lost client or a late connection means
+follows from the stage alone. docs/ARCHITECTURE.md has the picture; a test compares the two. Only the table:
+nothing is done here.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class Stage(IntEnum):
+    """Where a request is. Small integers: an exchange compares them many times."""
+
+    DECIDING = 0
+    """Its head is complete. Nothing is in flight yet."""
+    READING_BODY = 1
+    """A member is selected; the rest of a body that is held is awaited before it is sent."""
+    CONNECTING = 2
+    """A connection to the member is being made."""
+    AWAITING_RESPONSE = 3
+    """The head of the request was written to a backend. The client has got nothing of a final response."""
+    RETRY_QUEUED = 4
+    """An attempt has failed; the next one waits for the retry budget."""
+    RESPONDING = 5
+    """The head of the backend's response was written to the client. Nothing can be sent again."""
+    ENDED = 6
+    """The record was handed out and everything was given back."""
+
+
+DECIDING: Final = Stage.DECIDING
+READING_BODY: Final = Stage.READING_BODY
+CONNECTING: Final = Stage.CONNECTING
+AWAITING_RESPONSE: Final = Stage.AWAITING_RESPONSE
+RETRY_QUEUED: Final = Stage.RETRY_QUEUED
+RESPONDING: Final = Stage.RESPONDING
+ENDED: Final = Stage.ENDED
+
+TRANSITIONS: Final[tuple[frozenset[Stage], ...]] = (
+    # DECIDING: a local response ends it at once
+    frozenset({READING_BODY, CONNECTING, AWAITING_RESPONSE, ENDED}),
+    # READING_BODY
+    frozenset({CONNECTING, AWAITING_RESPONSE, ENDED}),
+    # CONNECTING: to itself for another member, after a failure
+    frozenset({CONNECTING, AWAITING_RESPONSE, ENDED}),
+    # AWAITING_RESPONSE: to itself for another attempt on a connection that was idle
+    frozenset({CONNECTING, AWAITING_RESPONSE, RETRY_QUEUED, RESPONDING, ENDED}),
+    # RETRY_QUEUED
+    frozenset({CONNECTING, AWAITING_RESPONSE, ENDED}),
+    # RESPONDING
+    frozenset({ENDED}),
+    # ENDED
+    frozenset(),
+)
+"""By stage: the stages that may follow it."""

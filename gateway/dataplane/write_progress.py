@@ -1,0 +1,58 @@
+"""Whether the other end of a connection still takes what was written to it.
+
+A time-out for a slow reader must count from the moment at which it last took something. The transport alone
+does not show that: the kernel reports a socket writable only when a third of its send buffer is empty, which
+a slow reader may need a minute for. So the socket's own queue is looked at, too. Sets no deadline itself.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import struct
+import termios
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    import asyncio
+
+LOOK_INTERVAL: Final = 1.0
+"""Seconds between two looks; a quarter of a time-out that is shorter than four of them. One look costs about
+a microsecond, and only connections that are being waited for are looked at."""
+_UNSIGNED: Final = struct.Struct("@I")
+
+
+def untaken(transport: asyncio.Transport) -> int:
+    """Bytes that were written and not yet acknowledged by the kernel at the other end."""
+    size = transport.get_write_buffer_size()
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.fileno() < 0:
+        return size
+    try:
+        answer = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, _UNSIGNED.pack(0))
+    except OSError:  # not a TCP socket
+        return size
+    return size + int(_UNSIGNED.unpack(answer)[0])
+
+
+@final
+class WriteProgress:
+    """The last look at one connection."""
+
+    __slots__ = ("_stalled_at", "_taken")
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """The time begins anew with the next look."""
+        self._taken: int | None = None
+        self._stalled_at = 0.0
+
+    def look(self, taken: int, now: float, idle: float) -> float:
+        """When to look again: `now` or earlier if nothing was taken for `idle` seconds.
+
+        `taken`: any number that changes whenever the peer takes something, and only then.
+        """
+        if taken != self._taken:
+            self._taken, self._stalled_at = taken, now + idle
+        return min(self._stalled_at, now + min(LOOK_INTERVAL, idle / 4))

@@ -1,0 +1,231 @@
+"""Writes whole lines to one stream, a standard stream or a file: the access log and the process log.
+
+    lines -> a bounded queue -> a thread -> write(2)
+
+Whoever has a line to write never waits and never sees an error: the thread does nothing but write, so a full
+disk or a reader that has stopped reading blocks only the thread (threats L2, R-B8). What does not fit is
+dropped and counted, and one line tells about it as soon as lines can be written again. This module knows
+nothing of what the lines say.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import select
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import groupby
+from pathlib import Path
+from typing import Final, TypeAlias, final
+
+MAX_BACKLOG: Final = 4 * 1024 * 1024
+"""Bytes that may wait for the thread; beyond it lines are dropped, until half of it is written. A line that
+is short enough to fit in between would only make a second gap."""
+
+CLOSE_TIMEOUT: Final = 2.0
+"""Seconds that `close` waits for the thread."""
+
+STDOUT: Final = 1
+STDERR: Final = 2
+
+_NAMES: Final = {STDOUT: "standard output", STDERR: "standard error"}
+
+_SAME_STREAM: Final = threading.Lock()
+"""Held during a write if both standard streams lead to the same pipe (`2>&1`). A write that has to wait for
+the reader is cut in two, and a line of the other stream must not get in between."""
+
+_LINE_END: Final = ord("\n")
+
+_Entry: TypeAlias = bytes | int | None
+"""Whole lines; a number: that many lines were lost here; None: what follows goes to a new file."""
+
+_log = logging.getLogger("skewgate.log")
+
+
+@final
+class LineWriter:
+    """The queue and its thread. `target`: a standard stream or the path of a file. Raises `OSError` if the
+    file cannot be opened.
+
+    `lost_line` makes the line that tells, in the stream itself and where they are missing, how many lines
+    were lost. Without it the process log tells. Methods below `close` run in the thread.
+    """
+
+    def __init__(self, target: int | str, lost_line: Callable[[str], bytes] | None = None) -> None:
+        self._path = target if isinstance(target, str) else None
+        self._name = target if isinstance(target, str) else _NAMES[target]
+        self._fd = _open(target) if isinstance(target, str) else target
+        self._lost_line = lost_line
+        self._changed = threading.Condition()
+        self._queue: list[_Entry] = []
+        self._waiting = 0
+        """Bytes in the queue."""
+        self._dropping = self._started = self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._dropped = 0
+        self._turn = threading.Lock() if self._path or not os.path.sameopenfile(1, 2) else _SAME_STREAM
+        self._torn = False
+        """True: the last line in the file was cut short."""
+        self._lost = 0
+        """Dropped lines about which nothing has been told yet."""
+        self._failed = False
+        """True: the last write failed."""
+        self._error = ""
+        """Why one of the lost lines could not be written; empty: nobody read them."""
+
+    @property
+    def dropped(self) -> int:
+        """Lines that were lost so far."""
+        return self._dropped
+
+    def start(self) -> None:
+        """Allow the thread, which begins with the first line. Not earlier: a process that still forks must
+        not own a thread. Lines wait till then."""
+        with self._changed:
+            self._started = True
+            if self._queue:
+                self._wake()
+
+    def put(self, lines: bytes) -> None:
+        """Take whole lines, or drop them if the thread is too far behind. Any thread may call it."""
+        with self._changed:
+            room = MAX_BACKLOG // 2 if self._dropping else MAX_BACKLOG
+            self._dropping = self._stopping or self._waiting + len(lines) > room
+            if self._dropping:
+                self._drop(lines)
+                return
+            self._waiting += len(lines)
+            self._queue.append(lines)
+            self._wake()
+
+    def reopen(self) -> None:
+        """For log rotation: what was put so far goes to the old file, all further lines to a new one."""
+        with self._changed:
+            self._queue.append(None)
+            self._wake()
+
+    def close(self) -> None:
+        """Write what is left; waits `CLOSE_TIMEOUT` seconds at most."""
+        with self._changed:
+            if self._stopping:
+                return
+            self._started = self._stopping = True
+            if self._queue or self._thread is not None:
+                self._wake()
+        if self._thread is not None:
+            self._thread.join(CLOSE_TIMEOUT)
+            if self._thread.is_alive():
+                # It keeps its descriptor: closed during a write, the number could become another file's.
+                return
+        if self._path is not None:
+            os.close(self._fd)
+
+    def _drop(self, lines: bytes) -> None:
+        number = lines.count(b"\n")
+        self._dropped += number
+        if self._queue and isinstance(last := self._queue[-1], int):
+            self._queue[-1] = last + number
+        else:
+            self._queue.append(number)
+
+    def _wake(self) -> None:
+        if self._thread is not None:
+            self._changed.notify()
+        elif self._started:
+            thread = threading.Thread(target=self._run, name=f"skewgate-log {self._name}", daemon=True)
+            with suppress(RuntimeError):  # no more threads: the next line tries again
+                thread.start()
+                self._thread = thread
+
+    # --- in the thread --------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        """Writes all that waits at once: beside a busy event loop the thread seldom runs."""
+        while True:
+            with self._changed:
+                while not (self._queue or self._stopping):
+                    self._changed.wait()
+                if not self._queue:
+                    return
+                queue, self._queue = self._queue, []
+            for kind, entries in groupby(queue, type):
+                if kind is bytes:
+                    self._write_lines(b"".join(entry for entry in entries if isinstance(entry, bytes)))
+                elif kind is int:
+                    self._lost += sum(entry for entry in entries if isinstance(entry, int))
+                else:
+                    self._change_file()
+            if self._lost and not (self._failed or self._queue):  # no line follows before which to tell it
+                self._tell_lost()
+
+    def _write_lines(self, lines: bytes) -> None:
+        if self._lost and self._lost_line is not None:
+            self._tell_lost()
+        lost = self._write(lines)
+        with self._changed:
+            self._waiting -= len(lines)
+            self._dropped += lost
+        self._lost += lost
+        if self._lost and not self._failed:
+            self._tell_lost()
+
+    def _tell_lost(self) -> None:
+        """Tell it once. In the process log only after a write has succeeded; the stream itself shows that."""
+        number = f"{self._lost} line was" if self._lost == 1 else f"{self._lost} lines were"
+        why = f"{self._name} failed: {self._error}" if self._error else f"the reader of {self._name} stopped"
+        text = f"{number} lost because {why}"
+        if self._lost_line is None:
+            _log.warning("%s", text)
+        elif self._write(self._lost_line(text)):
+            return
+        self._lost, self._error = 0, ""
+
+    def _write(self, lines: bytes) -> int:
+        """How many of the lines were lost. After one that was cut short, the next one starts on a line of its
+        own."""
+        with self._turn:
+            left = memoryview(b"\n" + lines if self._torn and lines else lines)
+            torn, lost = self._torn, 0
+            while left:
+                try:
+                    written = os.write(self._fd, left)
+                except OSError as error:
+                    if error.errno == errno.EAGAIN and self._wait_for_reader():
+                        continue
+                    self._error = error.strerror or str(error)
+                    lost = bytes(left).count(b"\n") - (left[0] == _LINE_END)
+                    break
+                torn = left[written - 1] != _LINE_END
+                left = left[written:]
+            self._torn, self._failed = torn, bool(left)
+            return lost
+
+    def _wait_for_reader(self) -> bool:
+        """For a pipe that another process made non-blocking; False: nobody reads, and this process ends. Not
+        by `select`, which knows no descriptors above 1023."""
+        poll = select.poll()
+        poll.register(self._fd, select.POLLOUT)
+        return bool(poll.poll(1000 * CLOSE_TIMEOUT / 2)) or not self._stopping
+
+    def _change_file(self) -> None:
+        if self._path is None:
+            return
+        try:
+            fd = _open(self._path)
+        except OSError as error:
+            _log.warning(
+                "%s cannot be opened, the log goes on in the old file: %s", self._path, error.strerror
+            )
+            return
+        os.close(self._fd)
+        self._fd = fd
+        self._torn = False
+
+
+def _open(path: str) -> int:
+    """A descriptor to append to. With `O_APPEND` the kernel orders the lines, also those of several
+    processes."""
+    return os.open(Path(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)

@@ -1,0 +1,186 @@
+"""The stages of an exchange: every way from one to another is taken, and the page shows the same ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from gateway.dataplane.stages import TRANSITIONS, Stage
+from tests.dataplane.messages import request, version_line
+from tests.dataplane.stage_check import CheckedStage
+from tests.dataplane.testbed import (
+    Gateway,
+    Testbed,
+    UpstreamConnection,
+    never_respond,
+    refusing_backend,
+    serve,
+    until,
+)
+
+Transition = tuple[Stage, Stage]
+Scenario = Callable[[Testbed], Awaitable[None]]
+
+ARCHITECTURE: Final = Path(__file__).parents[2] / "docs" / "ARCHITECTURE.md"
+TABLE: Final = {(before, after) for before in Stage for after in TRANSITIONS[before]}
+BODY: Final = b"x" * 10
+
+
+def names(*stages: str) -> set[Transition]:
+    """The transitions of one exchange through these stages."""
+    path = [Stage[name.upper()] for name in stages]
+    return set(pairwise(path))
+
+
+SENT: Final = names("deciding", "connecting", "awaiting_response", "responding", "ended")
+
+
+async def no_reply(upstream: UpstreamConnection) -> None:
+    """Read a request and close."""
+    await upstream.request()
+
+
+async def fill_budget(gateway: Gateway) -> None:
+    """Use up what the service may send again at the same time."""
+    while gateway.worker.context.retry_budget.acquire("baremetal"):
+        pass
+
+
+def empty_budget(gateway: Gateway) -> None:
+    """Give all of it back."""
+    for _ in range(3):
+        gateway.worker.context.retry_budget.release("baremetal")
+
+
+async def a_refusal(testbed: Testbed) -> None:
+    gateway, _ = await testbed.gateway_and_backend(serve)
+    assert (await gateway.request(request("GET", "/v1/nodes", version_line("1.99")))).status == 406
+
+
+async def two_requests_on_one_connection(testbed: Testbed) -> None:
+    gateway, _ = await testbed.gateway_and_backend(serve)
+    for _ in range(2):
+        assert (await gateway.request(request())).status == 200
+
+
+async def two_bodies(testbed: Testbed) -> None:
+    gateway, _ = await testbed.gateway_and_backend(serve)
+    for _ in range(2):
+        assert (await gateway.request(request("POST", body=BODY))).status == 200
+
+
+async def a_body_that_does_not_come(testbed: Testbed) -> None:
+    gateway, _ = await testbed.gateway_and_backend(serve, client_body_idle=0.1)
+    assert (await gateway.request(request("POST", "/v1/nodes", "Content-Length: 10"))).status == 408
+
+
+async def no_connection_to_anybody(testbed: Testbed) -> None:
+    gateway = await testbed.gateway(refusing_backend("one"), refusing_backend("two"))
+    assert (await gateway.request(request())).status == 503
+
+
+async def a_server_error_in_time(testbed: Testbed) -> None:
+    gateway, _ = await testbed.gateway_and_backend(never_respond, backend_head=0.1)
+    assert (await gateway.request(request("POST"))).status == 504
+
+
+async def another_backend_on_a_new_connection(testbed: Testbed) -> None:
+    dying, alive = await testbed.backend(no_reply), await testbed.backend()
+    gateway = await testbed.gateway(dying, alive)
+    gateway.prefer(0, of=2)
+    assert (await gateway.request(request())).status == 200
+
+
+async def another_backend_on_an_idle_connection(testbed: Testbed) -> None:
+    dying, alive = await testbed.backend(no_reply), await testbed.backend()
+    gateway = await testbed.gateway(dying, alive)
+    for index in (1, 0):
+        gateway.prefer(index, of=2)
+        assert (await gateway.request(request())).status == 200
+
+
+async def queued_until(
+    testbed: Testbed, end: Callable[[Gateway], object], *, idle_connection: bool = False
+) -> Gateway:
+    """A request that waits for the retry budget, until `end` is done."""
+    dying, alive = await testbed.backend(no_reply), await testbed.backend()
+    gateway = await testbed.gateway(dying, alive)
+    if idle_connection:
+        gateway.prefer(1, of=2)
+        assert (await gateway.request(request())).status == 200
+    gateway.prefer(0, of=2)
+    await fill_budget(gateway)
+    client = await gateway.client()
+    await client.send(request())
+    await dying.received()
+    await until(lambda: gateway.stages == [Stage.RETRY_QUEUED])
+    end(gateway)
+    await client.response()
+    return gateway
+
+
+async def a_retry_whose_turn_comes(testbed: Testbed) -> None:
+    await queued_until(testbed, empty_budget)
+
+
+async def a_retry_on_an_idle_connection(testbed: Testbed) -> None:
+    await queued_until(testbed, empty_budget, idle_connection=True)
+
+
+async def a_retry_that_is_given_up(testbed: Testbed) -> None:
+    gateway = await queued_until(
+        testbed, lambda gateway: gateway.worker.context.retry_budget.expire(float("inf"))
+    )
+    empty_budget(gateway)
+
+
+QUEUED: Final = ("deciding", "connecting", "awaiting_response", "retry_queued")
+SCENARIOS: Final[dict[Scenario, set[Transition]]] = {
+    a_refusal: names("deciding", "ended"),
+    two_requests_on_one_connection: SENT | names("deciding", "awaiting_response", "responding", "ended"),
+    two_bodies: names("deciding", "reading_body", "connecting", "awaiting_response", "responding", "ended")
+    | names("reading_body", "awaiting_response"),
+    a_body_that_does_not_come: names("deciding", "reading_body", "ended"),
+    no_connection_to_anybody: names("deciding", "connecting", "connecting", "ended"),
+    a_server_error_in_time: names("deciding", "connecting", "awaiting_response", "ended"),
+    another_backend_on_a_new_connection: SENT | names("awaiting_response", "connecting"),
+    another_backend_on_an_idle_connection: SENT | names("awaiting_response", "awaiting_response"),
+    a_retry_whose_turn_comes: SENT | names(*QUEUED, "connecting"),
+    a_retry_on_an_idle_connection: SENT | names(*QUEUED, "awaiting_response"),
+    a_retry_that_is_given_up: names(*QUEUED, "ended"),
+}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+async def test_an_exchange_goes_through_these_stages(
+    testbed: Testbed, stages: CheckedStage, scenario: Scenario
+) -> None:
+    await scenario(testbed)
+
+    assert set(stages.made) == SCENARIOS[scenario]
+
+
+def test_every_transition_of_the_table_is_taken_by_a_scenario() -> None:
+    assert set.union(*SCENARIOS.values()) == TABLE
+
+
+def test_the_picture_is_the_table() -> None:
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    picture = re.search(r"```mermaid\nstateDiagram-v2\n(.*?)```", text, re.DOTALL)
+    assert picture is not None
+    arrows = re.findall(r"^    (\S+) --> (\S+) : \S.*$", picture[1], re.MULTILINE)
+
+    assert len(arrows) == len(picture[1].splitlines()), "every line is an arrow with its reason"
+    assert len(arrows) == len(set(arrows))
+    assert {arrow for arrow in arrows if "[*]" in arrow} == {("[*]", "deciding"), ("ended", "[*]")}
+    drawn = {
+        (Stage[before.upper()], Stage[after.upper()])
+        for before, after in arrows
+        if "[*]" not in (before, after)
+    }
+    assert drawn == TABLE

@@ -1,0 +1,134 @@
+"""The faults: how each is put on a running testbed, and taken away again.
+
+What it does: `put` is one act of the schedule. It returns when the fault is over and every backend is known
+again.
+
+Rules: a duration comes from the schedule. Everything else is waited for.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Mapping
+from random import Random
+from time import monotonic
+from typing import Final, TypeAlias
+
+from tests.load.fault_testbed import CROWD, FAR, NEAR, OTHER_NAMES, SLOW_REQUESTS, FaultTestbed
+from tests.load.records import Delay, How, Span
+from tests.load.schedule import Act, Fault
+from tests.real.processes import wait_for
+
+LOG_EVERY: Final = 0.2
+"""Seconds from one log line that the test causes to the next."""
+ERRANDS_LIMIT: Final = 40.0
+"""Seconds within which the slow peers must be done. They need nine."""
+LOG_SIGNAL: Final = signal.SIGUSR2
+"""The gateway ignores it, and says so on standard error."""
+
+Put: TypeAlias = Callable[[FaultTestbed, float, Random], None]
+
+
+def put(testbed: FaultTestbed, act: Act, seed: str) -> None:
+    """One act: the fault from its beginning until its consequences are over."""
+    with testbed.fault(act.fault):
+        FAULTS[act.fault](testbed, act.seconds, Random(seed))
+
+
+def frozen_reader(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
+    """Nobody reads the access log and standard error, and the pipes are full. Both are written to."""
+    end = monotonic() + seconds
+    with testbed.output.out.frozen(), testbed.output.err.frozen():
+        while monotonic() < end:
+            testbed.output.signal(LOG_SIGNAL)
+            time.sleep(LOG_EVERY)
+
+
+def resolver_silent(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
+    with testbed.names.ignoring(Fault.RESOLVER_SILENT.name):
+        time.sleep(seconds)
+
+
+def resolver_denies(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
+    with testbed.names.denying(Fault.RESOLVER_DENIES.name):
+        time.sleep(seconds)
+
+
+def resolver_partly_silent(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
+    with testbed.names.ignoring(Fault.RESOLVER_PARTLY_SILENT.name, frozenset(OTHER_NAMES)):
+        time.sleep(seconds)
+
+
+def slow_peers(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
+    """They take the time that their errands take."""
+    name = str(rng.randrange(10**6))
+    process = testbed.helper("slow_peers", name, testbed.folder / SLOW_REQUESTS)
+    try:
+        wait_for(lambda: not process.is_running, "the end of every errand", ERRANDS_LIMIT)
+    finally:
+        code = process.stop()
+    assert code == 0, process.log_tail()
+
+
+def few_descriptors(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
+    began = monotonic()
+    crowd = testbed.helper("crowd", CROWD, rng.randrange(10**6))
+    try:
+        time.sleep(seconds)
+        assert crowd.terminate() == 0, crowd.log_tail()
+    finally:
+        crowd.stop()
+        testbed.record.crowds.append(Span(began, monotonic()))
+    connected, closed = map(int, crowd.output.read_text().split()[-2:])
+    testbed.count("newcomers connected", connected)
+    testbed.count("newcomers closed", closed)
+
+
+def backend_stopped(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
+    name = rng.choice(NEAR)
+    backend, began = testbed.backends[name], monotonic()
+    backend.hang()
+    try:
+        testbed.wait_until_noticed([name], How.HUNG, began)
+        time.sleep(max(0.0, began + seconds - monotonic()))
+    finally:
+        backend.resume()
+    testbed.wait_until_known(name)
+
+
+def gateway_stopped(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
+    began = monotonic()
+    testbed.output.signal(signal.SIGSTOP)
+    try:
+        time.sleep(seconds)
+    finally:
+        testbed.output.signal(signal.SIGCONT)
+    testbed.record.delays.append(Delay(Span(began, monotonic()), monotonic() - began))
+
+
+def partition(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
+    """Packets to and from the far backends vanish."""
+    began = monotonic()
+    for name in FAR:
+        testbed.backends[name].mark_hung()
+    testbed.far.cut()
+    try:
+        testbed.wait_until_noticed(FAR, How.PARTITIONED, began)
+        time.sleep(max(0.0, began + seconds - monotonic()))
+    finally:
+        testbed.far.restore()
+    testbed.wait_until_known(*FAR)
+
+
+FAULTS: Final[Mapping[Fault, Put]] = {
+    Fault.FROZEN_READER: frozen_reader,
+    Fault.RESOLVER_SILENT: resolver_silent,
+    Fault.RESOLVER_DENIES: resolver_denies,
+    Fault.RESOLVER_PARTLY_SILENT: resolver_partly_silent,
+    Fault.SLOW_PEERS: slow_peers,
+    Fault.FEW_DESCRIPTORS: few_descriptors,
+    Fault.BACKEND_STOPPED: backend_stopped,
+    Fault.GATEWAY_STOPPED: gateway_stopped,
+    Fault.PARTITION: partition,
+}

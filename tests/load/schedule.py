@@ -1,0 +1,119 @@
+"""When which fault is put on the gateway: every fault alone, then several at the same time.
+
+What it does: `schedule` is a list of groups. The acts of a group overlap; the groups follow each other.
+
+Rules: pure. The same seed gives the same schedule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Final, NamedTuple, TypeAlias, final
+
+
+class Kind(NamedTuple):
+    """A fault: its name in the table, what could be served meanwhile, and how long it lasts."""
+
+    title: str
+    served: str
+    shortest: float
+    longest: float
+
+
+class Fault(Enum):
+    """Every fault. What could be served is all that the judge does not excuse."""
+
+    FROZEN_READER = Kind(
+        "log reader frozen",
+        "everything: a request needs no log",
+        4.0, 5.0,
+    )  # fmt: skip
+    RESOLVER_SILENT = Kind(
+        "resolver gives no answer",
+        "everything: the last good addresses are right",
+        5.0, 6.0,
+    )  # fmt: skip
+    RESOLVER_DENIES = Kind(
+        "resolver denies every name",
+        "everything: the backends still listen there",
+        3.0, 4.0,
+    )  # fmt: skip
+    RESOLVER_PARTLY_SILENT = Kind(
+        "resolver ignores other names",
+        "everything: only the names of another service have no answer",
+        6.0, 7.0,
+    )  # fmt: skip
+    SLOW_PEERS = Kind(
+        "slow peers",
+        "everything, the slow requests too: bytes move all the time",
+        0.0, 0.0,
+    )  # fmt: skip
+    FEW_DESCRIPTORS = Kind(
+        "few descriptors, a crowd",
+        "every request on an established connection; a new connection may be turned away unexecuted",
+        5.0, 6.0,
+    )  # fmt: skip
+    BACKEND_STOPPED = Kind(
+        "a backend stopped (SIGSTOP)",
+        "all but unsafe requests sent to it before a probe failed: 504, in doubt, at most once",
+        3.0, 4.0,
+    )  # fmt: skip
+    GATEWAY_STOPPED = Kind(
+        "the gateway stopped (SIGSTOP)",
+        "everything, later by the time of the stop",
+        0.8, 1.2,
+    )  # fmt: skip
+    PARTITION = Kind(
+        "half of the fleet partitioned",
+        "all but unsafe requests sent there before a probe failed: 504, in doubt, at most once",
+        4.0, 5.0,
+    )  # fmt: skip
+
+
+BEGIN: Final = (1.5, 2.5)
+"""When the acts of a group begin, in seconds: the slow peers first, which are no newcomers then."""
+RESOLVER: Final[tuple[Fault, ...]] = (
+    Fault.RESOLVER_SILENT,
+    Fault.RESOLVER_DENIES,
+    Fault.RESOLVER_PARTLY_SILENT,
+)
+"""Faults of one name server, which cannot have two at a time."""
+APART: Final[tuple[Fault, ...]] = (Fault.BACKEND_STOPPED, Fault.PARTITION)
+"""Together, they may take a request twice to a backend that does not answer, and a third try is too late."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One fault, the time at which it begins in its group, and its duration."""
+
+    fault: Fault
+    begin: float
+    seconds: float
+
+
+Group: TypeAlias = tuple[Act, ...]
+
+
+def schedule(seed: int) -> list[Group]:
+    """Every fault alone in the order of `Fault`. Then each again, in groups and from moments by chance."""
+    rng = Random(seed)
+    alone = [(Act(fault, 0.0, _seconds(fault, rng)),) for fault in Fault]
+    again = [fault for fault in Fault if fault not in RESOLVER + APART]
+    again.append(rng.choice(RESOLVER))
+    rng.shuffle(again)
+    together = [
+        [first, *again[number :: len(APART)]] for number, first in enumerate(rng.sample(APART, len(APART)))
+    ]
+    return [*alone, *(tuple(_act(fault, rng) for fault in faults) for faults in together)]
+
+
+def _act(fault: Fault, rng: Random) -> Act:
+    begin = 0.0 if fault is Fault.SLOW_PEERS else round(rng.uniform(*BEGIN), 3)
+    return Act(fault, begin, _seconds(fault, rng))
+
+
+def _seconds(fault: Fault, rng: Random) -> float:
+    return round(rng.uniform(fault.value.shortest, fault.value.longest), 3)

@@ -1,0 +1,253 @@
+"""Slow clients, and clients of slow backends, as a process: each sends one slow request and ends.
+
+    python -m tests.load.slow_peers PORT NAME RECORDS
+
+What it does: each client first completes a quick request, so that it is no newcomer. Then it reads a large
+response slowly, sends its body or its head slowly, or requests a path on which the backend is slow. Bytes
+move all the time, at 20 to 256 kB a second, a head at some bytes.
+
+Rules: as of `clients`: every request is recorded, none is sent twice, and nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Final, NamedTuple
+
+from tests.dataplane.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, read_message, request
+from tests.load.clients import PINNED
+from tests.load.connection import HOST, framed
+from tests.load.records import RecordFile, Request
+from tests.load.workload import (
+    ANSWERED,
+    DIGEST,
+    DRIPPED,
+    IMAGE,
+    LARGE,
+    LARGE_PIECES,
+    NODES,
+    PIECES_A_SECOND,
+    SLOW_IMAGE,
+    SLOW_INTAKE,
+    SLOW_SECONDS,
+    digest,
+    pieces,
+    rate_of,
+    slow_pieces,
+    target,
+)
+
+RECEIVE_BUFFER: Final = 4 * 1024
+"""Bytes of the kernel. A large buffer is emptied before the sender may send again, so that nothing moves on
+the wire meanwhile: with 16 KiB for more than a second at the slowest rate."""
+FAST_RECEIVE_BUFFER: Final = 256 * 1024
+HEAD_SECONDS: Final = 4.0
+"""How long the head of a request of `slow head` takes."""
+
+
+class Errand(NamedTuple):
+    """What one slow client does. Rates are bytes a second; 0: as fast as it can."""
+
+    kind: str
+    method: str
+    path: str
+    size_of: int = 0
+    """The rate that the size of the body follows; 0: no body."""
+    reads: int = 0
+    sends: int = 0
+    by_length: bool = True
+    drips_head: bool = False
+
+
+ERRANDS: Final = (
+    *(Errand("slow reader", "GET", LARGE, reads=rate) for rate in (20_000, 64_000, 128_000, 256_000)),
+    Errand("slow upload", "PUT", IMAGE, 20_000, sends=20_000),
+    Errand("slow upload", "POST", IMAGE, 64_000, sends=64_000, by_length=False),
+    Errand("slow upload", "PUT", IMAGE, 256_000, sends=256_000),
+    Errand("slow head", "GET", NODES, drips_head=True),
+    Errand("slow head", "POST", NODES, drips_head=True),
+    Errand("slow intake", "PUT", f"{SLOW_INTAKE}/100000", 100_000),
+    Errand("slow intake", "POST", f"{SLOW_INTAKE}/100000", 100_000, by_length=False),
+    Errand("slow intake", "POST", f"{SLOW_INTAKE}/150000", 150_000),
+    Errand("slow intake", "PUT", f"{SLOW_INTAKE}/200000", 200_000, by_length=False),
+    Errand("slow response", "GET", f"{SLOW_IMAGE}/20000"),
+    Errand("slow response", "GET", f"{SLOW_IMAGE}/256000"),
+    Errand("dripped head", "GET", DRIPPED),
+    Errand("dripped head", "POST", DRIPPED),
+)
+KINDS: Final = tuple(dict.fromkeys(errand.kind for errand in ERRANDS))
+
+
+class SlowClient:
+    """One client: its quick request, then its errand, on one connection."""
+
+    def __init__(self, port: int, name: str, records: RecordFile, errand: Errand) -> None:
+        self._port = port
+        self._name = name
+        self._records = records
+        self._errand = errand
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+        self._socket.setblocking(False)
+        self._reader = asyncio.StreamReader()
+        self._pace = 0
+        """Bytes a second that are read; 0: as they come."""
+        self._received = 0
+        self._reset = ""
+        """What ended the connection, unless it was closed in order."""
+
+    async def run(self) -> None:
+        errand = self._errand
+        began = monotonic()
+        receiving = None
+        try:
+            await asyncio.get_running_loop().sock_connect(self._socket, (HOST, self._port))
+            receiving = asyncio.create_task(self._receive())
+            quick = Errand(errand.kind, "GET", NODES)
+            if await self._send(quick, f"{self._name}-quick", established=False):
+                await self._send(errand, f"{self._name}-slow", established=True)
+        except OSError as error:
+            ident = f"{self._name}-quick"
+            self._record(Errand(errand.kind, "GET", NODES), ident, began, None, str(error), established=False)
+        finally:
+            if receiving is not None:
+                receiving.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await receiving
+            self._socket.close()
+
+    async def _send(self, errand: Errand, ident: str, *, established: bool) -> bool:
+        """Send one request, and record it. Return whether there was a response."""
+        body = slow_pieces(ident, errand.size_of) if errand.size_of else []
+        if not body and errand.method == "POST":
+            body = [json.dumps({"name": ident}).encode()]
+        lines = [f"{VERSION_FIELD}: {PINNED}"]
+        wire: Sequence[bytes] = body
+        if body:
+            framing, wire = framed(body, by_length=errand.by_length)
+            lines += [framing, f"{DIGEST}: {digest(b''.join(body))}"]
+        head = request(errand.method, target(errand.path, ident), *lines, host=f"{HOST}:{self._port}")
+        began, message, problem = monotonic(), None, ""
+        try:
+            self._pace = errand.reads
+            with contextlib.suppress(ConnectionError):  # the response may have come before that
+                await self._send_slowly(errand, head, wire)
+            await self._wait_until_fast(began if errand.reads else None)
+            message = await read_message(self._reader, response_to=errand.method)
+            problem = fault_of(errand, ident, message, b"".join(body))
+        except (OSError, asyncio.IncompleteReadError, TimeoutError, AssertionError) as error:
+            problem = f"{type(error).__name__}: {error}{self._reset}"
+        self._record(errand, ident, began, message, problem, established=established)
+        return message is not None
+
+    async def _send_slowly(self, errand: Errand, head: bytes, body: Sequence[bytes]) -> None:
+        """Send the request at the rate of the errand. Stop when a response comes before its end."""
+        loop = asyncio.get_running_loop()
+        if errand.drips_head:
+            for number in range(len(head) - 1):
+                await loop.sock_sendall(self._socket, head[number : number + 1])
+                await asyncio.sleep(HEAD_SECONDS / len(head))
+            head = head[-1:]
+        await loop.sock_sendall(self._socket, head)
+        before = self._received
+        for piece in body:
+            if self._received > before or self._reader.at_eof():
+                return
+            await loop.sock_sendall(self._socket, piece)
+            if errand.sends:
+                await asyncio.sleep(1 / PIECES_A_SECOND)
+
+    async def _wait_until_fast(self, began: float | None) -> None:
+        """Read slowly until `SLOW_SECONDS` after `began`, and fast from then on."""
+        if began is not None:
+            await asyncio.sleep(max(0.0, began + SLOW_SECONDS - monotonic()))
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, FAST_RECEIVE_BUFFER)
+        self._pace = 0
+
+    async def _receive(self) -> None:
+        """Read at the pace of now."""
+        loop = asyncio.get_running_loop()
+        try:
+            while data := await loop.sock_recv(self._socket, self._pace // PIECES_A_SECOND or 64 * 1024):
+                self._reader.feed_data(data)
+                self._received += len(data)
+                if self._pace:
+                    await asyncio.sleep(len(data) / self._pace)
+        except OSError as error:
+            self._reset = f", {type(error).__name__}"
+        self._reader.feed_eof()  # an exception would hide the response that came before it
+
+    def _record(
+        self,
+        errand: Errand,
+        ident: str,
+        began: float,
+        message: Message | None,
+        problem: str,
+        *,
+        established: bool,
+    ) -> None:
+        def text(name: str) -> str:
+            return "|".join(message.every(name)) if message is not None else ""
+
+        self._records.append(
+            Request(
+                ident,
+                errand.kind,
+                errand.method,
+                PINNED,
+                began,
+                monotonic(),
+                status=message.status if message is not None else 0,
+                served=text(VERSION_FIELD),
+                lowest=text(MIN_FIELD),
+                highest=text(MAX_FIELD),
+                fault=problem,
+                streamed=bool(errand.size_of),
+                answered=text(ANSWERED),
+                dripped=errand.path == DRIPPED,
+                established=established,
+                slow=True,
+            )
+        )
+
+
+def fault_of(errand: Errand, ident: str, message: Message, sent: bytes) -> str:
+    """What is wrong with the body of a successful response; empty: nothing."""
+    if message.status not in (200, 201):
+        return ""
+    if errand.path == LARGE or errand.path.startswith(SLOW_IMAGE):
+        is_large = errand.path == LARGE
+        due = b"".join(
+            pieces(ident, count=LARGE_PIECES) if is_large else slow_pieces(ident, rate_of(errand.path))
+        )
+        if message.body == due and message.every(DIGEST) == [digest(due)]:
+            return ""
+        return f"{len(message.body)} bytes came, which are not the {len(due)} bytes of this body"
+    try:
+        found = json.loads(message.body)
+    except ValueError:
+        return "the body is incomplete or malformed"
+    if errand.size_of and found != {"received": digest(sent)}:
+        return f"the backend received another body: {found}"
+    return ""
+
+
+async def run(port: int, name: str, path: Path) -> None:
+    """Run all errands at once."""
+    records = RecordFile(path)
+    async with asyncio.TaskGroup() as group:
+        for number, errand in enumerate(ERRANDS):
+            client = SlowClient(port, f"{errand.kind.replace(' ', '-')}-{name}-{number}", records, errand)
+            group.create_task(client.run())
+
+
+if __name__ == "__main__":
+    asyncio.run(run(int(sys.argv[1]), sys.argv[2], Path(sys.argv[3])))

@@ -1,0 +1,221 @@
+"""The helpers of the fault run do what they say: schedule, name server, frozen pipes, slow peers, table."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import select
+import socket
+import struct
+import sys
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.dataplane.messages import Message, read_message, request, response
+from tests.load import fault_figures
+from tests.load.fault_backend import PacedReader
+from tests.load.fault_testbed import FaultRecord
+from tests.load.frozen_reader import PipedProcess
+from tests.load.ledger import Ledger
+from tests.load.names import Names
+from tests.load.records import Delay, Execution, How, Offer, Outage, Request, Sample, Serving, Span
+from tests.load.schedule import APART, RESOLVER, Fault, schedule
+from tests.load.slow_peers import Errand, fault_of
+from tests.load.workload import DIGEST, SLOW_IMAGE, SLOW_INTAKE, digest, slow_pieces
+from tests.real.processes import LOOPBACK, wait_for
+
+SEEDS = range(40)
+
+# -- the schedule
+
+
+def test_a_seed_gives_one_schedule_and_seeds_give_many() -> None:
+    assert all(schedule(seed) == schedule(seed) for seed in SEEDS)
+    assert len({str(schedule(seed)) for seed in SEEDS}) == len(SEEDS)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_fault_comes_alone_and_then_together_with_others(seed: int) -> None:
+    *alone, first, second = schedule(seed)
+    again = Counter(act.fault for act in (*first, *second))
+
+    assert [[act.fault for act in group] for group in alone] == [[fault] for fault in Fault]
+    assert min(len(first), len(second)) >= 3
+    assert set(again.values()) == {1}
+    assert set(Fault) - set(again) < set(RESOLVER)
+    assert len(set(RESOLVER) & set(again)) == 1
+    for group in (first, second):
+        assert len({act.fault for act in group} & set(APART)) == 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_faults_of_a_group_overlap_and_all_last_a_minute(seed: int) -> None:
+    groups = schedule(seed)
+    for act in (act for group in groups for act in group):
+        assert act.fault.value.shortest <= act.seconds <= act.fault.value.longest
+
+    assert sum(max(act.begin + act.seconds for act in group) for group in groups) < 60
+
+
+# -- the name server
+
+
+def answer_of(client: socket.socket, port: int, name: str) -> int | None:
+    """The response code for this name; None: silence, since only the next query gets a response."""
+    for ident, wanted in enumerate((name, MARKER)):
+        labels = b"".join(bytes([len(label)]) + label.encode() for label in wanted.split("."))
+        query = struct.pack("!6H", ident, 0x0100, 1, 0, 0, 0) + labels + struct.pack("!BHH", 0, 1, 1)
+        client.sendto(query, (LOOPBACK, port))
+    codes = {}
+    while 1 not in codes:
+        response = client.recv(512)
+        codes[int.from_bytes(response[:2])] = response[3] & 15
+    return codes.get(0)
+
+
+MARKER = "marker.test"
+
+
+def test_the_name_server_answers_ignores_and_denies() -> None:
+    addresses = dict.fromkeys(("api-1.test", "other-1.test"), LOOPBACK)
+    with Names(addresses, LOOPBACK, port=0) as names, socket.socket(type=socket.SOCK_DGRAM) as client:
+        client.settimeout(10)
+
+        def answers() -> list[int | None]:
+            return [answer_of(client, names.port, name) for name in addresses]
+
+        assert answers() == [0, 0]
+        with names.ignoring("some", frozenset({"other-1.test"})):
+            assert answers() == [0, None]
+        with names.ignoring("all"):
+            assert answers() == [None, None]
+        with names.denying("denied"):
+            assert answers() == [3, 3]
+        assert answers() == [0, 0]
+
+    assert names.queries == {"some": 1, "all": 2, "denied": 2}
+
+
+def test_a_name_server_that_cannot_start_says_so() -> None:
+    with Names({}, LOOPBACK, port=0) as names:
+        second = Names({}, LOOPBACK, port=names.port)
+        with ExitStack() as stack, pytest.raises(OSError, match="in use"):
+            stack.enter_context(second)
+
+
+# -- the frozen pipes
+
+WRITER = """
+import sys
+from pathlib import Path
+Path(sys.argv[1]).touch()
+for number in range(3):
+    print(f"line {number}", flush=True)
+Path(sys.argv[2]).touch()
+"""
+
+
+def test_nobody_reads_a_frozen_pipe_and_nothing_in_it_is_lost(tmp_path: Path) -> None:
+    begun, done = tmp_path / "begun", tmp_path / "done"
+    writer = PipedProcess("writer", [sys.executable, "-c", WRITER, str(begun), str(done)], tmp_path)
+    try:
+        with writer.out.frozen(), writer.err.frozen():
+            writer.start()
+            wait_for(begun.exists, "the process writes")
+            for pipe in (writer.out, writer.err):
+                assert select.select((), (pipe.write_end,), (), 0)[1] == []
+            assert not done.exists()
+        wait_for(done.exists, "the process goes on")
+    finally:
+        writer.stop()
+        writer.end_reading()
+
+    assert writer.written().strip().split(b"\n") == [b"line 0", b"line 1", b"line 2"]
+
+
+# -- slow peers
+
+
+async def test_a_body_is_taken_at_the_rate_of_its_path_and_only_on_such_a_path() -> None:
+    """A rate of 200 kB a second: 20 kB take a tenth of a second."""
+    loop = asyncio.get_running_loop()
+    durations = {}
+    for path in (f"{SLOW_INTAKE}/200000?load=a-1", "/v1/image?load=a-1"):
+        reader = PacedReader()
+        reader.feed_data(request("PUT", path, body=b"x" * 20_000))
+        began = loop.time()
+        message = await read_message(reader)
+        durations[path] = loop.time() - began
+        assert len(message.body) == 20_000
+
+    slow, fast = durations.values()
+    assert slow >= 0.09 > fast
+
+
+@pytest.mark.parametrize("errand", [
+    Errand("slow response", "GET", f"{SLOW_IMAGE}/20000"),
+    Errand("slow upload", "PUT", "/v1/image", 20_000),
+])  # fmt: skip
+def test_a_slow_client_notices_a_wrong_byte(errand: Errand) -> None:
+    sent = b"".join(slow_pieces("a-1", 20_000))
+    got = sent if errand.method == "GET" else b'{"received": "%s"}' % digest(sent).encode()
+    whole = Message(response(200, f"{DIGEST}: {digest(sent)}"), got, "length")
+
+    assert fault_of(errand, "a-1", whole, sent) == ""
+    assert fault_of(errand, "a-1", whole._replace(body=got[:-1]), sent)
+    assert fault_of(errand, "a-1", whole._replace(body=got.replace(got[20:21], b"?", 1)), sent)
+
+
+# -- record and table
+
+RANGE = Offer("1.1", "1.58")
+GET = Request("get-1", "pinned", "GET", "1.58", 10.0, 10.1, 200, "1.58", *RANGE, answered="get-1")
+GOT = Execution("get-1", "api-1", "1.58", 10.05)
+RECORD = FaultRecord(
+    faults=[
+        ("PARTITION", Span(10.0, 12.0)),
+        ("SLOW_PEERS", Span(11.0, 13.0)),
+        ("FROZEN_READER", Span(20.0, 21.0)),
+    ],
+    outages=[Outage("api-1", How.PARTITIONED, Span(10.0, 11.0))],
+    serving=[Serving("api-1", "1.58", Span(9.0, 99.0))],
+    crowds=[Span(11.0, 12.0)],
+    delays=[Delay(Span(10.0, 11.0), 4.5)],
+    samples=[Sample(9.0, 9.1, RANGE, "uniform")],
+    executions=[GOT],
+    queries={"RESOLVER_SILENT": 3},
+    facts={"newcomers closed": 2.0},
+)
+
+
+def test_a_record_survives_its_file(tmp_path: Path) -> None:
+    RECORD.save(tmp_path / "record")
+
+    assert FaultRecord.load(tmp_path / "record") == RECORD
+
+
+def test_the_table_counts_a_request_in_every_fault_of_its_time() -> None:
+    late = replace(GET, ident="get-2", answered="get-2", began=11.5, ended=14.5)
+    lost = replace(GET, ident="get-3", answered="", began=15.0, ended=15.1, status=500)
+    requests = [GET, late, lost]
+    executions = [GOT, replace(GOT, ident="get-2")]
+    judgement = Ledger(requests, executions, RECORD.samples, prompt=2.0).judge()
+    heading, *lines = fault_figures.report(requests, RECORD, judgement)
+    columns = [name.strip() for name in fault_figures.HEADINGS]
+    rows = {}
+    for line in lines[: len(RECORD.faults) + 1]:
+        title, *cells = re.split(r" {2,}", line.strip())
+        rows[title] = dict(zip(columns[1:], cells, strict=True))
+
+    assert re.split(r" {2,}", heading.strip()) == columns
+    assert {title: (row["requests"], row["lost"], row["late"]) for title, row in rows.items()} == {
+        "half of the fleet partitioned +": ("2", "0", "1"),
+        "slow peers +": ("1", "0", "1"),
+        "log reader frozen": ("0", "0", "0"),
+        fault_figures.AT_REST: ("1", "1", "0"),
+    }
+    assert rows["half of the fleet partitioned +"]["max ms"] == "3000"
