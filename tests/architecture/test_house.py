@@ -5,11 +5,20 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 
 import pytest
 
 from tests.architecture import rules
-from tests.architecture.source import ROOT, gateway_modules, project_files, project_texts, read_module
+from tests.architecture.source import (
+    ROOT,
+    Module,
+    gateway_modules,
+    imported,
+    project_files,
+    project_texts,
+    read_module,
+)
 
 # Spelled in pieces, so that this file is no finding of its own.
 MARKERS = re.compile(r"\b(?:TO" + "DO|FIX" + "ME|X" + r"XX|HA" + r"CK)\b")
@@ -101,6 +110,44 @@ def test_a_breach_is_noticed(rule: rules.Rule, path: str, text: str) -> None:
 )
 def test_what_is_allowed_passes(rule: rules.Rule, path: str, text: str) -> None:
     assert not list(rule(read_module(path, text)))
+
+
+def circles(modules: Iterable[Module]) -> list[str]:
+    """Modules that reach themselves by their imports, those for types included."""
+    names = {module.name: module for module in modules}
+    arrows = {
+        name: {
+            known
+            for found, _ in imported(module)
+            for known in names
+            if found == known or found.startswith(f"{known}.")
+        }
+        - {name}
+        for name, module in names.items()
+    }
+    reached = {name: set(after) for name, after in arrows.items()}
+    for middle in names:
+        for after in reached.values():
+            if middle in after:
+                after |= reached[middle]
+    return sorted(name for name, after in reached.items() if name in after)
+
+
+def test_the_data_plane_imports_in_one_direction() -> None:
+    """Also for types: what goes the other way is a protocol (decision 0024)."""
+    modules = [module for module in gateway_modules() if module.inside("dataplane")]
+
+    assert len(modules) > 20
+    assert circles(modules) == []
+
+
+def test_a_circle_is_noticed() -> None:
+    first = read_module("gateway/dataplane/a.py", "from gateway.dataplane.b import B")
+    second = read_module("gateway/dataplane/b.py", "if TYPE_CHECKING:\n    from gateway.dataplane.c import C")
+    third = read_module("gateway/dataplane/c.py", "from gateway.dataplane import a")
+    last = read_module("gateway/dataplane/d.py", "from gateway.dataplane import a")
+
+    assert circles([first, second, third, last]) == [module.name for module in (first, second, third)]
 
 
 def test_nothing_is_left_for_later() -> None:

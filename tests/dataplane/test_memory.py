@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, final
+from typing import Final, cast, final
 
 import pytest
 
@@ -293,8 +293,7 @@ class QuietBackend(asyncio.Protocol):
     received = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's has all its methods
         self.left = 0
 
     def data_received(self, data: bytes) -> None:
@@ -336,6 +335,7 @@ async def until_quiet(gateway: Process) -> None:
 LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 
 
+@pytest.mark.xfail(strict=True, reason="R-B13: bodies that wait for a connection are not bounded: 130 MiB")
 @pytest.mark.load
 @LOOPS
 @pytest.mark.parametrize("complete", [False, True])

@@ -238,7 +238,8 @@ def decide(
     # 4, 5, and the candidates of 6: `resolve`, cached by service, endpoint and selected fields.
     dialect = view.service.dialect
     methods: tuple[str, ...] = (head.method,)
-    if dialect.method_override or (dialect.method_parameter is not None and head.query):
+    query, parameter = head.query, dialect.method_parameter
+    if dialect.method_override or (query and parameter and ("%" in query or parameter in query)):
         methods = possible_methods(head, dialect.method_override, dialect.method_parameter)
     endpoint = dialect.endpoint(methods[0], path, head.query)
     key = (route.service, endpoint, head.selected)
