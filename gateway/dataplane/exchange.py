@@ -414,7 +414,8 @@ class Exchange:
         if self._reselect() is None:
             return False
         self._end_attempt()
-        self._retry(retries, Failure.VERSION_UNKNOWN)
+        if not self._retry(retries, Failure.VERSION_UNKNOWN):
+            self._respond_failure(Failure.VERSION_UNKNOWN)
         return True
 
     def _retries_so_far(self) -> Retries:

@@ -6,13 +6,17 @@ sent again. A chunked body that outgrows the limit stays chunked. Reads and writ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 from gateway.dataplane.http1.chunked import LAST_CHUNK, ChunkedDecoder, encode_chunk
 from gateway.dataplane.http1.fields import CHUNKED
 
 if TYPE_CHECKING:
     from gateway.dataplane.http1.fields import RequestFieldSection
+
+
+SMALL_PIECE: Final = 1024
+"""Bytes. A body may come a byte at a time."""
 
 
 class BodyLimits(Protocol):
@@ -68,7 +72,7 @@ class RequestBody:
         piece, rest = self._split(data)
         self._received += len(piece)
         if piece:
-            self._pieces.append(piece)
+            self._append(piece)
             self._size += len(piece)
             self._held.size += len(piece)
         if self._decoder is not None:
@@ -77,6 +81,13 @@ class RequestBody:
         if self._held.size > self._limits.replay_total:  # others hold too much: this one is not held
             self.streams = True
         return rest
+
+    def _append(self, piece: bytes) -> None:
+        """Keep a piece. Small ones are joined: each object costs as much as 33 bytes of content."""
+        if self._pieces and len(self._pieces[-1]) < SMALL_PIECE:
+            self._pieces[-1] += piece
+        else:
+            self._pieces.append(piece)
 
     def skip(self, data: bytes) -> bytes:
         """Discard bytes as they arrive; returns the bytes after the body. Raises `FramingError`."""

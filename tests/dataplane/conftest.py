@@ -26,7 +26,6 @@ LOOPS_DIFFER: Final = frozenset(
         "test_flow_control",
         "test_hostile_backends",
         "test_interim",
-        "test_memory",
         "test_pipelining",
         "test_resends",
         "test_retries",

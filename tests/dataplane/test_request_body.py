@@ -75,3 +75,12 @@ def test_R_B13_a_chunked_body_that_is_complete_has_a_length_although_it_is_not_h
     body.feed(b"5\r\nhello\r\n0\r\n\r\n")
     assert (body.streams, body.framing_line()) == (True, b"Content-Length: 5\r\n")
     assert (body.data_to_send(), body.data_to_send()) == (b"hello", b"")
+
+
+def test_R_B13_a_body_in_tiny_pieces_costs_no_more_memory_than_its_content() -> None:
+    body = request_body("Content-Length: 20000")
+    for _ in range(10_000):
+        body.feed(b"xy")
+
+    assert len(body._pieces) < 30
+    assert body.data_to_send() == b"xy" * 10_000
