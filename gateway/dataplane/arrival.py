@@ -22,12 +22,12 @@ class Arrival:
 
     def __init__(self) -> None:
         self._began = 0.0
-        self._paused_at = 0.0
+        self._paused_at: float | None = None
         self._received = 0
 
     def begin(self, now: float) -> None:
         """Its first byte may come now."""
-        self._began, self._received = now, 0
+        self._began, self._received, self._paused_at = now, 0, None
 
     def add(self, size: int) -> None:
         """So many bytes have come, framing included."""
@@ -35,11 +35,14 @@ class Arrival:
 
     def pause(self, now: float) -> None:
         """The gateway does not read from now on: the time does not count."""
-        self._paused_at = now
+        if self._paused_at is None:
+            self._paused_at = now
 
     def resume(self, now: float) -> None:
-        """The gateway reads again."""
-        self._began += now - self._paused_at
+        """The gateway reads again, if it did not."""
+        if self._paused_at is not None:
+            self._began += now - self._paused_at
+            self._paused_at = None
 
     def deadline(self, min_rate: int) -> float:
         """Until when the next byte must have come; infinity without a minimum rate."""

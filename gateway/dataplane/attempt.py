@@ -148,6 +148,11 @@ class Attempt:
         if self._connection is not None and (piece := body.data_to_send()):
             self._connection.send(self._connection.transport, piece)
 
+    @property
+    def congested(self) -> bool:
+        """The backend does not take what was sent."""
+        return self._connection is not None and self._connection.congested
+
     def end(self) -> None:
         """The request is no longer in flight at its member. A connection that is still in use is abandoned:
         its state is unknown, so it is never reused."""

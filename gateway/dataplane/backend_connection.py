@@ -106,6 +106,8 @@ class BackendConnection(asyncio.Protocol):
         """Whether nothing can be written any more."""
         self._unsent = False
         """No byte of the request was written yet."""
+        self.congested = False
+        """The backend does not take what was written."""
 
     # -- lifetime
 
@@ -249,10 +251,12 @@ class BackendConnection(asyncio.Protocol):
         self.transport.resume_reading()
 
     def pause_writing(self) -> None:
+        self.congested = True
         if self._receiver is not None:
             self._receiver.pause_request()
 
     def resume_writing(self) -> None:
+        self.congested = False
         if self._receiver is not None:
             self._receiver.resume_request()
 
@@ -357,11 +361,9 @@ class BackendConnection(asyncio.Protocol):
         self._decoder = None
         body = self._request_body
         self._sending = False
-        if (
-            surplus
-            or self._response.close
-            or (body is not None and (not body.done or self.transport.get_write_buffer_size() > 0))
-        ):
+        if body is not None and self.transport.get_write_buffer_size() > 0:
+            self.abandon()  # an orderly close would wait until the backend takes the rest
+        elif surplus or self._response.close or (body is not None and not body.done):
             self.close()
         else:
             self.pool.on_idle(self)

@@ -81,6 +81,8 @@ class ClientConnection(asyncio.Protocol):
         self._requests = 0
         self._opened = self.context.now
         self._reading = True
+        self._body_paused = False
+        """The exchange wants no more of its body for now."""
         self._half_closed = False
         """The client has closed its sending side: what it has sent is still answered."""
         self._reading_heads = False
@@ -161,7 +163,7 @@ class ClientConnection(asyncio.Protocol):
         if not self._reading_heads:
             self._read_heads()
         if self._buffer and self._holds_enough():
-            self.pause_reading()
+            self._stop_reading()
 
     def _holds_enough(self) -> bool:
         """Whether more requests wait than may: a client that sends them and reads no response would fill the
@@ -262,18 +264,30 @@ class ClientConnection(asyncio.Protocol):
     def await_body(self) -> None:
         """A body begins: more of it must come in time, and at the minimum rate."""
         self._arrival.begin(self.context.now)
-        self._await_more_body()
+        if not self._reading:
+            self._arrival.pause(self.context.now)
+        self._set_deadline()
 
     def _await_more_body(self) -> None:
-        if self._reading:  # otherwise the gateway is waited for
-            context = self.context
-            idle_deadline = context.now + context.timeouts.client_body_idle
-            self.deadline = min(idle_deadline, self._arrival.deadline(context.limits.min_rate))
+        context = self.context
+        idle_deadline = context.now + context.timeouts.client_body_idle
+        self.deadline = min(idle_deadline, self._arrival.deadline(context.limits.min_rate))
+
+    def _set_deadline(self) -> None:
+        """By what the client has to do next for its exchange: take what was written, or send more of its
+        body. While the gateway itself does not read, nothing."""
+        exchange = self.exchange
+        if self.congested or self.closing:
+            self._await_taking()
+        elif exchange is not None and not exchange.body_received and self._reading:
+            self._await_more_body()
+        else:
+            self.deadline = NEVER
 
     def _feed_body(self, exchange: Exchange, data: bytes) -> bytes:
         """Pass `data` to the exchange as request body; returns the bytes after the body."""
         self._arrival.add(len(data))
-        self._await_more_body()
+        self._set_deadline()
         try:
             rest = exchange.on_request_body(data)
         except FramingError as error:
@@ -281,7 +295,7 @@ class ClientConnection(asyncio.Protocol):
             exchange.on_malformed_body()
             return b""
         if exchange.body_received and self.exchange is exchange:
-            self.deadline = NEVER
+            self._set_deadline()
         return rest
 
     def _discard_body(self) -> None:
@@ -344,6 +358,7 @@ class ClientConnection(asyncio.Protocol):
         """The exchange has ended. `keep`: its response was written whole and the connection stays open;
         otherwise close it."""
         exchange, self.exchange = self.exchange, None
+        self._body_paused = False
         if not keep or self.closing:
             self.close()
             return
@@ -358,8 +373,7 @@ class ClientConnection(asyncio.Protocol):
         """The next request may begin: read the heads that wait, and more when few are left."""
         if (self._buffer or self._half_closed) and not self._reading_heads:
             self._read_heads()
-        if not self._reading and not self._holds_enough():
-            self.resume_reading()
+        self._read_more()
 
     def close(self) -> None:
         """Close after everything that was written is sent, or after `timeouts.client_write_idle`."""
@@ -399,27 +413,42 @@ class ClientConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.congested = False
         if self.exchange is not None:
-            self.deadline = NEVER
+            self._set_deadline()
             self.exchange.resume_response()
         else:
             self.deadline = self.context.now + self.context.timeouts.client_idle
             self._read_on()
 
     def pause_reading(self) -> None:
-        """Stop reading until the backend takes more or the next request begins. The client has no deadline
-        for its body meanwhile."""
+        """Read no more of the body until the backend takes it. The client has no deadline meanwhile."""
+        self._body_paused = True
+        self._stop_reading()
+
+    def resume_reading(self) -> None:
+        """Read the body on."""
+        self._body_paused = False
+        self._read_more()
+
+    def _stop_reading(self) -> None:
         if self._reading and not self.transport.is_closing():
             self._reading = False
             self.transport.pause_reading()
             if self.exchange is not None and not self.exchange.body_received:
                 self._arrival.pause(self.context.now)
-                self.deadline = NEVER
+                self._set_deadline()
 
-    def resume_reading(self) -> None:
-        """Read from the client again. After its end nothing comes, so nothing is to be read."""
-        if not self._reading and not self._half_closed and not self.transport.is_closing():
-            self._reading = True
-            self.transport.resume_reading()
-            if self.exchange is not None and not self.exchange.body_received:
-                self._arrival.resume(self.context.now)
-                self._await_more_body()
+    def _read_more(self) -> None:
+        """Read again if nobody has a reason against it. After the end of the client's side nothing comes."""
+        if (
+            self._reading
+            or self._body_paused
+            or self._half_closed
+            or self._holds_enough()
+            or self.transport.is_closing()
+        ):
+            return
+        self._reading = True
+        self.transport.resume_reading()
+        if self.exchange is not None and not self.exchange.body_received:
+            self._arrival.resume(self.context.now)
+            self._set_deadline()

@@ -228,7 +228,7 @@ class Exchange:
         if attempt.begin(new_connection=retries is not None and retries.new_connection_only):
             self.stage = AWAITING_RESPONSE
             if self.body is not None:
-                self._read_body_on(self.body)
+                self._read_body_on(self.body, attempt)
             return
         self.stage = CONNECTING
         if not self.body_received:
@@ -237,12 +237,13 @@ class Exchange:
     def on_sent(self) -> None:
         """7: the request is on its way, on the connection that had to be made."""
         self.stage = AWAITING_RESPONSE
-        if self.body is not None:
-            self._read_body_on(self.body)
+        if self.body is not None and self._attempt is not None:
+            self._read_body_on(self.body, self._attempt)
 
-    def _read_body_on(self, body: RequestBody) -> None:
-        """Read from the client again, in case this attempt or one before has waited for a connection."""
-        if not body.done:
+    def _read_body_on(self, body: RequestBody, attempt: Attempt) -> None:
+        """Read from the client again, in case this attempt or one before has waited for a connection. The
+        first write may have filled the buffer already: then the backend is waited for."""
+        if not body.done and not attempt.congested:
             self.downstream.resume_reading()
 
     # -- stop 8: back to the client

@@ -138,7 +138,7 @@ class Worker:
         end = monotonic() + seconds
         while self._clients and (now := monotonic()) < end:
             if now >= idle_until:
-                for client in [client for client in self._clients if client.idle]:
+                for client in [one for one in self._clients if one.idle and not one.closing]:
                     client.close()
             self._no_clients.clear()
             pause = min(end, idle_until if now < idle_until else now + TICK) - now
@@ -229,21 +229,22 @@ class Worker:
         before, now = self.context.now, monotonic()
         self.context.now = now
         late = max(0.0, loop.time() - due)
+        self._next_tick = loop.call_later(TICK, self._tick, loop, loop.time() + TICK)
         self.context.rate_limiter.refill(now - before)
         self.context.metrics.lag(self.name, late)
         if late > VERY_LATE:
-            self._next_tick = loop.call_later(TICK, self._tick, loop, loop.time() + TICK)
             return
         for client in [client for client in self._clients if client.deadline <= now]:
-            client.on_deadline()
+            if client.deadline <= now:  # what another one has caused may have begun a request here
+                client.on_deadline()
         self.context.retry_budget.expire(now)
         self._release_removed()
         if self._closed_for_room and now >= self._room_logged_at + LOG_INTERVAL:
             self._log_closed_for_room(now)
         for pool in (*self._pools.values(), *self._retired):
             for connection in [conn for conn in pool.connections if conn.deadline <= now]:
-                connection.on_deadline()
-        self._next_tick = loop.call_later(TICK, self._tick, loop, loop.time() + TICK)
+                if connection.deadline <= now:
+                    connection.on_deadline()
 
     def _release_removed(self) -> None:
         """Close the pools of removed backends, and idle connections to drained ones. Drop the counts of

@@ -108,6 +108,32 @@ async def test_R_B7_every_further_head_has_the_same_bound(admin: Admin) -> None:
     assert (await peer.everything()).startswith(b"HTTP/1.1 431 ")
 
 
+@pytest.mark.parametrize("pieces", [1, 2], ids=["whole", "its end later"])
+async def test_R_B7_a_head_in_one_piece_has_the_same_bound(admin: Admin, pieces: int) -> None:
+    """Its end in the same read does not make a long head a short one; bytes before that read count too."""
+    begin, end = admin.request("/livez", more="X: a\r\n" + f"X: {'x' * 1000}\r\n" * 60).split(b"X: a", 1)
+    peer = await admin.peer()
+    if pieces == 2:
+        peer.send(begin)
+        await asyncio.sleep(0.05)
+        begin = b""
+    peer.send(begin + b"X: a" + end)
+    assert (await peer.everything()).startswith(b"HTTP/1.1 431 ")
+    assert (await admin.counts())["head_too_large"] == 1
+
+
+@pytest.mark.parametrize("pieces", [1, 2], ids=["whole", "its end later"])
+async def test_R_B7_a_body_does_not_count_as_a_head(admin: Admin, pieces: int) -> None:
+    head = admin.request("/services/baremetal/ceiling", method="PUT", more="Content-Length: 99999\r\n")
+    peer = await admin.peer()
+    if pieces == 2:
+        peer.send(head[:-2])
+        await asyncio.sleep(0.05)
+        head = head[-2:]
+    peer.send(head + b"x" * 99999)
+    assert (await peer.response())[0] == 413
+
+
 async def test_R_B7_a_body_that_does_not_come_in_time_closes_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -184,19 +210,57 @@ async def test_R_B7_an_operator_gets_through_400_half_heads(admin: Admin) -> Non
     assert (await admin.counts())["too_many_connections"] >= 400 + 2 - AT_MOST
 
 
+async def test_R_B7_an_idle_authorised_connection_yields_last(admin: Admin) -> None:
+    operators = [await admin.peer() for _ in range(AT_MOST - 1)]
+    for operator in operators:
+        operator.send(admin.request("/status"))
+        assert (await operator.response())[0] == 200
+    operators[0].send(admin.request("/status"))  # from here on the second one is idle for the longest time
+    assert (await operators[0].response())[0] == 200
+
+    stranger = await admin.peer()
+    newcomers = [await admin.peer() for _ in range(2)]
+    assert await stranger.closed()
+    assert await newcomers[0].closed()
+    newcomers[1].send(admin.request("/status"))
+    assert (await newcomers[1].response())[0] == 200
+
+    last = await admin.peer()
+    assert await operators[1].closed()
+    last.send(admin.request("/status"))
+    assert (await last.response())[0] == 200
+    del operators[1]
+    for operator in operators:
+        operator.send(admin.request("/livez"))
+        assert (await operator.response())[0] == 200
+
+
 async def test_R_B7_an_authorised_connection_never_yields(admin: Admin) -> None:
+    """In the middle of a request, that is."""
     operators = [await admin.peer() for _ in range(AT_MOST)]
     for operator in operators:
         operator.send(admin.request("/status"))
     for operator in operators:
         assert (await operator.response())[0] == 200
+    put = admin.request(
+        "/services/baremetal/ceiling", method="PUT", more="Content-Length: 2\r\nExpect: 100-continue\r\n"
+    )
+    half = admin.request("/livez")
+    for operator in operators[1:]:
+        operator.send(put)
+    for operator in operators[1:]:
+        assert (await operator.response())[0] == 100
+    operators[0].send(half[:-2])
+    await asyncio.sleep(0.05)
 
     newcomer = await admin.peer()
     assert await newcomer.closed()
-    for operator in operators:
-        operator.send(admin.request("/livez"))
-    for operator in operators:
-        assert (await operator.response())[0] == 200
+    operators[0].send(half[-2:])
+    assert (await operators[0].response())[0] == 200
+    for operator in operators[1:]:
+        operator.send(b"{}")
+    for operator in operators[1:]:
+        assert (await operator.response())[0] == 400
 
 
 async def test_R_B7_as_many_scrapes_at_once_as_there_are_connections(admin: Admin) -> None:

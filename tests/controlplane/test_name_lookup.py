@@ -136,6 +136,15 @@ async def test_a_search_list_that_names_the_root_makes_no_second_query(tmp_path:
         assert sorted(server.queries) == [(NAME, A), (NAME, AAAA)]
 
 
+async def test_a_search_domain_too_long_for_a_name_is_passed_over(tmp_path: Path) -> None:
+    long = ".".join(["x" * 60] * 4)  # with the name in front of it there are more than 255 bytes
+    async with name_server() as server:
+        server.addresses["database.two.test"] = ("192.0.2.7",)
+        lookup = lookup_of(tmp_path, server, f"nameserver 127.0.0.1\nsearch {long} two.test")
+
+        assert await lookup("database") == Found((), ("192.0.2.7",), 1.0)
+
+
 async def test_after_silence_no_other_name_is_tried(tmp_path: Path) -> None:
     """It may be another machine's."""
     async with name_server() as server:
@@ -159,6 +168,14 @@ async def test_the_hosts_file_comes_first_and_is_read_again_when_it_changes(tmp_
         assert await lookup(NAME) == Found((), ("192.0.2.7",), 1.0)
         (tmp_path / "hosts").unlink()
         assert await lookup("other") == NotFound(NO_SUCH_NAME)
+
+
+async def test_an_address_that_the_hosts_file_repeats_counts_once(tmp_path: Path) -> None:
+    hosts = f"10.0.0.1 {NAME} {NAME}\n::1 {NAME}\n10.0.0.2 {NAME}\n10.0.0.1 {NAME}\n0::1 {NAME}\n"
+    async with name_server() as server:
+        found = await lookup_of(tmp_path, server, hosts=hosts)(NAME)
+
+    assert found == Found(("::1",), ("10.0.0.1", "10.0.0.2"), HOSTS_TTL)
 
 
 @pytest.mark.parametrize("name", ["localhost", "api.localhost"])
@@ -187,6 +204,20 @@ async def test_without_resolv_conf_the_name_server_is_on_this_machine(tmp_path: 
         lookup = NameLookup(hosts=tmp_path / "none", resolv_conf=tmp_path / "none", port=server.port)
 
         assert await lookup(NAME) == Found((), ("192.0.2.7",), 1.0)
+
+
+async def test_without_a_name_server_in_resolv_conf_the_rest_of_it_counts(tmp_path: Path) -> None:
+    """The name server is on this machine then, whatever the file said before."""
+    async with name_server() as server, name_server("127.0.0.2", server.port) as before:
+        server.addresses["api.fleet.one.test"] = ("192.0.2.7",)
+        lookup = lookup_of(tmp_path, server, "nameserver 127.0.0.2")
+        assert await lookup("api.fleet") == NotFound(NO_SUCH_NAME)
+        asked = len(before.queries)
+
+        (tmp_path / "resolv.conf").write_text("search one.test\noptions timeout:1 ndots:2")
+        assert await lookup("api.fleet") == Found((), ("192.0.2.7",), 1.0)
+        assert [name for name, kind in server.queries if kind == A] == ["api.fleet.one.test"]
+        assert len(before.queries) == asked
 
 
 @pytest.mark.parametrize("name", ["a..b", "x" * 64, ".".join(["x" * 60] * 5)])

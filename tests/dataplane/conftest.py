@@ -26,6 +26,7 @@ LOOPS_DIFFER: Final = frozenset(
         "test_flow_control",
         "test_hostile_backends",
         "test_interim",
+        "test_pauses",
         "test_pipelining",
         "test_resends",
         "test_retries",
