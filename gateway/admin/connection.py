@@ -6,8 +6,8 @@
 
 In brackets: the deadline of `Deadlines` that bounds the step. A connection is authorised once `guard` has let
 a request of it pass. The others are closed after one response, and they go first when there are too many: 400
-connections that never send a request cannot keep an operator out (threats R-B7). aiohttp parses and answers;
-nothing here reads a request.
+connections that never send a request cannot keep an operator out (threats R-B7). Idle ones of operators go
+next, or forgotten ones would. aiohttp parses and answers; nothing here reads a request.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Deadlines(NamedTuple):
 
 @final
 class Connections:
-    """All open connections of the admin listener, the oldest first, and what they share."""
+    """All open connections of the admin listener, and what they share. Those that are not authorised are in
+    the order in which they came, the others in the order of their last responses."""
 
     def __init__(self, limit: int, deadlines: Deadlines, errors: ErrorLog) -> None:
         self.deadlines = deadlines
@@ -75,14 +76,23 @@ class Connections:
         self._open: dict[AdminConnection, None] = {}
 
     def add(self, connection: AdminConnection) -> None:
-        """A client has connected. Over the limit, the oldest connection that is not authorised goes. If all
-        others are authorised, that is the new one."""
+        """A client has connected. Over the limit one goes: the oldest that is not authorised, else the
+        longest idle. The new one goes only if all others are in the middle of a request."""
+        others = tuple(self._open)
         self._open[connection] = None
         if len(self._open) > self._limit:
             self.errors.count("too_many_connections")
-            oldest = next(other for other in self._open if not other.authorised)
-            del self._open[oldest]
-            oldest.abort()
+            strangers = (other for other in others if not other.authorised)
+            idle = (other for other in others if other.idle)
+            leaving = next(strangers, None) or next(idle, connection)
+            del self._open[leaving]
+            leaving.abort()
+
+    def responded(self, connection: AdminConnection) -> None:
+        """A response has ended: all other authorised connections that are idle are so for a longer time."""
+        if connection.authorised and connection in self._open:
+            del self._open[connection]
+            self._open[connection] = None
 
     def remove(self, connection: AdminConnection) -> None:
         """A connection is closed."""
@@ -157,6 +167,12 @@ class AdminConnection(web.RequestHandler):
         self._connections.remove(self)
         super().connection_lost(exc)
 
+    @property
+    def idle(self) -> bool:
+        """Whether closing it now loses nothing: no request has begun, and the last response is sent."""
+        begun = self._request is not None or self._head_bytes > 0 or len(self._messages) > 0
+        return not begun and (self._socket is None or self._socket.get_write_buffer_size() == 0)
+
     def abort(self) -> None:
         """Close it at once, whatever is under way."""
         if self._socket is not None:
@@ -178,12 +194,16 @@ class AdminConnection(web.RequestHandler):
 
     def _head_received(self, data: bytes) -> None:
         """Bytes of a head, from its first one. aiohttp bounds its lines, this bounds them all together."""
-        head = self._last_bytes + data if self._head_bytes else data.lstrip(BLANK)
-        if head and not self._head_bytes:
+        before, carried = self._head_bytes, self._last_bytes if self._head_bytes else b""
+        head = carried + data if before else data.lstrip(BLANK)
+        if head and not before:
             self._receive_within(self._connections.deadlines.head)
         self._head_bytes += len(data) if head else 0
-        self._head_complete = END in head
-        if self._head_bytes > MAX_HEAD and not self._head_complete:
+        end = head.find(END)
+        self._head_complete = end >= 0
+        # What follows the end in the same read is a body or another request, and no part of this head.
+        size = before + end + len(END) - len(carried) if self._head_complete else self._head_bytes
+        if size > MAX_HEAD:
             self._refuse("head_too_large", 431)
         else:
             self._pass_on(data)
@@ -250,6 +270,7 @@ class AdminConnection(web.RequestHandler):
     def _response_ended(self, request: web.BaseRequest) -> None:
         """From now on the client is idle, goes on with a head, or sends the rest of a body for nothing."""
         self._request, self._ahead = None, 0
+        self._connections.responded(self)
         self._begun = not self._last_bytes.endswith(END) or not request.content.is_eof()
         deadlines = self._connections.deadlines
         self._receive_within(deadlines.head if self._begun else deadlines.idle)

@@ -14,6 +14,7 @@ import asyncio
 import io
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar, final
@@ -36,7 +37,10 @@ MAX_ADDRESSES: Final = 16
 """Addresses of one name and family that are used: a response may hold thousands."""
 
 DEFAULT_RESOLV_CONF: Final = "nameserver 127.0.0.1"
-"""What an empty or missing resolv.conf means (resolv.conf(5))."""
+"""What an empty or missing resolv.conf means, and one without a name server (resolv.conf(5))."""
+
+SETTINGS: Final = frozenset({"domain", "options", "search"})
+"""What resolv.conf may hold besides name servers and still be complete."""
 
 LONGEST_TRY: Final = 30
 """Seconds: the upper bound of `options timeout` (resolv.conf(5))."""
@@ -152,11 +156,14 @@ def _from_hosts(addresses: Addresses) -> Found:
 
 def _candidates(name: str, stub: dns.asyncresolver.Resolver) -> list[dns.name.Name]:
     """The full names to try, by `search`, `domain` and `ndots` of resolv.conf. Raises what the library raises
-    for a name that cannot be."""
+    for a name that cannot be, whatever the domain."""
     relative = dns.name.from_text(name, None)
     absolute = relative.concatenate(dns.name.root)
     domains = stub.search or [domain for domain in [stub.domain] if domain != dns.name.root]
-    in_domains = [relative.concatenate(domain) for domain in domains]
+    in_domains = []
+    for domain in domains:
+        with suppress(dns.name.NameTooLong):  # there is no such name, but there may be the others
+            in_domains.append(relative.concatenate(domain))
     dots = len(relative) - 1
     has_enough = dots >= (1 if stub.ndots is None else stub.ndots)
     names = [absolute, *in_domains] if has_enough else [*in_domains, absolute]
@@ -176,7 +183,9 @@ def _read_hosts(text: str) -> Mapping[str, Addresses]:
         except ValueError:
             continue
         for name in map(str.lower, names):
-            found[name] = (*found.get(name, ()), address)
+            known = found.get(name, ())
+            if address not in known:  # a repeated line must not make it a second backend
+                found[name] = (*known, address)
     return found
 
 
@@ -184,7 +193,13 @@ def _read_resolv_conf(text: str, port: int) -> dns.asyncresolver.Resolver:
     """A stub of the library that asks the servers of this file, each once (`attempts` means nothing here: a
     name is looked up again and again). Raises what the library raises for a file that it cannot use."""
     stub = dns.asyncresolver.Resolver(configure=False)
-    stub.read_resolv_conf(io.StringIO(text))
+    try:
+        stub.read_resolv_conf(io.StringIO(text))
+    except dns.resolver.NoResolverConfiguration:
+        # As libc does. A file with no setting at all is one that is being written.
+        if SETTINGS.isdisjoint(line.split()[0] for line in text.splitlines() if line.strip()):
+            raise
+        stub.read_resolv_conf(io.StringIO(f"{text}\n{DEFAULT_RESOLV_CONF}"))
     stub.port = port
     stub.timeout = min(max(stub.timeout, 1), LONGEST_TRY)
     stub.lifetime = stub.timeout * len(stub.nameservers)
