@@ -33,6 +33,7 @@ state: {state}
 timeouts:
   backend_head: 2s        # a backend that hangs is given up after this; no response here takes a tenth of it
   backend_body_idle: 2s
+  backend_write_idle: 2s  # an image is more than a stopped backend's socket takes
   backend_idle: 5s        # the backends close a connection after ten
 services:
   baremetal:
