@@ -179,10 +179,12 @@ def test_a_process_that_still_forks_owns_no_thread_and_loses_no_line(tmp_path: P
 
 
 def test_a_writer_without_lines_has_no_thread(tmp_path: Path) -> None:
-    before = threading.active_count()
-    writer = LineWriter(str(tmp_path / "log"))
+    path = str(tmp_path / "log")
+    writer = LineWriter(path)
     writer.start()
-    assert threading.active_count() == before
+    assert not [thread for thread in threading.enumerate() if path in thread.name]
+    writer.put(b"a line\n")
+    assert [thread for thread in threading.enumerate() if path in thread.name]
     writer.close()
 
 
