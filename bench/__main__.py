@@ -9,83 +9,19 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+from bench import options, report
+from bench.compiled import missing_build
 from bench.lineup import Peer, lineup, loop_name, missing_packages
-from bench.processes import BenchError, detect_cores
-from bench.report import (
-    Conditions,
-    Entry,
-    aligned,
-    markdown,
-    notes,
-    paired,
-    put_between_markers,
-    target_results,
-    versions,
-)
-from bench.rounds import Plan, run_rounds
+from bench.processes import BenchError, allow_open_files, detect_cores
+from bench.report import Conditions
+from bench.results import Results
+from bench.rounds import Plan, run_scenario
+from bench.testbed import testbed
 
 README = Path(__file__).parent.parent / "README.md"
+#: Peers that every scenario of a smoke run has: their configurations differ between scenarios.
+ALWAYS = ("gateway", "nginx")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-def options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="bench/run",
-        description="Compares the gateway with nginx, HAProxy, Envoy, an aiohttp proxy and a bare TCP relay.",
-    )
-    add = parser.add_argument
-    add("--seconds", type=_positive, default=6, help="length of each measured run (default 6)")
-    add("--warm-up", type=_positive, default=1, help="seconds of load before it (default 1)")
-    add("--rounds", type=_positive, default=3, help="number of runs, of which the median counts (default 3)")
-    add("--connections", type=_positive, default=32, help="connections of wrk (default 32)")
-    add(
-        "--only",
-        metavar="NAMES",
-        help="measure only these, comma-separated: gateway,earlier,nginx,haproxy,envoy,aiohttp,relay",
-    )
-    add(
-        "--heads",
-        choices=("repeated", "unique"),
-        default="repeated",
-        help="unique: every request has its own ids and token",
-    )
-    add(
-        "--earlier", metavar="DIR", type=Path, help="another checkout, whose gateway is measured as `earlier`"
-    )
-    add("--loop", choices=("uvloop", "asyncio"), help="event loop of the Python programs")
-    add(
-        "--gateway-command",
-        metavar="COMMAND",
-        help="the gateway to measure instead of this checkout; {config} is its file",
-    )
-    add("--markdown", metavar="FILE", type=Path, help="write the table as Markdown")
-    add("--readme", action="store_true", help="write it into README.md, between its markers")
-    add("--smoke", action="store_true", help="one second each, to check correctness and errors only")
-    chosen = parser.parse_args(arguments)
-    if chosen.readme and (chosen.smoke or chosen.only or chosen.gateway_command or chosen.earlier):
-        parser.error(
-            "--readme is for a whole measurement: without --smoke, --only, --gateway-command and --earlier"
-        )
-    if chosen.smoke:
-        chosen.seconds = chosen.warm_up = chosen.rounds = 1
-    if chosen.earlier is not None:
-        chosen.earlier = chosen.earlier.resolve()
-        if not (chosen.earlier / "gateway" / "__main__.py").is_file():
-            parser.error(f"not a checkout of this project: {chosen.earlier}")
-    chosen.loop = loop_name(chosen.loop)
-    known = {peer.name: peer for peer in lineup(chosen.loop, chosen.gateway_command, chosen.earlier)}
-    names = chosen.only.split(",") if chosen.only else list(known)
-    if unknown := [name for name in names if name not in known]:
-        parser.error(f"no such peer: {', '.join(unknown)} (there are {', '.join(known)})")
-    chosen.peers = [peer for name, peer in known.items() if name in names]
-    return chosen
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
@@ -95,40 +31,65 @@ def _stop(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def require_packages(peers: list[Peer]) -> None:
-    """Check that everything needed is installed.
+def choose_peers(chosen: argparse.Namespace) -> tuple[list[Peer], tuple[str, ...]]:
+    """The peers to run, and why others are left out.
 
     Raises:
-        BenchError: something is missing; the text lists all of it.
+        BenchError: there is no such peer, or a program is missing; the text lists all of them.
     """
-    if missing := missing_packages(peers):
+    known = {peer.name: peer for peer in lineup(loop_name(chosen.loop), chosen.earlier)}
+    if unknown := [name for name in chosen.only if name not in known]:
+        raise BenchError(f"no such peer: {', '.join(unknown)} (there are {', '.join(known)})")
+    wanted = {name for scenario in chosen.scenarios for name in scenario.peers}
+    peers = [peer for name, peer in known.items() if name in wanted and name in (chosen.only or known)]
+    programs = {scenario.program for scenario in chosen.scenarios} | {"wrk"}
+    if missing := missing_packages(programs | {peer.program for peer in peers if peer.program}):
         raise BenchError(
             f"not installed: {', '.join(missing)}\n"
             f"on Debian: apt-get install {' '.join(missing)} (their services need not run)"
         )
+    if any(peer.name == "compiled" for peer in peers) and (why := missing_build(make=not chosen.smoke)):
+        return [peer for peer in peers if peer.name != "compiled"], (f"compiled is left out: {why}",)
+    return peers, ()
 
 
-def show(entries: list[Entry], conditions: Conditions, smoke: bool) -> None:
-    print(aligned(entries))
-    print()
+def run(chosen: argparse.Namespace, peers: list[Peer], plan: Plan) -> list[Results]:
+    """Run all scenarios, with those of the peers that are in each.
+
+    In a smoke run, all but two are only in the first scenario that has them.
+    """
+    found: list[Results] = []
+    with testbed(plan.cores) as backends:
+        for scenario in chosen.scenarios:
+            seen = {entry.peer.name for results in found for entry in results.entries}
+            taking_part = [
+                peer
+                for peer in peers
+                if peer.name in scenario.peers
+                and not (plan.smoke and peer.name in seen and peer.name not in ALWAYS)
+            ]
+            if taking_part:
+                found.append(run_scenario(scenario, taking_part, backends, plan))
+    return found
+
+
+def show(found: list[Results], conditions: Conditions, smoke: bool) -> None:
+    print(report.text(found, conditions))
     if smoke:
         print("Smoke run of one second each: the figures mean nothing.")
-    else:
-        for sentence in paired(entries) + target_results(entries) + notes(entries, conditions):
-            print(sentence)
-        print(f"{versions(entries)}.")
-    for entry in entries:
-        for problem in entry.problems:
-            print(f"{entry.peer.name} failed: {problem}")
-        if entry.errors:
-            print(f"{entry.peer.name}: {entry.errors} requests ended in errors")
+    for results in found:
+        for entry in results.entries:
+            for problem in entry.problems:
+                print(f"{results.scenario.name}: {entry.label} failed: {problem}")
+            if entry.errors:
+                print(f"{results.scenario.name}: {entry.label}: {entry.errors} requests ended in errors")
 
 
 def write(text: str, chosen: argparse.Namespace, complete: bool) -> None:
-    """Write the Markdown table to the requested files. The README never gets an incomplete one.
+    """Write the Markdown tables to the requested files. The README never gets incomplete ones.
 
     Raises:
-        BenchError: it could not be written.
+        BenchError: they could not be written.
     """
     try:
         if chosen.markdown:
@@ -136,34 +97,41 @@ def write(text: str, chosen: argparse.Namespace, complete: bool) -> None:
         if chosen.readme and not complete:
             raise BenchError("README.md is unchanged, because not everything ran without errors")
         if chosen.readme:
-            put_between_markers(README, text)
+            report.put_between_markers(README, text)
     except (OSError, ValueError) as error:
         raise BenchError(str(error)) from error
 
 
 def main(arguments: list[str] | None = None) -> int:
-    chosen = options(arguments)
+    chosen = options.read(arguments)
     for number in STOP_SIGNALS:
         signal.signal(number, _stop)
+    allow_open_files()
     cores = detect_cores()
     plan = Plan(
-        chosen.rounds, chosen.seconds, chosen.warm_up, chosen.connections, chosen.heads, chosen.loop, cores
+        chosen.rounds,
+        chosen.seconds,
+        chosen.warm_up,
+        chosen.connections,
+        loop_name(chosen.loop),
+        cores,
+        chosen.smoke,
     )
-    conditions = Conditions(plan.rounds, plan.seconds, plan.connections, plan.heads, cores.note)
-    passed, wrote = 0, True
+    passed, failed = 0, 1
     try:
-        require_packages(chosen.peers)
-        entries = run_rounds(chosen.peers, plan)
-        passed = sum(entry.passed for entry in entries)
-        show(entries, conditions, chosen.smoke)
-        write(markdown(entries, conditions), chosen, passed == len(entries))
+        peers, left_out = choose_peers(chosen)
+        conditions = Conditions(plan.rounds, plan.seconds, plan.connections, cores.note, left_out)
+        found = run(chosen, peers, plan)
+        outcomes = [entry.passed for results in found for entry in results.entries]
+        passed, failed = sum(outcomes), len(outcomes) - sum(outcomes)
+        show(found, conditions, chosen.smoke)
+        write(report.markdown(found, conditions), chosen, bool(outcomes) and not failed)
     except BenchError as error:
-        wrote = False
+        failed += 1
         print(f"bench: {error}", file=sys.stderr)
-    failed = len(chosen.peers) - passed
     if chosen.smoke:
         print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not wrote else 0
+    return 1 if failed or not passed else 0
 
 
 if __name__ == "__main__":

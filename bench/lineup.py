@@ -1,13 +1,11 @@
 """The peers of the bench: the command, configuration, version and checks of each.
 
-Every peer is one process on one core in front of the same two backends. The configurations are in peers/.
+Every peer is one process on one core in front of the same backends. The configurations are in peers/.
 """
 
 import os
 import re
-import shlex
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,58 +13,67 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from bench.check import check_forwarding, check_refusal, check_relay, check_routing
+from bench.check import (
+    check_forwarding,
+    check_outer_proxy,
+    check_refusal,
+    check_relay,
+    check_routing,
+    check_services,
+)
+from bench.compiled import COMPILED, INTERPRETED
 from bench.envoy import envoy_binary
-from bench.processes import BenchError, find_program
+from bench.peers import haproxy_map
+from bench.processes import BenchError, find_program, python_module
+from bench.setting import Setting
+from bench.slot import Slot
 
-HERE = Path(__file__).parent
-CONFIGURATIONS = HERE / "peers"
 #: The Debian package of each program.
-PACKAGES = {"nginx": "nginx", "haproxy": "haproxy", "wrk": "wrk", "taskset": "util-linux"}
+PACKAGES = {
+    "nginx": "nginx",
+    "haproxy": "haproxy",
+    "wrk": "wrk",
+    "h2load": "nghttp2-client",
+    "openssl": "openssl",
+    "taskset": "util-linux",
+}
+
+#: For nginx with large bodies. With its defaults it moves 4 or 16 KiB at a time.
+LARGE_BUFFERS = (
+    "proxy_buffer_size 256k; proxy_buffers 16 256k; proxy_busy_buffers_size 1m; client_body_buffer_size 256k;"
+)
+
+Check = Callable[[str, Slot], None]
 
 
-@dataclass(frozen=True)
-class Slot:
-    """The parameters of one start of a peer: its ports, those of the backends, a directory for its files."""
-
-    directory: Path
-    port: int
-    admin: int
-    old: int
-    new: int
-
-    def fill(self, template: Path) -> Path:
-        """Write the template with the values of `@PORT@`, `@ADMIN@`, `@OLD@`, `@NEW@` and `@DIR@`."""
-        text = template.read_text()
-        values = {
-            "PORT": self.port,
-            "ADMIN": self.admin,
-            "OLD": self.old,
-            "NEW": self.new,
-            "DIR": self.directory,
-        }
-        for name, value in values.items():
-            text = text.replace(f"@{name}@", str(value))
-        filled = self.directory / template.name
-        filled.write_text(text)
-        return filled
+def usual_checks(setting: Setting) -> tuple[Check, ...]:
+    """For a peer that routes by version, prefix and host."""
+    if setting.services:
+        return (check_services,)
+    return (check_routing, check_outer_proxy if setting.trusted else check_forwarding)
 
 
-Check = Callable[[str, int], None]
+def gateway_checks(setting: Setting) -> tuple[Check, ...]:
+    return (*usual_checks(setting), *(() if setting.services else (check_refusal,)))
+
+
+def relay_checks(_: Setting) -> tuple[Check, ...]:
+    return (check_relay,)
 
 
 @dataclass(frozen=True)
 class Peer:
-    """One proxy in the bench. `package`: the Debian package that it needs."""
+    """One proxy in the bench. `program`: what it needs from the system, by its key in PACKAGES."""
 
     name: str
-    command: Callable[[Slot], list[str]]
+    #: None: no process. Requests go straight to a backend.
+    command: Callable[[Slot], list[str]] | None
     version: Callable[[], str]
-    checks: tuple[Check, ...] = (check_routing, check_forwarding)
-    package: str | None = None
+    checks: Callable[[Setting], tuple[Check, ...]] = usual_checks
+    program: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
-    #: The goal for the ratio of the gateway's CPU per request to this peer's: at most this.
-    target: float | None = None
+    #: Its admin listener is asked what runs, whether all backends are known, and what it counted.
+    is_gateway: bool = False
 
 
 def nginx_command(configuration: Path, directory: Path) -> list[str]:
@@ -74,16 +81,9 @@ def nginx_command(configuration: Path, directory: Path) -> list[str]:
     return [program, "-e", "stderr", "-p", str(directory), "-c", str(configuration)]
 
 
-def backends_command(slot: Slot) -> list[str]:
-    slot.fill(HERE / "backends" / "backend.conf")
-    # The peer's file is called nginx.conf too, so this one gets another name.
-    filled = slot.fill(HERE / "backends" / "nginx.conf")
-    return nginx_command(filled.rename(slot.directory / "backends.conf"), slot.directory)
-
-
-def missing_packages(peers: list[Peer]) -> list[str]:
-    """Debian packages that are missing. nginx is always needed, for the backends."""
-    needed = {"nginx", "wrk", "taskset"} | {peer.package for peer in peers if peer.package}
+def missing_packages(programs: set[str]) -> list[str]:
+    """Debian packages that are missing. Some programs are always needed."""
+    needed = {"nginx", "openssl", "taskset"} | programs
     return [package for name, package in PACKAGES.items() if name in needed and not find_program(name)]
 
 
@@ -100,12 +100,6 @@ def program_version(name: str, *arguments: str) -> str:
     return found.group() if found else "unknown"
 
 
-def _envoy_command(slot: Slot) -> list[str]:
-    configuration = slot.fill(CONFIGURATIONS / "envoy.yaml")
-    options = ["--concurrency", "1", "--disable-hot-restart", "--log-level", "error"]
-    return [envoy_binary(), "-c", str(configuration), *options]
-
-
 def loop_name(wanted: str | None) -> str:
     """The event loop of the Python programs: the option, else SKEWGATE_LOOP, else uvloop if installed."""
     if found := wanted or os.environ.get("SKEWGATE_LOOP"):
@@ -113,86 +107,136 @@ def loop_name(wanted: str | None) -> str:
     return "uvloop" if find_spec("uvloop") else "asyncio"
 
 
-def _gateway_command(override: str | None) -> Callable[[Slot], list[str]]:
-    def command(slot: Slot) -> list[str]:
-        configuration = str(slot.fill(CONFIGURATIONS / "skewgate.yaml"))
-        if override:
-            return [part.replace("{config}", configuration) for part in shlex.split(override)]
-        return [sys.executable, "-P", "-m", "gateway", "run", "-c", configuration]
-
-    return command
-
-
-def _distribution(name: str) -> str:
+def distribution(name: str) -> str:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return "from the checkout"
 
 
-def _python_peer(module: str, *ports: str) -> Callable[[Slot], list[str]]:
+def _nginx_command(buffering: str = "on", buffers: str = "", log: str = "") -> Callable[[Slot], list[str]]:
+    """`buffering`: of bodies; `buffers`: their sizes, if others; `log`: how nginx buffers its log."""
+
     def command(slot: Slot) -> list[str]:
-        numbers = [str(getattr(slot, port)) for port in ("port", *ports)]
-        return [sys.executable, "-P", "-m", f"bench.peers.{module}", *numbers]
+        outer = slot.setting.trusted
+        values = {
+            "BUFFERING": buffering,
+            "BUFFERS": buffers,
+            "LOG": f"{slot.directory}/access.log as_json{log}" if slot.setting.access_log else "off",
+            "PROTO": "$http_x_forwarded_proto" if outer else "$scheme",
+            "FORWARDED_HOST": "$http_x_forwarded_host" if outer else "$http_host",
+            "VIA": "$http_via, 1.1 nginx" if outer else "1.1 nginx",
+            "ROUTES": f"{slot.setting.by}.conf",
+            "SSL": "ssl" if slot.setting.tls else "",
+            "CERTIFICATE": _nginx_certificate(slot),
+            "KEEPALIVE": max(128, 2 * slot.setting.backends),
+        }
+        slot.fill(f"peers/nginx/{slot.setting.by}.conf", values)
+        return nginx_command(slot.fill("peers/nginx/nginx.conf", values), slot.directory)
 
     return command
 
 
-def earlier_gateway(checkout: Path, loop: str) -> Peer:
-    """The gateway of another checkout, in this environment and with this configuration."""
-    return Peer(
-        "earlier",
-        _gateway_command(None),
-        lambda: str(checkout),
-        checks=(check_routing, check_forwarding, check_refusal),
-        environment={"SKEWGATE_LOOP": loop, "PYTHONPATH": str(checkout)},
+def _nginx_certificate(slot: Slot) -> str:
+    if not slot.setting.tls:
+        return ""
+    certificate, key = slot.certificate
+    return f"ssl_certificate {certificate}; ssl_certificate_key {key}; ssl_protocols TLSv1.2 TLSv1.3;"
+
+
+def _nginx(name: str, command: Callable[[Slot], list[str]]) -> Peer:
+    return Peer(name, command, lambda: program_version("nginx", "-v"), program="nginx")
+
+
+def _envoy_command(slot: Slot) -> list[str]:
+    options = ["--concurrency", "1", "--disable-hot-restart", "--log-level", "error"]
+    return [envoy_binary(), "-c", str(slot.fill("peers/envoy.yaml")), *options]
+
+
+def _haproxy_command(slot: Slot) -> list[str]:
+    filled = slot.fill("peers/haproxy.cfg", {"THREADS": slot.setting.threads or 1})
+    return [find_program("haproxy") or "haproxy", "-db", "-f", str(filled)]
+
+
+def _haproxy_map_command(slot: Slot) -> list[str]:
+    return [find_program("haproxy") or "haproxy", "-db", "-f", str(haproxy_map.configuration(slot))]
+
+
+def _gateway_command(slot: Slot) -> list[str]:
+    setting = slot.setting
+    values = {
+        "LOG": "json" if setting.access_log else "off",
+        "TRUSTED": "127.0.0.1/32" if setting.trusted else "",
+        "LISTEN": _gateway_listener(slot),
+        "WORKERS": setting.workers or 1,
+        "MATCH": 'path: "/@SERVICE@"' if setting.by == "prefix" else 'host: "@SERVICE@.example.org"',
+    }
+    template = "peers/skewgate-services.yaml" if setting.services else "peers/skewgate.yaml"
+    return python_module("gateway", "run", "-c", str(slot.fill(template, values)))
+
+
+def _gateway_listener(slot: Slot) -> str:
+    address = f"127.0.0.1:{slot.port}"
+    if not slot.setting.tls:
+        return address
+    certificate, key = slot.certificate
+    return (
+        f'[{{address: "{address}", tls: {{certificates: [{{certificate: "{certificate}", key: "{key}"}}]}}}}]'
     )
 
 
-def lineup(loop: str, gateway_command: str | None, earlier: Path | None = None) -> list[Peer]:
-    """All peers, the gateway first. The Python programs run on the same event loop."""
+def _gateway(name: str, version: str, environment: dict[str, str]) -> Peer:
+    return Peer(
+        name, _gateway_command, lambda: version, gateway_checks, environment=environment, is_gateway=True
+    )
+
+
+def _python_command(module: str, backends: Callable[[Slot], list[str]]) -> Callable[[Slot], list[str]]:
+    def command(slot: Slot) -> list[str]:
+        places = [f"{address}:{slot.backends}" for address in backends(slot)]
+        return python_module(f"bench.peers.{module}", str(slot.port), *places)
+
+    return command
+
+
+def lineup(loop: str, earlier: Path | None = None) -> list[Peer]:
+    """All peers, the gateway first. The Python programs run on the same event loop.
+
+    `earlier`: another checkout, whose gateway runs in this environment and with this configuration.
+    """
     environment = {"SKEWGATE_LOOP": loop}
-    loop_version = f"uvloop {_distribution('uvloop')}" if loop == "uvloop" else loop
+    loop_version = f"uvloop {distribution('uvloop')}" if loop == "uvloop" else loop
+    older = {**environment, **INTERPRETED, "PYTHONPATH": str(earlier)}
     return [
+        _gateway("gateway", distribution("skewgate"), {**environment, **INTERPRETED}),
+        _gateway("compiled", distribution("skewgate"), {**environment, **COMPILED}),
+        *([_gateway("earlier", str(earlier), older)] if earlier else []),
+        _nginx("nginx", _nginx_command()),
+        _nginx("nginx-unbuffered", _nginx_command(buffering="off")),
+        _nginx("nginx-large-buffers", _nginx_command(buffers=LARGE_BUFFERS)),
+        _nginx("nginx-large-unbuffered", _nginx_command(buffering="off", buffers=LARGE_BUFFERS)),
+        _nginx("nginx-log-buffered", _nginx_command(log=" buffer=64k flush=1s")),
+        Peer("haproxy", _haproxy_command, lambda: program_version("haproxy", "-v"), program="haproxy"),
         Peer(
-            "gateway",
-            _gateway_command(gateway_command),
-            lambda: f"{_distribution('skewgate')}, {loop_version}",
-            checks=(check_routing, check_forwarding, check_refusal),
-            environment=environment,
-        ),
-        *([earlier_gateway(earlier, loop)] if earlier else []),
-        Peer(
-            "nginx",
-            lambda slot: nginx_command(slot.fill(CONFIGURATIONS / "nginx.conf"), slot.directory),
-            lambda: program_version("nginx", "-v"),
-            package="nginx",
-            target=2.0,
-        ),
-        Peer(
-            "haproxy",
-            lambda slot: [
-                find_program("haproxy") or "haproxy",
-                "-db",
-                "-f",
-                str(slot.fill(CONFIGURATIONS / "haproxy.cfg")),
-            ],
+            "haproxy-map",
+            _haproxy_map_command,
             lambda: program_version("haproxy", "-v"),
-            package="haproxy",
+            lambda _: (check_routing,),
+            program="haproxy",
         ),
-        Peer("envoy", _envoy_command, lambda: program_version(envoy_binary(), "--version"), target=0.85),
+        Peer("envoy", _envoy_command, lambda: program_version(envoy_binary(), "--version")),
         Peer(
             "aiohttp",
-            _python_peer("aiohttp_proxy", "old", "new"),
-            lambda: f"{_distribution('aiohttp')}, {loop_version}",
+            _python_command("aiohttp_proxy", lambda slot: [*slot.old, *slot.new]),
+            lambda: f"{distribution('aiohttp')}, {loop_version}",
             environment=environment,
-            target=0.35,
         ),
         Peer(
             "relay",
-            _python_peer("tcp_relay", "new"),
+            _python_command("tcp_relay", lambda slot: [*slot.new]),
             lambda: f"asyncio protocols, {loop_version}",
-            checks=(check_relay,),
+            relay_checks,
             environment=environment,
         ),
+        Peer("direct", None, lambda: "no proxy", relay_checks),
     ]

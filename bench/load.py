@@ -1,55 +1,56 @@
-"""Runs wrk and reads its result. The requests are in load.lua."""
+"""What a load is: something that is sent to a running peer, and the figures that come of it."""
 
-import json
-import subprocess
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol
 
-from bench.processes import BenchError, find_program, pinned
-
-SCRIPT = Path(__file__).with_name("load.lua")
+from bench.figure import Figure
+from bench.processes import Usage
+from bench.slot import Slot
 
 
 @dataclass(frozen=True)
-class Load:
-    """The result of wrk: responses, seconds, latencies in milliseconds, responses of 400 and above."""
+class Subject:
+    """A running peer as a load sees it. `core`: where the load runs; `usage`: of the peer's processes."""
 
+    slot: Slot
+    core: int
+    connections: int
+    usage: Callable[[], Usage]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The figures of one run by name, the right responses, and the wrong ones or those that never came."""
+
+    figures: Mapping[str, float]
     requests: int
-    seconds: float
-    p50: float
-    p99: float
-    status_errors: int
-    socket_errors: int
+    errors: int
 
 
-def drive(port: int, connections: int, seconds: int, core: int, heads: str) -> Load:
-    """Load a port with a fixed number of connections. Each sends its next request after a response.
+class Load(Protocol):
+    """`columns`: the figures of a run, the first of which is the one that counts."""
 
-    `heads`: `repeated`, or `unique` for requests with a request id, a trace id and a token of their own.
+    @property
+    def columns(self) -> tuple[Figure, ...]: ...
 
-    Raises:
-        BenchError: wrk failed or hung, or there was no response.
-    """
-    wrk = find_program("wrk") or "wrk"
-    options = ["-t", "1", "-c", str(connections), "-d", f"{seconds}s", "--timeout", "5s", "--latency"]
-    command = pinned(core, [wrk, *options, "-s", str(SCRIPT), f"http://127.0.0.1:{port}", "--", heads])
+    def drive(self, subject: Subject, seconds: int) -> Run:
+        """Load the peer for about so long.
+
+        Raises:
+            BenchError: the load could not be made, or a response was wrong.
+        """
+        ...
+
+
+@contextmanager
+def on_core(core: int) -> Iterator[None]:
+    """Keep this thread on one core during the block, as the programs of the bench are."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 30, check=False)
-    except subprocess.TimeoutExpired:
-        raise BenchError(f"wrk did not end within {seconds + 30} s") from None
-    results = [
-        line.removeprefix("RESULT ") for line in done.stdout.splitlines() if line.startswith("RESULT ")
-    ]
-    if done.returncode != 0 or not results:
-        raise BenchError(f"wrk failed with code {done.returncode}\n{done.stdout}{done.stderr}")
-    result = json.loads(results[0])
-    if result["requests"] == 0:
-        raise BenchError("no request got a response")
-    return Load(
-        requests=result["requests"],
-        seconds=result["microseconds"] / 1e6,
-        p50=result["p50_us"] / 1e3,
-        p99=result["p99_us"] / 1e3,
-        status_errors=result["status_errors"],
-        socket_errors=result["socket_errors"],
-    )
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -72,18 +73,20 @@ def find_program(name: str) -> str | None:
     return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin:/sbin")
 
 
-def free_port() -> int:
+def free_port(host: str = "127.0.0.1") -> int:
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+        listener.bind((host, 0))
         port: int = listener.getsockname()[1]
         return port
 
 
 @dataclass(frozen=True)
 class Usage:
-    """The use of a process tree so far: CPU seconds, and proportional memory in bytes."""
+    """The use of a process tree so far: CPU seconds, those of them in the kernel, and proportional memory
+    in bytes."""
 
     cpu: float
+    kernel: float
     memory: int
 
 
@@ -107,12 +110,14 @@ class Child:
         return tree
 
     def usage(self) -> Usage:
-        cpu, memory = 0.0, 0
+        cpu, kernel, memory = 0.0, 0.0, 0
         for pid in self.tree():
             if fields := _stat(pid):
-                cpu += (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+                user, system = int(fields[11]), int(fields[12])
+                cpu += (user + system) / TICKS_PER_SECOND
+                kernel += system / TICKS_PER_SECOND
             memory += _proportional_memory(pid)
-        return Usage(cpu, memory)
+        return Usage(cpu, kernel, memory)
 
     def check_alive(self) -> None:
         if self.process.poll() is not None:
@@ -177,6 +182,23 @@ def ended_children_cpu() -> float:
     """CPU seconds of all children of this process that have ended and were waited for, such as wrk."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def own_cpu() -> float:
+    """CPU seconds of this process."""
+    return time.process_time()
+
+
+def allow_open_files() -> int:
+    """Raise the limit of open files for this process and all that it starts. Return the new limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def python_module(name: str, *arguments: str) -> list[str]:
+    """The command for a module, in this environment."""
+    return [sys.executable, "-P", "-m", name, *arguments]
 
 
 def pinned(core: int, command: list[str]) -> list[str]:

@@ -1,174 +1,135 @@
-"""The results as a table for the terminal and one for the README, with a sentence about each target.
+"""The results as tables for the terminal and for the README, with the table of targets.
 
 It writes no file except the given README, and only between its markers.
 """
 
 import datetime
-import os
-import platform
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
-from bench.lineup import Peer
+from bench.figure import BUSY, CPU
+from bench.machine import interpreter, machine
+from bench.results import Entry, Results, ratios
+from bench.targets import TARGETS, Target, met
 
 START, END = "<!-- bench:start -->", "<!-- bench:end -->"
-HEADINGS = (
-    "proxy",
-    "requests/s",
-    "CPU µs/request",
-    "gateway's CPU to it",
-    "p50 ms",
-    "p99 ms",
-    "memory MiB",
-    "core busy",
-    "errors",
-)
-
-
-@dataclass(frozen=True)
-class Run:
-    """One measured run of one peer. `foreign`: use of these cores by other programs (1.0: one core)."""
-
-    rate: float
-    cpu: float
-    p50: float
-    p99: float
-    memory: float
-    busy: float
-    foreign: float
-    errors: int
-
-
-@dataclass
-class Entry:
-    """A peer, its version, its runs, and the problems because of which it has none."""
-
-    peer: Peer
-    version: str
-    runs: list[Run]
-    problems: list[str]
-
-    def median(self, figure: str) -> float:
-        return median(float(getattr(run, figure)) for run in self.runs)
-
-    def spread(self, figure: str) -> float:
-        """The largest figure of all runs divided by the smallest."""
-        figures = [float(getattr(run, figure)) for run in self.runs]
-        return max(figures) / min(figures)
-
-    @property
-    def errors(self) -> int:
-        return sum(run.errors for run in self.runs)
-
-    @property
-    def passed(self) -> bool:
-        return bool(self.runs) and not self.problems and self.errors == 0
+Row = tuple[str, ...]
+#: In a cell without a figure.
+NOTHING = "-"
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """The parameters of all runs, for the line above the table."""
+    """The parameters of all runs, for the line above the tables."""
 
     rounds: int
     seconds: int
     connections: int
-    heads: str
     cores_note: str
+    #: Peers that did not run, and why.
+    left_out: tuple[str, ...] = ()
 
 
-def ratio(entries: list[Entry], to: Entry) -> float | None:
-    """The gateway's CPU per request divided by another peer's; None: one of them has no figure."""
-    gateway = next((entry for entry in entries if entry.peer.name == "gateway"), None)
-    if gateway is None or not gateway.runs or not to.runs:
-        return None
-    return gateway.median("cpu") / to.median("cpu")
-
-
-def paired(entries: list[Entry]) -> list[str]:
-    """The gateway's CPU per request divided by that of an earlier checkout, round by round.
-
-    The two runs of a round have the machine in the same state. So the median of these ratios is more precise
-    than the ratio of the medians.
-    """
-    found = {entry.peer.name: entry.runs for entry in entries}
-    pairs = list(zip(found.get("gateway", []), found.get("earlier", []), strict=False))
-    if not pairs:
-        return []
-    ratios = sorted(now.cpu / before.cpu for now, before in pairs)
-    span = f"{ratios[0]:.3f} to {ratios[-1]:.3f}, {len(ratios)} rounds"
-    return [
-        f"CPU per request divided by the earlier checkout's, paired: median {median(ratios):.3f} ({span})."
-    ]
-
-
-def rows(entries: list[Entry]) -> list[tuple[str, ...]]:
-    table = []
-    for entry in entries:
+def table(results: Results) -> list[Row]:
+    """The figures of a scenario: medians, errors, and the comparison of the gateway with each peer."""
+    columns = results.scenario.load.columns
+    several = len(results.scenario.settings) > 1
+    growths = (f"itself to {results.scenario.base}",) if several else ()
+    heading = ("proxy", *(column.heading for column in columns), *growths, *_comparisons(results), "errors")
+    rows = [heading]
+    for entry in results.entries:
         if not entry.runs:
-            table.append((entry.peer.name, "did not run", *[""] * (len(HEADINGS) - 2)))
+            rows.append((entry.label, "did not run", *[""] * (len(heading) - 2)))
             continue
-        share = ratio(entries, entry)
-        table.append(
-            (
-                entry.peer.name,
-                f"{entry.median('rate'):,.0f}",
-                f"{entry.median('cpu'):.1f}",
-                "" if share is None or entry.peer.name == "gateway" else f"{share:.2f}",
-                f"{entry.median('p50'):.2f}",
-                f"{entry.median('p99'):.2f}",
-                f"{entry.median('memory'):.0f}",
-                f"{entry.median('busy'):.0%}",
-                str(entry.errors),
-            )
-        )
-    return table
+        figures = [column.text(entry.median(column.name)) for column in columns]
+        grown = [_growth(results, entry)] if several else []
+        shares = [_share(results, build, entry, several) for build in _comparisons(results).values()]
+        rows.append((entry.label, *figures, *grown, *shares, str(entry.errors)))
+    return rows
 
 
-def aligned(entries: list[Entry]) -> str:
-    """The table for the terminal: names on the left, figures on the right."""
-    table = [HEADINGS, *rows(entries)]
-    widths = [max(len(row[column]) for row in table) for column in range(len(HEADINGS))]
+def _comparisons(results: Results) -> dict[str, str]:
+    """The builds of the gateway that ran, by the heading of their comparison."""
+    builds = [build for build in ("gateway", "compiled") if results.of(build)]
+    return {f"{build} to it": build for build in builds}
+
+
+def _growth(results: Results, entry: Entry) -> str:
+    """A peer's main figure divided by that of the same peer at the size that all are compared with."""
+    name, base = results.scenario.unit.name, results.scenario.base
+    spread = ratios(entry.figures(name), results.values(name, entry.peer.name, results.with_size(base)))
+    return spread.text(2) if spread and entry.setting.size != base else ""
+
+
+def _share(results: Results, build: str, entry: Entry, several: bool) -> str:
+    """A build's main figure divided by that of a peer, by round; of the same size if there are several."""
+    name = results.scenario.unit.name
+    setting = entry.setting if several else None
+    spread = ratios(results.values(name, build, setting), entry.figures(name))
+    return spread.text(2) if spread and entry.peer.name != build else ""
+
+
+def target_table(all_results: Iterable[Results]) -> list[Row]:
+    """One row for each target of a scenario that was run."""
+    found = {results.scenario.name: results for results in all_results}
+    rows: list[Row] = [("figure", "pure", "compiled", "target (pure; compiled)", "met")]
+    for target in TARGETS:
+        if (results := found.get(target.scenario)) is None:
+            continue
+        pure, compiled = (target.measured(results, build) for build in ("gateway", "compiled"))
+        if pure is None and compiled is None:
+            continue
+        texts = [spread.text(target.digits) if spread else NOTHING for spread in (pure, compiled)]
+        limits = [_limit(target, limit) for limit in (target.pure, target.compiled)]
+        rows.append((target.figure, *texts, "; ".join(limits), met(target, pure, compiled)))
+    return rows
+
+
+def _limit(target: Target, limit: float | None) -> str:
+    return NOTHING if limit is None else f"≤ {limit:.{target.digits}f}"
+
+
+def aligned(rows: list[Row]) -> str:
+    """A table for the terminal: names on the left, figures on the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
-    for row in table:
+    for row in rows:
         cells = [row[0].ljust(widths[0])]
         cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
 
 
-def target_results(entries: list[Entry]) -> list[str]:
-    """One sentence for each target, also for one without figures."""
-    sentences = []
-    for entry in entries:
-        if entry.peer.target is None:
-            continue
-        share = ratio(entries, entry)
-        aim = f"at most {entry.peer.target:.2f} of {entry.peer.name}'s"
-        if share is None:
-            sentences.append(f"CPU per request {aim}: not measured.")
-        else:
-            result = "reached" if share <= entry.peer.target else "missed"
-            sentences.append(f"CPU per request {aim}: {result}, it is {share:.2f}.")
-    return sentences
+def as_markdown(rows: list[Row]) -> str:
+    heading, *others = rows
+    rule = "|---|" + "---:|" * (len(heading) - 1)
+    return "\n".join([_line(heading), rule, *map(_line, others)])
 
 
-def notes(entries: list[Entry], conditions: Conditions) -> list[str]:
-    """The limits of the figures, for the reader."""
-    found = [f"{machine()}; {conditions.cores_note}; {conditions.heads} heads."]
-    foreign = max((run.foreign for entry in entries for run in entry.runs), default=0.0)
+def _line(row: Row) -> str:
+    return "| " + " | ".join(row) + " |"
+
+
+def title(results: Results) -> str:
+    return f"{results.scenario.name}: {results.scenario.title}"
+
+
+def notes(all_results: list[Results], conditions: Conditions) -> list[str]:
+    """What the reader must know about the figures: the machine, the programs, and the limits."""
+    entries = [entry for results in all_results for entry in results.entries]
+    found = [
+        f"{machine()}; {conditions.cores_note}.",
+        f"{interpreter()} for all Python programs; {_versions(entries)}.",
+        *conditions.left_out,
+    ]
+    foreign = max((entry.foreign for entry in entries), default=0.0)
     if foreign > 0.05:
         found.append(
             f"Other work on the cores in use took up to {foreign:.0%} of one core during a run:"
             " the figures are only an indication."
         )
-    uneven = [entry.peer.name for entry in entries if entry.runs and entry.spread("rate") > 1.25]
-    if uneven:
-        found.append(
-            f"Rates differed by more than a quarter between rounds: {', '.join(uneven)}"
-            " (CPU per request suffers less from that)."
-        )
-    idle = [entry.peer.name for entry in entries if entry.runs and entry.median("busy") < 0.9]
+    idle = sorted({entry.peer.name for entry in entries if _had_slack(entry)})
     if idle:
         found.append(
             f"Not saturated, because load, backends or other work were the limit: {', '.join(idle)}"
@@ -177,43 +138,69 @@ def notes(entries: list[Entry], conditions: Conditions) -> list[str]:
     return found
 
 
-def versions(entries: list[Entry]) -> str:
-    names = ", ".join(f"{entry.peer.name} {entry.version}" for entry in entries)
-    return f"{names}; {platform.python_implementation()} {platform.python_version()}"
+def _had_slack(entry: Entry) -> bool:
+    return bool(entry.runs) and entry.scenario.unit is CPU and entry.median(BUSY.name) < 90
 
 
-def machine() -> str:
-    """Processor, cores and kernel."""
-    model = platform.machine()
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            model = line.partition(":")[2].strip()
-            break
-    return f"{model}, {os.cpu_count()} cores, Linux {platform.release()}"
+def _versions(entries: list[Entry]) -> str:
+    """Every program once, with what a gateway says about itself."""
+    found = {}
+    for entry in entries:
+        build = ", ".join(f"{name} {value}" for name, value in entry.build.items() if name != "version")
+        if entry.version:
+            found[entry.peer.name] = entry.version + (f" ({build})" if build else "")
+    return ", ".join(f"{name} {version}" for name, version in found.items())
 
 
-def markdown(entries: list[Entry], conditions: Conditions) -> str:
+def text(all_results: list[Results], conditions: Conditions) -> str:
+    """Everything for the terminal."""
+    parts = [f"{title(results)}\n{aligned(table(results))}" for results in all_results]
+    if len(targets := target_table(all_results)) > 1:
+        parts.append(f"targets: median of all rounds (with the range)\n{aligned(targets)}")
+    parts.append("\n".join(notes(all_results, conditions)))
+    return "\n\n".join(parts)
+
+
+def markdown(all_results: list[Results], conditions: Conditions) -> str:
+    """The same for a page: the first scenario in full, a row for each of the others, the targets."""
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    first, *others = all_results
     heading = (
         f"Measured {today} by `bench/run`: median of {conditions.rounds} runs of {conditions.seconds} s each,"
         f" {conditions.connections} connections, one process and one core per proxy, keep-alive on both"
-        " sides; the gateway with metrics on and access log off."
+        f" sides, the gateway with metrics on. {first.scenario.title[0].upper()}{first.scenario.title[1:]}:"
     )
-    lines = [
-        heading,
-        "",
-        "| " + " | ".join(HEADINGS) + " |",
-        "|---|" + "---:|" * (len(HEADINGS) - 1),
-        *("| " + " | ".join(row) + " |" for row in rows(entries)),
-        "",
-        *(f"- {sentence}" for sentence in target_results(entries)),
-        *(f"- {note}" for note in notes(entries, conditions)),
-        f"- {versions(entries)}.",
-    ]
-    return "\n".join(lines) + "\n"
+    paragraphs = [heading, as_markdown(table(first))]
+    if others:
+        paragraphs += ["Other loads:", as_markdown(_summary(others))]
+    if len(targets := target_table(all_results)) > 1:
+        paragraphs += ["Ratios, each made within a round, with their range:", as_markdown(targets)]
+    paragraphs.append("\n".join(f"- {note}" for note in notes(all_results, conditions)))
+    return "\n\n".join(paragraphs) + "\n"
 
 
-def put_between_markers(readme: Path, text: str) -> None:
+def _summary(all_results: list[Results]) -> list[Row]:
+    """The main figure of each scenario and setting, for the gateway and for the best nginx."""
+    rows: list[Row] = [("load", "figure", "gateway", "compiled", "nginx")]
+    for results in all_results:
+        unit, settings = results.scenario.unit, results.scenario.settings
+        for setting in settings:
+            label = results.scenario.title
+            label = f"{setting.label}, {label}" if len(settings) > 1 else label
+            figures = []
+            for name in ("gateway", "compiled", "nginx"):  # and nginx-unbuffered and its like
+                peers = [
+                    peer for peer in results.scenario.peers if peer == name or peer.startswith(f"{name}-")
+                ]
+                found = [entry for peer in peers for entry in results.of(peer, setting)]
+                figures.append(
+                    unit.text(min(entry.median(unit.name) for entry in found)) if found else NOTHING
+                )
+            rows.append((label, unit.heading, *figures))
+    return rows
+
+
+def put_between_markers(readme: Path, new: str) -> None:
     """Replace the text between the two markers.
 
     Raises:
@@ -224,4 +211,4 @@ def put_between_markers(readme: Path, text: str) -> None:
     _, end, after = rest.partition(END)
     if not start or not end:
         raise ValueError(f"{readme.name} has no {START} followed by {END}")
-    readme.write_text(f"{before}{START}\n{text}{END}{after}")
+    readme.write_text(f"{before}{START}\n{new}{END}{after}")

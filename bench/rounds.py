@@ -1,158 +1,181 @@
-"""The rounds: every peer is started, checked, warmed up, measured and ended, one at a time.
+"""The rounds of a scenario: in each, every peer is started, checked, warmed up, measured and ended, in every
+setting, one at a time.
 
 It prints only its progress, on stderr. report.py interprets the figures.
 """
 
 import contextlib
 import sys
-import tempfile
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
-from bench.check import check_loop, read_metrics, requests_counted, wait_until_ready
-from bench.lineup import Peer, Slot, backends_command
-from bench.load import drive
+from bench.admin import build_info, check_loop, metrics, requests_counted, wait_until_probed
+from bench.check import check_exchanges, wait_until_ready
+from bench.lineup import Peer
+from bench.load import Load, Run, Subject
+from bench.loads.wrk import Wrk
 from bench.processes import (
     BenchError,
     Child,
     Cores,
+    Usage,
     cores_busy,
     ended_children_cpu,
-    free_port,
+    own_cpu,
     running,
     wait_for_port,
 )
-from bench.report import Entry, Run
+from bench.results import Entry, Results
+from bench.scenarios import Scenario
+from bench.slot import Slot
+from bench.testbed import Testbed
 
-READY_SECONDS = 20.0
+NO_USAGE = Usage(0.0, 0.0, 0)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long, how often, with how many connections and which heads, on which event loop and cores."""
+    """How long, how often and with how many connections, on which event loop and cores."""
 
     rounds: int
     seconds: int
     warm_up: int
     connections: int
-    heads: str
     loop: str
     cores: Cores
+    smoke: bool = False
 
 
-@dataclass(frozen=True)
-class Testbed:
-    """The backends behind all peers, and a directory for files."""
-
-    directory: Path
-    backends: Child
-    old: int
-    new: int
-
-    def slot(self) -> Slot:
-        return Slot(self.directory, free_port(), free_port(), self.old, self.new)
-
-
-@dataclass(frozen=True)
-class Clocks:
-    """CPU seconds: of the proxy, of all processes of the bench, and of the cores for any program."""
-
-    proxy: float
-    ours: float
-    cores: float
-
-
-@contextlib.contextmanager
-def prepared(cores: Cores) -> Iterator[Testbed]:
-    """Run the backends. They and the directory are removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="skewgate-bench-") as name:
-        directory = Path(name)
-        directory.chmod(0o755)  # nginx's worker is another user when its master is root
-        old, new = free_port(), free_port()
-        command = backends_command(Slot(directory, 0, 0, old, new))
-        with running("backends", command, cores.backends, directory / "backends.log", {}) as backends:
-            for port in (old, new):
-                wait_for_port(backends, port, READY_SECONDS)
-            yield Testbed(directory, backends, old, new)
-
-
-def run_rounds(peers: list[Peer], plan: Plan) -> list[Entry]:
-    """Run every peer once in each round. The order rotates by one, so that none is always first.
+def run_scenario(scenario: Scenario, peers: list[Peer], testbed: Testbed, plan: Plan) -> Results:
+    """Run every peer of the scenario in all its settings, once in each round.
 
     Raises:
-        BenchError: the backends did not run. The problems of a peer are in its entry instead.
+        BenchError: the backends do not run. The problems of a peer are in its entry instead.
     """
-    entries = [Entry(peer, "", [], []) for peer in peers]
-    with prepared(plan.cores) as testbed:
-        for number in range(plan.rounds):
-            turn = number % len(entries)
-            for entry in entries[turn:] + entries[:turn]:
-                testbed.backends.check_alive()
-                if not entry.problems:
-                    progress = _run_one(entry, testbed, plan)
-                    print(f"round {number + 1}: {entry.peer.name}: {progress}", file=sys.stderr, flush=True)
-    return entries
+    settings = (scenario.smoke,) if plan.smoke else scenario.settings
+    entries = [Entry(scenario, peer, setting) for setting in settings for peer in peers]
+    for number in range(plan.rounds):
+        for entry in order(entries, number):
+            testbed.backends.check_alive()
+            if not entry.problems:
+                progress = _run_one(entry, testbed, plan, number)
+                place = f"{scenario.name}, round {number + 1}: {entry.label}"
+                print(f"{place}: {progress}", file=sys.stderr, flush=True)
+    return Results(scenario, entries)
 
 
-def _run_one(entry: Entry, testbed: Testbed, plan: Plan) -> str:
+def order(entries: list[Entry], number: int) -> list[Entry]:
+    """Another order in each round, so that none is always first or always after the same one."""
+    turn = number % len(entries)
+    turned = entries[turn:] + entries[:turn]
+    return turned[::-1] if number % 2 else turned
+
+
+def _run_one(entry: Entry, testbed: Testbed, plan: Plan, number: int) -> str:
     """Add one run of one peer to its entry. Return a line of progress."""
     try:
-        entry.version = entry.version or entry.peer.version()
-        run = measure(entry.peer, testbed, plan)
+        run = _measure(entry, testbed, plan)
     except BenchError as error:
         entry.problems.append(str(error))
         return f"failed: {error}"
-    entry.runs.append(run)
-    return f"{run.rate:,.0f} requests/s, {run.cpu:.1f} µs, {run.errors} errors"
+    entry.runs[number] = run
+    figures = entry.scenario.load.columns
+    texts = [f"{figure.text(run.figures[figure.name])} {figure.heading}" for figure in figures]
+    return ", ".join([*texts, f"{run.errors} errors"])
 
 
-def measure(peer: Peer, testbed: Testbed, plan: Plan) -> Run:
+def _measure(entry: Entry, testbed: Testbed, plan: Plan) -> Run:
     """Start a peer, check it, warm it up, measure it, and end it.
 
     Raises:
         BenchError: it did not start, failed a check, or could not be loaded.
     """
-    slot = testbed.slot()
-    log = testbed.directory / f"{peer.name}.log"
-    core = plan.cores.load
-    with running(peer.name, peer.command(slot), plan.cores.proxy, log, peer.environment) as child:
-        wait_for_port(child, slot.port, READY_SECONDS)
-        wait_until_ready(child, slot.port, READY_SECONDS)
-        for check in peer.checks:
-            check(peer.name, slot.port)
-        drive(slot.port, plan.connections, plan.warm_up, core, plan.heads)
-        counted = _counted(peer, slot, plan)
-        before = _read_clocks(child, testbed, plan.cores)
-        load = drive(slot.port, plan.connections, plan.seconds, core, plan.heads)
-        after = _read_clocks(child, testbed, plan.cores)
-        memory = child.usage().memory
-        child.check_alive()
-        if counted is not None and (_counted(peer, slot, plan) or 0) - counted < load.requests:
-            raise BenchError(f"{peer.name}: its metrics counted fewer requests than wrk got responses")
-    cpu = after.proxy - before.proxy
+    peer, load = entry.peer, entry.scenario.load
+    with testbed.slot(peer, entry.setting) as slot:
+        with _started(entry, testbed, plan, slot) as child:
+            for check in peer.checks(entry.setting):
+                check(peer.name, slot)
+            usage = child.usage if peer.command else lambda: NO_USAGE
+            subject = Subject(slot, plan.cores.load, plan.connections, usage)
+            warmed = 0 if plan.smoke else _drive_checked(peer, _warming(load), subject, plan.warm_up).requests
+            counted = _counted(entry, slot, plan)
+            before = _clocks(subject, testbed, plan.cores)
+            if plan.smoke:  # no figure counts, so that the checks may disturb it
+                run = _drive_checked(peer, load, subject, plan.seconds)
+            else:
+                run = load.drive(subject, plan.seconds)
+            after = _clocks(subject, testbed, plan.cores)
+            child.check_alive()
+            if (_counted(entry, slot, plan) - counted) < run.requests * peer.is_gateway:
+                raise BenchError(f"{peer.name}: its metrics counted fewer requests than there were responses")
+        if entry.setting.access_log:
+            _check_log(peer, slot, warmed + run.requests)
     foreign = (after.cores - before.cores) - (after.ours - before.ours)
-    return Run(
-        rate=load.requests / load.seconds,
-        cpu=cpu * 1e6 / load.requests,
-        p50=load.p50,
-        p99=load.p99,
-        memory=memory / 2**20,
-        busy=cpu / load.seconds,
-        foreign=max(0.0, foreign) / load.seconds,
-        errors=load.status_errors + load.socket_errors,
-    )
+    entry.foreign = max(entry.foreign, foreign / (after.time - before.time))
+    return run
 
 
-def _read_clocks(proxy: Child, testbed: Testbed, cores: Cores) -> Clocks:
-    used = proxy.usage().cpu
-    return Clocks(used, used + testbed.backends.usage().cpu + ended_children_cpu(), cores_busy(cores.used))
+@contextlib.contextmanager
+def _started(entry: Entry, testbed: Testbed, plan: Plan, slot: Slot) -> Iterator[Child]:
+    """Run the peer until it is ready, and during the block. Without a process of its own: the backends'."""
+    peer, ready = entry.peer, entry.scenario.ready
+    entry.version = entry.version or peer.version()
+    if peer.command is None:
+        yield testbed.backends
+        return
+    log = slot.directory / "output.log"
+    with running(peer.name, peer.command(slot), plan.cores.proxy, log, peer.environment) as child:
+        wait_for_port(child, slot.port, ready)
+        wait_until_ready(child, slot, ready)
+        if peer.is_gateway:
+            wait_until_probed(child, slot.admin, ready)
+        yield child
 
 
-def _counted(peer: Peer, slot: Slot, plan: Plan) -> int | None:
-    """The number of requests in the gateway's own metrics; None for other peers."""
-    if peer.name != "gateway":
-        return None
-    metrics = read_metrics(peer.name, slot.admin)
-    check_loop(peer.name, metrics, plan.loop)
-    return requests_counted(metrics)
+def _warming(load: Load) -> Wrk:
+    """What warms a peer up: the load itself, if it is of many small requests."""
+    return load if isinstance(load, Wrk) else Wrk()
+
+
+def _drive_checked(peer: Peer, load: Load, subject: Subject, seconds: int) -> Run:
+    """Load the peer, and compare responses with their requests meanwhile."""
+    with ThreadPoolExecutor(1) as background:
+        driven = background.submit(load.drive, subject, seconds)
+        check_exchanges(peer.name, subject.slot, _warming(load).heads)
+        run = driven.result()
+    if run.errors:
+        raise BenchError(f"{peer.name}: {run.errors} wrong responses or lost connections")
+    return run
+
+
+def _check_log(peer: Peer, slot: Slot, requests: int) -> None:
+    with (slot.directory / "access.log").open("rb") as log:
+        lines = sum(1 for _ in log)
+    if lines < requests:
+        raise BenchError(f"{peer.name}: its access log has {lines} lines after {requests} requests")
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """The time, and CPU seconds: of all processes of the bench, and of the cores for any program."""
+
+    time: float
+    ours: float
+    cores: float
+
+
+def _clocks(subject: Subject, testbed: Testbed, cores: Cores) -> Clocks:
+    ours = subject.usage().cpu + testbed.usage_cpu() + ended_children_cpu() + own_cpu()
+    return Clocks(time.monotonic(), ours, cores_busy(cores.used))
+
+
+def _counted(entry: Entry, slot: Slot, plan: Plan) -> int:
+    """The number of requests in the gateway's own metrics; 0 for other peers."""
+    if not entry.peer.is_gateway:
+        return 0
+    text = metrics(entry.peer.name, slot.admin)
+    check_loop(entry.peer.name, text, plan.loop)
+    entry.build = build_info(text)
+    return requests_counted(text)

@@ -51,12 +51,16 @@ CLIENT_ERROR_REASONS = (
     "line_too_long",
     "loop",
     "method",
+    "overload",
     "path",
+    "plain_http",
+    "proxy_header",
     "request_line",
     "smuggling",
     "target",
     "timeout",
     "tls",
+    "tls_record",
     "too_many_connections",
     "too_many_headers",
     "transfer_encoding",
@@ -77,9 +81,39 @@ class FramingError(SkewgateError):
         self.status = status
 
 
+class CertificateError(SkewgateError):
+    """A file of TLS cannot be used. `part` is the key that names it: `certificate`, `key`, `client_ca` or
+    `ca`."""
+
+    path = ""
+    """Of the file, where whoever raised it knows it."""
+
+    def __init__(self, part: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.part = part
+        self.message = message
+        self.hint = hint
+
+
 class StartupError(SkewgateError):
     """The process cannot start: a port is taken, a file cannot be read, a parser is missing."""
 
 
+class AddressTakenError(StartupError):
+    """An address of `listen` belongs to somebody else: another gateway, or workers whose parent is gone."""
+
+
+class BuildError(SkewgateError):
+    """There is no compiled build, because it cannot be made here or because making it failed."""
+
+
+class LayoutError(SkewgateError):
+    """A configuration cannot be laid out: its layout would change what it means."""
+
+
 class AdminError(SkewgateError):
     """The admin listener of a running gateway could not be reached, or refused the request."""
+
+
+class TokenError(AdminError):
+    """It does not accept the token, or there is none."""

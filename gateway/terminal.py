@@ -75,6 +75,17 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
+def open_standard_streams() -> None:
+    """Open those that are closed (`>&-`) on /dev/null. Otherwise the next socket gets the number, and what is
+    written to the stream goes there (threats R-B8)."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) < 3:  # always the lowest free number
+        pass
+    os.close(fd)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:  # Python's way to say that it was closed
+            setattr(sys, name, os.fdopen(number, "w", closefd=False))
+
+
 def print_error(sentence: object) -> None:
     """One sentence on standard error."""
     print(f"skewgate: {sentence}", file=sys.stderr, flush=True)

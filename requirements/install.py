@@ -1,10 +1,11 @@
-"""Builds the project's virtual environment; `run` and `test` call it when their stamp does not match.
+"""Builds the project's virtual environment; `run` and `test` call it when their stamp does not match, and
+`skewgate build` for its tools.
 
     python requirements/install.py VENV LEVEL STAMP
 
-LEVEL is `runtime` or `dev` and names the lock beside this file. STAMP is the text by which the callers
-recognise a finished environment; it is written last, so an interrupted set-up never passes for a finished
-one.
+LEVEL is `runtime`, `build` (adds what compiling needs) or `dev`, and names the lock beside this file. STAMP
+is the text by which the callers recognise a finished environment; it is written last, so an interrupted
+set-up never passes for a finished one.
 
 This file runs before anything is installed: the standard library only. It must not write to standard output,
 which belongs to the command that follows.
@@ -16,6 +17,7 @@ command and the metadata by which importlib.metadata finds both.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -27,7 +29,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LEVELS = ("runtime", "dev")
+WHEELS_VARIABLE = "SKEWGATE_WHEELS"
+"""A folder of wheels to install from, instead of the package registry."""
+LEVELS = ("runtime", "build", "dev")
+"""The lock of each contains those before it, pin for pin."""
 
 
 class SetupError(Exception):
@@ -42,8 +47,17 @@ def say(text: str) -> None:
 @contextlib.contextmanager
 def only_one(venv: Path) -> Iterator[None]:
     """Let one set-up at a time work on `venv`; the kernel ends the lock with its holder."""
-    venv.parent.mkdir(parents=True, exist_ok=True)
-    with venv.with_name(f"{venv.name}.lock").open("w", encoding="utf-8") as file:
+    try:
+        venv.parent.mkdir(parents=True, exist_ok=True)
+        file = venv.with_name(f"{venv.name}.lock").open("w", encoding="utf-8")
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        raise SetupError(
+            f"{venv} cannot be made here: {error.strerror}. Name a place for it that can be written:"
+            " SKEWGATE_VENV=$HOME/.cache/skewgate ./run"
+        ) from None
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -91,14 +105,63 @@ def create(venv: Path, uv: str | None) -> None:
 
 
 def install(venv: Path, lock: Path, uv: str | None) -> None:
-    """Install exactly what `lock` names; every file must have one of the hashes given there."""
+    """Install exactly what `lock` names; every file must have one of the hashes given there.
+
+    Raises:
+        SetupError: that was not possible. The text says what was missing, and how to bring it.
+    """
     python = str(venv / "bin" / "python")
     arguments = ["--require-hashes", "--requirement", str(lock)]
+    if (folder := wheels()) is not None:
+        arguments += ["--no-index", "--find-links", str(folder)]
     if uv is not None:
-        execute([uv, "pip", "install", "--quiet", "--python", python, *arguments])
+        command = [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", python, *arguments]
     else:
         quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
-        execute([python, "-m", "pip", "install", *quiet, *arguments])
+        command = [python, "-m", "pip", "install", *quiet, *arguments]
+    try:
+        execute(command)
+    except SetupError as error:
+        raise SetupError(f"{str(error).rstrip()}\n\n{advice(lock, folder)}") from None
+
+
+def wheels() -> Path | None:
+    """The folder to install from, or None for the package registry.
+
+    Raises:
+        SetupError: it is not there.
+    """
+    text = os.environ.get(WHEELS_VARIABLE)
+    if not text:
+        return None
+    folder = Path(text).absolute()
+    if not folder.is_dir():
+        raise SetupError(f"{WHEELS_VARIABLE} is {text}, which is no folder")
+    return folder
+
+
+def needs() -> str:
+    """Where packages come from, for the user."""
+    folder = wheels()
+    return "needs the package registry" if folder is None else f"from {folder}"
+
+
+def advice(lock: Path, folder: Path | None) -> str:
+    """What the user can do when packages cannot be had."""
+    name = lock.relative_to(ROOT)
+    python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    bring = (
+        f"    {python} -m pip download --require-hashes -r {name} -d wheels\n"
+        "on a machine with a network (the same system, the same Python), bring the folder, and start with\n"
+        f"    {WHEELS_VARIABLE}=wheels ./run"
+    )
+    if folder is not None:
+        return f"{folder} lacks packages of {name}, or has other files of them. Make it anew:\n{bring}"
+    return (
+        f"The packages of {name} could not be installed from the registry, or from its mirror\n"
+        "if the settings of pip or uv name one. Without a network, make a folder of wheels:\n"
+        f"{bring}"
+    )
 
 
 def execute(command: list[str]) -> None:
@@ -155,15 +218,18 @@ def set_up(venv: Path, level: str, stamp: str) -> None:
     uv = shutil.which("uv")
     packages = {name: lock_stamp(name) for name in LEVELS[: LEVELS.index(level) + 1]}
     usable = (venv / "bin" / "python").exists() and holds(venv, "lock-runtime", packages["runtime"])
-    if usable and level == "dev" and stamp_file(venv, "lock-dev").exists():
-        # What an older dev lock left behind cannot be told from what the new one wants.
-        usable = holds(venv, "lock-dev", lock_stamp("dev"))
+    # What an older lock left behind cannot be told from what the new one wants.
+    usable = usable and all(
+        holds(venv, f"lock-{name}", text)
+        for name, text in packages.items()
+        if stamp_file(venv, f"lock-{name}").exists()
+    )
     if not usable:
-        say(f"setting up {venv} with {'uv' if uv else 'pip'} (once; needs the package registry)")
+        say(f"setting up {venv} with {'uv' if uv else 'pip'} (once; {needs()})")
         create(venv, uv)
     if not holds(venv, f"lock-{level}", packages[level]):
         if usable:
-            say(f"adding the {level} tools to {venv} (once; needs the package registry)")
+            say(f"adding the {level} tools to {venv} (once; {needs()})")
         install(venv, ROOT / "requirements" / f"{level}.txt", uv)
         for name, text in packages.items():
             stamp_file(venv, f"lock-{name}").write_text(text, encoding="utf-8")

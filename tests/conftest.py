@@ -3,7 +3,10 @@
 Shared fixtures are not here but in the folders of their tests.
 
 SKEWGATE_NO_SKIP=1          a skipped test is a failure, and hypothesis uses the same examples in every run
+SKEWGATE_EXAMPLES=25        examples of each law in CI, where the same laws are held again on another build
 SKEWGATE_GROUPS="quick ..." every group in this list must run at least one test
+SKEWGATE_COMPILED=1         the tests are about the compiled build of these sources (`./run build`), which
+                            must be there, and not about the sources; what they start is told the same
 """
 
 from __future__ import annotations
@@ -16,8 +19,17 @@ from typing import Final, final
 import hypothesis
 import pytest
 
-HEAVY_GROUPS: Final = ("real", "engines", "load")
+from gateway import compiled
+
+os.environ.setdefault(compiled.VARIABLE, "0")
+compiled.use_compiled()  # before any test imports what it tests
+compiled.require()
+
+HEAVY_GROUPS: Final = ("real", "engines", "load", "fuzz")
 """Markers of the groups that `-m` in pyproject.toml excludes by default. A test without one is in `quick`."""
+
+INTERPRETED: Final = "interpreted"
+"""Marker of the tests that are about the interpreted build only; its text says why."""
 
 HEAVY_TIMEOUT: Final = 1800.0
 """Seconds for one test of a heavy group. The first test of a group installs what the group needs."""
@@ -25,10 +37,15 @@ HEAVY_TIMEOUT: Final = 1800.0
 NO_SKIP: Final = os.environ.get("SKEWGATE_NO_SKIP") == "1"
 REQUIRED_GROUPS: Final = tuple(os.environ.get("SKEWGATE_GROUPS", "").split())
 
-# No deadline: it would only measure how busy the machine is.
-hypothesis.settings.register_profile("desk", deadline=None, max_examples=100)
-hypothesis.settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True)
-hypothesis.settings.load_profile("ci" if NO_SKIP or "CI" in os.environ else "desk")
+CI_EXAMPLES: Final = int(os.environ.get("SKEWGATE_EXAMPLES", "100"))
+
+# No deadline: it would only measure how busy the machine is. Fewer examples at a desk, but others each time.
+hypothesis.settings.register_profile("desk", deadline=None, max_examples=30)
+hypothesis.settings.register_profile(
+    "ci", deadline=None, max_examples=CI_EXAMPLES, derandomize=True, print_blob=True
+)
+IN_CI: Final = NO_SKIP or "CI" in os.environ
+hypothesis.settings.load_profile("ci" if IN_CI else "desk")
 
 GROUP: Final = "group"
 """The property of a report that names the group of its test."""
@@ -38,6 +55,12 @@ executed_key = pytest.StashKey[dict[str, int]]()
 
 seconds_key = pytest.StashKey[dict[str, float]]()
 """What they took by group, set-up and clean-up included."""
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Two for each core: about half of a test's time is spent waiting for a time-out. In CI one, where more
+    time matters less than that nothing else runs at the same time."""
+    return (os.cpu_count() or 1) * (1 if IN_CI else 2)
 
 
 def group_of(item: pytest.Item) -> str:
@@ -54,7 +77,12 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if compiled.is_compiled():
+        # Not skipped: they say nothing about this build.
+        others = [item for item in items if item.get_closest_marker(INTERPRETED)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
     for item in items:
         if group_of(item) != "quick" and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(HEAVY_TIMEOUT))

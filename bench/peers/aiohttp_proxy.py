@@ -1,7 +1,7 @@
 """A proxy as a developer usually writes it with aiohttp: a server, a ClientSession, a choice by version
 field.
 
-It must stay usual: only techniques from the manual of aiohttp. Usage: PORT OLD NEW.
+It must stay usual: only techniques from the manual of aiohttp. Usage: PORT OLD NEW; a backend is HOST:PORT.
 """
 
 import itertools
@@ -56,8 +56,8 @@ class Proxy:
             return web.Response(status=response.status, headers=response_headers, body=await response.read())
 
 
-def main(port: int, old: int, new: int) -> None:
-    proxy = Proxy(f"http://127.0.0.1:{old}", f"http://127.0.0.1:{new}")
+def main(port: int, old: str, new: str) -> None:
+    proxy = Proxy(f"http://{old}", f"http://{new}")
     app = web.Application()
     app.on_startup.append(proxy.start)
     app.on_cleanup.append(proxy.stop)
@@ -76,4 +76,4 @@ def main(port: int, old: int, new: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*(int(argument) for argument in sys.argv[1:4]))
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3])

@@ -1,6 +1,6 @@
 """A bare TCP relay on asyncio protocols: bytes in, the same bytes out, one backend connection per client.
 
-It shows the cost of moving bytes in Python, so it must never read them. Usage: PORT BACKEND.
+It shows the cost of moving bytes in Python, so it must never read them. Usage: PORT HOST:PORT.
 """
 
 import asyncio
@@ -44,8 +44,8 @@ class ClientEnd(End):
     They are few, because an HTTP client waits for its response before it sends more.
     """
 
-    def __init__(self, backend_port: int, connecting: set[asyncio.Task[None]]) -> None:
-        self.backend_port = backend_port
+    def __init__(self, backend: tuple[str, int], connecting: set[asyncio.Task[None]]) -> None:
+        self.backend = backend
         self.connecting = connecting
         self.early: list[bytes] = []
         self.closed = False
@@ -69,7 +69,7 @@ class ClientEnd(End):
     async def connect(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            _, backend = await loop.create_connection(End, "127.0.0.1", self.backend_port)
+            _, backend = await loop.create_connection(End, *self.backend)
         except OSError:
             self.transport.close()
             return
@@ -81,16 +81,17 @@ class ClientEnd(End):
         self.early.clear()
 
 
-async def serve(port: int, backend_port: int) -> None:
+async def serve(port: int, backend: tuple[str, int]) -> None:
     """Relay until SIGTERM or SIGINT."""
     loop = asyncio.get_running_loop()
     connecting: set[asyncio.Task[None]] = set()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    await loop.create_server(lambda: ClientEnd(backend_port, connecting), "127.0.0.1", port, backlog=1024)
+    await loop.create_server(lambda: ClientEnd(backend, connecting), "127.0.0.1", port, backlog=1024)
     await stopped.wait()
 
 
 if __name__ == "__main__":
-    new_event_loop().run_until_complete(serve(int(sys.argv[1]), int(sys.argv[2])))
+    host, _, backend_port = sys.argv[2].rpartition(":")
+    new_event_loop().run_until_complete(serve(int(sys.argv[1]), (host, int(backend_port))))

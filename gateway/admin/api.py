@@ -7,21 +7,24 @@ metrics.
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Iterator
 from typing import Final, final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from gateway.admin import views
-from gateway.admin.commands import add_command_routes
+from gateway.admin.commands import add_command_routes, refuse_while_still
 from gateway.admin.context import AdminContext
 from gateway.admin.guard import Guard, guard_requests
-from gateway.admin.responses import AdminResponse, json_response, render_errors, text_response
+from gateway.admin.responses import AdminResponse, AdminStream, json_response, render_errors, text_response
 from gateway.core.decision.explanation import explain
 from gateway.core.http.message import METHOD, Header, method_of_text
-from gateway.dataplane.http1.heads import read_described, refusal_sentence
 from gateway.dataplane.http1.names import NameTable
+from gateway.dataplane.http1.request_head import read_described, refusal_sentence
 from gateway.errors import FramingError
+from gateway.telemetry.process_stats import look_at_process
 
 MAX_BODY: Final = 64 * 1024
 """Bytes of a request body: a ceiling takes a hundred."""
@@ -41,17 +44,34 @@ def create_app(context: AdminContext) -> web.Application:
     endpoints = _Endpoints(context)
     app = web.Application(
         # The outermost comes first: it also renders the refusals of the guard.
-        middlewares=[render_errors, guard_requests(Guard(context.hosts, context.token))],
+        middlewares=[
+            render_errors,
+            guard_requests(Guard(context.hosts, context.token, by_certificate=context.by_certificate)),
+        ],
         client_max_size=MAX_BODY,
     )
-    app.router.add_get("/livez", endpoints.livez)
-    app.router.add_get("/readyz", endpoints.readyz)
-    app.router.add_get("/metrics", endpoints.metrics)
+    _add_public_routes(app.router, endpoints)
     app.router.add_get("/status", endpoints.status)
     app.router.add_get("/explain", endpoints.explain)
     app.router.add_post("/-/reload", endpoints.reload)
     add_command_routes(app.router, context)
     return app
+
+
+def create_metrics_app(context: AdminContext) -> web.Application:
+    """What everybody may see: metrics and health. No token, and nothing that changes anything."""
+    app = web.Application(
+        middlewares=[render_errors, guard_requests(Guard(context.hosts, lambda: None))],
+        client_max_size=MAX_BODY,
+    )
+    _add_public_routes(app.router, _Endpoints(context))
+    return app
+
+
+def _add_public_routes(router: web.UrlDispatcher, endpoints: _Endpoints) -> None:
+    router.add_get("/livez", endpoints.livez)
+    router.add_get("/readyz", endpoints.readyz)
+    router.add_get("/metrics", endpoints.metrics)
 
 
 @final
@@ -60,15 +80,22 @@ class _Endpoints:
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
+        self._piece_turn = asyncio.Lock()
 
     async def livez(self, request: web.Request) -> web.StreamResponse:
         """A response at all shows that the event loop runs."""
         return text_response("ok\n")
 
     async def readyz(self, request: web.Request) -> web.StreamResponse:
-        """200 if requests should be sent here, else 503; `?verbose` gives the reasons."""
-        conditions = views.conditions(self._context.snapshots.current, draining=self._context.draining())
-        ready = all(condition.holds for condition in conditions)
+        """200 if requests should be sent here, else 503; `?verbose` gives the reasons. A detached replica is
+        ready, but not with `?attached`."""
+        conditions = views.conditions(
+            self._context.snapshots.current,
+            not_serving=self._context.not_serving(),
+            agreement=self._context.agreement(),
+        )
+        needed = [each for each in conditions if each.is_needed or "attached" in request.query]
+        ready = all(condition.holds for condition in needed)
         text = "ready\n" if ready else "not ready\n"
         if "verbose" in request.query:
             lines = (
@@ -81,12 +108,35 @@ class _Endpoints:
         return text_response(text, status=200 if ready else 503)
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
-        """The text format, or OpenMetrics if `Accept` prefers it."""
+        """The text format, or OpenMetrics if `Accept` prefers it. What is longer than a piece is sent piece
+        by piece, each when the client has taken what was before it."""
         accept = ",".join(request.headers.getall("Accept", []))
-        body, content_type = self._context.metrics.exposition(accept)
-        return AdminResponse(body=body, headers={"Content-Type": content_type})
+        await self._context.look(True)  # noqa: FBT003 - with what they have counted
+        stats = await look_at_process()
+        pieces, content_type = self._context.metrics.exposition(accept, stats)
+        headers = {"Content-Type": content_type}
+        if request.method == hdrs.METH_HEAD:
+            return AdminStream(headers=headers)
+        first, second = await self._next(pieces), await self._next(pieces)
+        if not second:
+            return AdminResponse(body=first, headers=headers)
+        response = AdminStream(headers=headers)
+        await response.prepare(request)
+        await response.write(first)
+        while second:
+            await response.write(second)
+            second = await self._next(pieces)
+        return response
+
+    async def _next(self, pieces: Iterator[bytes]) -> bytes:
+        """The next piece, or nothing at the end. However many scrapes there are at once, a turn of the event
+        loop makes one piece: a thousand backends have a hundred of them."""
+        async with self._piece_turn:
+            await asyncio.sleep(0)
+            return next(pieces, b"")
 
     async def status(self, request: web.Request) -> web.StreamResponse:
+        await self._context.look(False)  # noqa: FBT003 - without
         return json_response(self._context.status())
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
@@ -112,20 +162,22 @@ class _Endpoints:
             head = read_described(method, target, headers, table, context.limits())
         except FramingError as refusal:
             raise web.HTTPBadRequest(text=refusal_sentence(refusal)) from None
-        explanation = explain(
-            snapshot, head, head.host, context.in_flight_by_member(), context.known_documents()
-        )
+        explanation = explain(snapshot, head, head.host, context.load(), context.known_documents())
         return json_response(explanation.to_json())
 
     async def reload(self, request: web.Request) -> web.StreamResponse:
         """Respond once the new configuration is in force, or report why the old one stays in force."""
+        await request.read()  # one that is malformed, or never ends, must not reload
+        refuse_while_still(self._context)
         result = await self._context.reload()
         if not result.ok:
             first, *more = (problem.partition("\n")[0] for problem in result.problems)
             others = f", and {len(more)} more" if more else ""
             error = f"the file is refused, the old configuration stays in force: {first}{others}"
-            return json_response({"error": error, "problems": list(result.problems)}, status=400)
-        return json_response({**self._context.status(), "restart_needed": list(result.restart)})
+            body = {"error": error, "problems": list(result.problems), "restart_needed": list(result.restart)}
+            return json_response(body, status=400)
+        pending = await self._context.pending(None)
+        return json_response({**self._context.status(), "pending": pending})
 
 
 def _header(line: str) -> Header:

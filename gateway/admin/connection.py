@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple, cast, final
+from typing import Any, Final, NamedTuple, Protocol, cast, final
 
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 from gateway.admin.error_log import ErrorLog
-from gateway.admin.responses import AdminResponse, error_bytes, error_response
+from gateway.admin.responses import AdminResponse, AdminStream, error_bytes, error_response
 
 MAX_HEAD: Final = 16 * 1024
 """Bytes of one head, and of the requests that a client sends ahead of a response."""
@@ -55,6 +55,29 @@ _ARGUMENTS: Final[dict[str, Any]] = {
 }
 
 
+MAX_TURNED_AWAY: Final = 8
+"""Connections that are on their way to being told over TLS that there are too many."""
+
+
+class Connected(Protocol):
+    """A connection, as it is counted: before a TLS handshake, or after."""
+
+    authorised: bool
+
+    @property
+    def idle(self) -> bool:
+        """Whether closing it now loses nothing."""
+
+    def turn_away(self) -> None:
+        """Close it because there are too many."""
+
+    def turn_away_later(self) -> None:
+        """The same for the newest one: it is told why, if necessary after its handshake."""
+
+    def abort(self) -> None:
+        """Close it at once."""
+
+
 class Deadlines(NamedTuple):
     """Seconds that a client may take; what they are for is in `site`."""
 
@@ -73,34 +96,44 @@ class Connections:
         self.deadlines = deadlines
         self.errors = errors
         self._limit = limit
-        self._open: dict[AdminConnection, None] = {}
+        self._open: dict[Connected, None] = {}
+        self._turned_away: set[Connected] = set()
 
-    def add(self, connection: AdminConnection) -> None:
+    @property
+    def use(self) -> tuple[int, int]:
+        """How many are open, and how many may be."""
+        return len(self._open), self._limit
+
+    def add(self, connection: Connected) -> None:
         """A client has connected. Over the limit one goes: the oldest that is not authorised, else the
         longest idle. The new one goes only if all others are in the middle of a request."""
         others = tuple(self._open)
         self._open[connection] = None
         if len(self._open) > self._limit:
-            self.errors.count("too_many_connections")
             strangers = (other for other in others if not other.authorised)
             idle = (other for other in others if other.idle)
             leaving = next(strangers, None) or next(idle, connection)
             del self._open[leaving]
-            leaving.abort()
+            if leaving is not connection or len(self._turned_away) >= MAX_TURNED_AWAY:
+                leaving.turn_away()
+            else:
+                self._turned_away.add(connection)
+                connection.turn_away_later()
 
-    def responded(self, connection: AdminConnection) -> None:
+    def responded(self, connection: Connected) -> None:
         """A response has ended: all other authorised connections that are idle are so for a longer time."""
         if connection.authorised and connection in self._open:
             del self._open[connection]
             self._open[connection] = None
 
-    def remove(self, connection: AdminConnection) -> None:
+    def remove(self, connection: Connected) -> None:
         """A connection is closed."""
         self._open.pop(connection, None)
+        self._turned_away.discard(connection)
 
     def abort(self) -> None:
         """Close them all at once."""
-        for connection in tuple(self._open):
+        for connection in (*self._open, *self._turned_away):
             connection.abort()
 
 
@@ -125,6 +158,7 @@ class AdminConnection(web.RequestHandler):
         "_socket",
         "_used",
         "authorised",
+        "is_one_too_many",
     )
 
     def __init__(
@@ -133,6 +167,8 @@ class AdminConnection(web.RequestHandler):
         super().__init__(server, loop=loop, **_ARGUMENTS)
         self.authorised = False
         """Whether `guard` has let a request pass."""
+        self.is_one_too_many = False
+        """Set before `connection_made`: it is told so, and counts no more."""
         self._connections = connections
         self._socket: asyncio.Transport | None = None
         """As `transport`, but until the connection is lost."""
@@ -148,7 +184,7 @@ class AdminConnection(web.RequestHandler):
         self._begun = False
         """The last bytes before the last response may be the beginning of a head."""
         self._ahead = 0
-        """Bytes that came behind the request under way."""
+        """Bytes that came behind the request under way, and behind others that were answered since then."""
         self._last_bytes = b""
 
     # --- the connection
@@ -157,7 +193,10 @@ class AdminConnection(web.RequestHandler):
         self._socket = cast(asyncio.Transport, transport)
         super().connection_made(transport)
         self._receive_within(self._connections.deadlines.head)
-        self._connections.add(self)
+        if self.is_one_too_many:
+            self.turn_away()
+        else:
+            self._connections.add(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._socket = None
@@ -172,6 +211,18 @@ class AdminConnection(web.RequestHandler):
         """Whether closing it now loses nothing: no request has begun, and the last response is sent."""
         begun = self._request is not None or self._head_bytes > 0 or len(self._messages) > 0
         return not begun and (self._socket is None or self._socket.get_write_buffer_size() == 0)
+
+    def turn_away(self) -> None:
+        """Close it because there are too many. A client that has had no response learns why."""
+        if self._used:
+            self._connections.errors.count("too_many_connections")
+            self.abort()
+        else:
+            self._refuse("too_many_connections", 503)
+
+    def turn_away_later(self) -> None:
+        """The same: it can be told now."""
+        self.turn_away()
 
     def abort(self) -> None:
         """Close it at once, whatever is under way."""
@@ -205,11 +256,19 @@ class AdminConnection(web.RequestHandler):
         size = before + end + len(END) - len(carried) if self._head_complete else self._head_bytes
         if size > MAX_HEAD:
             self._refuse("head_too_large", 431)
-        else:
-            self._pass_on(data)
+            return
+        self._pass_on(data)
+        if self._head_complete:
+            behind = len(head) - end - len(END)
+            self._came_ahead(behind - sum(payload.total_bytes for _, payload in self._messages))
 
     def _rest_received(self, data: bytes) -> None:
         """Bytes of a body, or of a head whose beginning came before the last response."""
+        if self._request is None and self._head_bytes:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD:
+                self._refuse("head_too_large", 431)
+                return
         self._pass_on(data)
         request = self._request
         if request is not None and self._messages and not request.content.is_eof():
@@ -218,14 +277,18 @@ class AdminConnection(web.RequestHandler):
             self._refuse("body", 400)
 
     def _received_ahead(self, data: bytes) -> None:
-        """Bytes behind the request under way: a few requests are kept, more close the connection after the
-        response."""
-        self._ahead += len(data)
-        if self._ahead > MAX_HEAD:
+        """Bytes behind the request under way."""
+        if self._came_ahead(len(data)):
+            self._pass_on(data)
+
+    def _came_ahead(self, number: int) -> bool:
+        """Whether so many bytes more may come before their time: a few requests are kept, more close the
+        connection after the response."""
+        before, self._ahead = self._ahead, self._ahead + number
+        if before <= MAX_HEAD < self._ahead:
             self._connections.errors.count("head_too_large")
             self.close()
-        else:
-            self._pass_on(data)
+        return self._ahead <= MAX_HEAD
 
     def _pass_on(self, data: bytes) -> None:
         self._last_bytes = (self._last_bytes + data)[-len(END) :]
@@ -269,9 +332,16 @@ class AdminConnection(web.RequestHandler):
 
     def _response_ended(self, request: web.BaseRequest) -> None:
         """From now on the client is idle, goes on with a head, or sends the rest of a body for nothing."""
-        self._request, self._ahead = None, 0
+        self._request = None
+        if not self.writing_paused:
+            self._stop_send_timer()
         self._connections.responded(self)
-        self._begun = not self._last_bytes.endswith(END) or not request.content.is_eof()
+        has_body_left = not request.content.is_eof()
+        self._begun = has_body_left or not self._last_bytes.endswith(END)
+        if not self._begun and not self._messages:
+            self._ahead = 0
+        # What came ahead is, at most, the beginning of the next head.
+        self._head_bytes = self._ahead if self._begun and not has_body_left else 0
         deadlines = self._connections.deadlines
         self._receive_within(deadlines.head if self._begun else deadlines.idle)
 
@@ -279,7 +349,7 @@ class AdminConnection(web.RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Send the response. One that aiohttp has made itself would repeat the request and name aiohttp."""
-        if not isinstance(resp, AdminResponse):
+        if not isinstance(resp, AdminResponse | AdminStream):
             resp = error_response(resp.status)
         if (reason := _COUNTED.get(resp.status)) is not None:
             self._connections.errors.count(reason)
@@ -351,6 +421,12 @@ class AdminConnection(web.RequestHandler):
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        if self._request is None:
+            self._stop_send_timer()
+
+    def _stop_send_timer(self) -> None:
+        """Not while a response is under way: a client that takes one piece after the other, each just in
+        time, would keep a scrape for ever."""
         if self._send_timer is not None:
             self._send_timer.cancel()
             self._send_timer = None

@@ -5,18 +5,35 @@ Knows no request and no endpoint.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic, time
 from typing import Any, final
 
 from gateway.admin import views
+from gateway.compiled import build_info
 from gateway.controlplane.reload import ConfigInForce, ReloadResult
 from gateway.core.decision.decision import DocumentKey
+from gateway.core.decision.explanation import Load
 from gateway.core.fleet.fleet import OperatorCommand
 from gateway.core.fleet.snapshot import SnapshotSource
-from gateway.dataplane.http1.heads import HeadLimits
+from gateway.dataplane.ejection import Ejected
+from gateway.dataplane.http1.request_head import HeadLimits
 from gateway.settings.model.secret import Secret
+from gateway.telemetry.agreement import AgreementReport
+from gateway.telemetry.discovery import SourceReport
+from gateway.telemetry.engine import EngineReport
 from gateway.telemetry.metrics import Metrics
+from gateway.workers.data_plane import WorkerState
+
+
+async def _no_other_process(counters: bool) -> None:  # noqa: FBT001 - one of two questions
+    """Where one worker serves in this process, what is read is always of this moment."""
+
+
+async def _at_once(service: str | None) -> Sequence[str]:
+    """Where one worker serves in this process, everything is in force when it is commanded."""
+    return ()
 
 
 @final
@@ -32,25 +49,81 @@ class AdminContext:
     """Apply an operator's command about a service: `SnapshotHolder.apply`."""
     state_saved: Callable[[], Awaitable[bool]]
     """Wait until the present state is in the state file. False: it cannot be written, or there is no file."""
+    command: Callable[[str, OperatorCommand], Awaitable[None]] | None = None
+    """Say an operator's command to all replicas, and apply it here: `Replication.command`. Raises
+    `StoreError`. None: this gateway stands alone, and `apply` is all."""
+    forget: Callable[[str], Awaitable[bool]] | None = None
+    """End the registration of a replica: `Replication.forget`. False: it is live, or not registered. Raises
+    `StoreError`. None: this gateway stands alone."""
+    agreement: Callable[[], AgreementReport | None] = lambda: None
+    """How this replica stands to the others: `Replication.report`. None: this gateway stands alone."""
+    engine: Callable[[], EngineReport | None] = lambda: None
+    """How the engine beside this gateway stands: `Engine.report`. None: there is none."""
+    in_force: Callable[[str | None], Awaitable[Sequence[str]]] = _at_once
+    """Wait until what was commanded about a service (None: about any) is in force in every worker. Returns
+    for whom it still waits after some seconds."""
+    look: Callable[[bool], Awaitable[None]] = _no_other_process
+    """Ask all workers how they are, so that what follows is of this moment; True: what they have counted,
+    too. Takes a second at most."""
+    frozen: Callable[[], str] = str
+    """Why commands and reloads are refused at this moment, a sentence; empty: they are not."""
     last_probe_at: Callable[[], Mapping[tuple[str, str], float]]
     """Wall-clock seconds by (service, backend): `Prober.last_probe_at`."""
     in_flight_by_member: Callable[[], Mapping[str, int]]
     """Requests in flight by member key: `Worker.in_flight_by_member`."""
     known_documents: Callable[[], Container[DocumentKey]]
     """Discovery documents that can be answered without a backend: `Context.known_documents`."""
-    draining: Callable[[], bool]
+    not_serving: Callable[[], str]
+    """Why no client is accepted at this moment; empty: they are. `Worker.not_serving`."""
     limits: Callable[[], HeadLimits]
     """Those of request heads, in force."""
-    token: Secret | None = None
+    ejected: Callable[[], Mapping[str, Ejected]] = dict
+    """Who is ejected, by member key."""
+    held_back: Callable[[], Mapping[str, int]] = dict
+    """As for `selection.select`: `Context.held_back`."""
+    waiting_by_member: Callable[[], Mapping[str, int]] = dict
+    """Requests in queues, by member key: `Worker.waiting_by_member`."""
+    workers: Callable[[], Iterable[WorkerState]] = tuple
+    """Who serves the requests: `DataPlane.workers`."""
+    sources: Callable[[], Iterable[SourceReport]] = tuple
+    """Where backends come from: `Discovery.report`."""
+    token: Callable[[], Secret | None] = lambda: None
+    """The one in force."""
+    by_certificate: Callable[[], bool] = lambda: False
+    """Whether the listener verifies certificates of clients: then one stands for the token."""
     hosts: tuple[str, ...] = ()
     """Names that `Host` may hold besides loopback and the bound address: the configured listen host."""
 
     def status(self) -> dict[str, Any]:
         """The document of `/status` at this moment."""
-        config = self.config()
+        config, now = self.config(), time()
         return views.status(
             self.snapshots.current,
-            {"hash": config.hash, "loaded_at": config.loaded_at},
+            build_info(),
+            {"hash": config.hash, "loaded_at": config.loaded_at, "error": config.error},
             self.last_probe_at(),
             self.in_flight_by_member(),
+            ejected={
+                key: views.Ejected(now + each.seconds, each.reason) for key, each in self.ejected().items()
+            },
+            waiting_by_member=self.waiting_by_member(),
+            workers=self.workers(),
+            sources=self.sources(),
+            wall_offset=now - monotonic(),
+            agreement=self.agreement(),
+            engine=self.engine(),
         )
+
+    async def pending(self, service: str | None) -> list[str]:
+        """For whom what was commanded still waits: `in_force`, with replicas by name."""
+        waits_for = await self.in_force(service)
+        report = self.agreement()
+        if report is None:
+            return list(waits_for)
+        found = (each for whom in waits_for for each in whom.split(", "))
+        return sorted({report.name_of(each) for each in found})
+
+    def load(self) -> Load:
+        """What keeps requests from members at this moment, for `explain`."""
+        ejected = {key: each.reason for key, each in self.ejected().items()}
+        return Load(self.in_flight_by_member(), self.held_back(), ejected)

@@ -23,6 +23,7 @@ SENTENCES: Final = {
     417: "the only expectation is 100-continue",
     431: "the head of the request is too large",
     500: "internal error of the gateway, see its log",
+    503: "there are too many connections to the admin listener",
 }
 """The fixed errors, by status. All others have the name of their status, or a sentence of their endpoint."""
 
@@ -32,7 +33,17 @@ _NOT_CACHED: Final = {"Cache-Control": "no-store"}
 
 @final
 class AdminResponse(web.Response):
-    """Every response of the admin listener. Names no server: aiohttp would add its own name and version."""
+    """A response of the admin listener. Names no server: aiohttp would add its own name and version."""
+
+    async def _prepare_headers(self) -> None:
+        self.headers.update(_COMMON)
+        await super()._prepare_headers()
+        del self.headers[hdrs.SERVER]
+
+
+@final
+class AdminStream(web.StreamResponse):
+    """The same for a body that is made while it is sent."""
 
     async def _prepare_headers(self) -> None:
         self.headers.update(_COMMON)
@@ -61,9 +72,9 @@ def error_response(status: int) -> web.StreamResponse:
     return json_response({"error": SENTENCES.get(status, HTTPStatus(status).phrase)}, status=status)
 
 
-def error_bytes(status: int) -> bytes:
+def error_bytes(status: int, sentence: str = "") -> bytes:
     """The same as bytes, for a client whose request never became one."""
-    body = _encode({"error": SENTENCES[status]})
+    body = _encode({"error": sentence or SENTENCES[status]})
     fields = {
         **_NOT_CACHED,
         "Content-Type": "application/json",

@@ -1,20 +1,21 @@
-"""The admin listener's socket: started once, stopped once. What it serves is in `api` and `commands`, what it
-bears of its clients in `connection`."""
+"""The admin listener's socket: bound, started and stopped once; between the last two another process may
+accept from it. What it serves is in `api` and `commands`, what it bears of its clients in `connection`."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-from collections.abc import Callable
-from typing import Final, final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, cast, final
 
 from aiohttp import web
 
 from gateway.admin.connection import AdminConnection, Connections, Deadlines
 from gateway.admin.error_log import ErrorLog
-from gateway.errors import StartupError
+from gateway.admin.opening import AdminOpening, HandshakeSteps
+from gateway.dataplane.listening_sockets import BACKLOG, Inherited, ListeningSockets
 from gateway.process import admin_connections
+from gateway.settings.values import Listen
+from gateway.tls.server import ServerCertificates
 
 SHUTDOWN_TIMEOUT: Final = 1.0
 """Seconds that responses under way may take when the listener stops; they are made from memory."""
@@ -32,69 +33,131 @@ IDLE_TIME: Final = 25.0
 """Seconds that an authorised connection is kept for its next request. Scrapes every 15 s keep theirs. It is
 no usual interval of scrapes, so that a request rarely meets a connection that closes."""
 
-QUEUE: Final = 1024
-"""Connections that the kernel completes before they are accepted, as for clients of the data plane: a client
-beyond it would try again after a second."""
-
 ACCEPTED_AT_ONCE: Final = 8
 """asyncio accepts so many before it looks at any of them, and each takes a descriptor until then."""
+
+_TURNS: Final = 3
+"""Of the loop, after which an accepted connection is known."""
 
 
 @final
 class AdminSite:
-    """Serves `app` on `host:port` (port 0: any free one). `count_error` is called with the reason of every
-    error, one of `telemetry.counters.ADMIN_ERRORS`."""
+    """Serves `app` on `host:port` (port 0: any free one), over TLS with `certificates`. `count_error` is
+    called with the reason of every error, one of `telemetry.counters.ADMIN_ERRORS`. `limit`: of connections;
+    by default all that the process has for this. `name` and `key`: for messages."""
 
     def __init__(
-        self, app: web.Application, host: str, port: int, count_error: Callable[[str], None] = lambda _: None
+        self,
+        app: web.Application,
+        host: str,
+        port: int,
+        count_error: Callable[[str], None] = lambda _: None,
+        *,
+        certificates: ServerCertificates | None = None,
+        limit: int | None = None,
+        name: str = "admin listener",
+        key: str = "admin.listen",
     ) -> None:
+        self._certificates = certificates
+        self._limit = limit
+        self._name = name
+        self._key = key
         self._host = host
         self._port = port
         self._errors = ErrorLog(count_error)
         self._runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_TIMEOUT)
         self._connections: Connections | None = None
-        self._server: asyncio.Server | None = None
+        self._sockets: ListeningSockets | None = None
+        self._servers: list[asyncio.Server] = []
+        self._new_protocol: Callable[[], asyncio.BaseProtocol] | None = None
 
     @property
     def address(self) -> tuple[str, int]:
-        """The bound address; only between `start` and `stop`."""
-        assert self._server is not None
-        address = self._server.sockets[0].getsockname()
-        return str(address[0]), int(address[1])
+        """The bound address; only between `bind` and `stop`."""
+        assert self._sockets is not None
+        return self._sockets.addresses[0]
+
+    @property
+    def sockets(self) -> list[Inherited]:
+        """Those that listen, for whoever takes this gateway over."""
+        return [] if self._sockets is None else self._sockets.all()
+
+    @property
+    def url(self) -> str:
+        """The same as a URL."""
+        host, port = self.address
+        scheme = "http" if self._certificates is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+    @property
+    def connections(self) -> tuple[int, int]:
+        """How many are open, and how many may be."""
+        return (0, self._limit or admin_connections()) if self._connections is None else self._connections.use
+
+    async def bind(self, inherited: Iterable[Inherited] = ()) -> None:
+        """Whoever connects from now on waits. `inherited`: sockets that listen already. Raises `StartupError`
+        if the address cannot be bound."""
+        self._sockets = await ListeningSockets.bind(
+            (Listen(self._host, self._port),), 1, inherited, whose=f"the {self._name} ", key=self._key
+        )
 
     async def start(self) -> None:
-        """Raises `StartupError` if the address cannot be bound."""
+        """Serve. Raises `StartupError` if the address cannot be bound."""
+        if self._sockets is None:
+            await self.bind()
         loop = asyncio.get_running_loop()
         await self._runner.setup()
         server = self._runner.server
         assert server is not None
         deadlines = Deadlines(HEAD_TIME, BODY_TIME, RESPONSE_TIME, IDLE_TIME)
-        connections = self._connections = Connections(admin_connections(), deadlines, self._errors)
-        try:
-            self._server = await loop.create_server(
-                lambda: AdminConnection(server, connections, loop=loop),
-                self._host,
-                self._port,
-                backlog=ACCEPTED_AT_ONCE,
-            )
-        except OSError as error:
-            await self._runner.cleanup()
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-            where = f"[{self._host}]" if ":" in self._host else self._host
-            raise StartupError(
-                f"the admin listener cannot listen on {where}:{self._port}: {reason.lower()}; "
-                "is another gateway running? set admin.listen to another address"
-            ) from error
-        for listening in self._server.sockets:
-            # `backlog` is also the kernel's queue, which would be too short for a burst.
-            with socket.fromfd(listening.fileno(), listening.family, listening.type) as same:
-                same.listen(QUEUE)
+        limit = self._limit or admin_connections()
+        connections = self._connections = Connections(limit, deadlines, self._errors)
+        certificates, steps = self._certificates, HandshakeSteps()
+
+        def connection() -> AdminConnection:
+            return AdminConnection(server, connections, loop=loop)
+
+        def opening() -> asyncio.BaseProtocol:
+            if certificates is None:
+                return connection()
+            return AdminOpening(certificates, connections, steps, connection)
+
+        self._new_protocol = opening
+        await self.accept()
+
+    async def accept(self) -> None:
+        """Accept clients, also again after `stop_accepting`."""
+        assert self._sockets is not None
+        assert self._new_protocol is not None
+        loop = asyncio.get_running_loop()
+        for _, sock in self._sockets.of_slot(0):
+            server = await loop.create_server(self._new_protocol, sock=sock.dup(), backlog=ACCEPTED_AT_ONCE)
+            self._servers.append(server)
+            sock.listen(BACKLOG)  # `backlog` is also the kernel's queue: too short for a burst
+
+    async def stop_accepting(self) -> None:
+        """Accept nobody from now on: who connects waits, as long as somebody has the sockets. Whoever was
+        accepted before is served."""
+        loop = asyncio.get_running_loop()
+        for server in self._servers:
+            for sock in cast(Any, server).sockets:
+                loop.remove_reader(sock.fileno())  # as in `dataplane.listeners`
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
 
     async def stop(self) -> None:
-        """Close it; responses under way have `SHUTDOWN_TIMEOUT` seconds."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        """Close it; responses under way have `SHUTDOWN_TIMEOUT` seconds. Once is enough."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        if self._sockets is not None:
+            self._sockets.close()
+            self._sockets = None
+        if self._new_protocol is not None:
+            self._new_protocol = None
             await self._runner.cleanup()
         if self._connections is not None:
             self._connections.abort()

@@ -1,80 +1,117 @@
 """The command `skewgate`: one module for each verb. The only layer that may import all others.
 
-A verb is a module with `HELP`, `arguments(parser)` and `run(options) -> exit code`. It prints to standard
-output and raises `SkewgateError` for what went wrong. Only this module turns an error into one sentence and
-an exit code: 0 fine, 1 failed at run time, 2 bad usage or configuration. A verb must not put a gateway
-together: `gateway.assembly` does that.
+A verb is a module with `command` (see `command.verb`), whose function returns the exit code. It prints to
+standard output and raises `SkewgateError` for what went wrong. Only this module turns an error into one
+sentence and an exit code: 0 fine, 1 failed at run time, 2 bad usage or configuration. A verb must not put a
+gateway together: `gateway.assembly` does that. Nothing heavy is imported here, and only the module of the
+verb that is called: a health check must cost next to nothing.
 """
 
 from __future__ import annotations
 
-import argparse
+import errno
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final, TextIO
 
-from gateway import __version__, process
-from gateway.cli import (
-    check,
-    demo,
-    drain,
-    enable,
-    explain,
-    healthcheck,
-    pin,
-    reload,
-    run,
-    schema,
-    status,
-    unpin,
-    version,
-)
+import click
+
+from gateway import __version__, compiled
+from gateway.cli.command import CONTEXT
+from gateway.cli.verbs import COMPILED, VERBS
 from gateway.errors import SettingsError, SkewgateError
-from gateway.terminal import print_error
+from gateway.terminal import open_standard_streams, print_error
 
 FAILED: Final = 1
 BAD_USAGE: Final = 2
+NAME: Final = "skewgate"
+COMPLETE_VARIABLE: Final = "_SKEWGATE_COMPLETE"
+"""Set by the completion scripts of shells, which call the command to know what may follow."""
+
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What writing to standard output fails with when the disk is full, as far as it is not the reader's end."""
 
 
-class Verb(Protocol):
-    """The members of a verb's module."""
+class Verbs(click.Group):
+    """All verbs, each imported when it is called."""
 
-    HELP: str
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
 
-    def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the verb's arguments."""
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command = import_module(f"gateway.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
 
-    def run(self, options: argparse.Namespace) -> int:
-        """Run the verb and return the exit code."""
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as problem:
+            raise click.UsageError(f"there is no verb {args[0]!r}{_similar(args[0])}", ctx) from problem
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_usage(ctx.command_path, " ".join(self.collect_usage_pieces(ctx)), prefix="usage: ")
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """From the table, so that the help imports no verb."""
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
 
 
-VERBS: Final[Mapping[str, Verb]] = {
-    "run": run,
-    "check": check,
-    "explain": explain,
-    "status": status,
-    "pin": pin,
-    "unpin": unpin,
-    "drain": drain,
-    "enable": enable,
-    "reload": reload,
-    "healthcheck": healthcheck,
-    "schema": schema,
-    "demo": demo,
-    "version": version,
-}
+skewgate: Final = Verbs(
+    NAME,
+    help="Reverse proxy for fleets of mixed API versions: learns, negotiates, rewrites, routes.",
+    epilog="Exit codes: 0 fine, 1 failed at run time, 2 bad usage or configuration.",
+    subcommand_metavar="VERB ...",
+    no_args_is_help=False,
+    context_settings=CONTEXT,
+)
+click.version_option(__version__, prog_name=NAME, message="%(prog)s %(version)s")(skewgate)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb with `argv` (default: the process's own). Returns the exit code; raises only for bugs."""
-    process.open_standard_streams()
+    open_standard_streams()
     try:
-        options = _parser().parse_args(argv)
-        code = VERBS[options.verb].run(options)
+        code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
-    except SystemExit as end:  # argparse has printed the reason
-        return end.code if isinstance(end.code, int) else FAILED
+    except BrokenPipeError:  # the reader of the output has closed it
+        _forget(sys.stdout)
+        return FAILED
+    except OSError as problem:
+        if problem.errno not in FULL or problem.filename is not None:
+            raise
+        _forget(sys.stdout)
+        try:
+            print_error(f"the output cannot be written: {problem.strerror}")
+        except OSError:  # standard error is full as well
+            _forget(sys.stderr)
+        return FAILED
+    return code
+
+
+def _run(argv: Sequence[str]) -> int:
+    try:
+        if instruction := os.environ.get(COMPLETE_VARIABLE):
+            from click.shell_completion import shell_complete  # noqa: PLC0415 - only shells need it
+
+            return shell_complete(skewgate, {}, NAME, COMPLETE_VARIABLE, instruction)
+        with skewgate.make_context(NAME, list(argv)) as context:
+            name = argv[0] if argv else ""
+            if name != "build":
+                compiled.require(runs_gateway=name in COMPILED)
+            code: int = skewgate.invoke(context)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.UsageError as problem:
+        _print_usage_error(problem)
+        return BAD_USAGE
     except SettingsError as problem:
         if problem.problems:
             print(problem, file=sys.stderr)  # each problem with its position
@@ -84,23 +121,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SkewgateError as problem:
         print_error(problem)
         return FAILED
-    except BrokenPipeError:
-        # The reader of the output has closed it. Python would raise again while it closes the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
     except KeyboardInterrupt:
         return FAILED
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="skewgate",
-        description="Reverse proxy for fleets of mixed API versions: learns, negotiates, rewrites, routes.",
-        epilog="Exit codes: 0 fine, 1 failed at run time, 2 bad usage or configuration.",
-    )
-    parser.add_argument("--version", action="version", version=f"skewgate {__version__}")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for name, verb in VERBS.items():
-        verb.arguments(verbs.add_parser(name, help=verb.HELP, description=f"{verb.HELP}."))
-    return parser
+def _print_usage_error(problem: click.UsageError) -> None:
+    context = problem.ctx
+    usage = f"{context.get_usage()}\n" if context is not None else ""
+    path = context.command_path if context is not None else NAME
+    message = problem.format_message().rstrip(".")
+    print(f"{usage}{path}: error: {message[:1].lower()}{message[1:]}", file=sys.stderr, flush=True)
+
+
+def _similar(word: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
+
+    found = get_close_matches(word, VERBS, n=2, cutoff=0.5)
+    return f"; did you mean {' or '.join(found)}?" if found else f"; {NAME} --help shows them all"
+
+
+def _forget(stream: TextIO) -> None:
+    """Python would write again what is left, while it ends, and end with 120 because it cannot."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -6,25 +6,32 @@ one sentence. This module decides nothing and prints nothing.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+import ssl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from functools import wraps
+from http.client import HTTPConnection, HTTPException
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 from urllib.parse import urlencode, urlsplit
 
-from gateway.cli.files import read_settings
-from gateway.errors import AdminError
+import click
+
+from gateway.cli import admin_tls
+from gateway.cli.admin_tls import PLAIN_TLS, AdminTls
+from gateway.cli.command import FileName, Text, usage_error
+from gateway.errors import AdminError, TokenError
 from gateway.terminal import plain
 
 DEFAULT_URL: Final = "http://127.0.0.1:9900"
 TOKEN_VARIABLE: Final = "SKEWGATE_ADMIN_TOKEN"  # noqa: S105 - the name of a variable, not a token
 TIMEOUT: Final = 10.0
 """Seconds for one response. The admin listener responds from memory; a reload reads one file."""
+NO_GATEWAY: Final = "the program that listens at {url} is not a skewgate admin listener"
+HOW_TO_NAME_ONE: Final = "; `skewgate run` starts one, -c FILE or --admin URL names another address"
 MAX_RESPONSE: Final = 16 << 20
 """Bytes of a response. /status of a thousand backends is smaller than one MiB."""
 
@@ -38,6 +45,11 @@ class AdminClient:
     token: str | None = None
     token_from: str = TOKEN_VARIABLE
     """Where the token was found, for the message about a wrong one."""
+    tls: AdminTls = PLAIN_TLS
+    assumed: bool = False
+    """Nobody named an address: this is the usual one."""
+    timeout: float = TIMEOUT
+    """Seconds for one response."""
 
     def request(
         self,
@@ -50,24 +62,33 @@ class AdminClient:
         """Send a request, with `body` as JSON; status and body of the response. Raises `AdminError` without a
         response, and when the token is wrong or missing."""
         parts = urlsplit(self.url)
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         if body is not None:
             headers["Content-Type"] = "application/json"
         target = parts.path.rstrip("/") + path
         pairs = list(query)
-        connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT)
+        host = parts.hostname or ""
+        connection: HTTPConnection | None = None
         try:
+            if parts.scheme == "https":  # the gateway is known before it gets the token
+                connection = self.tls.connection(host, parts.port, self.timeout)
+            else:
+                connection = HTTPConnection(host, parts.port, timeout=self.timeout)
             connection.request(method, f"{target}?{urlencode(pairs)}" if pairs else target, body, headers)
             response = connection.getresponse()
             status, content = response.status, response.read(MAX_RESPONSE)
+        except AdminError as problem:
+            raise AdminError(f"no connection to {self.url}: {problem}") from None
         except (OSError, HTTPException) as problem:
-            reason = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
-            raise AdminError(f"no gateway responds at {self.url}: {plain(reason)}") from None
+            if _is_refused_by_peer(problem):
+                raise AdminError(f"{self.url} {self._certificate_problem()}") from None
+            hint = HOW_TO_NAME_ONE if self.assumed else ""
+            raise AdminError(f"no gateway responds at {self.url}: {plain(_reason(problem))}{hint}") from None
         finally:
-            connection.close()
+            if connection is not None:
+                connection.close()
         if status == 401:
-            raise AdminError(f"{self.url} {self._token_problem()}")
+            raise TokenError(f"{self.url} {self._token_problem()}")
         return status, content
 
     def _token_problem(self) -> str:
@@ -75,20 +96,63 @@ class AdminClient:
             return f"does not accept the token in {self.token_from}"
         return f"needs a token: give it in -c FILE or in {TOKEN_VARIABLE}"
 
+    def _certificate_problem(self) -> str:
+        if self.tls.certificate is not None:
+            file = self.tls.certificate
+            return f"does not accept the certificate in {file}: its CA must be in admin.tls.client_ca"
+        return "wants the certificate of an operator: give --cert and --key"
+
     def document(self, method: str, path: str, query: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
         """The JSON object of a 200. Raises `AdminError` with the gateway's message for any other response."""
         return document_of(self.url, path, *self.request(method, path, query))
 
+    def status(self) -> dict[str, Any]:
+        """/status. Raises `AdminError` also when it is not that of a gateway: any program may listen
+        there."""
+        status, content = self.request("GET", "/status")
+        if status == 404 or (status != 200 and _own_error(_json(content)) is None):
+            raise AdminError(f"{NO_GATEWAY.format(url=self.url)}: /status responded {status}")
+        return require_state(self.url, document_of(self.url, "/status", status, content))
+
+
+def _is_refused_by_peer(problem: Exception) -> bool:
+    """Whether the gateway does not accept the operator's certificate."""
+    if not isinstance(problem, ssl.SSLError):
+        return False
+    from gateway.tls.client import refused_by_peer  # noqa: PLC0415 - of the data plane
+
+    return refused_by_peer(problem)
+
+
+def _reason(problem: Exception) -> str:
+    if isinstance(problem, ssl.SSLError):
+        from gateway.tls.client import reason_of  # noqa: PLC0415 - of the data plane
+
+        return reason_of(problem)
+    return getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
+
+
+def _json(body: bytes) -> object:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return None
+
 
 def document_of(url: str, path: str, status: int, body: bytes) -> dict[str, Any]:
     """The JSON object of a response. Raises `AdminError` as `AdminClient.document` does."""
-    try:
-        document = json.loads(body)
-    except ValueError:
-        document = None
+    document = _json(body)
     if status == 200 and isinstance(document, dict):
         return document
     raise AdminError(f"{url}{path} responded {status}: {_error_text(document, body)}")
+
+
+def require_state(url: str, document: dict[str, Any]) -> dict[str, Any]:
+    """`document` if it is a state as gateways show it. Raises `AdminError`."""
+    generation, services = document.get("generation"), document.get("services")
+    if isinstance(generation, int) and isinstance(services, dict) and isinstance(document.get("build"), dict):
+        return document
+    raise AdminError(NO_GATEWAY.format(url=url))
 
 
 def formatted(url: str, page: Callable[[], str]) -> str:
@@ -97,45 +161,87 @@ def formatted(url: str, page: Callable[[], str]) -> str:
     try:
         return page()
     except (AttributeError, LookupError, TypeError, ValueError) as problem:
-        raise AdminError(f"the program that listens at {url} is not a skewgate admin listener") from problem
+        raise AdminError(NO_GATEWAY.format(url=url)) from problem
+
+
+def _own_error(document: object) -> str | None:
+    """The message of an error as gateways write it."""
+    message = document.get("error") if isinstance(document, dict) else None
+    return message if isinstance(message, str) else None
 
 
 def _error_text(document: object, body: bytes) -> str:
     """The message in the body of an error."""
-    if isinstance(document, dict) and isinstance(document.get("error"), str):
-        return plain(document["error"])
+    if (message := _own_error(document)) is not None:
+        return plain(message)
     return plain(body[:300].decode("utf-8", "replace").strip()) or "no message"
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """`-c FILE` and `--admin URL`, at most one of them."""
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "-c", "--config", metavar="FILE", type=Path, help="find the admin listener in this file"
-    )
-    group.add_argument(
-        "--admin", metavar="URL", type=_url, help=f"the admin listener; default: {DEFAULT_URL}"
-    )
+class Where(NamedTuple):
+    """What the options say of the admin listener."""
+
+    config: Path | None
+    admin: str | None
+    ca: str | None
+    cert: str | None
+    key: str | None
+
+
+def options(function: Callable[..., int]) -> Callable[..., int]:
+    """`-c FILE` and `--admin URL`, at most one of them, and TLS: the function gets `where`."""
+
+    @wraps(function)
+    def with_where(  # `rest`: the other options of the verb
+        config: Path | None,
+        admin: str | None,
+        ca: str | None,
+        cert: str | None,
+        key: str | None,
+        **rest: Any,  # noqa: ANN401
+    ) -> int:
+        if config is not None and admin is not None:
+            usage_error("--admin is not allowed with -c")
+        return function(where=Where(config, admin, ca, cert, key), **rest)
+
+    decorated: Callable[..., int] = with_where
+    for option, text, variable in reversed(admin_tls.FILES):
+        decorated = click.option(
+            option, metavar="FILE", envvar=variable, show_envvar=True, help=f"https: {text}"
+        )(decorated)
+    decorated = click.option(
+        "--admin", metavar="URL", type=Text("URL", _url), help=f"the admin listener; default: {DEFAULT_URL}"
+    )(decorated)
+    return click.option(
+        "-c",
+        "--config",
+        metavar="FILE",
+        type=FileName(),
+        help="the configuration: the admin listener is found in it",
+    )(decorated)
 
 
 def _url(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-        raise argparse.ArgumentTypeError("must be http://HOST:PORT or https://HOST:PORT")
+        raise ValueError("must be http://HOST:PORT or https://HOST:PORT")
     return text.rstrip("/")
 
 
-def find(options: argparse.Namespace) -> AdminClient:
+def find(where: Where) -> AdminClient:
     """A client of the admin listener that the options name. Raises `SettingsError` for a wrong file."""
     token = os.environ.get(TOKEN_VARIABLE) or None
-    if options.config is None:
-        return AdminClient(options.admin or DEFAULT_URL, token)
-    admin = read_settings(options.config).admin
-    host = _reachable(admin.host)
-    url = f"http://{f'[{host}]' if ':' in host else host}:{admin.port}"
+    if where.config is None:
+        tls = admin_tls.find(*where[2:], None)
+        return AdminClient(where.admin or DEFAULT_URL, token, tls=tls, assumed=where.admin is None)
+    from gateway.cli.files import read_settings  # noqa: PLC0415 - costs more than all the rest
+
+    admin = read_settings(where.config).admin
+    host, tls = _reachable(admin.host), admin_tls.find(*where[2:], admin.tls)
+    scheme = "http" if admin.tls is None else "https"
+    url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{admin.port}"
     if token is None and admin.token is not None:
-        return AdminClient(url, admin.token.reveal(), str(options.config))
-    return AdminClient(url, token)
+        return AdminClient(url, admin.token.reveal(), str(where.config), tls)
+    return AdminClient(url, token, tls=tls)
 
 
 def _reachable(host: str) -> str:

@@ -1,32 +1,100 @@
-"""`skewgate check FILE`: every problem of a configuration, with position, source line, caret and hint.
+"""`skewgate check FILE…`: every problem of configurations, with position, source line, caret and hint.
 
 It prints the problems that `settings` found, on standard output, and looks for none itself.
 """
 
 from __future__ import annotations
 
-import argparse
+import json
 import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
 
-from gateway.settings import read_file
+import click
 
-HELP = "validate a configuration: every problem with its position; exit 0 or 2"
+from gateway.cli.command import STDIN, STDIN_NAME, FileName, find_config, output_option, verb
+from gateway.settings import Loaded, read_file
+from gateway.settings.load import read_bytes
+from gateway.settings.yaml.problem import Problem
+from gateway.settings.yaml.tree import Position
+
+DETAILS: Final = (
+    "FILE is a configuration, or - for the standard input; without one, that of SKEWGATE_CONFIG,"
+    " ./skewgate.yaml or /etc/skewgate/skewgate.yaml. Exit code 0: every file can be used, perhaps with"
+    " warnings. 2: one cannot."
+)
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """`FILE`."""
-    parser.add_argument("file", metavar="FILE", type=Path)
+@verb("check", DETAILS)
+@click.option("--strict", is_flag=True, help="a warning is exit code 2, too")
+@click.option(
+    "--engine",
+    type=click.Choice(["haproxy"]),
+    help="a service of which no request can go past the gateway through this engine is an error, too",
+)
+@output_option
+@click.argument("files", metavar="[FILE]...", nargs=-1, type=FileName())
+def command(*, strict: bool, engine: str | None, output: str, files: Sequence[Path]) -> int:
+    """Print the problems of all files. 0 if all can be used, with or without warnings; otherwise 2."""
+    results = [_read(file) for file in files or [find_config(None)]]
+    if engine is not None:
+        results = [_for_engine(loaded) for loaded in results]
+    if output == "json":
+        print(json.dumps({"files": [_as_json(loaded) for loaded in results]}, ensure_ascii=False))
+    else:
+        for loaded in results:
+            print(_as_text(loaded))
+    return 2 if any(loaded.errors or (strict and loaded.problems) for loaded in results) else 0
 
 
-def run(options: argparse.Namespace) -> int:
-    """Print the problems. 0 for a file that can be used, with or without warnings; otherwise 2."""
-    loaded = read_file(options.file, environ=os.environ)
-    if loaded.problems:
-        print(loaded.render())
+def _read(file: Path) -> Loaded:
+    if str(file) != STDIN:
+        return read_file(file, environ=os.environ)
+    return read_bytes(sys.stdin.buffer.read(), filename=STDIN_NAME, environ=os.environ)
+
+
+def _for_engine(loaded: Loaded) -> Loaded:
+    """With what an engine cannot do for the gateway. All of them read the same table."""
+    from gateway.engines.expressible import inexpressible  # noqa: PLC0415 - only who asks pays for it
+
+    found = []
+    for service in loaded.settings.services if loaded.settings is not None else ():
+        reason = inexpressible(service)
+        if reason is not None:
+            at = loaded.positions.get(f"services.{service.name}", Position())
+            key = ".".join(map(str, reason.key))
+            message = f"no engine can serve {service.name!r}: {reason.reason} (`{key}`)"
+            hint = "without an engine it is served as ever"
+            found.append(Problem(at.line, at.column, "engine", message, hint, width=at.width, file=at.file))
+    return replace(loaded, problems=(*loaded.problems, *found)) if found else loaded
+
+
+def _as_text(loaded: Loaded) -> str:
     if loaded.errors:
-        return 2
+        return loaded.render()
     warnings = len(loaded.problems)
     count = f", {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
-    print(f"{options.file}: fine{count}")
-    return 0
+    parts = [loaded.render()] if loaded.problems else []
+    return "\n".join([*parts, f"{loaded.filename}: fine{count}"])
+
+
+def _as_json(loaded: Loaded) -> dict[str, Any]:
+    return {
+        "file": loaded.filename,
+        "usable": not loaded.errors,
+        "problems": [
+            {
+                "file": problem.file or loaded.filename,
+                "line": problem.line,
+                "column": problem.column,
+                "severity": problem.severity.value,
+                "code": problem.code,
+                "message": problem.message,
+                "hint": problem.hint,
+            }
+            for problem in loaded.problems
+        ],
+    }

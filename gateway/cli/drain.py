@@ -1,55 +1,55 @@
 """`skewgate drain SERVICE/BACKEND`: a backend gets no new requests, so that it can be stopped.
 
-With `--wait` the verb returns when the backend is idle. The backend is still probed. Draining never cuts a
-request in flight: the gateway finishes it.
+With `--wait` the verb returns when the backend is idle, in every live replica. The backend is still probed.
+Draining never cuts a request in flight: the gateway finishes it.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-from gateway.cli import admin_client, operator_commands
+import click
+
+from gateway.cli import admin_client, known_names, operator_commands
+from gateway.cli.admin_client import Where
+from gateway.cli.command import seconds, usage_error, verb
 from gateway.cli.operator_commands import State, Target
 from gateway.errors import AdminError
-
-HELP = "take a backend out of service; its requests in flight are finished"
+from gateway.terminal import plain, print_error
 
 INTERVAL: Final = 0.2
 """Seconds between two requests for /status while waiting. A person does not notice the delay, and the gateway
 makes /status from memory."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """The backend, the admin listener, and whether to wait."""
-    operator_commands.arguments(parser)
-    parser.add_argument("target", metavar="SERVICE/BACKEND", type=operator_commands.target)
-    parser.add_argument(
-        "--wait", action="store_true", help="return when the last request in flight is finished"
-    )
-    parser.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=_seconds,
-        help="with --wait: give up after this time with exit code 1; the backend stays drained",
-    )
-    parser.set_defaults(usage_error=parser.error)
-
-
-def run(options: argparse.Namespace) -> int:
+@verb("drain")
+@operator_commands.options
+@click.argument(
+    "target",
+    metavar="SERVICE/BACKEND",
+    type=operator_commands.TARGET,
+    shell_complete=known_names.backends,
+)
+@click.option("--wait", is_flag=True, help="return when the last request in flight is finished")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=seconds(0, 86_400),
+    help="with --wait: give up after this time with exit code 1; the backend stays drained",
+)
+def command(*, where: Where, output: str, target: Target, wait: bool, timeout: float | None) -> int:
     """Drain the backend. After 0 it is in force, and with `--wait` no request is in flight there. Raises
     `AdminError`."""
-    if options.timeout is not None and not options.wait:
-        options.usage_error("--timeout needs --wait")
-    admin = admin_client.find(options)
-    path = operator_commands.backend_path(options.target, "drain")
+    if timeout is not None and not wait:
+        usage_error("--timeout needs --wait")
+    admin = admin_client.find(where)
+    path = operator_commands.backend_path(target, "drain")
     state: State = operator_commands.send(admin, "POST", path)
-    if options.wait:
-        state = _wait_until_idle(admin, options.target, state, options.timeout)
-    operator_commands.print_state(
-        options, admin, state, lambda: operator_commands.backend_line(state, options.target)
-    )
+    if wait:
+        state = _wait_until_idle(admin, target, state, timeout)
+    operator_commands.print_state(output, admin, state, lambda: operator_commands.backend_line(state, target))
     return 0
 
 
@@ -59,14 +59,38 @@ def _wait_until_idle(
     """The first state in which no request is in flight. Raises `AdminError` at the timeout, and when the
     backend is not drained any more."""
     end = None if timeout is None else time.monotonic() + timeout
-    while number := _in_flight(target, state):
+    while what := _keeps_busy(target, state):
         if end is not None and time.monotonic() >= end:
-            raise AdminError(
-                f"{target} is drained, but still has {operator_commands.requests(number)} in flight"
-            )
+            raise AdminError(f"{target} is drained, but {what}")
         time.sleep(INTERVAL)
-        state = admin.document("GET", "/status")
+        state = admin.status()
+    if away := _agreement(target, state).get("away"):
+        print_error(
+            "warning: nobody knows whether these replicas, which are not attached, still use it: "
+            f"{plain(', '.join(map(str, away)))}"
+        )
     return state
+
+
+def _keeps_busy(target: Target, state: State) -> str:
+    """Why it is not idle, as far as is known here; empty: it is."""
+    if number := _in_flight(target, state):
+        return f"still has {operator_commands.requests(number)} in flight"
+    if state.get("agreement") is None:
+        return ""
+    agreement = _agreement(target, state)
+    drain = agreement.get("drains", {}).get(target.backend)
+    if drain is None or not agreement.get("attached"):
+        return "this replica does not know whether the others still use it"
+    return (
+        "" if drain["idle"] else f"other replicas still use it: {plain(', '.join(map(str, drain['busy'])))}"
+    )
+
+
+def _agreement(target: Target, state: State) -> Mapping[str, Any]:
+    """What the gateway knows of the other replicas; nothing where it stands alone."""
+    found = state["services"][target.service].get("agreement", {})
+    return found if isinstance(found, Mapping) else {}
 
 
 def _in_flight(target: Target, state: State) -> int:
@@ -80,13 +104,3 @@ def _in_flight(target: Target, state: State) -> int:
     if not drained:
         raise AdminError(f"{target} was put back into service meanwhile")
     return number
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= 86_400:
-        raise argparse.ArgumentTypeError("must be a number of seconds up to 86400")
-    return seconds

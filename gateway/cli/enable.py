@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
+import click
 
-from gateway.cli import admin_client, operator_commands
-
-HELP = "put a drained backend back into service"
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """The backend and the admin listener."""
-    operator_commands.arguments(parser)
-    parser.add_argument("target", metavar="SERVICE/BACKEND", type=operator_commands.target)
+from gateway.cli import admin_client, known_names, operator_commands
+from gateway.cli.admin_client import Where
+from gateway.cli.command import verb
+from gateway.cli.operator_commands import Target
 
 
-def run(options: argparse.Namespace) -> int:
+@verb("enable")
+@operator_commands.options
+@click.argument(
+    "target",
+    metavar="SERVICE/BACKEND",
+    type=operator_commands.TARGET,
+    shell_complete=known_names.backends,
+)
+def command(*, where: Where, output: str, target: Target) -> int:
     """Enable the backend; 0 also when it was in service. Raises `AdminError` when the gateway refuses."""
-    admin = admin_client.find(options)
-    state = operator_commands.send(admin, "POST", operator_commands.backend_path(options.target, "enable"))
-    operator_commands.print_state(
-        options, admin, state, lambda: operator_commands.backend_line(state, options.target)
-    )
+    admin = admin_client.find(where)
+    state = operator_commands.send(admin, "POST", operator_commands.backend_path(target, "enable"))
+    operator_commands.print_state(output, admin, state, lambda: operator_commands.backend_line(state, target))
     return 0

@@ -6,109 +6,80 @@ makes the explanation itself. The request is never sent. `core.decision.explanat
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import json
-import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from time import monotonic
 from typing import Any, Final
 
-from gateway import process
-from gateway.cli import admin_client
-from gateway.cli.files import read_settings
-from gateway.controlplane.prober import Prober
-from gateway.controlplane.resolver import Resolver
-from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.decision.explanation import explain
-from gateway.core.fleet.snapshot import Snapshot
-from gateway.core.http.message import METHOD, Header, method_of_text
-from gateway.dataplane.http1.heads import read_described, refusal_sentence
-from gateway.dataplane.http1.names import NameTable
-from gateway.errors import AdminError, FramingError
-from gateway.settings import Settings
-from gateway.telemetry.metrics import Metrics
-from gateway.terminal import Paint, Style, TableCell, plain, span, table
+import click
 
-HELP = "show what would happen to a request and why"
+from gateway.cli import admin_client
+from gateway.cli.admin_client import Where
+from gateway.cli.command import Text, find_config, output_option, usage_error, verb
+from gateway.core.http.message import METHOD, Header, method_of_text
+from gateway.terminal import Paint, Style, TableCell, plain, span, table
 
 CANDIDATE_COLUMNS: Final = ("BACKEND", "TRIED", "FRESHNESS", "SERVES", "IN FLIGHT", "URL", "WHY")
 LEFT_OUT_COLUMNS: Final = ("BACKEND", "FRESHNESS", "SERVES", "WHY NOT")
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """The request, and the gateway or the file that explains it."""
-    admin_client.arguments(parser)
-    parser.add_argument(
-        "--offline", action="store_true", help="probe the backends of -c FILE once, without a gateway"
-    )
-    parser.add_argument("-H", "--header", action="append", default=[], type=_header, metavar="'Name: value'")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
-    parser.add_argument("method", metavar="METHOD", type=_method)
-    parser.add_argument("path", metavar="PATH", type=_path, help="the path, with a query if there is one")
-    parser.set_defaults(usage_error=parser.error)
+def _header(text: str) -> Header:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip() or "\n" in text or "\r" in text:
+        raise ValueError("must be 'Name: value'")
+    return name.strip(), value.strip()
 
 
-def run(options: argparse.Namespace) -> int:
+def _method(text: str) -> str:
+    if not METHOD.fullmatch(text):
+        raise ValueError("must be a method, such as GET")
+    return method_of_text(text)
+
+
+def _path(text: str) -> str:
+    if not text.startswith("/"):
+        raise ValueError("must begin with /")
+    return text
+
+
+@verb("explain", "PATH is the path of the request, with a query if there is one. The request is never sent.")
+@admin_client.options
+@click.option(
+    "--offline", is_flag=True, help="probe the backends of the configuration once, without a gateway"
+)
+@click.option(
+    "-H", "--header", multiple=True, type=Text("header", _header), metavar="'Name: value'", help="a header"
+)
+@output_option
+@click.argument("method", metavar="METHOD", type=Text("method", _method))
+@click.argument("path", metavar="PATH", type=Text("path", _path))
+def command(
+    *, where: Where, offline: bool, header: Sequence[Header], output: str, method: str, path: str
+) -> int:
     """Print the explanation. Raises `AdminError` or `SettingsError`."""
-    if options.offline and options.config is None:
-        options.usage_error("--offline needs -c FILE")
-    if options.offline:
-        explanation = process.run_in_loop(
-            explain_offline(read_settings(options.config), options.method, options.path, options.header)
-        )
-        source = str(options.config)
+    if offline:
+        source, explanation = _offline(where, method, path, header)
     else:
-        admin = admin_client.find(options)
+        admin = admin_client.find(where)
         source = admin.url
-        query = [("method", options.method), ("path", options.path)]
-        query += [("header", f"{name}: {value}") for name, value in options.header]
+        query = [("method", method), ("path", path)]
+        query += [("header", f"{name}: {value}") for name, value in header]
         explanation = admin.document("GET", "/explain", query)
-    if options.output == "json":
-        print(json.dumps(explanation))
-    else:
-        print(admin_client.formatted(source, lambda: page(explanation, Paint(sys.stdout))))
+    shown = admin_client.formatted(source, lambda: page(explanation, Paint(sys.stdout)))
+    print(json.dumps(explanation) if output == "json" else shown)
     return 0
 
 
-async def explain_offline(
-    settings: Settings, method: str, path: str, headers: Sequence[Header]
-) -> dict[str, Any]:
-    """Probe every backend once, then explain the request. Raises `AdminError` for a request that the gateway
-    refuses before any service."""
-    holder = SnapshotHolder(Snapshot.configured(settings.services, now=monotonic()))
-    table = NameTable.for_requests(holder.current.selected_names)
-    try:
-        head = read_described(method, path, headers, table, settings.limits)
-    except FramingError as refusal:
-        raise AdminError(refusal_sentence(refusal)) from None
-    all_probed = asyncio.Event()
+def _offline(where: Where, method: str, path: str, headers: Sequence[Header]) -> tuple[str, dict[str, Any]]:
+    """The file, and the explanation made from it."""
+    if where.admin is not None:
+        usage_error("--admin is not allowed with --offline")
+    file = find_config(where.config)
+    from gateway import process  # noqa: PLC0415 - a running gateway explains without all that
+    from gateway.cli.files import read_settings  # noqa: PLC0415
+    from gateway.cli.offline import explain_offline  # noqa: PLC0415
 
-    def check(before: Snapshot, after: Snapshot) -> None:
-        if _all_probed(after):
-            all_probed.set()
-
-    holder.subscribe(check)
-    async with Resolver() as resolver:
-        resolver.retarget(settings.services)
-        async with Prober(
-            holder,
-            Metrics(),
-            settings.services,
-            resolve=resolver.resolve,
-            max_document=settings.limits.document,
-            clock=monotonic,
-        ):
-            if not _all_probed(holder.current):
-                await all_probed.wait()  # each probe has its own deadline
-    # There is no second round: the first offer does not wait for those that did not answer in the first.
-    snapshot = holder.current.with_fleet(holder.current.fleet, math.inf)
-    return explain(snapshot, head, head.host).to_json()
-
-
-def _all_probed(snapshot: Snapshot) -> bool:
-    return all(member.probed for pool in snapshot.fleet.pools.values() for member in pool.members)
+    return str(file), process.run_in_loop(explain_offline(read_settings(file), method, path, headers))
 
 
 def page(explanation: Mapping[str, Any], paint: Paint) -> str:
@@ -136,6 +107,10 @@ def _facts(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The facts, in the order in which the gateway finds them for a request."""
     if explanation.get("service"):
         yield "service", f"{explanation['service']} ({explanation['dialect']})"
+    if explanation.get("route"):
+        route = explanation["route"]
+        stays = "" if route["strip_prefix"] or route["path"] == "/" else ", which backends get, too"
+        yield "route", f"host {route['host'] or 'any'}, path {route['path']}{stays}"
     if explanation.get("endpoint"):
         yield "endpoint", f"{explanation['endpoint']['name']}, path in the API {explanation['local_path']}"
     if explanation.get("requested"):
@@ -178,22 +153,3 @@ def _candidate(candidate: Mapping[str, Any]) -> list[TableCell]:
 
 def _left_out(exclusion: Mapping[str, Any]) -> list[TableCell]:
     return [exclusion["backend"], exclusion["freshness"], exclusion["serves"], exclusion["why"]]
-
-
-def _header(text: str) -> Header:
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip() or "\n" in text or "\r" in text:
-        raise argparse.ArgumentTypeError("must be 'Name: value'")
-    return name.strip(), value.strip()
-
-
-def _method(text: str) -> str:
-    if not METHOD.fullmatch(text):
-        raise argparse.ArgumentTypeError("must be a method, such as GET")
-    return method_of_text(text)
-
-
-def _path(text: str) -> str:
-    if not text.startswith("/"):
-        raise argparse.ArgumentTypeError("must begin with /")
-    return text

@@ -11,4 +11,4 @@ from gateway.settings import Settings, read_file
 def read_settings(path: Path) -> Settings:
     """The settings of a file. Raises `SettingsError` with every problem when there is an error. Warnings are
     ignored."""
-    return read_file(path, environ=os.environ).require()
+    return read_file(path, environ=os.environ, check_files=False).require()

@@ -5,26 +5,30 @@ For containers and keepalived, which use the exit code only. It sends one reques
 
 from __future__ import annotations
 
-import argparse
+from typing import Final
 
 from gateway.cli import admin_client
+from gateway.cli.admin_client import NO_GATEWAY, Where
+from gateway.cli.command import verb
+from gateway.errors import AdminError
 from gateway.terminal import plain, print_error
 
-HELP = "check whether a running gateway is ready: exit 0 or 1"
+LAST_LINES: Final = {200: "ready", 503: "not ready"}
+"""The last line that a gateway says, by status."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """The admin listener."""
-    admin_client.arguments(parser)
-
-
-def run(options: argparse.Namespace) -> int:
+@verb("healthcheck")
+@admin_client.options
+def command(*, where: Where) -> int:
     """Print the result. Raises `AdminError` when no gateway responds."""
-    status, body = admin_client.find(options).request("GET", "/readyz", [("verbose", "")])
+    admin = admin_client.find(where)
+    status, body = admin.request("GET", "/readyz", [("verbose", "")])
+    *reasons, last = body.decode("utf-8", "replace").splitlines() or [""]
+    if last != LAST_LINES.get(status) or not reasons or not reasons[0].startswith(("[+] ", "[-] ")):
+        raise AdminError(f"{NO_GATEWAY.format(url=admin.url)}: /readyz responded {status}")
     if status == 200:
         print("ready")
         return 0
-    lines = body.decode("utf-8", "replace").splitlines()
-    missing = "; ".join(line.removeprefix("[-] ") for line in lines if line.startswith("[-] "))
-    print_error(f"not ready ({status}): {plain(missing or ' '.join(lines)) or 'no reason given'}")
+    missing = "; ".join(line.removeprefix("[-] ") for line in reasons if line.startswith("[-] "))
+    print_error(f"not ready ({status}): {plain(missing) or 'no reason given'}")
     return 1

@@ -5,13 +5,13 @@ The response to a command is the new state. The gateway decides what a command m
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from gateway.cli import admin_client
+from gateway.cli.command import Text, output_option
 from gateway.terminal import plain, print_error, span
 
 State: TypeAlias = Mapping[str, Any]
@@ -28,18 +28,19 @@ class Target(NamedTuple):
         return f"{self.service}/{self.backend}"
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """The admin listener and the format of the output."""
-    admin_client.arguments(parser)
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
+def options(function: Callable[..., int]) -> Callable[..., int]:
+    """The admin listener (`where`) and the format of the output."""
+    return admin_client.options(output_option(function))
 
 
-def target(text: str) -> Target:
-    """`SERVICE/BACKEND`, for argparse."""
+def _target(text: str) -> Target:
     service, slash, backend = text.partition("/")
     if not (service and slash and backend):
-        raise argparse.ArgumentTypeError("must be SERVICE/BACKEND, as `skewgate status` shows them")
+        raise ValueError("must be SERVICE/BACKEND, as `skewgate status` shows them")
     return Target(service, backend)
+
+
+TARGET: Final = Text("SERVICE/BACKEND", _target)
 
 
 def ceiling_path(service: str) -> str:
@@ -57,19 +58,25 @@ def send(
 ) -> dict[str, Any]:
     """Send a command; the new state. Raises `AdminError` when the gateway refuses."""
     body = None if document is None else json.dumps(document).encode("ascii")
-    state = admin_client.document_of(admin.url, path, *admin.request(method, path, body=body))
+    document = admin_client.document_of(admin.url, path, *admin.request(method, path, body=body))
+    state = admin_client.require_state(admin.url, document)
     if state.get("kept") is False:
         print_error("warning: a restart of the gateway ends this: it has no `state` file, or cannot write it")
+    warn_of_pending(state)
     if isinstance(warning := state.get("warning"), str):
         print_error(f"warning: {plain(warning)}")
     return state
 
 
-def print_state(
-    options: argparse.Namespace, admin: admin_client.AdminClient, state: State, line: Callable[[], str]
-) -> None:
+def warn_of_pending(state: State) -> None:
+    """Say for whom what was commanded still waits."""
+    if isinstance(pending := state.get("pending"), list) and pending:
+        print_error(f"warning: not everywhere yet, it waits for {plain(', '.join(map(str, pending)))}")
+
+
+def print_state(output: str, admin: admin_client.AdminClient, state: State, line: Callable[[], str]) -> None:
     """Print the state as JSON, or the line made from it."""
-    text = json.dumps(state) if options.output == "json" else plain(admin_client.formatted(admin.url, line))
+    text = json.dumps(state) if output == "json" else plain(admin_client.formatted(admin.url, line))
     print(text, flush=True)
 
 

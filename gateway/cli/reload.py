@@ -6,40 +6,51 @@ configuration stays. The gateway reads its own file; this verb reads none.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
+from time import monotonic, sleep
 from typing import Final
 
 from gateway.cli import admin_client
-from gateway.errors import AdminError
-from gateway.terminal import plain, print_error
+from gateway.cli.admin_client import AdminClient, Where
+from gateway.cli.command import verb
+from gateway.cli.operator_commands import warn_of_pending
+from gateway.errors import AdminError, TokenError
+from gateway.terminal import plain
 
-HELP = "make a running gateway read its configuration again"
-
+TOKEN_WAIT: Final = 5.0
+"""Seconds for which a changed token is given time to be known."""
 REFUSED: Final = 400
 """The status of a response with the problems of the file."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """The admin listener."""
-    admin_client.arguments(parser)
-
-
-def run(options: argparse.Namespace) -> int:
+@verb("reload")
+@admin_client.options
+def command(*, where: Where) -> int:
     """Reload. Raises `AdminError` when the file is refused or no gateway responds."""
-    admin = admin_client.find(options)
-    status, body = admin.request("POST", "/-/reload")
+    admin = admin_client.find(where)
+    status, body = _request(admin)
     if status == REFUSED and (problems := _texts(body, "problems")):
         print("\n".join(_safe_text(problem) for problem in problems), file=sys.stderr)
         raise AdminError("reload refused, the old configuration stays in force")
-    state = admin_client.document_of(admin.url, "/-/reload", status, body)
-    generation = state.get("generation")
-    print("reloaded" if generation is None else f"reloaded: generation {generation} is in force", flush=True)
-    if restart := _texts(body, "restart_needed"):
-        print_error(f"warning: not in force before a restart: {plain(', '.join(restart))}")
+    document = admin_client.document_of(admin.url, "/-/reload", status, body)
+    state = admin_client.require_state(admin.url, document)
+    warn_of_pending(state)
+    print(f"reloaded: generation {state['generation']} is in force", flush=True)
     return 0
+
+
+def _request(admin: AdminClient) -> tuple[int, bytes]:
+    """A token that is read from a file may be newer than the gateway's, which takes it within seconds."""
+    end = monotonic() + TOKEN_WAIT
+    while True:
+        try:
+            return admin.request("POST", "/-/reload")
+        except TokenError:
+            if admin.token_from == admin_client.TOKEN_VARIABLE or monotonic() > end:
+                raise
+        sleep(0.2)
 
 
 def _texts(body: bytes, key: str) -> Sequence[str]:

@@ -1,62 +1,163 @@
 """`skewgate run -c FILE`: runs the gateway in the foreground until SIGTERM or SIGINT.
 
 SIGHUP reads the file again and reopens the access log; SIGUSR1 only reopens the log, as log rotation needs
-it. The log on standard error says where the gateway listens; nobody who stops reading it stops the gateway
-(`telemetry.process_log`). All other behaviour comes from the file.
+it. SIGUSR2 starts another gateway with `--take-over`, which goes on in place of this one. The log on standard
+error says where the gateway listens; nobody who stops reading it stops the gateway (`telemetry.process_log`).
+All other behaviour comes from the file.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import os
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import Final
 
-from gateway import __version__, process
+import click
+
+from gateway import __version__, compiled, process
 from gateway.assembly import Gateway
-from gateway.settings import read_file
+from gateway.cli.command import FileName, find_config, verb
+from gateway.engines.engine import MakeEngine
+from gateway.errors import StartupError
+from gateway.handover.handover import Handover
+from gateway.handover.inheritance import passed_sockets
+from gateway.handover.line import path_of
+from gateway.handover.successor import Successor
+from gateway.handover.take_over import TakenOver
+from gateway.handover.take_over import take_over as take_over_from
+from gateway.service_manager import ServiceManager
+from gateway.settings import Settings, read_file
 from gateway.telemetry.process_log import ProcessLog
+from gateway.telemetry.stacks import log_stacks
+from gateway.telemetry.stall_watch import StallWatch
 
-HELP = "run the gateway in the foreground"
+DETAILS: Final = (
+    "Without -c the configuration is that of SKEWGATE_CONFIG, ./skewgate.yaml or /etc/skewgate/skewgate.yaml,"
+    " the first that there is. SIGTERM and SIGINT drain and end with exit code 0; SIGHUP reads the file"
+    " again; SIGUSR1 reopens the access log; SIGUSR2, with `state`, starts another process that takes over"
+    " (its program and configuration are read from the disk), after which this one drains and ends; SIGQUIT"
+    " writes the stacks of all threads and tasks into the log."
+)
 
 log = logging.getLogger("skewgate")
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """`-c FILE`."""
-    parser.add_argument("-c", "--config", metavar="FILE", type=Path, required=True, help="the configuration")
-
-
-def run(options: argparse.Namespace) -> int:
+@verb("run", DETAILS)
+@click.option("-c", "--config", metavar="FILE", type=FileName(), help="the configuration")
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="go on in place of the gateway that runs with the same state file: no request is lost",
+)
+def command(*, config: Path | None, take_over: bool) -> int:
     """Run the gateway; 0 after a drain. Raises `SettingsError` or `StartupError` when it cannot start."""
+    return run_gateway(config, take_over=take_over)
+
+
+def run_gateway(
+    config: Path | None, *, take_over: bool = False, engine: Callable[[Settings], MakeEngine] | None = None
+) -> int:
+    """The same for another verb, too. `engine`: makes what makes the engine beside it."""
+    file = find_config(config)
     process_log = ProcessLog()
     process_log.install()
     try:
-        loaded = read_file(options.config, environ=os.environ)
+        loaded = read_file(file, environ=os.environ)
         configured = loaded.require()
-        for line in loaded.render().splitlines():
-            log.warning("%s", line)
-        gateway = Gateway(configured, source=options.config, process_log=process_log)
-        process.run_in_loop(_serve(gateway, process_log))
+        process_log.configure(configured.log)
+        for problem in loaded.problems:
+            log.warning("%s", problem.sentence(str(file)))
+        if note := compiled.note():
+            log.warning("%s", note)
+        passed = passed_sockets(configured, os.environ)
+        if take_over and configured.state is None:
+            raise StartupError("--take-over finds the other gateway by its `state` file: configure one")
+
+        make_engine = None if engine is None else engine(configured)
+
+        def make(taken: TakenOver | None, handed_over: Callable[[], None]) -> Gateway:
+            return Gateway(
+                configured,
+                source=file,
+                seen=loaded.seen,
+                service_manager=ServiceManager(_manager_of(taken)),
+                process_log=process_log,
+                handover=Handover(configured.state, taken=taken, passed=passed, handed_over=handed_over),
+                engine=make_engine,
+            )
+
+        process.run_in_loop(_run(make, configured.state if take_over else None, process_log))
     finally:
         process_log.start()  # for the reason why it did not: a process that ends may start no thread
     return 0
 
 
-async def _serve(gateway: Gateway, process_log: ProcessLog) -> None:
+async def _run(
+    make: Callable[[TakenOver | None, Callable[[], None]], Gateway],
+    state: str | None,
+    process_log: ProcessLog,
+) -> None:
+    """`state`: take over from the gateway with this state file, if there is one. Before that has answered, a
+    signal ends the process at once: the other one goes on."""
     process_log.start()
+    taken = None
+    if state is not None:
+        taken = await take_over_from(path_of(state))
+        if taken is None:
+            log.info("there is no gateway to take over from: starting")
     stop = asyncio.Event()
-    with process.handle_signals(stop.set, gateway.on_sighup, gateway.on_sigusr1):
-        async with gateway:
-            for host, port in gateway.addresses:
-                log.info(
-                    "skewgate %s serves on http://%s:%d",
-                    __version__,
-                    f"[{host}]" if ":" in host else host,
-                    port,
-                )
-            log.info("the admin listener is %s", gateway.admin_url)
-            await stop.wait()
-            log.info("stopping: the requests in flight are finished first")
+    await _serve(make(taken, stop.set), stop)
+
+
+def _manager_of(taken: TakenOver | None) -> dict[str, str]:
+    """The variables by which the service manager is found: those of the gateway that is taken over, if it has
+    one."""
+    if taken is None or not taken.manager:
+        return dict(os.environ)
+    return {name: value for name, value in os.environ.items() if name != "WATCHDOG_PID"} | dict(taken.manager)
+
+
+async def _serve(gateway: Gateway, stop: asyncio.Event) -> None:
+    """Serve until a signal stops it, or another process has taken over. A signal that comes while the gateway
+    starts cancels the start."""
+    starting, stopped = asyncio.current_task(), False
+    assert starting is not None
+
+    def on_stop() -> None:
+        nonlocal stopped
+        stopped = True
+        stop.set()
+        if starting is not None:
+            starting.cancel()
+
+    stall_watch = StallWatch()
+    stall_watch.start()
+    successor = Successor()
+    signals = process.handle_signals(
+        on_stop,
+        gateway.on_sighup,
+        gateway.on_sigusr1,
+        log_stacks,
+        take_over=None if gateway.settings.state is None else successor.start,
+        before_exit=gateway.on_second_stop,
+    )
+    with closing(stall_watch), closing(successor), signals:
+        try:
+            async with gateway:
+                starting = None
+                process.keep_for_long()
+                for url in gateway.urls:
+                    log.info("skewgate %s serves on %s", __version__, url)
+                log.info("the admin listener is %s", gateway.admin_url)
+                if gateway.metrics_url is not None:
+                    log.info("everybody gets metrics and health on %s", gateway.metrics_url)
+                await stop.wait()
+                log.info("stopping: the requests in flight are finished first")
+        except asyncio.CancelledError:
+            if starting is None or not stopped:
+                raise
     log.info("stopped")

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-
+from gateway.cli.command import verb
 from gateway.settings import schema_text
 
-HELP = "print the JSON Schema of the configuration"
 
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """This verb has no arguments."""
-
-
-def run(options: argparse.Namespace) -> int:
+@verb("schema")
+def command() -> int:
     """Print the schema."""
     print(schema_text(), end="")
     return 0

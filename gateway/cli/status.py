@@ -5,17 +5,18 @@ It shows the document of /status and computes nothing but the age of a probe.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gateway.cli import admin_client
-from gateway.terminal import Paint, Style, TableCell, plain, span, table
+import click
 
-HELP = "show services, offers, the phase of the upgrade, and backends"
+from gateway.cli import admin_client
+from gateway.cli.admin_client import Where
+from gateway.cli.command import output_option, verb
+from gateway.terminal import Paint, Style, TableCell, plain, span, table
 
 INTERVAL: Final = 2.0
 """Seconds between two pages with --watch: about half the interval of probes."""
@@ -26,6 +27,14 @@ SERVICE_COLUMNS: Final = ("SERVICE", "DIALECT", "OFFER", "PHASE", "HELD BY")
 BACKEND_COLUMNS: Final = (
     *("SERVICE", "BACKEND", "FRESHNESS", "SERVES", "IN FLIGHT", "LAST PROBE", "URL", "ERROR"),
 )
+
+WORKER_COLUMNS: Final = ("WORKER", "PROCESS", "STATE", "CONNECTIONS", "REPLACED")
+
+REPLICA_COLUMNS: Final = ("REPLICA", "ID", "HOST", "RELEASE", "STATE", "LAST BEAT", "HOLDS", "DIFFERS IN")
+
+ENGINE_COLUMNS: Final = ("ENGINE", "RELEASE", "PID", "ROWS", "DRAINING", "STATE")
+
+SOURCE_COLUMNS: Final = ("SERVICE", "SOURCE", "LISTED", "UNLISTED", "LEAVING", "LAST ANSWER", "ERROR")
 
 _PHASE_STYLE: Final = {
     "uniform": Style.GREEN,
@@ -42,26 +51,21 @@ _FRESHNESS_STYLE: Final = {
 }
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """The admin listener, the format of the output, and whether to repeat it."""
-    admin_client.arguments(parser)
-    parser.add_argument(
-        "--watch", action="store_true", help=f"repeat every {INTERVAL:g} seconds until Ctrl-C"
-    )
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
-
-
-def run(options: argparse.Namespace) -> int:
+@verb("status")
+@admin_client.options
+@click.option("--watch", is_flag=True, help=f"repeat every {INTERVAL:g} seconds until Ctrl-C")
+@output_option
+def command(*, where: Where, watch: bool, output: str) -> int:
     """Print the page once, or again and again until Ctrl-C."""
-    admin = admin_client.find(options)
+    admin = admin_client.find(where)
     paint = Paint(sys.stdout)
-    if not options.watch:
-        print(_page(admin, options.output, paint))
+    if not watch:
+        print(_page(admin, output, paint))
         return 0
     try:
         while True:
-            page = _page(admin, options.output, paint)
-            clear = CLEAR if options.output == "text" and sys.stdout.isatty() else ""
+            page = _page(admin, output, paint)
+            clear = CLEAR if output == "text" and sys.stdout.isatty() else ""
             print(f"{clear}{page}", flush=True)
             time.sleep(INTERVAL)
     except KeyboardInterrupt:  # the normal end of --watch
@@ -69,14 +73,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _page(admin: admin_client.AdminClient, output: str, paint: Paint) -> str:
-    document = admin.document("GET", "/status")
+    document = admin.status()
     if output == "json":
         return json.dumps(document)
     return admin_client.formatted(admin.url, lambda: page(document, time.time(), paint))
 
 
 def page(document: Mapping[str, Any], now: float, paint: Paint) -> str:
-    """The two tables of a /status document. `now`: seconds since the epoch."""
+    """The tables of a /status document. `now`: seconds since the epoch."""
     services: Mapping[str, Mapping[str, Any]] = document.get("services", {})
     service_rows = [_service_row(name, service) for name, service in services.items()]
     backend_rows = [
@@ -84,13 +88,34 @@ def page(document: Mapping[str, Any], now: float, paint: Paint) -> str:
         for name, service in services.items()
         for backend, member in service.get("backends", {}).items()
     ]
-    return f"{table(SERVICE_COLUMNS, service_rows, paint)}\n\n{table(BACKEND_COLUMNS, backend_rows, paint)}"
+    source_rows = [
+        _source_row(name, source, report, now)
+        for name, service in services.items()
+        for source, report in service.get("sources", {}).items()
+    ]
+    tables = [table(SERVICE_COLUMNS, service_rows, paint), table(BACKEND_COLUMNS, backend_rows, paint)]
+    if source_rows:
+        tables.append(table(SOURCE_COLUMNS, source_rows, paint))
+    workers = document.get("workers", ())
+    if len(workers) > 1:
+        tables.append(table(WORKER_COLUMNS, [_worker_row(worker) for worker in workers], paint))
+    if agreement := document.get("agreement"):
+        rows = [_replica_row(each, agreement, now) for each in agreement.get("replicas", ())]
+        tables.append(table(REPLICA_COLUMNS, rows, paint))
+        tables += [paint(line, Style.RED) for line in _detached(agreement, services, now)]
+    if engine := document.get("engine"):
+        tables.append(table(ENGINE_COLUMNS, [_engine_row(engine)], paint))
+    if error := document.get("config", {}).get("error"):
+        text = f"the last reload was refused, the old configuration is in force: {plain(error)}"
+        tables.append(paint(text, Style.RED))
+    return "\n\n".join(tables)
 
 
 def _service_row(name: str, service: Mapping[str, Any]) -> list[TableCell]:
     offer = service.get("offer", {})
     phase = str(service.get("phase", "unknown"))
-    held_by = ", ".join(map(str, offer.get("held_by") or ()))
+    holders = [*(offer.get("held_by") or ()), *(offer.get("held_by_replicas") or ())]
+    held_by = ", ".join(map(str, holders))
     rule = offer.get("held_rule")
     kind = "pin" if service.get("pin") else "ceiling"
     ceiling = f" ({kind} {offer['ceiling']})" if offer.get("ceiling") else ""
@@ -105,18 +130,103 @@ def _service_row(name: str, service: Mapping[str, Any]) -> list[TableCell]:
 
 def _backend_row(service: str, name: str, member: Mapping[str, Any], now: float) -> list[TableCell]:
     freshness = str(member.get("freshness", "unknown"))
-    drained = " drained" if member.get("drained") else ""
+    states = [word for word in ("drained", "leaving", "ejected", "unhealthy", "backup") if member.get(word)]
     probed = member.get("last_probe_at")
     return [
         service,
         name,
-        (freshness + drained, _FRESHNESS_STYLE.get(freshness, Style.PLAIN)),
+        (" ".join([freshness, *states]), _freshness_style(freshness, states)),
         _range(member) + (" (legacy)" if member.get("legacy") else ""),
         str(member.get("in_flight", 0)),
         "-" if probed is None else f"{max(0.0, now - float(probed)):.1f} s ago",
         str(member.get("url", "")),
-        plain(member.get("error") or "-"),
+        plain(_error(member, now)),
     ]
+
+
+def _source_row(service: str, source: str, report: Mapping[str, Any], now: float) -> list[TableCell]:
+    answered_at = report.get("answered_at")
+    return [
+        service,
+        plain(source),
+        *(str(report.get(state, 0)) for state in ("listed", "unlisted", "leaving")),
+        "-" if answered_at is None else f"{max(0.0, now - float(answered_at)):.1f} s ago",
+        plain(str(report.get("error") or "-")),
+    ]
+
+
+def _worker_row(worker: Mapping[str, Any]) -> list[TableCell]:
+    state = str(worker.get("state", "unknown"))
+    return [
+        str(worker.get("slot", "")),
+        str(worker.get("pid") or "-"),
+        (state, Style.GREEN if state == "serving" else Style.YELLOW),
+        str(worker.get("connections", 0)),
+        str(worker.get("restarts", 0)),
+    ]
+
+
+def _replica_row(replica: Mapping[str, Any], agreement: Mapping[str, Any], now: float) -> list[TableCell]:
+    seen_at = replica.get("seen_at")
+    own = " (this one)" if replica.get("id") == agreement.get("id") else ""
+    return [
+        plain(f"{replica.get('name') or '-'}{own}"),
+        *(plain(str(replica.get(key) or "-")) for key in ("id", "host", "release")),
+        ("attached", Style.GREEN) if replica.get("attached") else ("detached", Style.RED),
+        "-" if seen_at is None else f"{max(0.0, now - float(seen_at)):.1f} s ago",
+        *(plain(", ".join(map(str, replica.get(key) or ())) or "-") for key in ("holds", "differs")),
+    ]
+
+
+def _engine_row(engine: Mapping[str, Any]) -> list[TableCell]:
+    rows = sum(int(service.get("rows", 0)) for service in engine.get("services", {}).values())
+    problem = engine.get("problem")
+    return [
+        plain(str(engine.get("name") or "-")),
+        plain(str(engine.get("release") or "-")),
+        str(engine.get("pid") or "-"),
+        str(rows),
+        str(engine.get("draining", 0)),
+        (plain(str(problem)), Style.RED) if problem else ("follows", Style.GREEN),
+    ]
+
+
+def _detached(
+    agreement: Mapping[str, Any], services: Mapping[str, Mapping[str, Any]], now: float
+) -> Iterator[str]:
+    """What keeps this replica from the others, a line for each thing."""
+    if error := agreement.get("error"):
+        yield f"the store does not answer: {plain(str(error))}"
+    for name, service in services.items():
+        about = service.get("agreement") or {}
+        if not about or about.get("attached"):
+            continue
+        left = about.get("answers_for")
+        parts = [
+            f"{name}: this replica is detached for {max(0.0, now - float(about.get('since', now))):.0f} s",
+            *([f"it answers for {float(left):.0f} s more"] if left is not None else []),
+            *([plain(str(about["problem"]))] if about.get("problem") else []),
+        ]
+        yield "; ".join(parts)
+
+
+def _freshness_style(freshness: str, states: list[str]) -> Style:
+    style = _FRESHNESS_STYLE.get(freshness, Style.PLAIN)
+    return Style.YELLOW if style is Style.GREEN and {"ejected", "leaving", "unhealthy"} & {*states} else style
+
+
+def _error(member: Mapping[str, Any], now: float) -> str:
+    """Everything that keeps requests from it."""
+    ejected = member.get("ejected") or {}
+    seconds = max(0.0, float(ejected.get("until", now)) - now)
+    leaving = member.get("leaving") or {}
+    errors = [
+        f"leaves in {max(0.0, float(leaving.get('until', now)) - now):.0f} s" if leaving else None,
+        f"ejected for {seconds:.0f} s more: {ejected.get('reason')}" if ejected else None,
+        member.get("unhealthy"),
+        member.get("error"),
+    ]
+    return "; ".join(str(error) for error in errors if error) or "-"
 
 
 def _range(versions: Mapping[str, Any]) -> str:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
+import click
 
-from gateway.cli import admin_client, operator_commands
-
-HELP = "remove a service's pin: offer again what the fleet serves"
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """The service and the admin listener."""
-    operator_commands.arguments(parser)
-    parser.add_argument("service", metavar="SERVICE")
+from gateway.cli import admin_client, known_names, operator_commands
+from gateway.cli.admin_client import Where
+from gateway.cli.command import verb
 
 
-def run(options: argparse.Namespace) -> int:
+@verb("unpin")
+@operator_commands.options
+@click.argument("service", metavar="SERVICE", shell_complete=known_names.services)
+def command(*, where: Where, output: str, service: str) -> int:
     """Remove the pin; 0 also when there was none. Raises `AdminError` when the gateway refuses."""
-    admin = admin_client.find(options)
-    state = operator_commands.send(admin, "DELETE", operator_commands.ceiling_path(options.service))
-    operator_commands.print_state(
-        options, admin, state, lambda: operator_commands.offer_line(state, options.service)
-    )
+    admin = admin_client.find(where)
+    state = operator_commands.send(admin, "DELETE", operator_commands.ceiling_path(service))
+    operator_commands.print_state(output, admin, state, lambda: operator_commands.offer_line(state, service))
     return 0

@@ -1,8 +1,8 @@
-"""`skewgate version`: prints the versions of the program and its libraries. Needs no running gateway."""
+"""`skewgate version`: prints the versions of the program and its libraries, and which build runs. Needs no
+running gateway."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from typing import Final
 
-from gateway import __version__, process
-
-HELP = "print the versions of the program and its libraries"
+from gateway import __version__, compiled
+from gateway.cli.command import output_option, verb
 
 PARTS: Final = (
     "aiohttp",
+    "click",
     "dnspython",
     "httptools",
     "multidict",
@@ -26,15 +26,12 @@ PARTS: Final = (
 )
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """`-o json`."""
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
-
-
-def run(options: argparse.Namespace) -> int:
+@verb("version")
+@output_option
+def command(*, output: str) -> int:
     """Print the versions."""
     found = versions()
-    if options.output == "json":
+    if output == "json":
         print(json.dumps(found))
     else:
         width = max(map(len, found))
@@ -44,11 +41,12 @@ def run(options: argparse.Namespace) -> int:
 
 def versions() -> Mapping[str, str | None]:
     """Version by name, the gateway's first; None: not installed. Raises `SettingsError` as
-    `process.chosen_loop` does."""
+    `compiled.chosen_loop` does."""
     own = {
         "skewgate": __version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
-        "loop": process.chosen_loop(),
+        "loop": compiled.chosen_loop(),
+        "compiled": compiled.note() or str(compiled.is_compiled()).lower(),
     }
     return {**own, **{name.lower(): _installed(name) for name in PARTS}}
 

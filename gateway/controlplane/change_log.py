@@ -18,11 +18,12 @@ from gateway.controlplane.flap_damping import BURST, Damped, FlapDamping
 from gateway.core.fleet.backend import Freshness, Member
 from gateway.core.fleet.doubt import KNOWN_VERSION
 from gateway.core.fleet.offer import HeldRule
-from gateway.core.fleet.offer_state import advertised_versions, reachable_versions
+from gateway.core.fleet.offer_state import advertised_versions, last_words
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Scheme, Version
 from gateway.telemetry.access_log import printable
+from gateway.telemetry.process_log import about
 from gateway.telemetry.recent import SPAN, LastHour
 
 _backend_log = logging.getLogger("skewgate.prober")
@@ -45,9 +46,16 @@ class Line(NamedTuple):
 @final
 class ChangeLog:
     """Writes the lines. `clock` must be the snapshot holder's; `last_hour` returns what a service has served
-    lately."""
+    lately, `replicas` for which replicas its next step waits, and for what of them."""
 
-    def __init__(self, clock: Callable[[], float], last_hour: Callable[[str], LastHour]) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        last_hour: Callable[[str], LastHour],
+        replicas: Callable[[str], str] | None = None,
+    ) -> None:
+        self._replicas = replicas
+        """None: this gateway has no replicas."""
         self._clock = clock
         self._last_hour = last_hour
         self._snapshot: Snapshot | None = None
@@ -58,6 +66,9 @@ class ChangeLog:
         """Changes of the offered versions, by service."""
         self._holds = FlapDamping()
         """Changes of what holds the same offer, by service."""
+        self._moving: dict[str, ServiceView] = {}
+        """Services whose offer is on its way to what was decided, as they were when it began to move. Several
+        workers get there in steps, of which one line tells."""
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -71,6 +82,10 @@ class ChangeLog:
         self._loop = None
         self._set_timer()
         now = self._clock()
+        for name, before in self._moving.items():
+            if self._snapshot is not None and (view := self._snapshot.views.get(name)) is not None:
+                self._log_moved(before, view)
+        self._moving.clear()
         self._log_damped(*(damping.take_all(now) for damping in self._all))
 
     def log_initial(self, snapshot: Snapshot) -> None:
@@ -82,15 +97,14 @@ class ChangeLog:
     def log_changes(self, before: Snapshot, after: Snapshot) -> None:
         """Log how `after` differs from `before`; a subscriber of the snapshot holder."""
         self._snapshot = after
-        for name in before.views:
-            if name not in after.views:
+        if after.routes is not before.routes:  # another configuration
+            for name in [name for name in before.views if name not in after.views]:
                 self._forget_service(before.views[name])
-                _offer_log.info("%s: no longer configured", name)
-        for name, view in after.views.items():
-            old = before.views.get(name)
+                _offer_log.info("%s: no longer configured", name, extra=about(name))
+        for old, view in after.news_since(before):
             if old is None:
                 self._log_new_service(view)
-            elif old is not view:
+            else:
                 self._log_service(old, view)
 
     def log_due(self) -> None:
@@ -121,30 +135,41 @@ class ChangeLog:
 
     def _log_service(self, before: ServiceView, view: ServiceView) -> None:
         scheme = view.service.dialect.scheme
-        self._log_removed_backends(before, view)
-        for member in view.pool.members:
-            old = before.pool.member(member.backend.name)
+        if before.service is not view.service:
+            self._log_removed_backends(before, view)
+        for old, member in view.pool.news_since(before.pool):
             lines = [
                 *_advertisement_or_freshness(old, member, scheme),
                 *_suspicion(old, member, scheme),
                 *_unknown_version(old, member, scheme),
+                *_health(old, member),
             ]
             if lines and self._may_tell(self._backends, member.key):
                 for line in lines:
-                    _backend_log.log(line.level, "%s: %s", member.key, line.text)
+                    _backend_log.log(line.level, "%s: %s", member.key, line.text, extra=about(member.key))
             _log_drain(old, member, view)
         self._log_offer(before, view)
 
     def _log_removed_backends(self, before: ServiceView, view: ServiceView) -> None:
-        """A reload took them away."""
+        """A reload took them away, or they have left."""
         for member in before.pool.members:
             if view.pool.member(member.backend.name) is None:
                 self._backends.forget(member.key)
                 drain = ", its drain is forgotten" if member.drained else ""
-                _backend_log.info("%s: no longer configured%s", member.key, drain)
+                if drain or not member.backend.source:  # who comes and goes is told by `discovery`
+                    about_it = about(member.key)
+                    _backend_log.info("%s: no longer configured%s", member.key, drain, extra=about_it)
 
     def _log_offer(self, before: ServiceView, view: ServiceView) -> None:
         """The offer, the phase of the upgrade, the ceiling or what holds the offer changed."""
+        name = view.service.name
+        before = self._moving.pop(name, before)
+        if view.offer.moving:
+            self._moving[name] = before
+        else:
+            self._log_moved(before, view)
+
+    def _log_moved(self, before: ServiceView, view: ServiceView) -> None:
         if _offer_facts(before) == _offer_facts(view) or not self._may_tell_offer(before, view):
             return
         old, new = _offered(before), _offered(view)
@@ -154,7 +179,7 @@ class ChangeLog:
             changes = [*unpinned, _ceiling(view), *changes]
         self._write_offer_line(view, changes, warning=self._lower_maximum(before, view))
         if flapping := _flapping(before, view):
-            _offer_log.warning("%s: %s", view.service.name, flapping)
+            _offer_log.warning("%s: %s", view.service.name, flapping, extra=about(view.service.name))
 
     def _may_tell_offer(self, before: ServiceView, view: ServiceView) -> bool:
         """An operator's ceiling is told at once. Every backend of a fleet may change the offer in turn."""
@@ -174,6 +199,7 @@ class ChangeLog:
             self._backends.forget(member.key)
         self._offers.forget(view.service.name)
         self._holds.forget(view.service.name)
+        self._moving.pop(view.service.name, None)
 
     # --- lines ----------------------------------------------------------------------------------------------
 
@@ -185,7 +211,8 @@ class ChangeLog:
             service, _, name = damped.key.partition("/")
             if (view := views.get(service)) is not None and (member := view.pool.member(name)) is not None:
                 state = _state(member, view.service.dialect.scheme)
-                _backend_log.warning("%s: %s, now %s", member.key, _changed(damped), state)
+                text = f"{_changed(damped)}, now {state}"
+                _backend_log.warning("%s: %s", member.key, text, extra=about(member.key))
         for damped in chain(offers, holds):  # one after the other: a line about an offer tells all of it
             if (view := views.get(damped.key)) is not None:
                 self._write_offer_line(view, [f"offer {_offered(view)}"], warning=_changed(damped))
@@ -200,9 +227,19 @@ class ChangeLog:
         parts = [
             ", ".join([*changes, f"phase {view.offer.phase}"]),
             warning,
-            _reason_held(view, self._clock()),
+            self._held_by_agreement(view)
+            if view.offer.held_rule is HeldRule.AGREEMENT
+            else _reason_held(view, self._clock()),
         ]
-        _offer_log.log(level, "%s: %s", view.service.name, "; ".join(filter(None, parts)))
+        name = view.service.name
+        _offer_log.log(level, "%s: %s", name, "; ".join(filter(None, parts)), extra=about(name))
+
+    def _held_by_agreement(self, view: ServiceView) -> str:
+        if self._replicas is None:
+            return "not every worker, or another process that still serves, holds it yet"
+        if whom := self._replicas(view.service.name):
+            return whom
+        return "the replicas, and the workers of each, have not agreed yet"
 
     def _lower_maximum(self, before: ServiceView, view: ServiceView) -> str:
         """How many requests are refused now because the maximum fell (UPGRADE-back-late). Empty while it
@@ -217,7 +254,7 @@ class ChangeLog:
         gone = before.offer.versions - view.offer_state.versions
         why = (
             f"{gone.format(scheme)} is not what the policy gives"
-            if gone & reachable_versions(view.pool.members)
+            if gone & last_words(view.pool)
             else f"no backend serves {gone.format(scheme)} any more"
         )
         return f"{why}, requests for these versions are refused now; {requests} served {since}"
@@ -269,7 +306,8 @@ def _suspicion(before: Member | None, member: Member, scheme: Scheme) -> Iterato
 
 
 def _connect_failed(member: Member) -> str:
-    return f"a request could not connect to it, tried last {_until(member)}; check {member.backend.url}"
+    check = f"{member.backend.url}{': ' if member.connect_error else ''}{member.connect_error}"
+    return f"a request could not connect to it, tried last {_until(member)}; check {check}"
 
 
 def _mismatched(member: Member, versions: VersionSet, scheme: Scheme) -> str:
@@ -294,6 +332,19 @@ def _unknown_version(before: Member | None, member: Member, scheme: Scheme) -> I
         yield Line(logging.INFO, f"shows its versions again, serves {_served_versions(member, scheme)}")
 
 
+def _health(before: Member | None, member: Member) -> Iterator[Line]:
+    """Its health check says no, or yes again."""
+    was = before.unhealthy if before is not None else None
+    if member.unhealthy is not None and member.unhealthy != was:
+        yield Line(logging.WARNING, _unhealthy(member.unhealthy))
+    elif was is not None and member.unhealthy is None:
+        yield Line(logging.INFO, "its health check says yes again")
+
+
+def _unhealthy(error: str) -> str:
+    return f"{error}: gets no new requests while another backend that serves the version is usable"
+
+
 def _version_unknown(member: Member) -> str:
     return f"{member.error}; gets no negotiated requests, check what answers at {member.backend.url}"
 
@@ -305,6 +356,8 @@ def _state(member: Member, scheme: Scheme) -> str:
         parts.append(_version_unknown(member))
     if member.connect_failed:
         parts.append(_connect_failed(member))
+    if member.unhealthy is not None:
+        parts.append(_unhealthy(member.unhealthy))
     if member.mismatched:
         parts.append(_mismatched(member, member.mismatched, scheme))
     return "; ".join(parts)
@@ -321,13 +374,14 @@ def _log_drain(before: Member | None, member: Member, view: ServiceView) -> None
     if member.drained == (before is not None and before.drained):
         return
     if not member.drained:
-        _backend_log.info("%s: in service again", member.key)
+        _backend_log.info("%s: in service again", member.key, extra=about(member.key))
         return
     line = f"{member.key}: drained, gets no new requests; `skewgate enable {member.key}` puts it back"
     if all(other.drained for other in view.pool.members):
-        _backend_log.warning("%s; no backend of %s is left in service", line, view.service.name)
+        line += f"; no backend of {view.service.name} is left in service"
+        _backend_log.warning("%s", line, extra=about(member.key))
     else:
-        _backend_log.info("%s", line)
+        _backend_log.info("%s", line, extra=about(member.key))
 
 
 def _served_versions(member: Member, scheme: Scheme) -> str:
@@ -373,14 +427,13 @@ def _ceiling(view: ServiceView) -> str:
 def _flapping(before: ServiceView, view: ServiceView) -> str:
     """Which versions fell that had fallen before, and who no longer serves them; empty if none did."""
     left = before.offer_state.versions - view.offer_state.versions
-    fallen = left - reachable_versions(view.pool.members)
+    fallen = left - last_words(view.pool)
     again = [(part, doublings) for part, doublings in view.offer_state.falls.split(fallen) if doublings > 1]
     versions = VersionSet.of(one for part, _ in again for one in part.ranges)
     members = [
         member
-        for member in view.pool.members
-        if (old := before.pool.member(member.backend.name)) is not None
-        and versions & (advertised_versions(old) - advertised_versions(member))
+        for old, member in view.pool.news_since(before.pool)
+        if old is not None and versions & (advertised_versions(old) - advertised_versions(member))
     ]
     if not members:
         return ""
@@ -408,7 +461,8 @@ def _is_above(highest: Version, text: str, scheme: Scheme) -> bool:
 
 def _is_blocked(view: ServiceView) -> bool:
     """True: a ceiling below the minimum leaves nothing to offer."""
-    return bool(view.offer_state.versions) and not view.offer.versions
+    ceiling, beneath = view.offer.ceiling, view.offer_state.versions
+    return ceiling is not None and bool(beneath) and not beneath.up_to(ceiling)
 
 
 def _reason_held(view: ServiceView, now: float) -> str:
@@ -423,8 +477,8 @@ def _reason_held(view: ServiceView, now: float) -> str:
             return _held_by_stabilization(view, now)
         case HeldRule.STATE | HeldRule.GUARANTEED | HeldRule.AT_LEAST:
             return _held_by_backends(view)
-        case None:
-            return ""
+        case HeldRule.AGREEMENT | None:
+            return ""  # the change log knows the replicas
         case _:
             assert_never(view.offer.held_rule)
 
@@ -493,7 +547,8 @@ def _names(members: Sequence[Member], view: ServiceView) -> str:
     """`api-1 (1.1-1.58) and api-2 (1.1-1.90)`."""
     scheme = view.service.dialect.scheme
     texts = [
-        f"{member.backend.name} ({advertised_versions(member).format(scheme)})"
+        f"{member.backend.name} ({advertised_versions(member).format(scheme)}"
+        f"{', leaving' if member.backend.leaving else ''})"
         for member in members[:_MAX_NAMED]
     ]
     if len(members) > _MAX_NAMED:

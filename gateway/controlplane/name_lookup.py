@@ -1,6 +1,7 @@
 """One lookup of one name, as libc does it: the hosts file, else the name servers of resolv.conf.
 
     hosts file -> localhost -> each name of the search list: AAAA and A -> Found or NotFound
+                               each name of the search list: SRV        -> Services or NotFound
 
 The library speaks to the name servers, by datagrams and streams of this event loop. No thread is made, so
 neither another lookup nor the end of the process ever waits for one. Nothing is remembered and nothing is
@@ -48,6 +49,7 @@ LONGEST_TRY: Final = 30
 NO_ANSWER: Final = "no name server answers"
 NO_SUCH_NAME: Final = "there is no such name"
 NO_ADDRESS: Final = "the name has no address"
+NO_RECORD: Final = "the name has no SRV record"
 
 Addresses: TypeAlias = tuple[str, ...]
 Parsed = TypeVar("Parsed")
@@ -73,6 +75,23 @@ class NotFound(NamedTuple):
 Result: TypeAlias = Found | NotFound
 
 
+class SrvRecord(NamedTuple):
+    """One SRV record (RFC 2782)."""
+
+    priority: int
+    target: str
+    """A full name in lower case, without the dot at its end. Whoever answers has chosen it."""
+    port: int
+    weight: int
+
+
+class Services(NamedTuple):
+    """The SRV records of a name; none: its only record says that there is no such service."""
+
+    records: tuple[SrvRecord, ...]
+    ttl: float
+
+
 class _FamilyResult(NamedTuple):
     """The addresses of one family; None: not known, because of `problem`."""
 
@@ -85,7 +104,15 @@ class _FamilyResult(NamedTuple):
 class NameLookup:
     """Looks names up. For one event loop; it keeps nothing but the two parsed files."""
 
-    def __init__(self, *, hosts: Path = HOSTS, resolv_conf: Path = RESOLV_CONF, port: int = DNS_PORT) -> None:
+    def __init__(
+        self,
+        *,
+        hosts: Path = HOSTS,
+        resolv_conf: Path = RESOLV_CONF,
+        port: int = DNS_PORT,
+        max_addresses: int = MAX_ADDRESSES,
+    ) -> None:
+        self._max_addresses = max_addresses
         self._hosts = _File(hosts, _read_hosts, "")
         self._stub = _File(resolv_conf, lambda text: _read_resolv_conf(text, port), DEFAULT_RESOLV_CONF)
 
@@ -101,16 +128,56 @@ class NameLookup:
             candidates = _candidates(name, stub)
         except (dns.exception.DNSException, ValueError):
             return NotFound("it is not a valid name")
-        return await _search(candidates, stub)
+        return await _search(candidates, stub, self._max_addresses)
+
+    async def absolute(self, name: str) -> Result:
+        """The same for a full name that a record has named: no search list, no file."""
+        try:
+            full = dns.name.from_text(name)
+        except (dns.exception.DNSException, ValueError):
+            return NotFound("it is not a valid name")
+        return await _search([full], self._stub.current(), self._max_addresses)
+
+    async def services(self, name: str) -> Services | NotFound:
+        """The SRV records of `name`, in lower case."""
+        stub = self._stub.current()
+        try:
+            candidates = _candidates(name, stub)
+        except (dns.exception.DNSException, ValueError):
+            return NotFound("it is not a valid name")
+        result = NotFound(NO_SUCH_NAME)
+        for candidate in candidates:
+            answer = await _resolve(stub, candidate, dns.rdatatype.SRV)
+            if not isinstance(answer, NotFound):
+                if answer.rrset:
+                    return _services(answer)
+                answer = NotFound(NO_RECORD)
+            if answer.reason == NO_ANSWER:
+                return answer
+            if answer.reason != NO_SUCH_NAME:
+                result = answer
+        return result
 
 
-async def _search(candidates: list[dns.name.Name], stub: dns.asyncresolver.Resolver) -> Result:
+def _services(answer: dns.resolver.Answer) -> Services:
+    found = [
+        SrvRecord(each.priority, each.target.to_text(omit_final_dot=True).lower(), each.port, each.weight)
+        for each in answer.rrset or ()
+        if each.port and each.target != dns.name.root
+    ]
+    return Services(tuple(sorted(found)), float(answer.chaining_result.minimum_ttl))
+
+
+async def _search(
+    candidates: list[dns.name.Name], stub: dns.asyncresolver.Resolver, max_addresses: int
+) -> Result:
     """The first candidate with an address. After one that no name server answers the others are not tried:
     they may be other machines. One for which the servers report a failure is passed over, as by libc."""
     result = NotFound(NO_SUCH_NAME)
     for candidate in candidates:
         ipv6, ipv4 = await asyncio.gather(
-            _query(stub, candidate, dns.rdatatype.AAAA), _query(stub, candidate, dns.rdatatype.A)
+            _query(stub, candidate, dns.rdatatype.AAAA, max_addresses),
+            _query(stub, candidate, dns.rdatatype.A, max_addresses),
         )
         if ipv6.addresses or ipv4.addresses:
             return Found(ipv6.addresses, ipv4.addresses, min(ipv6.ttl, ipv4.ttl))
@@ -122,22 +189,33 @@ async def _search(candidates: list[dns.name.Name], stub: dns.asyncresolver.Resol
     return result
 
 
-async def _query(stub: dns.asyncresolver.Resolver, name: dns.name.Name, family: RdataType) -> _FamilyResult:
-    """The addresses of one family; the one table from the library's exceptions to reasons."""
+async def _query(
+    stub: dns.asyncresolver.Resolver, name: dns.name.Name, family: RdataType, max_addresses: int
+) -> _FamilyResult:
+    """The addresses of one family."""
     no_ttl = float("inf")
-    try:
-        answer = await stub.resolve(name, family, search=False, raise_on_no_answer=False)
-    except dns.resolver.NXDOMAIN:
-        return _FamilyResult((), no_ttl, NotFound(NO_SUCH_NAME))
-    except dns.exception.Timeout:
-        return _FamilyResult(None, no_ttl, NotFound(NO_ANSWER))
-    except dns.resolver.NoNameservers as error:
-        return _FamilyResult(None, no_ttl, _failure(error))
-    except (dns.exception.DNSException, OSError, ValueError) as error:
-        return _FamilyResult(None, no_ttl, NotFound(f"the lookup failed ({type(error).__name__})"))
-    addresses = tuple(record.to_text() for record in answer.rrset or ())[:MAX_ADDRESSES]
+    answer = await _resolve(stub, name, family)
+    if isinstance(answer, NotFound):
+        return _FamilyResult(() if answer.reason == NO_SUCH_NAME else None, no_ttl, answer)
+    addresses = tuple(record.to_text() for record in answer.rrset or ())[:max_addresses]
     ttl = float(answer.chaining_result.minimum_ttl) if addresses else no_ttl
     return _FamilyResult(addresses, ttl, NotFound(NO_ADDRESS))
+
+
+async def _resolve(
+    stub: dns.asyncresolver.Resolver, name: dns.name.Name, kind: RdataType
+) -> dns.resolver.Answer | NotFound:
+    """One query; the one table from the library's exceptions to reasons."""
+    try:
+        return await stub.resolve(name, kind, search=False, raise_on_no_answer=False)
+    except dns.resolver.NXDOMAIN:
+        return NotFound(NO_SUCH_NAME)
+    except dns.exception.Timeout:
+        return NotFound(NO_ANSWER)
+    except dns.resolver.NoNameservers as error:
+        return _failure(error)
+    except (dns.exception.DNSException, OSError, ValueError) as error:
+        return NotFound(f"the lookup failed ({type(error).__name__})")
 
 
 def _failure(error: dns.resolver.NoNameservers) -> NotFound:

@@ -1,10 +1,10 @@
 """Limits how often facts from requests change the snapshot.
 
 Every response may bring a fact, and every new fact costs a snapshot, its tables and a log line. Two servers
-behind one address contradict each other with every response. So a token bucket lets facts in at once while
-they are few. Beyond that, the newest fact of each kind about each backend waits for the next token, and all
-that wait become one change. Judges no fact: `core.fleet` decides what is new. Facts from probes do not come
-this way.
+behind one address contradict each other with every response. So a token bucket lets facts in while they are
+few, those of one turn of the event loop as one change for one token. Beyond that, the newest fact of each
+kind about each backend waits for the next token, and all that wait become one change. Judges no fact:
+`core.fleet` decides what is new. Facts from probes do not come this way.
 """
 
 from __future__ import annotations
@@ -15,14 +15,11 @@ from time import monotonic
 from typing import Final, Protocol, TypeAlias, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.fleet.fleet import Fact, VersionMismatch
+from gateway.core.fleet.fleet import Fact, ObservedFact, VersionMismatch
 
 CHANGES_PER_SECOND: Final = 5
 """Tokens that are added in a second, and the most that are saved up. So no second sees more than ten changes,
 and a fact waits for a fifth of a second at most."""
-
-ObservedFact: TypeAlias = tuple[str, str, Fact]
-"""(service, backend, fact)"""
 
 Kind: TypeAlias = tuple[object, ...]
 
@@ -53,13 +50,23 @@ class PassiveObserver:
         self._refilled_at = clock()
         self._waiting: dict[Kind, ObservedFact] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._views_before: object = None
+        """The views when the first fact of this turn was collected; None: none was, or its change is paid."""
 
     def observe(self, service: str, backend: str, fact: Fact) -> None:
-        """Let a fact in, now or with the next token. A fact that changes nothing takes no token."""
+        """Let a fact in, in this turn of the event loop or with the next token. A fact that changes nothing
+        takes no token."""
+        self._pay()
         self._refill()
         if not self._waiting and self._tokens >= 1:
-            self._apply([(service, backend, fact)])
+            if self._views_before is None:
+                self._views_before = self._snapshot_holder.current.views
+                asyncio.get_running_loop().call_soon(self._end_turn)
+            self._snapshot_holder.collect(service, backend, fact)
             return
+        # Compared with what this turn has brought so far: a probe may have cleared up an older such fact.
+        self._snapshot_holder.let_in()
+        self._pay()
         fleet = self._snapshot_holder.current.fleet
         if fleet.observe(service, backend, fact) is fleet:
             return  # nothing new; and no waiting fact can make it new, since a newer one outweighs it
@@ -78,6 +85,19 @@ class PassiveObserver:
             self._timer.cancel()
             self._timer = None
         self._apply_waiting()
+
+    def _end_turn(self) -> None:
+        self._snapshot_holder.let_in()
+        self._pay()
+        self._views_before = None
+
+    def _pay(self) -> None:
+        """Take a token for the change that was made by what was collected, once it is made: somebody may have
+        needed it before the end of the turn."""
+        before = self._views_before
+        if before is not None and self._snapshot_holder.current.views is not before:
+            self._views_before = None
+            self._tokens -= 1
 
     def _on_timer(self) -> None:
         """The timer of a loop may be early by the resolution of its clock. The facts go in all the same."""

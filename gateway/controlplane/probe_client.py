@@ -9,9 +9,11 @@ Exceptions of the libraries end here. What a response means is up to the dialect
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-from typing import Final, final
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -21,51 +23,94 @@ from yarl import URL
 from gateway.controlplane.resolver import Resolve
 from gateway.core.dialect import Advertisement, Dialect, ProbeFault, ProbeRequest, ProbeResponse
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.service import ProbePlan, Service
+from gateway.core.fleet.service import HealthPlan, ProbePlan, Service
 from gateway.telemetry.access_log import printable
+from gateway.tls.client import ClientContexts, reason_of, refused_by_peer
+
+if TYPE_CHECKING:
+    from aiohttp.connector import Connection
 
 MAX_REQUESTS: Final = 4
 """Requests in one probe (`Dialect.probe`)."""
 
-MAX_DOCUMENT: Final = 256 * 1024
-"""Bytes of one response's body where nobody says how many: the default of `limits.document`."""
-
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 """Statuses that point elsewhere. 300 is not among them: it lists what this server has."""
+
+
+NO_SUCH_CHECK: Final = frozenset({404, 405, 501})
+"""Answers of a server that has no health check. In a rolling upgrade the old ones may lack it: they must not
+lose their requests for that."""
+
+
+@final
+class Health(NamedTuple):
+    """What a health check brought."""
+
+    answered: bool
+    """False: it says nothing."""
+    error: str | None = None
+    """What was answered, if that was no."""
+
+
+OnCertificate: TypeAlias = Callable[[float], None]
+"""Called with the time at which the certificate of a backend expires: seconds since the epoch."""
+
+
+def _unheeded(_: float) -> None:
+    """In place of somebody who wants to know."""
 
 
 @final
 class ProbeClient:
     """Sends the requests and owns the connections. For one event loop."""
 
-    def __init__(self, resolve: Resolve, max_document: int) -> None:
-        self._max_document = max_document
-        self._session = aiohttp.ClientSession(
-            # One connection per request: a kept one would show that an old process lives, not a new one.
-            connector=aiohttp.TCPConnector(
+    def __init__(self, resolve: Resolve, contexts: ClientContexts | None = None) -> None:
+        self._contexts = contexts or ClientContexts()
+        # One connection per request: a kept one would show that an old process lives, not a new one.
+        self._session = _new_session(
+            aiohttp.TCPConnector(
                 force_close=True, limit=0, use_dns_cache=False, resolver=_KnownAddresses(resolve)
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None),  # one deadline for all requests: see `probe`
-            trust_env=False,
-            auto_decompress=False,
-            skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
+            )
         )
+
+    @asynccontextmanager
+    async def _session_for(self, backend: Backend) -> AsyncIterator[aiohttp.ClientSession]:
+        """The session for TCP; for a backend on a unix socket, one for this request."""
+        if not backend.socket_path:
+            yield self._session
+            return
+        async with _new_session(aiohttp.UnixConnector(backend.socket_path, force_close=True)) as session:
+            yield session
 
     async def close(self) -> None:
         await self._session.close()
 
-    async def probe(self, service: Service, backend: Backend) -> Advertisement | ProbeFault:
+    async def probe(
+        self, service: Service, backend: Backend, on_certificate: OnCertificate = _unheeded
+    ) -> Advertisement | ProbeFault:
         """One whole probe, within `probe.timeout` seconds."""
         plan = service.probe
         try:
             async with asyncio.timeout(plan.timeout):
-                return await self._run_dialect(service.dialect, backend, plan)
+                return await self._run_dialect(service.dialect, backend, plan, on_certificate)
         except TimeoutError:
             return ProbeFault("timeout", f"no complete response within {plan.timeout:g} s")
 
+    async def check_health(self, plan: ProbePlan, health: HealthPlan, backend: Backend) -> Health:
+        """Ask whether the backend wants requests, within `probe.timeout` seconds."""
+        try:
+            async with asyncio.timeout(plan.timeout):
+                response = await self._send(ProbeRequest(health.path), backend, plan, _unheeded)
+        except TimeoutError:
+            return Health(answered=False)
+        if isinstance(response, ProbeFault) or response.status in NO_SUCH_CHECK:
+            return Health(answered=False)
+        if response.status == health.status:
+            return Health(answered=True)
+        return Health(answered=True, error=f"its health check {health.path} answers {response.status}")
+
     async def _run_dialect(
-        self, dialect: Dialect, backend: Backend, plan: ProbePlan
+        self, dialect: Dialect, backend: Backend, plan: ProbePlan, on_certificate: OnCertificate
     ) -> Advertisement | ProbeFault:
         """One request after the other, until the dialect has read the versions or gives up."""
         responses: tuple[ProbeResponse, ...] = ()
@@ -73,7 +118,7 @@ class ProbeClient:
         while isinstance(step, ProbeRequest):
             if len(responses) == MAX_REQUESTS:
                 return ProbeFault("steps", f"the versions are still unknown after {MAX_REQUESTS} requests")
-            response = await self._send(step, backend, plan)
+            response = await self._send(step, backend, plan, on_certificate)
             if isinstance(response, ProbeFault):
                 return response
             responses = (*responses, response)
@@ -81,46 +126,87 @@ class ProbeClient:
         return step
 
     async def _send(
-        self, request: ProbeRequest, backend: Backend, plan: ProbePlan
+        self, request: ProbeRequest, backend: Backend, plan: ProbePlan, on_certificate: OnCertificate
     ) -> ProbeResponse | ProbeFault:
         """One request; the one table from the libraries' exceptions to texts for operators."""
         try:
-            return await self._get(request, backend, plan)
+            return await self._get(request, backend, plan, on_certificate)
         except aiohttp.ServerDisconnectedError:
             return ProbeFault("protocol", "closed the connection without a response")
+        except aiohttp.ClientConnectorCertificateError as error:  # it has no `os_error`
+            cause = error.certificate_error
+            return _no_connection(backend, cause if isinstance(cause, OSError) else OSError(str(cause)))
         except aiohttp.ClientConnectorError as error:
-            return ProbeFault("connect", f"no connection to {backend.authority}: {_reason(error.os_error)}")
+            return _no_connection(backend, error.os_error)
         except aiohttp.ClientOSError as error:
+            if isinstance(error.__cause__, ssl.SSLError) and refused_by_peer(error.__cause__):
+                return _no_connection(backend, error.__cause__)
             return ProbeFault("protocol", f"the connection broke: {_reason(error)}")
         except (aiohttp.ClientError, ValueError) as error:
             return ProbeFault("protocol", f"sent no valid HTTP response ({type(error).__name__})")
         except OSError as error:
-            return ProbeFault("connect", f"no connection to {backend.authority}: {_reason(error)}")
+            return _no_connection(backend, error)
 
     async def _get(
-        self, request: ProbeRequest, backend: Backend, plan: ProbePlan
+        self, request: ProbeRequest, backend: Backend, plan: ProbePlan, on_certificate: OnCertificate
     ) -> ProbeResponse | ProbeFault:
         """One GET. A header of `probe.headers` replaces the dialect's of the same name."""
         headers = CIMultiDict[str]({"User-Agent": "skewgate"})
         headers.update(request.headers)
         headers.update(plan.headers)
         headers["Accept-Encoding"] = "identity"
-        async with self._session.get(
-            URL(backend.url + request.path, encoded=True),
-            headers=headers,
-            allow_redirects=False,
-        ) as response:
+        tls = backend.tls
+        async with (
+            self._session_for(backend) as session,
+            session.get(
+                URL(backend.origin + request.path, encoded=True),
+                headers=headers,
+                allow_redirects=False,
+                ssl=True if tls is None else self._contexts.of(tls).probes,
+                server_hostname=None if tls is None else tls.server_name,
+            ) as response,
+        ):
+            if isinstance(response, _Response) and response.certificate_expiry is not None:
+                on_certificate(response.certificate_expiry)
             if response.status in REDIRECTS:
                 where = printable(response.headers.get("Location", "nowhere"), 100)
                 return ProbeFault("redirect", f"redirects to {where}; probes follow no redirect")
             codings = ",".join(response.headers.getall("Content-Encoding", ()))
             if codings.strip().lower() not in {"", "identity"}:
                 return ProbeFault("encoding", "sent a compressed response although the probe accepts none")
-            body = await _read(response, self._max_document)
+            body = await _read(response, plan.max_document)
             if body is None:
-                size = self._max_document // 1024
+                size = plan.max_document // 1024
                 return ProbeFault("too_large", f"the response is larger than limits.document ({size} KiB)")
             return ProbeResponse(response.status, response.headers, body)
+
+
+@final
+class _Response(aiohttp.ClientResponse):
+    """A response that has looked at the certificate of its server. Its connection is gone by the time that
+    the caller has it."""
+
+    certificate_expiry: float | None = None
+    """Seconds since the epoch; None: there is no certificate, or nobody has verified it."""
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        transport = connection.transport
+        found = None if transport is None else transport.get_extra_info("peercert")
+        if found:
+            self.certificate_expiry = float(ssl.cert_time_to_seconds(found["notAfter"]))
+        return await super().start(connection)
+
+
+def _new_session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        response_class=_Response,
+        timeout=aiohttp.ClientTimeout(total=None),  # one deadline for all requests: see `probe`
+        trust_env=False,
+        auto_decompress=False,
+        skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
+    )
 
 
 @final
@@ -161,8 +247,11 @@ async def _read(response: aiohttp.ClientResponse, size: int) -> bytes | None:
     return bytes(body)
 
 
+def _no_connection(backend: Backend, error: OSError) -> ProbeFault:
+    reason = "tls" if isinstance(error, ssl.SSLError) else "connect"
+    where = backend.url if backend.socket_path else backend.authority
+    return ProbeFault(reason, f"no connection to {where}: {_reason(error)}")
+
+
 def _reason(error: OSError) -> str:
-    """`connection refused`: the system's text, without numbers and addresses, which differ from time to
-    time."""
-    text = os.strerror(error.errno) if error.errno and error.errno > 0 else (error.strerror or str(error))
-    return printable(text.lower(), 100)
+    return printable(reason_of(error), 200)

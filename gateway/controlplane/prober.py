@@ -1,11 +1,11 @@
 """Asks every backend, at its own address, which versions it serves: regularly, and at once when a response
 casts doubt on what is known of it (a prompted probe).
 
-    task -> ProbeClient (HTTP) -> the dialect reads the responses -> fact -> SnapshotHolder.observe
+    task -> ProbeClient (HTTP) -> the dialect reads the responses -> fact -> SnapshotHolder.collect
 
-Each backend has two tasks and one probe at a time. What a failed probe means is up to `core.fleet`. Here it
-is dated, counted, and followed by a longer pause. No client and no request ever waits for a probe. Time and
-randomness are passed in.
+Each backend has two tasks and one probe at a time, and all of them together at most `AT_ONCE`. What a failed
+probe means is up to `core.fleet`. Here it is dated, counted, and followed by a longer pause. No client and no
+request ever waits for a probe. Time and randomness are passed in.
 """
 
 from __future__ import annotations
@@ -14,19 +14,23 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias, final
 
-from gateway.controlplane.probe_client import MAX_DOCUMENT, ProbeClient
+from gateway.controlplane.probe_client import ProbeClient
 from gateway.controlplane.resolver import Resolve, addresses_only
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement, ProbeFault
 from gateway.core.fleet.backend import Backend, Member
-from gateway.core.fleet.fleet import ProbeFailed, ProbeSucceeded
+from gateway.core.fleet.fleet import HealthChecked, ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.telemetry.process_log import about
+from gateway.tls.client import ClientContexts
 
 JITTER: Final = 0.2
 """Share of a pause by which it is lengthened or shortened, so that many gateways do not probe in step
@@ -36,6 +40,14 @@ LONGEST_INTERVALS: Final = 8
 LONGEST_PAUSE: Final = 30.0
 """Back-off: at most 8 intervals and at most 30 s (semantics, Knowing), so that a recovery is seen within that
 time."""
+
+AT_ONCE: Final = 256
+"""Probes that are under way at the same time. A thousand backends that never answer are found out within a
+few timeouts, and take no more descriptors than these."""
+
+BEGUN_PER_TURN: Final = 8
+"""Backends of which the first probe is begun in one turn of the event loop: about 3 ms, after which requests
+have theirs."""
 
 PROMPTED_SPACING: Final = 0.25
 """Seconds after a prompted probe before the next one of the same backend. A backend that contradicts itself
@@ -51,6 +63,7 @@ class ProbeMetrics(Protocol):
     """The part of `telemetry.metrics.Metrics` that is used here."""
 
     def probed(self, service: str, backend: str, seconds: float, failure: str | None) -> None: ...
+    def certificate_seen(self, service: str, backend: str, expiry: float) -> None: ...
 
 
 def pause(failures: int, interval: float, rng: random.Random) -> float:
@@ -74,6 +87,8 @@ class _Target:
     backend: Backend
     tasks: tuple[asyncio.Task[None], ...] = ()
     failures: int = 0
+    probed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set: its first probe has ended, or it is no longer probed."""
     prompt: asyncio.Event = field(default_factory=asyncio.Event)
     """Set: a probe is wanted at once."""
     prompted_for: float = float("-inf")
@@ -86,9 +101,8 @@ class _Target:
 class Prober:
     """Probes the undeclared backends of `services`; `start`, `retarget` and `close`, or `async with`.
 
-    `resolve` gives the addresses of a backend's host; `max_document` is `limits.document`. `clock` must be
-    the one by which the data plane dates passive observations: the loop's, in seconds. `wall` is what people
-    are shown.
+    `resolve` gives the addresses of a backend's host; `clock` must be the one by which the data plane dates
+    passive observations: the loop's, in seconds. `wall` is what people are shown.
     """
 
     def __init__(
@@ -98,25 +112,29 @@ class Prober:
         services: Iterable[Service],
         *,
         resolve: Resolve = addresses_only,
-        max_document: int = MAX_DOCUMENT,
         clock: Callable[[], float] | None = None,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         prompted_spacing: float = PROMPTED_SPACING,
+        client_contexts: ClientContexts | None = None,
     ) -> None:
         self._snapshot_holder = snapshot_holder
         self._metrics = metrics
         self._services = tuple(services)
         self._resolve = resolve
-        self._max_document = max_document
         self._clock = clock or _loop_time
         self._wall = wall
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, protects no secret
         self._sleep = sleep
         self._prompted_spacing = prompted_spacing
+        self._client_contexts = client_contexts
         self._unsubscribe: Callable[[], None] | None = None
         self._targets: dict[Key, _Target] = {}
+        self._new: deque[Key] = deque()
+        """Targets whose tasks have not begun."""
+        self._beginning: asyncio.Handle | None = None
+        self._under_way = asyncio.Semaphore(AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_probe_at: dict[Key, float] = {}
         self._probe_client: ProbeClient | None = None
@@ -127,9 +145,9 @@ class Prober:
         return self._last_probe_at
 
     async def start(self) -> None:
-        """Begin to probe; the first probes are sent at once."""
+        """Begin to probe; the first probes are sent at once, a few in each turn of the event loop."""
         if self._probe_client is None:
-            self._probe_client = ProbeClient(self._resolve, self._max_document)
+            self._probe_client = ProbeClient(self._resolve, self._client_contexts)
             self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
             self.retarget(self._services)
 
@@ -143,6 +161,7 @@ class Prober:
             (service.name, backend.name): (service, backend)
             for service in self._services
             for backend in service.backends
+            if not backend.leaving  # another server may have its address already
         }
         for key, target in list(self._targets.items()):
             if key not in configured or not _is_unchanged(target, *configured[key]):
@@ -151,13 +170,26 @@ class Prober:
             if key in self._targets:
                 self._targets[key].service, self._targets[key].backend = service, backend
             else:
-                self._begin(key, _Target(service, backend))
+                self._targets[key] = _Target(service, backend)
+                self._new.append(key)
+        if self._new and self._beginning is None:
+            self._begin_some()
+
+    async def probed(self, services: Collection[str]) -> None:
+        """Wait until each backend of these services has been probed once."""
+        for target in [each for each in self._targets.values() if each.service.name in services]:
+            await target.probed.wait()
+        self._snapshot_holder.let_in()
 
     async def close(self) -> None:
         """Stop all probes, also those under way, and close the connections."""
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
+        if self._beginning is not None:
+            self._beginning.cancel()
+            self._beginning = None
+        self._new.clear()
         for key in list(self._targets):
             self._drop(key)
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -176,8 +208,19 @@ class Prober:
 
     # --- tasks ----------------------------------------------------------------------------------------------
 
+    def _begin_some(self) -> None:
+        """Begin the first of the new targets, and the others in further turns of the event loop."""
+        self._beginning = None
+        for _ in range(min(BEGUN_PER_TURN, len(self._new))):
+            key = self._new.popleft()
+            target = self._targets.get(key)
+            if target is not None and not target.tasks:  # it may have been removed meanwhile, and come back
+                self._begin(key, target)
+        if self._new:
+            # Not in the next turn: that would begin before what the probes have caused is read.
+            self._beginning = asyncio.get_running_loop().call_later(0, self._begin_some)
+
     def _begin(self, key: Key, target: _Target) -> None:
-        self._targets[key] = target
         loop = asyncio.get_running_loop()
         target.tasks = (
             loop.create_task(self._probe_regularly(key, target), name=f"probe {key[0]}/{key[1]}"),
@@ -192,8 +235,12 @@ class Prober:
 
     def _drop(self, key: Key) -> None:
         target = self._targets.pop(key)
+        target.probed.set()
         self._last_probe_at.pop(key, None)
-        for task in target.tasks:
+        # A cancelled task keeps its frames, and they keep the target: together with its tasks it would be a
+        # cycle, which only the collector frees.
+        tasks, target.tasks = target.tasks, ()
+        for task in tasks:
             task.cancel()
 
     async def _probe_regularly(self, key: Key, target: _Target) -> None:
@@ -201,6 +248,7 @@ class Prober:
         while True:
             async with target.probing:
                 await self._probe(key, target, prompted=False)
+            target.probed.set()
             await self._sleep(pause(target.failures, target.service.probe.interval, self._rng))
 
     async def _probe_when_prompted(self, key: Key, target: _Target) -> None:
@@ -217,10 +265,11 @@ class Prober:
 
     def _on_change(self, before: Snapshot, after: Snapshot) -> None:
         """Prompt a probe of every backend on which a response has cast doubt."""
-        for name, pool in after.fleet.pools.items():
-            if pool is before.fleet.pools.get(name):
-                continue
-            for member in pool.members:
+        for _, view in after.news_since(before):
+            name = view.service.name
+            known = before.fleet.pools.get(name)
+            pool = after.fleet.pools[name]
+            for member in pool.members if known is None else pool.others_than(known):
                 wanted_at = member.probe_wanted_at
                 target = self._targets.get((name, member.backend.name)) if wanted_at is not None else None
                 if wanted_at is not None and target is not None and wanted_at > target.prompted_for:
@@ -228,34 +277,63 @@ class Prober:
                     target.prompt.set()
 
     def _member(self, key: Key) -> Member | None:
-        """What is known of a backend now."""
+        """What is known of a backend now, also by facts that wait to be let in."""
+        self._snapshot_holder.let_in()
         pool = self._snapshot_holder.current.fleet.pools.get(key[0])
         return None if pool is None else pool.member(key[1])
 
     async def _probe(self, key: Key, target: _Target, *, prompted: bool) -> None:
         """One probe and its fact, dated by when its first request was sent."""
         assert self._probe_client is not None
-        sent, sent_wall = self._clock(), self._wall()
         if target.backend.declared is not None:
-            self._declare_again(key, target, sent, prompted=prompted)
+            self._declare_again(key, target, self._clock(), prompted=prompted)
+            await self._check_health(key, target)
             return
-        try:
-            found = await self._probe_client.probe(target.service, target.backend)
-        # A bug of ours must not end the probes of a backend: what is known of it would be relied on for ever.
-        except Exception:  # noqa: BLE001 - logged and counted
-            _log.exception("%s/%s: the probe failed because of a bug in the gateway", *key)
-            found = ProbeFault("internal", "the probe failed because of a bug in the gateway, see its log")
+        async with self._under_way:
+            sent, sent_wall = self._clock(), self._wall()
+            found = await self._send_probe(key, self._probe_client, target)
         self._last_probe_at[key] = sent_wall
         seconds = self._clock() - sent
         match found:
             case Advertisement():
                 target.failures = 0
                 self._metrics.probed(*key, seconds, None)
-                self._snapshot_holder.observe(*key, ProbeSucceeded(found, sent, prompted))
+                self._snapshot_holder.collect(*key, ProbeSucceeded(found, sent, prompted))
+                await self._check_health(key, target)
             case ProbeFault(reason, detail):
                 target.failures += 1
                 self._metrics.probed(*key, seconds, reason)
-                self._snapshot_holder.observe(*key, ProbeFailed(detail, sent))
+                self._snapshot_holder.collect(*key, ProbeFailed(detail, sent))
+
+    async def _check_health(self, key: Key, target: _Target) -> None:
+        """Ask a backend that answers probes whether it wants requests. Silence says nothing more than the
+        probe has said: what the check answered last stands."""
+        plan = target.service.probe
+        if plan.health is None:
+            return
+        assert self._probe_client is not None
+        async with self._under_way:
+            sent = self._clock()
+            try:
+                health = await self._probe_client.check_health(plan, plan.health, target.backend)
+            except Exception:  # noqa: BLE001 - logged; as in `_send_probe`
+                name = "/".join(key)
+                _log.exception("%s: the health check failed because of a bug", name, extra=about(name))
+                return
+        if health.answered:
+            self._snapshot_holder.collect(*key, HealthChecked(health.error, sent))
+
+    async def _send_probe(
+        self, key: Key, probe_client: ProbeClient, target: _Target
+    ) -> Advertisement | ProbeFault:
+        try:
+            seen = partial(self._metrics.certificate_seen, *key)
+            return await probe_client.probe(target.service, target.backend, seen)
+        # A bug of ours must not end the probes of a backend: what is known of it would be relied on for ever.
+        except Exception:  # noqa: BLE001 - logged and counted
+            name = "/".join(key)
+            _log.exception("%s: the probe failed because of a bug in the gateway", name, extra=about(name))
+            return ProbeFault("internal", "the probe failed because of a bug in the gateway, see its log")
 
     def _declare_again(self, key: Key, target: _Target, sent: float, *, prompted: bool) -> None:
         """A declared backend is not asked. What is declared is observed once more instead, which clears it if
@@ -266,13 +344,17 @@ class Prober:
             member = self._member(key)
             target.failures = target.failures + 1 if member is not None and member.suspect else 0
         declared = Advertisement(target.backend.declared)
-        self._snapshot_holder.observe(*key, ProbeSucceeded(declared, sent, prompted))
+        self._snapshot_holder.collect(*key, ProbeSucceeded(declared, sent, prompted))
 
 
 def _is_unchanged(target: _Target, service: Service, backend: Backend) -> bool:
     """Whether the same address is probed at the same interval: then its task goes on."""
-    before = target.backend.url, target.backend.declared is None, target.service.probe
-    return before == (backend.url, backend.declared is None, service.probe)
+    if target.service.is_written_as(service):
+        return True
+    before = target.backend
+    return (before.url, before.tls, before.declared is None, target.service.probe) == (
+        *(backend.url, backend.tls, backend.declared is None, service.probe),
+    )
 
 
 def _loop_time() -> float:

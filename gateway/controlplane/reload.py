@@ -1,9 +1,10 @@
 """Reads the configuration again and puts it in force: all of it, or nothing.
 
-    read -> Settings -> Resolver.retarget -> SnapshotHolder.reconfigure -> Prober.retarget
+    read -> Settings -> Configured -> Resolver.retarget -> SnapshotHolder.put_in_force -> Prober.retarget
 
-A file with an error changes nothing. What is known of backends that stay is kept. What is fixed when the
-process starts (listeners, limits) is compared and reported, never applied in part.
+A file with an error changes nothing, and neither does one with a new value of what is fixed when the process
+starts (listeners, limits): no configuration is ever in force in part. What takes long is done in a thread:
+reading the files, and working out the snapshot. What is known of backends that stay is kept.
 """
 
 from __future__ import annotations
@@ -11,25 +12,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Final, Protocol, final
 
-from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway import process
+from gateway.controlplane.certificate_watch import CertificateWatch
+from gateway.controlplane.discovery.discovery import Discovery
+from gateway.controlplane.snapshot_holder import Configured, SnapshotHolder
 from gateway.core.fleet.service import Service
-from gateway.settings import Loaded, Settings
+from gateway.errors import CertificateError
+from gateway.service_manager import Moment
+from gateway.settings import Loaded, Problem, Settings
+from gateway.settings.model.fields import Section
+from gateway.settings.model.limits import PER_SERVICE
+from gateway.settings.sources import Seen
+from gateway.settings.yaml.tree import Position
+from gateway.tls.client import ClientContexts, backends_tls, read_contexts
 
-NEEDS_RESTART: Final = (
-    "listen",
-    "admin",
-    "workers",
-    "access_log",
-    "trusted_proxies",
-    "state",
-    "timeouts",
-    "limits",
-)
-"""Keys that are read once, when the process starts."""
+RELOADED: Final = frozenset({"services", "untrusted_headers", "log", "hash"})
+"""What of the settings a reload puts in force. All else is read once, when the process starts. Of `timeouts`
+and `limits` those that a service may have, too, are a part of the services."""
+
+SHARED: Final = frozenset({"timeouts", "limits"})
+"""Sections that a service has, too."""
 
 _log = logging.getLogger("skewgate.reload")
 
@@ -54,18 +60,20 @@ class ConfigInForce:
     hash: str
     loaded_at: float
     """Wall-clock seconds."""
+    error: str | None = None
+    """Why the last reload was refused; None: it was not."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ReloadResult:
-    """The outcome of a reload."""
+    """The result of a reload."""
 
     problems: tuple[str, ...] = ()
-    """The errors of the file, each as `skewgate check` shows it. If there are any, the old configuration
-    stays in force."""
+    """Why it is refused, each as `skewgate check` shows it. If there are any, the old configuration stays in
+    force."""
     restart: tuple[str, ...] = ()
-    """Keys whose new values need a restart."""
+    """The keys that need a restart, which are among the problems."""
 
     @property
     def ok(self) -> bool:
@@ -74,8 +82,10 @@ class ReloadResult:
 
 @final
 class Reloader:
-    """Reloads for SIGHUP and `POST /-/reload`. `read` reads and checks the file as it is now, and blocks.
-    `settings` are those with which the process was started."""
+    """Reloads for SIGHUP, `POST /-/reload` and `ConfigWatch`. `read` reads and checks the files as they are
+    now, and blocks. `settings` are those with which the process was started, `seen` the files they are from.
+    `announce` is called when a reload begins, and when it has ended; `applied` with what it put in force.
+    """
 
     def __init__(
         self,
@@ -86,16 +96,30 @@ class Reloader:
         resolver: Retargetable,
         prober: Retargetable,
         metrics: ReloadMetrics,
+        certificates: CertificateWatch | None = None,
+        client_contexts: ClientContexts | None = None,
+        announce: Callable[[Moment], None] = lambda moment: None,
+        applied: Callable[[Settings], None] = lambda settings: None,
+        seen: Seen | None = None,
+        discovery: Discovery | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._read = read
-        self._started = settings
+        self._certificates = certificates
+        self._client_contexts = client_contexts or ClientContexts()
+        self._started = self._settings = settings
+        self._announce = announce
+        self._applied = applied
+        self._seen = seen or Seen()
+        self._discovery = discovery or Discovery()
         self._snapshot_holder = snapshot_holder
         self._resolver = resolver
         self._prober = prober
         self._metrics = metrics
         self._wall = wall
         self._lock = asyncio.Lock()
+        self._held = ""
+        """Why nothing is reloaded, a sentence; empty: it is."""
         self._config = ConfigInForce(settings.hash, wall())
 
     @property
@@ -103,34 +127,146 @@ class Reloader:
         """The configuration in force."""
         return self._config
 
-    async def reload(self) -> ReloadResult:
-        """The new configuration is in force when this returns, unless there are errors. The file is read in a
-        thread, so requests go on."""
-        async with self._lock:
-            loaded = await asyncio.to_thread(self._read)
-            return self._refuse(loaded) if loaded.settings is None else self._apply(loaded.settings)
+    @property
+    def settings(self) -> Settings:
+        """The same, as settings."""
+        return self._settings
 
-    def _refuse(self, loaded: Loaded) -> ReloadResult:
+    @property
+    def seen(self) -> Seen:
+        """The files that were read last, whether they were refused or not."""
+        return self._seen
+
+    @property
+    def reloading(self) -> bool:
+        """Whether a reload is under way."""
+        return self._lock.locked()
+
+    async def hold(self, reason: str) -> None:
+        """Refuse reloads for `reason`. When this returns, none is under way."""
+        self._held = reason
+        try:
+            async with self._lock:
+                return
+        except asyncio.CancelledError:
+            self._held = ""
+            raise
+
+    def go_on(self) -> None:
+        """Reload again."""
+        self._held = ""
+
+    async def reload(self) -> ReloadResult:
+        """The new configuration is in force when this returns, unless there are errors. Requests go on
+        meanwhile."""
+        async with self._lock:
+            if self._held:
+                return ReloadResult((self._held,))
+            self._announce(Moment.BEGIN)
+            try:
+                with process.collector_paused():
+                    result = await self._read_and_apply()
+                    if result.ok:
+                        process.keep_for_long()
+            finally:
+                self._announce(Moment.END)
+            return result
+
+    async def _read_and_apply(self) -> ReloadResult:
+        loaded = await asyncio.to_thread(self._read)
+        self._seen = loaded.seen
+        settings = loaded.settings
+        if settings is None:
+            return self._refuse(loaded, loaded.errors)
+        if restart := tuple(_changed(self._started, settings)):
+            return self._refuse(loaded, [_needs_restart(key, loaded) for key in restart], restart)
+        try:
+            contexts = await asyncio.to_thread(read_contexts, backends_tls(settings.services))
+        except CertificateError as error:  # a file has changed since it was checked
+            return self._refuse_files(error)
+        # Until it is in force, nobody comes or leaves by discovery.
+        async with self._discovery.changes:
+            services = self._discovery.completed(settings.services)
+            self._snapshot_holder.let_in()
+            configured = await asyncio.to_thread(
+                self._snapshot_holder.configured, services, settings.untrusted_headers
+            )
+            if self._certificates is not None:
+                await self._certificates.reload(settings)
+            self._client_contexts.put_in_force(contexts)
+            result = self._apply(settings, services, configured)
+        await self._snapshot_holder.notified()
+        return result
+
+    def _refuse(
+        self, loaded: Loaded, problems: Sequence[Problem], restart: tuple[str, ...] = ()
+    ) -> ReloadResult:
         """Reports errors only: warnings do not prevent a reload."""
-        for problem in loaded.errors:
-            sentence = problem.sentence(loaded.filename)
+        self._report([problem.sentence(loaded.filename) for problem in problems])
+        return ReloadResult(tuple(map(loaded.shown, problems)), restart)
+
+    def _refuse_files(self, error: CertificateError) -> ReloadResult:
+        sentence = f"{error.path or error.part}: {error}"
+        self._report([sentence])
+        return ReloadResult((sentence,))
+
+    def _report(self, sentences: Sequence[str]) -> None:
+        for sentence in sentences:
             _log.error("reload refused, the old configuration stays in force: %s", sentence)
         self._metrics.reloaded(ok=False, at=self._wall())
-        return ReloadResult(tuple(problem.render(loaded.filename, loaded.lines) for problem in loaded.errors))
+        more = f", and {len(sentences) - 1} more" if len(sentences) > 1 else ""
+        self._config = replace(self._config, error=sentences[0] + more)
 
-    def _apply(self, settings: Settings) -> ReloadResult:
-        """Without `await`: nothing may run between the new snapshot and the new probes."""
-        self._resolver.retarget(settings.services)
-        self._snapshot_holder.reconfigure(settings.services, settings.untrusted_headers)
-        self._prober.retarget(settings.services)
+    def _apply(self, settings: Settings, services: Sequence[Service], configured: Configured) -> ReloadResult:
+        """Without `await`: nothing may run between the new snapshot and the new probes. `services`: with the
+        backends that are discovered."""
+        self._resolver.retarget(services)
+        self._snapshot_holder.put_in_force(configured)
+        self._prober.retarget(services)
+        self._discovery.retarget(services)
+        self._settings = settings
+        self._applied(settings)
         self._config = ConfigInForce(settings.hash, self._wall())
         self._metrics.reloaded(ok=True, at=self._config.loaded_at)
-        restart = tuple(key for key in NEEDS_RESTART if getattr(settings, key) != getattr(self._started, key))
         _log.info(
             "reloaded: configuration %s, generation %d",
             settings.hash,
             self._snapshot_holder.current.generation,
         )
-        if restart:
-            _log.warning("restart the gateway to apply the new value of %s", ", ".join(restart))
-        return ReloadResult(restart=restart)
+        return ReloadResult()
+
+
+def _needs_restart(key: str, loaded: Loaded) -> Problem:
+    """At the key, or at the one above it where it is not in the file."""
+    at = loaded.positions.get(key) or loaded.positions.get(key.partition(".")[0]) or Position()
+    return Problem(
+        *(at.line, at.column, "needs-restart", f"`{key}` cannot change while the gateway runs"),
+        "restart the gateway, or write the old value again: nothing else is in force before",
+        width=at.width,
+    )
+
+
+def _changed(started: Settings, wanted: Settings) -> Iterator[str]:
+    """The keys whose values are read only when the process starts, and are not those of the start."""
+    for each in fields(Settings):
+        if each.name in RELOADED:
+            continue
+        before, after = (_read_at_start(settings, each.name) for settings in (started, wanted))
+        if isinstance(before, dict) and isinstance(after, dict):
+            yield from (f"{each.name}.{key}" for key in before if before[key] != after[key])
+        elif before != after:
+            yield each.name
+
+
+def _read_at_start(settings: Settings, name: str) -> object:
+    """A value, as far as it is read only when the process starts. Of a section: its keys."""
+    value = getattr(settings, name)
+    if name == "listen":  # certificates are read again
+        return [each.fixed for each in settings.listen]
+    if name == "admin":  # certificates and tokens are read again
+        admin = settings.admin.fixed
+        keys = {key: getattr(admin, key) for key in ("token", "tls", "hosts", "metrics_listen")}
+        return {"listen": (admin.host, admin.port), **keys}
+    if isinstance(value, Section):
+        return {key: one for key, one in value if not (name in SHARED and key in PER_SERVICE)}
+    return value

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -22,6 +23,7 @@ from typing import Final, Self, TypeAlias, final
 
 from gateway.controlplane.name_lookup import NO_ANSWER, Addresses, Found, NameLookup, NotFound, Result
 from gateway.core.fleet.service import Service
+from gateway.telemetry.discovery import NameReport
 
 SHORTEST_TTL: Final = 1.0
 LONGEST_TTL: Final = 60.0
@@ -60,6 +62,17 @@ async def addresses_only(host: str) -> Addresses:
     raise UnresolvedError(f"no address of {host}: names are not resolved here")
 
 
+def pause_after(ttl: float) -> float:
+    """Seconds until what was found with this TTL is looked up again."""
+    return min(max(ttl, SHORTEST_TTL), LONGEST_TTL)
+
+
+def pause_after_failures(failures: int, rng: random.Random) -> float:
+    """Seconds until the next lookup after so many failed ones in a row."""
+    pause = min(FIRST_RETRY * 2.0 ** min(failures - 1, 10), LONGEST_RETRY)
+    return pause * rng.uniform(1 - JITTER, 1 + JITTER)
+
+
 @final
 @dataclass(eq=False, slots=True)
 class _Name:
@@ -72,6 +85,9 @@ class _Name:
     """Why the last lookup failed; None: it did not."""
     failures: int = 0
     """Failed lookups in a row."""
+    all_failures: int = 0
+    found_at: float | None = None
+    """Wall-clock seconds of the last lookup that found addresses."""
     looked_up: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the first lookup has ended, or the name is not configured any more."""
     removed: bool = False
@@ -90,11 +106,13 @@ class Resolver:
         lookup: Callable[[str], Awaitable[Result]] | None = None,
         *,
         clock: Callable[[], float] = monotonic,
+        wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._lookup = lookup or NameLookup()
         self._clock = clock
+        self._wall = wall
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, protects no secret
         self._sleep = sleep
         self._names: dict[str, _Name] = {}
@@ -111,7 +129,8 @@ class Resolver:
 
     def retarget(self, services: Iterable[Service]) -> None:
         """From now on, resolve the names of these backends. The lookups of new ones begin at once."""
-        hosts = {backend.host for service in services for backend in service.backends}
+        backends = [backend for service in services for backend in service.backends]
+        hosts = {backend.host for backend in backends if not backend.socket_path}
         configured = {host for host in hosts if not _is_address(host)}
         # Requests under way may still connect to what has just been removed.
         usable = configured | self._names.keys()
@@ -150,6 +169,13 @@ class Resolver:
         text = f"no address of {host}: {reason}"
         raise UnresolvedError(errno, text) if errno else UnresolvedError(text)
 
+    def report(self) -> tuple[NameReport, ...]:
+        """What is known of each name."""
+        return tuple(
+            NameReport(each.host, each.found_at, each.all_failures, each.problem and each.problem.reason)
+            for each in self._names.values()
+        )
+
     # --- one name -------------------------------------------------------------------------------------------
 
     def _remove(self, name: _Name) -> None:
@@ -186,11 +212,11 @@ class Resolver:
         before, failed = self._known.get(name.host, ()), name.problem is not None
         name.ipv6 = name.ipv6 if found.ipv6 is None else found.ipv6
         name.ipv4 = name.ipv4 if found.ipv4 is None else found.ipv4
-        name.problem, name.failures = None, 0
+        name.problem, name.failures, name.found_at = None, 0, self._wall()
         after = self._known[name.host] = name.ipv6 + name.ipv4
         if failed or set(before) != set(after):
             self._log_line(name, logging.INFO, "%s is at %s", name.host, ", ".join(after))
-        return min(max(found.ttl, SHORTEST_TTL), LONGEST_TTL)
+        return pause_after(found.ttl)
 
     def _failed(self, name: _Name, problem: NotFound) -> float:
         """The last addresses stay; gives the pause until the next lookup."""
@@ -200,9 +226,9 @@ class Resolver:
             text = "no address of %s: %s (%s)"
             self._log_line(name, logging.WARNING, text, name.host, problem.reason, rest)
         name.problem = problem
-        pause = min(FIRST_RETRY * 2.0 ** min(name.failures, 10), LONGEST_RETRY)
         name.failures += 1
-        return pause * self._rng.uniform(1 - JITTER, 1 + JITTER)
+        name.all_failures += 1
+        return pause_after_failures(name.failures, self._rng)
 
     def _log_line(self, name: _Name, level: int, text: str, *values: str) -> None:
         """What changes often is logged for who asks for it only."""

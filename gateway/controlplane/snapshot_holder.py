@@ -1,19 +1,23 @@
 """Holds the current snapshot: the one mutable reference in the gateway.
 
-Everybody reads `current`. Only this file rebinds it, in one assignment. It belongs to one event loop and is
-not safe for threads. What a fact or an operator command means is up to `core.fleet.fleet`, what a snapshot
-is made of to `core.fleet.snapshot`. `stabilization_timer` calls `advance` when only time has passed.
+Everybody reads `current`. Only this file rebinds it, in one assignment. Facts are collected and let in
+together, once per turn of the event loop: a thousand of them make one snapshot. Whoever needs what they say
+in the same turn calls `let_in`. It belongs to one event loop and is not safe for threads. What a fact or an
+operator command means is up to `core.fleet.fleet`, what a snapshot is made of to `core.fleet.snapshot`.
+`stabilization_timer` calls `advance` when only time has passed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
-from typing import TypeAlias, final
+from typing import NamedTuple, TypeAlias, final
 
-from gateway.core.fleet.fleet import Fact, Fleet, OperatorCommand
+from gateway.core.agreement.agreed import Agreed
+from gateway.core.fleet.fleet import Fact, ObservedFact, OperatorCommand
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import UNTRUSTED_HEADERS
@@ -23,22 +27,56 @@ Subscriber: TypeAlias = Callable[[Snapshot, Snapshot], None]
 _log = logging.getLogger("skewgate.snapshot")
 
 
+class Configured(NamedTuple):
+    """A configuration that is worked out and not yet in force."""
+
+    before: Snapshot
+    """The one that was current."""
+    snapshot: Snapshot
+
+
 @final
 class SnapshotHolder:
     """Holds the current snapshot and calls subscribers with (before, after) when another one replaces it.
 
-    `clock` must be the one by which facts are dated: seconds, monotonic.
+    `clock` must be the one by which facts are dated: seconds, monotonic. `agreed`: with what a service begins
+    that is new; None: it stands alone. `learned` is called with the facts of each change that facts have made
+    here, and not with those that `follow` gets.
     """
 
-    __slots__ = ("_clock", "_notifying", "_pending", "_subscribers", "current")
+    __slots__ = (
+        "_agreed",
+        "_all_notified",
+        "_clock",
+        "_collected",
+        "_in_turns",
+        "_learned",
+        "_notifying",
+        "_pending",
+        "_subscribers",
+        "current",
+    )
 
-    def __init__(self, snapshot: Snapshot, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        clock: Callable[[], float] = monotonic,
+        agreed: Agreed | None = None,
+        learned: Callable[[Sequence[ObservedFact]], None] | None = None,
+    ) -> None:
         self.current: Snapshot = snapshot
         self._clock = clock
+        self._agreed = agreed
+        self._learned = learned
+        self._collected: list[ObservedFact] = []
+        """In the order in which they came."""
         self._subscribers: list[Subscriber] = []
         self._pending: deque[tuple[Snapshot, Snapshot]] = deque()
         """Changes of which the subscribers have not been notified yet."""
         self._notifying = False
+        self._in_turns: Iterator[None] | None = None
+        """What is left to notify, one subscriber in each turn of the event loop."""
+        self._all_notified = asyncio.Event()
 
     def update(self, snapshot: Snapshot) -> None:
         """Make `snapshot` the one that requests see. Subscribers have been notified when this returns."""
@@ -48,45 +86,108 @@ class SnapshotHolder:
             self._pending.append((before, snapshot))
             self._notify()
 
-    def reconfigure(
+    def configured(
         self, services: Sequence[Service], untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS
-    ) -> None:
-        """Put another configuration in force. What is known, offered and commanded is carried over."""
-        self.update(
-            Snapshot.configured(
-                services, now=self._clock(), after=self.current, untrusted_headers=untrusted_headers
-            )
+    ) -> Configured:
+        """Another configuration, with all that is known, offered and commanded now. May be called in a
+        thread. What is learned in the time that it takes is carried over here, too: so little is left."""
+        before = self.current
+        snapshot = Snapshot.configured(
+            services,
+            now=self._clock(),
+            after=before,
+            untrusted_headers=untrusted_headers,
+            agreed=self._agreed,
         )
+        known_now = self.current
+        return Configured(known_now, snapshot.brought_up(before, known_now, self._clock()))
+
+    def put_in_force(self, configured: Configured) -> None:
+        """Make it the current one. What was learned or commanded meanwhile is carried over, too. Requests see
+        it when this returns; the subscribers are notified one in each turn of the event loop, because a
+        configuration may be large. `notified` waits for that."""
+        self.notify_now()
+        before = self.current
+        self.current = configured.snapshot.brought_up(configured.before, before, self._clock())
+        self._pending.append((before, self.current))
+        self._in_turns = self._calls()
+        self._all_notified.clear()
+        asyncio.get_running_loop().call_soon(self._notify_one)
+
+    async def notified(self) -> None:
+        """Wait until the subscribers have been notified of everything."""
+        if self._in_turns is not None:
+            await self._all_notified.wait()
+
+    def collect(self, service: str, backend: str, fact: Fact) -> None:
+        """Take in a fact when everything else that this turn of the event loop brings has come."""
+        if not self._collected:
+            asyncio.get_running_loop().call_soon(self.let_in)
+        self._collected.append((service, backend, fact))
+
+    def let_in(self) -> None:
+        """Take in now what was collected."""
+        if self._collected:
+            self.observe_all(())
+
+    def notify_now(self) -> None:
+        """Take in what was collected and notify every subscriber of everything: what is in force now is known
+        to all of them when this returns."""
+        self.let_in()
+        self._notify()
 
     def observe(self, service: str, backend: str, fact: Fact) -> None:
-        """Take in a fact. Subscribers are notified only if it says something new."""
-        self._set_fleet(self.current.fleet.observe(service, backend, fact))
+        """Take in a fact now, behind those that were collected."""
+        self.observe_all(((service, backend, fact),))
 
-    def observe_all(self, facts: Iterable[tuple[str, str, Fact]]) -> None:
-        """Take in facts (service, backend, fact), in this order, as one change."""
-        fleet = self.current.fleet
-        for service, backend, fact in facts:
-            fleet = fleet.observe(service, backend, fact)
-        self._set_fleet(fleet)
+    def observe_all(self, facts: Iterable[ObservedFact]) -> None:
+        """Take in facts now, in this order, behind those that were collected, all as one change. Subscribers
+        are notified only if they say something new."""
+        collected, self._collected = self._collected, []
+        before, all_facts = self.current, (*collected, *facts)
+        self._replace(before.after(all_facts, self._clock()))
+        if self._learned is not None and self.current.views is not before.views:
+            self._learned(all_facts)
 
     def apply(self, service: str, command: OperatorCommand) -> None:
         """Apply an operator's command. It is in force when this returns."""
-        self._set_fleet(self.current.fleet.apply(service, command))
+        self.notify_now()
+        before = self.current
+        self._replace(before.with_fleet(before.fleet.apply(service, command), self._clock()))
+
+    def agree(self, agreed: Mapping[str, Agreed | None]) -> None:
+        """Decide these services by what is agreed on from now on; None: by their offer states. In force when
+        this returns, and the subscribers have been notified, unless a configuration is being put in force."""
+        self.let_in()
+        self._replace(self.current.with_agreed(agreed, self._clock()))
+
+    def follow(self, snapshot: Snapshot, facts: Iterable[ObservedFact] = ()) -> None:
+        """Take over what another holder has published, with `facts` that it has not seen. What was collected
+        here must have been let in before. In force, and notified as one change, when this returns; nobody is
+        notified if it says nothing new."""
+        assert not self._collected, "a fact would be lost"
+        self._replace(snapshot.after(facts, self._clock()))
+
+    def discover(self, services: Iterable[Service]) -> None:
+        """These services have other backends now. In force when this returns, and the subscribers have been
+        notified, unless a configuration is being put in force."""
+        self.notify_now()
+        self._replace(self.current.with_discovered(services, self._clock()))
 
     def advance(self) -> None:
         """Account for the time that has passed: pending versions may have become due."""
-        self.update(self.current.with_fleet(self.current.fleet, self._clock()))
+        self.observe_all(())
 
-    def _set_fleet(self, fleet: Fleet) -> None:
+    def _replace(self, after: Snapshot) -> None:
         before = self.current
-        if fleet is before.fleet:
-            return
-        after = before.with_fleet(fleet, self._clock())
         if after.views is before.views:
             # The same knowledge again: only its time is new, with which older facts will be compared.
             self.current = after
-        else:
+        elif self._in_turns is None:
             self.update(after)
+        else:
+            self.current = after
+            self._pending.append((before, after))
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber(before, after)` on every change, in order. Returns a function that ends this."""
@@ -104,12 +205,36 @@ class SnapshotHolder:
             return
         self._notifying = True
         try:
-            while self._pending:
-                before, after = self._pending.popleft()
-                for subscriber in tuple(self._subscribers):
-                    try:
-                        subscriber(before, after)
-                    except Exception:  # noqa: BLE001 - logged; the other subscribers must be called
-                        _log.exception("a subscriber failed; the new snapshot is in force all the same")
+            for _ in self._in_turns or self._calls():
+                pass
         finally:
             self._notifying = False
+            self._end_turns()
+
+    def _notify_one(self) -> None:
+        if self._in_turns is None:
+            return
+        self._notifying = True
+        try:
+            next(self._in_turns)
+        except StopIteration:
+            self._end_turns()
+        else:
+            asyncio.get_running_loop().call_soon(self._notify_one)
+        finally:
+            self._notifying = False
+
+    def _end_turns(self) -> None:
+        self._in_turns = None
+        self._all_notified.set()
+
+    def _calls(self) -> Iterator[None]:
+        """Call each subscriber for each change, in order."""
+        while self._pending:
+            before, after = self._pending.popleft()
+            for subscriber in tuple(self._subscribers):
+                try:
+                    subscriber(before, after)
+                except Exception:  # noqa: BLE001 - logged; the other subscribers must be called
+                    _log.exception("a subscriber failed; the new snapshot is in force all the same")
+                yield

@@ -37,7 +37,7 @@ class StabilizationTimer:
         self._cancel()
 
     def _on_change(self, before: Snapshot, after: Snapshot) -> None:
-        if before.due != after.due:
+        if before.dues is not after.dues and before.due != after.due:
             self._set(after)
 
     def _set(self, snapshot: Snapshot) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple, Protocol, Self, TypeAlias, final
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, SupportsIndex, TypeAlias, final
 
 from gateway.core.decision.operations import Operations
 from gateway.core.http.links import LinkRewriter, move
@@ -310,19 +310,23 @@ class Links:
 
 # --- request ids -------------------------------------------------------------------------------------------
 
-_HEX_GROUPS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_OPENSTACK_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_PLAIN_ID = re.compile(r"[0-9A-Za-z._:/+=-]{1,128}")
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class RequestIds:
-    """The ids by which an API family finds a request in the logs of its servers: a prefix and a UUID."""
+    """The ids by which an API family finds a request in the logs of its servers."""
 
     request_header: str
     """Canonical. Clients and the gateway send the id to backends in it."""
     response_headers: tuple[str, ...]
     """Canonical. Responses made by the gateway name the id in them."""
     prefix: str = "req-"
+    """Of an id that the gateway makes. A UUID follows."""
+    form: re.Pattern[str] = _OPENSTACK_ID
+    """What a well-formed id is. Its characters need no quotes, neither in a header nor in a line of a log."""
     normalized_header: str = field(init=False)
     """`request_header` as names are compared."""
     line_start: bytes = field(init=False)
@@ -335,7 +339,12 @@ class RequestIds:
 
     def is_valid(self, text: str) -> bool:
         """Whether `text` is an id as servers of this family accept it."""
-        return text.startswith(self.prefix) and _HEX_GROUPS.fullmatch(text, len(self.prefix)) is not None
+        return self.form.fullmatch(text) is not None
+
+
+PLAIN_IDS = RequestIds("X-Request-Id", ("X-Request-Id",), prefix="", form=_PLAIN_ID)
+OPENSTACK_IDS = RequestIds("X-Openstack-Request-Id", ("X-Openstack-Request-Id",))
+"""These two are what clients, and proxies in front of them, send to a service of any dialect."""
 
 
 # --- parts that few dialects have --------------------------------------------------------------------------
@@ -371,6 +380,20 @@ class ConfigurationRules:
     option_paths: tuple[tuple[tuple[str | int, ...], str], ...] = ()
     """Paths in its options, each with its position there. They begin behind the route's prefix, as `endpoint`
     gets paths."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DirectPaths:
+    """Paths below which every request without escapes is for a negotiated endpoint and no document, whatever
+    its method and query: an engine may send it straight to a backend, at the version in its headers."""
+
+    prefix: str
+    """What they begin with: `/v1/`."""
+    first: str = "A-Za-z0-9"
+    """What the next character may be, as in the brackets of a regular expression."""
+    besides: tuple[str, ...] = ()
+    """Beginnings that are none of them, in lower case: the case of a path does not count."""
 
 
 # --- the contract ------------------------------------------------------------------------------------------
@@ -427,19 +450,40 @@ class Dialect(ABC):
     method_parameter: str | None = None
     """The query parameter that its servers take for the method; None: they read none."""
 
-    request_ids: RequestIds | None = None
-    """None: this API has no request ids."""
+    request_ids: RequestIds = PLAIN_IDS
+    """Those of its own, where its servers have some."""
     target_writer: TargetWriter | None = None
     """None: the version is not in the target, which passes unchanged."""
     local_responder: LocalResponder | None = None
     """None: backends answer every endpoint; then none may be `answered`."""
     configuration_rules: ConfigurationRules = ConfigurationRules()
 
+    direct_paths: tuple[DirectPaths, ...] = ()
+    """Where its requests may go past the gateway, through another engine. Empty: nowhere."""
+    made_of: object = None
+    """The options that `made` got; None: it was made in another way."""
+
     @classmethod
     def configured(cls, options: object) -> Self:
         """The dialect of one service; `options` is an instance of `Options`. Raises `VersionTextError` or
         `ValueError`, preferably an `OptionsError`, which has the position."""
         return cls()
+
+    @classmethod
+    @final
+    def made(cls, options: object) -> Self:
+        """The same, and it can be made in another process, too. Raises what `configured` raises."""
+        dialect = cls.configured(options)
+        dialect.made_of = options
+        return dialect
+
+    @final
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        """In another process it is made anew: a dialect may hold what cannot be pickled, and compare with
+        constants of its module."""
+        if self.made_of is None:
+            return super().__reduce_ex__(protocol)
+        return type(self).made, (self.made_of,)
 
     # -- 1. the request
 
@@ -496,10 +540,8 @@ class Dialect(ABC):
         return self.error_response(missing.error)
 
     def write_request_id(self, response: Response, request_id: str) -> Response:
-        """A response made by the gateway, with the id of the request. Called only with `request_ids`."""
-        ids = self.request_ids
-        names = () if ids is None else ids.response_headers
-        return response.with_headers(*((name, request_id) for name in names))
+        """A response made by the gateway, with the id of the request."""
+        return response.with_headers(*((name, request_id) for name in self.request_ids.response_headers))
 
     # -- 3. the backend's response
 

@@ -16,11 +16,13 @@ take no longer."""
 
 @final
 class Arrival:
-    """One head or one body on its way in. Times are monotonic seconds."""
+    """One head or one body on its way in. Times are monotonic seconds. `grace`: seconds in which it may come
+    as slowly as it likes."""
 
-    __slots__ = ("_began", "_paused_at", "_received")
+    __slots__ = ("_began", "_grace", "_paused_at", "_received")
 
-    def __init__(self) -> None:
+    def __init__(self, grace: float) -> None:
+        self._grace = grace
         self._began = 0.0
         self._paused_at: float | None = None
         self._received = 0
@@ -48,4 +50,4 @@ class Arrival:
         """Until when the next byte must have come; infinity without a minimum rate."""
         if not min_rate:
             return float("inf")
-        return self._began + max(MIN_RATE_GRACE, self._received / min_rate)
+        return self._began + max(self._grace, self._received / min_rate)

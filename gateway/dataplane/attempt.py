@@ -8,71 +8,77 @@ the exchange. After its end it ignores everything that still arrives for it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from gateway.core.decision.decision import DocumentKey
 from gateway.core.decision.response import ResponseRewrite, rewrite_head
 from gateway.core.dialect import VersionRefusal
 from gateway.core.fleet.fleet import Fact, PassiveObservation, ServedVersionMissing, VersionMismatch
+from gateway.dataplane.backend_connection import ResponseReceiver
 from gateway.dataplane.documents import BufferedResponse, must_buffer
 from gateway.dataplane.failures import Failure
+from gateway.dataplane.tunnel import TunnelOwner, agreed_protocol, switched_head
 from gateway.dataplane.upstream_head import compose_upstream_head
 
 if TYPE_CHECKING:
-    from gateway.core.decision.decision import Resolution
     from gateway.core.fleet.backend import Member
     from gateway.dataplane.backend_connection import BackendConnection
-    from gateway.dataplane.context import Context
-    from gateway.dataplane.downstream import Downstream
-    from gateway.dataplane.http1.heads import RequestHead, ResponseHead
+    from gateway.dataplane.http1.response_head import ResponseHead
     from gateway.dataplane.request_body import RequestBody
-    from gateway.telemetry.request_record import RequestRecord
 
 MAX_MISMATCH_PATH: Final = 128
 """Characters of the path that a `VersionMismatch` keeps: clients choose it."""
 
 
-class AttemptOwner(Protocol):
+class AttemptOwner(TunnelOwner):
     """The exchange, as its attempts see it."""
 
-    context: Context
-    downstream: Downstream
-    request: RequestHead
-    record: RequestRecord
-    body: RequestBody | None
-    resolution: Resolution
+    __slots__ = ()
+
     path: str
     """The path without the prefix of the route."""
 
     def on_sent(self) -> None:
         """A connection was made, and the request is on its way."""
+        raise NotImplementedError
 
-    def on_attempt_failed(self, failure: Failure) -> None:
+    def on_failure(self, failure: Failure) -> None:
         """No final response, or none to its end, will come."""
+        raise NotImplementedError
 
     def on_version_refused(self) -> None:
         """The member refused the version. Nothing was executed."""
+        raise NotImplementedError
 
     def on_version_unknown(self) -> bool:
         """The response lacks the served version. True: the request is sent elsewhere, forget this one."""
+        raise NotImplementedError
 
     def forward_interim(self, response: ResponseHead) -> None:
         """An interim response is for the client."""
+        raise NotImplementedError
 
     def forward_response(
         self, response: ResponseHead, rewrite: ResponseRewrite, piece: bytes, *, done: bool
     ) -> None:
         """The response is for the client."""
+        raise NotImplementedError
 
     def forward_body(self, piece: bytes, *, done: bool) -> None:
         """More content of that response."""
+        raise NotImplementedError
+
+    def begin_tunnel(self, connection: BackendConnection, head: bytes, rest: bytes) -> None:
+        """The backend has switched to a protocol that the request has asked for. `head`: of the 101 for the
+        client; `rest`: what has come behind it."""
+        raise NotImplementedError
 
 
 @final
-class Attempt:
+class Attempt(ResponseReceiver):
     """Counted in `Context.in_flight_by_member` from `begin` to `end`."""
 
-    __slots__ = ("_buffered", "_connection", "_owner", "ended", "member", "reused", "sent_at")
+    __slots__ = ("_began", "_buffered", "_connection", "_owner", "ended", "member", "reused", "sent_at")
 
     def __init__(self, owner: AttemptOwner, member: Member) -> None:
         self._owner = owner
@@ -82,6 +88,8 @@ class Attempt:
         self.sent_at = 0.0
         """Monotonic seconds, when the request head was written. Facts from the response have this time: the
         backend may have composed it soon after. A slow response never replaces what a later probe found."""
+        self._began = 0.0
+        """When a connection was asked for, while the gateway traces; 0: one was idle."""
         self.ended = False
         self._connection: BackendConnection | None = None
         """None while it is being made, and after the response has ended."""
@@ -99,7 +107,9 @@ class Attempt:
         pool = owner.downstream.pool(member)
         connection = None if new_connection else pool.acquire(verify=body is not None and body.streams)
         if connection is None:
-            pool.connect(self)
+            if owner.context.tracing is not None:
+                self._began = owner.context.clock()
+            pool.connect(self, owner.resolution.limits)
             return False
         self.reused = True
         self._send(connection)
@@ -113,6 +123,8 @@ class Attempt:
             connection.abandon()
             self.on_failure(Failure.NOT_SENT)
             return
+        if self._owner.request.upgrade:
+            connection.use_once()
         self._send(connection)
         self._owner.on_sent()
 
@@ -122,11 +134,15 @@ class Attempt:
         context, request, resolution = owner.context, owner.request, owner.resolution
         self._connection = connection
         self.sent_at = context.clock()
-        names = context.response_names(resolution.view)
-        connection.start(self, names, body, is_head_request=request.method == "HEAD")
+        reader = context.response_reader(resolution.view)
+        connection.start(self, reader, resolution.limits, body, is_head_request=request.method == "HEAD")
         # Writes are collected: the response before this one may fill the buffer after this request has begun.
         if owner.downstream.congested:
             connection.pause_reading()
+        tracing, end = context.tracing, b""
+        if tracing is not None and not request.trace and resolution.request_edits is None:
+            end = tracing.head_end(owner.record)
+        traced = end or b"\r\n"
         head = compose_upstream_head(
             request,
             owner.downstream.peer,
@@ -134,8 +150,16 @@ class Attempt:
             self.member,
             path=owner.path,
             request_id=owner.record.request_id,
-            end=b"\r\n" if body is None else body.framing_line() + b"\r\n",
+            end=traced if body is None else body.framing_line() + traced,
         )
+        if tracing is not None and not end:
+            head = tracing.send(
+                head,
+                owner.record,
+                self.member.backend,
+                self._began or self.sent_at,
+                resolution.request_edits,
+            )
         if body is None:
             context.send(connection, head)
             return
@@ -157,7 +181,11 @@ class Attempt:
         """The request is no longer in flight at its member. A connection that is still in use is abandoned:
         its state is unknown, so it is never reused."""
         self.ended = True
-        self._owner.context.in_flight_by_member[self.member.key] -= 1
+        context = self._owner.context
+        if context.request_queue.watches:
+            context.request_queue.give_back(self.member.key)
+        else:
+            context.in_flight_by_member[self.member.key] -= 1
         if self._connection is not None:
             self._connection.abandon()
 
@@ -167,11 +195,31 @@ class Attempt:
         """An interim response has come, and more will."""
         self._owner.forward_interim(response)
 
+    def on_switch(self, response: ResponseHead, head: bytes, rest: bytes) -> bool:
+        """8: a 101 has come. False: the request has not asked for that."""
+        owner, connection, resolution = self._owner, self._connection, self._owner.resolution
+        protocol = agreed_protocol(head, owner.request.upgrade, resolution.view.service.upgrade)
+        if connection is None or not protocol:
+            return False
+        owner.record.backend_seconds = owner.context.clock() - self.sent_at
+        owner.record.response_fields = response.passthrough
+        if owner.context.ejections.watching:
+            owner.context.ejections.responded(self.member, response.status)
+        rewrite = rewrite_head(resolution, self.member, response.status, response.selected_fields)
+        if rewrite.fact is not None:
+            self._observe(PassiveObservation(rewrite.fact, self.sent_at))
+        if rewrite.mismatch:
+            self._report_served_version(rewrite)
+            owner.record.negotiated, owner.record.version = resolution.version_text, rewrite.served_text
+        owner.begin_tunnel(connection, switched_head(response, rewrite, protocol), rest)
+        return True
+
     def on_response(self, response: ResponseHead, piece: bytes, *, done: bool) -> None:
         """8: the response head is complete, and `piece` of its content has come."""
         owner, member = self._owner, self.member
         context, resolution = owner.context, owner.resolution
         owner.record.backend_seconds = context.clock() - self.sent_at
+        owner.record.response_fields = response.passthrough
         key = (resolution, member.key, response.status, response.selected)
         rewrite = context.response_cache.get(key)
         if rewrite is None:
@@ -179,6 +227,8 @@ class Attempt:
             context.cache_response(key, rewrite)
         if done:
             self._connection = None
+            if context.ejections.watching:
+                context.ejections.responded(member, response.status)
         if rewrite.plain and not resolution.rewrites_document:
             owner.forward_response(response, rewrite, piece, done=done)
         else:
@@ -196,11 +246,14 @@ class Attempt:
             self._report_served_version(rewrite)
             if rewrite.served_missing and owner.on_version_unknown():
                 return
-            owner.record.version = rewrite.served_text
+            record = owner.record
+            record.negotiated, record.version = owner.resolution.version_text, rewrite.served_text
         if rewrite.served.version_refusal is VersionRefusal.YES:
+            owner.context.snapshots.let_in()  # what was just observed counts for the next decision
+            self._trace_end(status=response.status)
             owner.on_version_refused()
         elif must_buffer(owner.resolution, response, rewrite):
-            limit = owner.context.limits.document
+            limit = owner.resolution.limits.document
             self._buffered = BufferedResponse(
                 owner.resolution, self.member, response, rewrite, max_document=limit
             )
@@ -227,6 +280,8 @@ class Attempt:
         """More content of the response."""
         if done:
             self._connection = None
+            if self._owner.context.ejections.watching:
+                self._report_complete()
         if self._buffered is not None:
             self._buffer(self._buffered, piece, done=done)
         else:
@@ -243,11 +298,14 @@ class Attempt:
         advertisement = buffered.refusal_advertisement() if done else None
         if advertisement is not None:
             self._observe(PassiveObservation(advertisement, self.sent_at))
+            owner.context.snapshots.let_in()  # what was just observed counts for the next decision
+            self._trace_end(status=buffered.response.status)
             owner.on_version_refused()
         elif buffered.may_refuse or self._rewrite_document(buffered):
             owner.forward_response(buffered.response, buffered.rewrite, buffered.body, done=done)
         else:
-            owner.on_attempt_failed(Failure.BAD_DOCUMENT)
+            self._trace_end(status=buffered.response.status, error=Failure.BAD_DOCUMENT)
+            owner.on_failure(Failure.BAD_DOCUMENT)
 
     def _rewrite_document(self, buffered: BufferedResponse) -> bool:
         """Make a discovery document the one for the client, and keep it; False: it cannot be shown."""
@@ -260,11 +318,28 @@ class Attempt:
             owner.context.known_documents.keep(key, buffered.known_document)
         return True
 
+    def _report_complete(self) -> None:
+        buffered, owner = self._buffered, self._owner
+        status = owner.record.status if buffered is None else buffered.response.status
+        owner.context.ejections.responded(self.member, status)
+
     def on_failure(self, failure: Failure) -> None:
         """No connection could be made, or it broke, or it was too slow."""
         self._connection = None
         if not self.ended:
-            self._owner.on_attempt_failed(failure)
+            self._trace_end(error=failure)
+            self._owner.context.ejections.failed(self.member, failure, reused=self.reused)
+            self._owner.on_failure(failure)
+
+    def _trace_end(self, *, status: int = 0, error: str = "") -> None:
+        """The request goes on without this attempt, or ends without what it has brought."""
+        owner = self._owner
+        tracing, record = owner.context.tracing, owner.record
+        if tracing is None:
+            return
+        if not self.sent_at:
+            tracing.not_sent(record, self.member.backend, self._began)
+        tracing.end_attempt(record, owner.context.clock(), status=status, error=error)
 
     # -- flow control: each side is read only as fast as the other side takes it
 

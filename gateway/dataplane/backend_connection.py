@@ -10,79 +10,135 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol, cast, final
+from typing import TYPE_CHECKING, Final, cast, final
 
-from gateway.dataplane.bounded_reads import READ_SIZE, bound_reads
+from gateway.dataplane.bounded_reads import READ_SIZE, bound_reads, read_to_the_end
 from gateway.dataplane.context import NEVER
 from gateway.dataplane.failures import Failure
 from gateway.dataplane.http1.chunked import ChunkedDecoder
-from gateway.dataplane.http1.fields import BY_LENGTH, CHUNKED, NO_BODY, UNTIL_CLOSE
-from gateway.dataplane.http1.heads import HEAD_END, MAX_RESPONSE_HEAD, ResponseHead, read_response_head
+from gateway.dataplane.http1.fields import BY_LENGTH, CHUNKED, HEAD_END, NO_BODY, UNTIL_CLOSE
+from gateway.dataplane.http1.response_head import MAX_RESPONSE_HEAD, ResponseHead
 from gateway.dataplane.write_progress import WriteProgress, untaken
 from gateway.errors import FramingError
+from gateway.tls.client import has_ended, keep_session, refused_by_peer
 
 if TYPE_CHECKING:
+    from gateway.core.fleet.limits import ServiceLimits
     from gateway.dataplane.context import Context, Writer
-    from gateway.dataplane.http1.names import NameTable
+    from gateway.dataplane.http1.head_readers import ResponseReader
     from gateway.dataplane.request_body import RequestBody
 
 READING_HEAD: Final = -1
 """A mode beside the framings of `http1.fields`: the response head is not complete yet."""
+END: Final[int] = getattr(select, "POLLRDHUP", 0)
+"""That the backend has closed its side, even if there is something to read before it. Other systems than
+Linux tell only that both sides are closed."""
 MAX_INTERIM: Final = 16
 """Most 1xx responses before the final one (threats B4)."""
 
 
-class ResponseReceiver(Protocol):
+class ResponseReceiver:
     """An attempt, as its connection sees it."""
+
+    __slots__ = ()
 
     def on_interim(self, response: ResponseHead) -> None:
         """An interim response: more will come."""
+        raise NotImplementedError
+
+    def on_switch(self, response: ResponseHead, head: bytes, rest: bytes) -> bool:
+        """A 101: the backend has switched to another protocol. `head`: as it came; `rest`: what came behind
+        it. False: nobody has asked for that."""
+        raise NotImplementedError
 
     def on_response(self, response: ResponseHead, piece: bytes, *, done: bool) -> None:
         """The head of the final response, and what has come of its content."""
+        raise NotImplementedError
 
     def on_response_body(self, piece: bytes, *, done: bool) -> None:
         """More content."""
+        raise NotImplementedError
 
     def on_failure(self, failure: Failure) -> None:
         """No whole response will come. The connection is closed."""
+        raise NotImplementedError
 
     def pause_request(self) -> None:
         """The backend takes no more of the request body."""
+        raise NotImplementedError
 
     def resume_request(self) -> None:
         """The backend takes more again."""
+        raise NotImplementedError
 
 
-class ConnectionHome(Protocol):
+class ConnectionHome:
     """The pool, as its connections see it."""
+
+    __slots__ = ()
 
     context: Context
     closed: bool
 
     def on_connection_made(self, connection: BackendConnection, /) -> None:
         """The connection is open."""
+        raise NotImplementedError
 
     def on_idle(self, connection: BackendConnection, /) -> None:
         """The connection can carry the next request."""
+        raise NotImplementedError
 
     def on_connection_lost(self, connection: BackendConnection, /) -> None:
         """The connection is closed."""
+        raise NotImplementedError
+
+    def on_refused(self, error: BaseException | None, /) -> None:
+        """The backend does not take the certificate of the gateway, or that it has none."""
+        raise NotImplementedError
 
 
 @final
-class BackendConnection(asyncio.Protocol):
-    """One TCP connection to a backend."""
+class BackendConnection:
+    """One connection to a backend, over TCP, TLS or a unix socket: an `asyncio.Protocol` by its methods. It
+    does not derive from that class, so that it can be compiled."""
+
+    __slots__ = (
+        *(
+            "_buffer",
+            "_decoder",
+            "_interim",
+            "_is_head_request",
+            "_last_response",
+            "_mode",
+            "_paused",
+            "_poll",
+        ),
+        *("_progress", "_reader", "_reads_bounded", "_receiver", "_remaining"),
+        *(
+            "_ended",
+            "_is_tls",
+            "_request_body",
+            "_sending",
+            "_tickets_due",
+            "_unsent",
+            "_unwanted",
+            "_written",
+        ),
+        *("_write_buffer", "congested", "deadline", "is_closing", "limits", "pool", "transport"),
+    )
 
     def __init__(self, pool: ConnectionHome) -> None:
         self.pool = pool
         self.transport: asyncio.Transport
         self.deadline = NEVER
+        self.limits = pool.context.service_limits
+        """Those of the last request."""
+        self._write_buffer = pool.context.limits.write_buffer
         self._receiver: ResponseReceiver | None = None
         """None while the connection is idle."""
-        self._response: ResponseHead
-        """The head of the last response."""
-        self._table: NameTable
+        self._last_response = False
+        """The backend has said that it will not use the connection again."""
+        self._reader: ResponseReader
         self._request_body: RequestBody | None = None
         self._sending = False
         """A request with a body is being sent: the backend has not taken it whole."""
@@ -106,6 +162,14 @@ class BackendConnection(asyncio.Protocol):
         """Whether nothing can be written any more."""
         self._unsent = False
         """No byte of the request was written yet."""
+        self._is_tls = False
+        self._tickets_due = False
+        """In TLS 1.3 the backend sends session tickets after the handshake. Until its first response, what
+        can be read is most likely one of them."""
+        self._ended = False
+        """The backend has said that nothing follows, over TLS by close_notify: its data were not cut off."""
+        self._unwanted = False
+        """It was given up while it was being made."""
         self.congested = False
         """The backend does not take what was written."""
 
@@ -113,52 +177,78 @@ class BackendConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's has all its methods
-        self.transport.set_write_buffer_limits(high=self.pool.context.limits.write_buffer)
+        self.transport.set_write_buffer_limits(high=self._write_buffer)
         poll = select.poll()
         poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
         self._poll = poll.poll
         self.is_closing = self.transport.is_closing
+        self._is_tls = transport.get_extra_info("sslcontext") is not None
+        if self._is_tls:
+            self._tickets_due = transport.get_extra_info("ssl_object").version() == "TLSv1.3"
+            self._reads_bounded = True
+            read_to_the_end(self.transport)
         self.pool.on_connection_made(self)
+        if self._unwanted:
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.pool.on_connection_lost(self)
+        refused = self._is_tls and self._tls_connection_lost(exc)
         receiver, self._receiver = self._receiver, None
         if receiver is None:
             return
-        if self._unsent:
+        if self._unsent or refused:
             receiver.on_failure(Failure.NOT_SENT)
-        elif self._mode == UNTIL_CLOSE and exc is None:
+        elif self._mode == UNTIL_CLOSE and self._ended:
             receiver.on_response_body(b"", done=True)
         elif self._mode == READING_HEAD:
             receiver.on_failure(Failure.BAD_REPLY if self._any_byte_received else Failure.NO_REPLY)
         else:
             receiver.on_failure(Failure.REPLY_CUT)
 
+    def _tls_connection_lost(self, exc: BaseException | None) -> bool:
+        """Whether the backend has refused the gateway: it has executed nothing (in TLS 1.3 the handshake has
+        seemed complete before)."""
+        keep_session(self.transport)
+        refused = self._tickets_due and refused_by_peer(exc)
+        if refused:
+            self.pool.on_refused(exc)
+        return refused
+
+    def give_up(self) -> None:
+        """Nobody waits for the connection any more; it may be open, or about to be."""
+        self._unwanted = True
+
     def start(
         self,
         receiver: ResponseReceiver,
-        table: NameTable,
+        reader: ResponseReader,
+        limits: ServiceLimits,
         body: RequestBody | None,
         *,
         is_head_request: bool,
     ) -> None:
         """Begin an attempt: what arrives from now on is its response."""
         self._receiver = receiver
-        self._table = table
+        self._reader = reader
+        self.limits = limits
         self._request_body = body
         self._is_head_request = is_head_request
         self._mode = READING_HEAD
         self._interim = 0
         self._paused = False
         self._unsent = True
-        context = self.pool.context
+        now = self.pool.context.now
         if body is None:
-            self.deadline = context.now + context.timeouts.backend_head
+            self.deadline = now + limits.backend_head
         else:
+            if limits.write_buffer != self._write_buffer:
+                self._write_buffer = limits.write_buffer
+                self.transport.set_write_buffer_limits(high=limits.write_buffer)
             self._sending = True
             self._written = 0
             self._progress.restart()
-            self.deadline = context.now  # look at the next tick
+            self.deadline = now  # look at the next tick
 
     def send(self, writer: Writer, data: bytes) -> None:
         """Write a part of a request that has a body. `writer`: this connection for the first part, which is
@@ -169,14 +259,24 @@ class BackendConnection(asyncio.Protocol):
     def readable(self) -> bool:
         """Whether the backend has closed the connection or sent something, even if the event loop has not
         reported it yet. One system call."""
-        return self.transport.is_closing() or bool(self._poll(0))
+        return self.transport.is_closing() or (bool(self._poll(0)) and not self._has_tickets_only())
+
+    def _has_tickets_only(self) -> bool:
+        """Whether what can be read is no reason against a request: session tickets. They cannot be told from
+        other data, but no earlier request went this way to which those could be the response."""
+        if not self._tickets_due:
+            return False
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), END)
+        return not poll.poll(0)
 
     def write(self, data: bytes) -> None:
         """Write the beginning of a request, unless there is anything to read: a response that nobody asked
         for would be taken for the response to this request (threats R-B5)."""
-        if self._poll(0):
-            self.transport.abort()
-            return
+        if self._poll(0) and not self._has_tickets_only():
+            if not self._tickets_due or self._paused:
+                self.transport.abort()
+            return  # a backend that refuses the gateway says why: that is read next
         self._unsent = False
         self.transport.write(data)
 
@@ -188,22 +288,22 @@ class BackendConnection(asyncio.Protocol):
         the request (threats R-B2). While it has taken all that the client has sent, only the client is
         waited for.
         """
-        context, body = self.pool.context, self._request_body
-        now, timeouts = context.now, context.timeouts
+        body, limits = self._request_body, self.limits
+        now = self.pool.context.now
         if self._sending and body is not None:
             left = untaken(self.transport)
             if left or not body.done:
                 if not left:
                     self._progress.restart()
-                self.deadline = self._progress.look(self._written - left, now, timeouts.backend_write_idle)
+                self.deadline = self._progress.look(self._written - left, now, limits.backend_write_idle)
                 return
             self._sending = False
         if self._paused:
             self.deadline = NEVER
         elif self._mode == READING_HEAD:
-            self.deadline = now + timeouts.backend_head
+            self.deadline = now + limits.backend_head
         else:
-            self.deadline = now + timeouts.backend_body_idle
+            self.deadline = now + limits.backend_body_idle
 
     def abandon(self) -> None:
         """Close the connection at once. The attempt does not need the response any more."""
@@ -262,6 +362,12 @@ class BackendConnection(asyncio.Protocol):
 
     # -- the response
 
+    def eof_received(self) -> bool:
+        """The backend sends nothing more: the transport closes, which ends the response or cuts it."""
+        if self._mode == UNTIL_CLOSE:
+            self._ended = not self._is_tls or has_ended(self.transport)
+        return False
+
     def data_received(self, data: bytes) -> None:
         receiver = self._receiver
         if receiver is None or self._unsent:  # bytes that answer no request (threats B5, R-B5)
@@ -272,8 +378,7 @@ class BackendConnection(asyncio.Protocol):
                 self._read_head(receiver, data)
                 return
             if not self._sending:
-                context = self.pool.context
-                self.deadline = context.now + context.timeouts.backend_body_idle
+                self.deadline = self.pool.context.now + self.limits.backend_body_idle
             piece, done, surplus = self._read_body(data)
         except FramingError:
             self._fail(Failure.BAD_REPLY if self._mode == READING_HEAD else Failure.REPLY_CUT)
@@ -286,34 +391,64 @@ class BackendConnection(asyncio.Protocol):
         if self._buffer:
             data, self._buffer = self._buffer + data, b""
         while True:
-            end = data.find(HEAD_END) + len(HEAD_END)
-            if end < len(HEAD_END):  # smaller than len(HEAD_END) if not found
-                if len(data) > MAX_RESPONSE_HEAD:
-                    raise FramingError("head_too_large")
-                self._buffer = data
-                return
-            if end > MAX_RESPONSE_HEAD:
-                raise FramingError("head_too_large")
-            response = read_response_head(data[:end], self._table, is_head_request=self._is_head_request)
-            data = data[end:]
+            response = self._reader.read_known(data, self._is_head_request)
+            if response is None:
+                head = self._cut_head(data)
+                if head is None:
+                    return
+                response = self._reader.read(head, is_head_request=self._is_head_request)
             if response.status >= 200:
                 break
+            if response.status == 101:
+                self._switch(receiver, response, data)
+                return
+            data = data[response.size :]
             self._read_interim(receiver, response)
-        self._response = response
+        data = data[response.size :]
+        if response.close:
+            self._last_response = True
         if response.framing == BY_LENGTH and len(data) == response.length:  # most responses: complete
             self._release(surplus=False)
             receiver.on_response(response, data, done=True)
         else:
             self._begin_content(receiver, response, data)
 
+    def _cut_head(self, data: bytes) -> bytes | None:
+        """The first head in `data`; None if it is not complete: it waits in the buffer."""
+        end = data.find(HEAD_END)
+        size = len(data) if end < 0 else end + len(HEAD_END)
+        if size > MAX_RESPONSE_HEAD:
+            raise FramingError("head_too_large")
+        if end < 0:
+            self._buffer = data
+            return None
+        return data[:size]
+
     def _read_interim(self, receiver: ResponseReceiver, response: ResponseHead) -> None:
         """Pass an interim response on (RFC 9110 15.2): any but `100 Continue`, which the gateway has sent
-        itself, and `101`, which it has not asked for."""
+        itself."""
         self._interim += 1
-        if response.status == 101 or self._interim > MAX_INTERIM:
+        if self._interim > MAX_INTERIM:
             raise FramingError("interim")
         if response.status != 100:
             receiver.on_interim(response)
+
+    def _switch(self, receiver: ResponseReceiver, response: ResponseHead, data: bytes) -> None:
+        """The backend switches protocols (RFC 9110 15.2.2). Before the end of the request it cannot."""
+        body, size = self._request_body, response.size
+        if (body is not None and not body.done) or not receiver.on_switch(response, data[:size], data[size:]):
+            raise FramingError("switch")
+
+    def hand_over(self) -> None:
+        """The connection becomes one end of a tunnel: no response is read from it any more."""
+        self._receiver = None
+        self._sending = False
+        self.deadline = NEVER
+
+    def use_once(self) -> None:
+        """The connection never goes back to its pool: what the backend takes it for is not known for
+        certain."""
+        self._last_response = True
 
     def _begin_content(self, receiver: ResponseReceiver, response: ResponseHead, data: bytes) -> None:
         """The head is complete, and the content is not, or more than that has come."""
@@ -328,7 +463,7 @@ class BackendConnection(asyncio.Protocol):
             self._release(surplus=surplus)
         elif not self._reads_bounded and (framing != BY_LENGTH or self._remaining > READ_SIZE):
             self._reads_bounded = True
-            bound_reads(self.transport, self, self.pool.context.read_buffer)
+            bound_reads(self.transport, cast(asyncio.Protocol, self), self.pool.context.read_buffer)
         receiver.on_response(response, piece, done=done)
 
     def _read_body(self, data: bytes) -> tuple[bytes, bool, bool]:
@@ -359,11 +494,12 @@ class BackendConnection(asyncio.Protocol):
         self._receiver = None
         self._mode = READING_HEAD
         self._decoder = None
+        self._tickets_due = False
         body = self._request_body
         self._sending = False
         if body is not None and self.transport.get_write_buffer_size() > 0:
             self.abandon()  # an orderly close would wait until the backend takes the rest
-        elif surplus or self._response.close or (body is not None and not body.done):
+        elif surplus or self._last_response or (body is not None and not body.done):
             self.close()
         else:
             self.pool.on_idle(self)

@@ -1,6 +1,6 @@
 """The connections of one worker to one backend for one service: made, kept idle and reused.
 
-Failures to connect end here: reported to the exchange as a `Failure`, and observed as a fact about the
+Failures to connect end here: reported to the attempt as a `Failure`, and observed as a fact about the
 backend. The bytes on a connection are read by `backend_connection`. What to do without a connection is
 decided by the exchange.
 """
@@ -10,17 +10,21 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, final
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 
 from gateway.core.fleet.fleet import ConnectFailed
-from gateway.dataplane.backend_connection import BackendConnection
+from gateway.dataplane.backend_connection import BackendConnection, ConnectionHome
 from gateway.dataplane.failures import Failure
+from gateway.dataplane.keepalive import keep_asking
+from gateway.tls.client import SHUTDOWN_TIME, reason_of
 
 if TYPE_CHECKING:
     from gateway.core.fleet.backend import Backend
+    from gateway.core.fleet.limits import ServiceLimits
     from gateway.dataplane.context import Context
 
 _LOCAL_ERRNOS: Final = frozenset(
@@ -47,7 +51,7 @@ class ConnectionUser(Protocol):
 
 
 @final
-class BackendPool:
+class BackendPool(ConnectionHome):
     """All connections of one worker to one backend for one service."""
 
     def __init__(self, context: Context, service: str, backend: Backend, resolve: Resolve) -> None:
@@ -58,7 +62,7 @@ class BackendPool:
         self.idle: list[BackendConnection] = []
         self.connections: set[BackendConnection] = set()
         self.closed = False
-        self._connecting: set[asyncio.Task[None]] = set()
+        self._connecting: dict[asyncio.Task[None], ConnectionUser] = {}
 
     def acquire(self, *, verify: bool) -> BackendConnection | None:
         """An idle connection; None: there is none, make one.
@@ -75,27 +79,61 @@ class BackendPool:
                 return connection
         return None
 
-    def connect(self, user: ConnectionUser) -> None:
+    def connect(self, user: ConnectionUser, limits: ServiceLimits) -> None:
         """Make a connection and pass it to `user`, or report the failure to it."""
-        task = asyncio.get_running_loop().create_task(self._connect(user, monotonic()))
-        self._connecting.add(task)
-        task.add_done_callback(self._connecting.discard)
+        if self.backend.max_connections:
+            self._make_room(self._most_connections())
+        task = asyncio.get_running_loop().create_task(self._connect(user, limits, monotonic()))
+        self._connecting[task] = user
+        task.add_done_callback(self._connecting.pop)
 
-    async def _connect(self, user: ConnectionUser, began: float) -> None:
+    def _most_connections(self) -> int:
+        lent = self.context.lent
+        if lent is None:
+            return self.backend.max_connections
+        return lent.get(f"{self.service}/{self.backend.name}", 0)
+
+    def _make_room(self, most: int) -> None:
+        """Requests in flight are fewer than `most`, but there may be connections that no request uses."""
+        if len(self.connections) + len(self._connecting) < most:
+            return
+        if self.idle:
+            self.idle.pop(0).transport.close()
+        elif unused := [task for task, user in self._connecting.items() if user.ended]:
+            unused[0].cancel()
+
+    def trim(self, most: int) -> int:
+        """Close connections that no request uses, until at most so many are left. How many are open."""
+        surplus = len(self.connections) + len(self._connecting) - most
+        while surplus > 0 and self.idle:
+            self.idle.pop(0).transport.close()
+            surplus -= 1
+        for task in [task for task, user in self._connecting.items() if user.ended]:
+            if surplus > 0:
+                task.cancel()
+                surplus -= 1
+        return len(self.connections) + len(self._connecting)
+
+    async def _connect(self, user: ConnectionUser, limits: ServiceLimits, began: float) -> None:
         try:
-            connection = await self._connect_to_any(self.context.timeouts.connect)
+            connection = await self._connect_to_any(limits.connect)
         except TimeoutError:
-            self._connect_failed(began)
+            self._connect_failed(began, f"no connection within {limits.connect:g} s")
             user.on_failure(Failure.CONNECT_TIMEOUT)
+        except ssl.SSLError as error:
+            self._connect_failed(began, reason_of(error))
+            user.on_failure(Failure.TLS)
         except OSError as error:  # refused, unreachable, no address known, no descriptor left
             if not _is_local_shortage(error):
-                self._connect_failed(began)
+                self._connect_failed(began, reason_of(error))
             user.on_failure(Failure.CONNECT)
         else:
             sock = connection.transport.get_extra_info("socket")
             if sock is not None and sock.family != getattr(socket, "AF_UNIX", None):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                keep_asking(sock)
             if user.ended:
+                connection.limits = limits
                 self.on_idle(connection)
             else:
                 user.on_connection(connection)
@@ -106,25 +144,51 @@ class BackendPool:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         async with asyncio.timeout_at(deadline):
+            if self.backend.socket_path:
+                return await self._connect_to("", seconds)
             *others, last = await self._resolve(self.backend.host)
             for tried, address in enumerate(others):
                 share = (deadline - loop.time()) / (len(others) + 1 - tried)
                 with suppress(OSError):  # a TimeoutError is one, too
                     async with asyncio.timeout(share):
-                        return await self._connect_to(address)
-            return await self._connect_to(last)
+                        return await self._connect_to(address, seconds)
+            return await self._connect_to(last, seconds)
 
-    async def _connect_to(self, address: str) -> BackendConnection:
-        loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(
-            lambda: BackendConnection(self), address, self.backend.port
-        )
+    async def _connect_to(self, address: str, seconds: float) -> BackendConnection:
+        """`seconds`: in which somebody waits for it."""
+        loop, backend = asyncio.get_running_loop(), self.backend
+        connection = BackendConnection(self)
+        protocol = cast(asyncio.Protocol, connection)
+        try:
+            if backend.socket_path:
+                await loop.create_unix_connection(lambda: protocol, backend.socket_path)
+            elif backend.tls is None:
+                await loop.create_connection(lambda: protocol, address, backend.port)
+            else:
+                await loop.create_connection(
+                    lambda: protocol,
+                    address,
+                    backend.port,
+                    ssl=self.context.client_contexts.of(backend.tls).requests,
+                    server_hostname=backend.tls.server_name,
+                    ssl_handshake_timeout=seconds + 1.0,  # of one that nobody waits for any more
+                    ssl_shutdown_timeout=SHUTDOWN_TIME,
+                )
+        except BaseException:
+            connection.give_up()  # one that is cancelled at the wrong moment is made nevertheless
+            raise
         return connection
 
-    def _connect_failed(self, began: float) -> None:
+    def _connect_failed(self, began: float, reason: str) -> None:
         """Report the fact, unless the pool was closed: then nothing uses this address any more."""
         if not self.closed:
-            self.context.observe(self.service, self.backend.name, ConnectFailed(began))
+            self.context.observe(self.service, self.backend.name, ConnectFailed(began, reason))
+            self.context.ejections.connect_failed(self.service, self.backend.name)
+
+    def on_refused(self, error: BaseException | None) -> None:
+        """The backend does not take the certificate of the gateway, or that it has none."""
+        if isinstance(error, ssl.SSLError):
+            self._connect_failed(monotonic(), reason_of(error))
 
     def on_connection_made(self, connection: BackendConnection) -> None:
         """The connection is open."""
@@ -135,7 +199,7 @@ class BackendPool:
         if self.closed:
             connection.close()
             return
-        connection.deadline = self.context.now + self.context.timeouts.backend_idle
+        connection.deadline = self.context.now + connection.limits.backend_idle
         self.idle.append(connection)
 
     def on_connection_lost(self, connection: BackendConnection) -> None:

@@ -1,54 +1,82 @@
-"""Reads from a connection in pieces of at most `READ_SIZE`.
+"""Reads from a connection in pieces of at most `READ_SIZE`, or of `SMALL_READ_SIZE` while memory is short.
 
-uvloop reads up to 256 kB at a time. Of a large response that a slow client takes, one such piece waits for
-each client (threats R-B13). A connection reads this way from its first large response on, and not before: it
-costs a third of a microsecond for each read. Knows nothing about what it reads.
+uvloop reads up to 256 kB at a time, and from up to a thousand connections in one turn. Of a large response
+that a slow client takes, one such piece waits for each client; of a request body, until its backend
+connection is made (threats R-B13). A connection to a backend reads this way from its first large response
+on, one to a client from the first time that held bodies fill their total. Not before: it costs a third of a
+microsecond for each read, and one if it asks how much. Knows nothing about what it reads.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final, final
+from collections.abc import Callable
+from typing import Any, Final, cast, final
 
 READ_SIZE: Final = 64 * 1024
+SMALL_READ_SIZE: Final = 2 * 1024
+"""Nearly every request head fits. So does the part of a body that is read before its backend connection."""
 
 
 @final
 class BoundedReads(asyncio.BufferedProtocol):
     """Stands between a transport and its protocol. `buffer`: at least one byte, shared by all connections of
-    an event loop, because what was read is copied at once."""
+    an event loop, because what was read is copied at once. `reads_little`: asked before each read."""
 
-    def __init__(self, protocol: asyncio.Protocol, buffer: bytearray) -> None:
-        self._protocol = protocol
-        self._buffer = buffer
+    __slots__ = ("buffer", "protocol", "reads_little")
 
-    def get_buffer(self, sizehint: int) -> bytearray:
-        return self._buffer
+    def __init__(
+        self, protocol: asyncio.Protocol, buffer: bytearray, reads_little: Callable[[], bool] | None
+    ) -> None:
+        self.protocol = protocol
+        self.buffer = buffer
+        self.reads_little = reads_little
+
+    def get_buffer(self, sizehint: int) -> bytearray | memoryview:
+        if self.reads_little is not None and self.reads_little():
+            return memoryview(self.buffer)[:SMALL_READ_SIZE]
+        return self.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._protocol.data_received(bytes(memoryview(self._buffer)[:nbytes]))
+        self.protocol.data_received(bytes(memoryview(self.buffer)[:nbytes]))
 
     def eof_received(self) -> bool | None:
-        return self._protocol.eof_received()
+        return self.protocol.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._protocol.connection_lost(exc)
+        self.protocol.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        self._protocol.pause_writing()
+        self.protocol.pause_writing()
 
     def resume_writing(self) -> None:
-        self._protocol.resume_writing()
+        self.protocol.resume_writing()
 
 
-def bound_reads(transport: asyncio.Transport, protocol: asyncio.Protocol, buffer: bytearray) -> None:
-    """From now on `protocol` gets at most as much at once as `buffer` holds.
+def read_to_the_end(transport: asyncio.Transport) -> None:
+    """Over TLS, for a connection that has just been made: while something that was read is not passed on,
+    read no further. Otherwise uvloop drops it when the connection ends meanwhile.
+
+    Nothing is dropped then from a connection that reads without a `BufferedProtocol`: `bound_reads` must not
+    be called for it.
+    """
+    cast(Any, transport).set_read_buffer_limits(high=1)
+
+
+def bound_reads(
+    transport: asyncio.Transport,
+    protocol: asyncio.Protocol,
+    buffer: bytearray,
+    reads_little: Callable[[], bool] | None = None,
+) -> None:
+    """From now on `protocol` gets at most as much at once as `buffer` holds, and at most `SMALL_READ_SIZE`
+    while `reads_little` says so.
 
     A loop chooses the kind of read when reading starts, so reading that goes on is started anew.
     """
     reading = transport.is_reading()
     if reading:
         transport.pause_reading()
-    transport.set_protocol(BoundedReads(protocol, buffer))
+    transport.set_protocol(BoundedReads(protocol, buffer, reads_little))
     if reading:
         transport.resume_reading()

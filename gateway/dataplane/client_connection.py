@@ -7,31 +7,34 @@ more is read. Decides nothing about versions.
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
 from gateway.dataplane import local_response
 from gateway.dataplane.arrival import Arrival
+from gateway.dataplane.bounded_reads import bound_reads
 from gateway.dataplane.context import NEVER
+from gateway.dataplane.downstream import Downstream
 from gateway.dataplane.exchange import Exchange
+from gateway.dataplane.failures import Failure
 from gateway.dataplane.forwarding import Peer
-from gateway.dataplane.http1.heads import HEAD_END, RequestHead, RequestReader
+from gateway.dataplane.http1.fields import HEAD_END
+from gateway.dataplane.reset import reset
+from gateway.dataplane.stages import READING_BODY
 from gateway.dataplane.write_progress import WriteProgress, untaken
 from gateway.errors import FramingError
 
 if TYPE_CHECKING:
     from gateway.core.fleet.backend import Member
+    from gateway.core.fleet.limits import ServiceLimits
     from gateway.core.http.message import Response
     from gateway.dataplane.backend_pool import BackendPool
     from gateway.dataplane.context import Context
+    from gateway.dataplane.request_body import RequestBody
 
 TLS_HANDSHAKE: Final = 0x16
 """The first byte of TLS, from a client that takes this port for an encrypted one."""
 MAX_PIPELINED: Final = 64 * 1024
 """Bytes that may wait after the current request before reading stops."""
-RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
-"""The value of SO_LINGER with which closing a socket sends a reset."""
 MAX_REQUESTS: Final = 10_000
 MAX_AGE: Final = 3600.0
 """Seconds. The response to request number `MAX_REQUESTS`, or the next one after `MAX_AGE` seconds, has
@@ -59,36 +62,54 @@ class ClientHome(Protocol):
 
 
 @final
-class ClientConnection(asyncio.Protocol):
-    """One TCP connection from a client."""
+class ClientConnection(Downstream):
+    """One TCP connection from a client: an `asyncio.Protocol` by its methods. It does not derive from that
+    class, so that it can be compiled."""
 
-    def __init__(self, worker: ClientHome) -> None:
+    __slots__ = (
+        *("_arrival", "_awaited_head", "_body_paused", "_buffer", "_discarding"),
+        *("_half_closed", "_head_deadline", "_head_received", "_last_requested", "_minor"),
+        *("_empty_line_before", "_progress", "_reading", "_reading_heads", "_reads_bounded", "_requests"),
+        *("closing", "congested", "context", "deadline", "exchange", "opened", "peer", "pool"),
+        *("_known_peer", "_limits", "_write_buffer", "transport", "worker"),
+    )
+
+    def __init__(self, worker: ClientHome, peer: Peer | None = None) -> None:
+        """`peer`: where it is known before the connection is made."""
         self.worker = worker
         self.context = worker.context
         self.pool = worker.pool
         self.transport: asyncio.Transport
+        self._limits = self.context.service_limits
+        """For what is still written after the last exchange: those of its service."""
+        self._write_buffer = self.context.limits.write_buffer
+        self._known_peer = peer
         self.peer: Peer
         self.deadline = NEVER
         self.exchange: Exchange | None = None
         self.closing = False
         """Nothing more is read from the client."""
-        self._reader = RequestReader()
-        self._request: RequestHead
-        """The head of the last request."""
+        self._minor = 1
+        """The minor version of HTTP in the last request."""
+        self._last_requested = False
+        """The client has said that no request follows that one."""
         self._buffer = b""
-        self._discarding: Exchange | None = None
-        """The exchange that has ended while the rest of its request body is still to be discarded."""
+        self._discarding: RequestBody | None = None
+        """The rest of a request body that is still to be discarded: its exchange has ended."""
         self._requests = 0
-        self._opened = self.context.now
+        self.opened = self.context.now
         self._reading = True
         self._body_paused = False
-        """The exchange wants no more of its body for now."""
+        """The exchange has asked that no more of its body is read."""
         self._half_closed = False
         """The client has closed its sending side: what it has sent is still answered."""
         self._reading_heads = False
         """`_read_heads` is running, perhaps further up the stack."""
-        self._arrival = Arrival()
+        self._reads_bounded = False
+        self._arrival = Arrival(self.context.min_rate_grace)
         """Of the head or body that is being read."""
+        self._empty_line_before = -1
+        """The number of requests that came before the empty line that was skipped last."""
         self._awaited_head = -1
         """The number of requests that came before the head of which a part has come last."""
         self._head_deadline = NEVER
@@ -104,9 +125,8 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's has all its methods
-        self.transport.set_write_buffer_limits(high=self.context.limits.write_buffer)
-        peer = transport.get_extra_info("peername") or ("", 0)
-        self.peer = Peer(str(peer[0]), "http", self.context.trusted)
+        self.transport.set_write_buffer_limits(high=self._write_buffer)
+        self.peer = self._known_peer or self.context.peer_at(transport)
         self.deadline = self._head_deadline = self.context.now + self.context.timeouts.client_head
         self.worker.client_connected(self)
 
@@ -114,7 +134,7 @@ class ClientConnection(asyncio.Protocol):
         self.closing = True
         self.worker.client_disconnected(self)
         if self.exchange is not None:
-            self.exchange.on_client_gone()
+            self.exchange.end(Failure.CLIENT_GONE)
 
     def eof_received(self) -> bool:
         """The client has closed its sending side and may still read: answer what has come whole, then
@@ -124,6 +144,8 @@ class ClientConnection(asyncio.Protocol):
             self._half_closed = self.congested and bool(self._buffer)
         else:
             self._half_closed = exchange.body_received
+        if not self._half_closed:
+            self.context.flush()  # the transport closes now, and a response may wait for the end of this turn
         return self._half_closed
 
     @property
@@ -140,11 +162,11 @@ class ClientConnection(asyncio.Protocol):
                 return
         self.deadline = NEVER
         if self.exchange is not None:
-            self.exchange.on_client_stalled()
+            self.exchange.on_failure(Failure.CLIENT_STALLED)
         elif self.closing or self.congested:
             self.abort()
         elif self._buffer:
-            self._reject(FramingError("timeout", 408))
+            self.reject(FramingError("timeout", 408))
         else:
             self.close()
 
@@ -194,35 +216,41 @@ class ClientConnection(asyncio.Protocol):
             if not self.congested:
                 self.close()
         elif not exchange.body_received:
-            exchange.on_client_gone()
+            exchange.end(Failure.CLIENT_GONE)
 
     def _read_head(self) -> bool:
         """Stop 1: begin an exchange if its head is complete; False if not."""
-        data, reader, context = self._buffer, self._reader, self.context
-        table = context.request_names(self.peer.is_trusted)
+        data = self._buffer
+        reader = self.context.request_reader(self.peer.is_trusted)
         try:
-            request = reader.read_cached(data, table, context.limits)
+            request = reader.read_known(data)
             if request is not None:
-                self._buffer = b""
+                self._buffer = data[request.size :]
             else:
                 head = self._cut_head(data)
                 if head is None:
                     return False
-                request = reader.read(head, table, context.limits)
+                request = reader.read(head)
         except FramingError as error:
-            self._reject(error)
+            self.reject(error)
             return False
-        self._request = request
+        self._minor = request.minor
+        self._last_requested = request.close
         self._requests += 1
         if self._requests == 1:
             self.worker.client_proven(self)
         self.deadline = NEVER
         exchange = self.exchange = Exchange(self, request)
         exchange.begin()
-        if self._buffer and self.exchange is exchange and not exchange.body_received:
+        if self._buffer and self._serves(exchange) and not exchange.body_received:
             data, self._buffer = self._buffer, b""
             self._buffer = self._feed_body(exchange, data)
         return True
+
+    def _serves(self, exchange: Exchange) -> bool:
+        """Whether `exchange` has not ended. Not written where it is asked: after an assignment, type checkers
+        take `self.exchange` for what was assigned, whatever was called since, and so does compiled code."""
+        return self.exchange is exchange
 
     def _cut_head(self, data: bytes) -> bytes | None:
         """The first head in `data`; None if it is not complete. The rest stays in the buffer.
@@ -234,7 +262,9 @@ class ClientConnection(asyncio.Protocol):
             data[0] == TLS_HANDSHAKE
         ):  # otherwise the client would wait for a TLS handshake until the head deadline
             raise FramingError("tls")
-        if data[:2] == b"\r\n":  # RFC 9112 2.2: skip one empty line before a request
+        if data[:2] == b"\r\n" and self._empty_line_before != self._requests:
+            # RFC 9112 2.2: skip one empty line before a request, however it arrives
+            self._empty_line_before = self._requests
             data = self._buffer = data[2:]
         end = data.find(HEAD_END) + len(HEAD_END)  # smaller than len(HEAD_END) if not found
         if len(HEAD_END) <= end <= limits.head:
@@ -268,10 +298,9 @@ class ClientConnection(asyncio.Protocol):
             self._arrival.pause(self.context.now)
         self._set_deadline()
 
-    def _await_more_body(self) -> None:
-        context = self.context
-        idle_deadline = context.now + context.timeouts.client_body_idle
-        self.deadline = min(idle_deadline, self._arrival.deadline(context.limits.min_rate))
+    def _await_more_body(self, limits: ServiceLimits) -> None:
+        idle_deadline = self.context.now + limits.client_body_idle
+        self.deadline = min(idle_deadline, self._arrival.deadline(limits.min_rate))
 
     def _set_deadline(self) -> None:
         """By what the client has to do next for its exchange: take what was written, or send more of its
@@ -280,7 +309,7 @@ class ClientConnection(asyncio.Protocol):
         if self.congested or self.closing:
             self._await_taking()
         elif exchange is not None and not exchange.body_received and self._reading:
-            self._await_more_body()
+            self._await_more_body(exchange.limits)
         else:
             self.deadline = NEVER
 
@@ -292,9 +321,9 @@ class ClientConnection(asyncio.Protocol):
             rest = exchange.on_request_body(data)
         except FramingError as error:
             self.context.metrics.client_error(error.reason)
-            exchange.on_malformed_body()
+            exchange.on_failure(Failure.CLIENT_BROKE)
             return b""
-        if exchange.body_received and self.exchange is exchange:
+        if exchange.body_received and self._serves(exchange):
             self._set_deadline()
         return rest
 
@@ -307,22 +336,31 @@ class ClientConnection(asyncio.Protocol):
         assert self._discarding is not None
         data, self._buffer = self._buffer, b""
         try:
-            rest = self._discarding.skip_body(data)
+            rest = self._discarding.skip(data)
         except FramingError as error:
             self.context.metrics.client_error(error.reason)
             self.close()
             return
-        if not self._discarding.body_skippable:
+        if not self._discarding.skippable():
             self.close()
-        elif self._discarding.body_received:
+        elif self._discarding.done:
             self._buffer, self._discarding = rest, None
             self.deadline = self.context.now + self.context.timeouts.client_idle
 
-    def _reject(self, error: FramingError) -> None:
+    def reject(self, error: FramingError) -> None:
         """Respond to a broken request and close: nothing after it can be trusted (threats S17)."""
         self.context.metrics.client_error(error.reason)
-        self.respond(local_response.plain_error(error.status), is_head_request=False, close=True)
+        response = local_response.plain_error(error.status, error.reason)
+        self.respond(response, error.reason, is_head_request=False, close=True)
         self.close()
+
+    def hand_over(self) -> tuple[bytes, bool]:
+        """The connection becomes one end of a tunnel: no request is read from it any more. Gives the bytes
+        that came behind the request, and whether the client has closed its sending side."""
+        data, self._buffer = self._buffer, b""
+        self.deadline = NEVER
+        self._reads_bounded = True  # a tunnel reads in its own way
+        return data, self._half_closed
 
     # -- writing
 
@@ -330,7 +368,7 @@ class ClientConnection(asyncio.Protocol):
         """The `Connection` line of a response; empty for a connection of HTTP/1.1 that stays open."""
         if close:
             return CLOSE_LINE
-        return b"" if self._request.minor else KEEP_ALIVE_LINE
+        return b"" if self._minor else KEEP_ALIVE_LINE
 
     def must_close(self) -> bool:
         """Whether this response is the last one on this connection.
@@ -339,19 +377,18 @@ class ClientConnection(asyncio.Protocol):
         a connection that is being closed (threats E1).
         """
         return (
-            self._request.close
+            self._last_requested
             or self.closing
             or (self._half_closed and not self._buffer)
             or self.context.draining
             or self._requests >= MAX_REQUESTS
-            or self.context.now - self._opened > MAX_AGE
+            or self.context.now - self.opened > MAX_AGE
         )
 
-    def respond(self, response: Response, *, is_head_request: bool, close: bool) -> None:
-        """Write a whole local response."""
-        data = local_response.encode(
-            response, is_head_request=is_head_request, connection=self.connection_line(close=close)
-        )
+    def respond(self, response: Response, reason: str, *, is_head_request: bool, close: bool) -> None:
+        """Write a whole local response. `reason`: why it is one (`proxy_status`)."""
+        connection = self.connection_line(close=close)
+        data = local_response.encode(response, reason, is_head_request=is_head_request, connection=connection)
         self.context.send(self.transport, data)
 
     def exchange_ended(self, *, keep: bool) -> None:
@@ -360,14 +397,27 @@ class ClientConnection(asyncio.Protocol):
         exchange, self.exchange = self.exchange, None
         self._body_paused = False
         if not keep or self.closing:
+            self._remember_limits(exchange)
             self.close()
             return
         if not self.congested:
             self.deadline = self.context.now + self.context.timeouts.client_idle
+        else:
+            self._remember_limits(exchange)
         if exchange is not None and exchange.body is not None and not exchange.body.done:
-            self._discarding = exchange
+            self._discarding = exchange.body
         if self._buffer or self._half_closed or not self._reading:
             self._read_on()
+
+    def _remember_limits(self, exchange: Exchange | None) -> None:
+        if exchange is not None:
+            self._limits = exchange.limits
+
+    def bound_writes(self, size: int) -> None:
+        """From `size` bytes that wait for the client, no more is read for it."""
+        if size != self._write_buffer:
+            self._write_buffer = size
+            self.transport.set_write_buffer_limits(high=size)
 
     def _read_on(self) -> None:
         """The next request may begin: read the heads that wait, and more when few are left."""
@@ -389,19 +439,16 @@ class ClientConnection(asyncio.Protocol):
         end of the connection ends the response, an orderly close would look like a complete response."""
         self.closing = True
         self.exchange = None
-        sock = self.transport.get_extra_info("socket")
-        if sock is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-        self.transport.abort()
+        reset(self.transport)
 
     # -- flow control
 
     def _await_taking(self) -> None:
         """Set the deadline at which the client must have taken something more. A slow reader has no time
         limit: the time-out is for one that takes nothing (threats R-B1)."""
-        context = self.context
+        limits = self._limits if self.exchange is None else self.exchange.limits
         taken = -untaken(self.transport)  # nothing more is written meanwhile
-        self.deadline = self._progress.look(taken, context.now, context.timeouts.client_write_idle)
+        self.deadline = self._progress.look(taken, self.context.now, limits.client_write_idle)
 
     def pause_writing(self) -> None:
         self.congested = True
@@ -428,6 +475,20 @@ class ClientConnection(asyncio.Protocol):
         """Read the body on."""
         self._body_paused = False
         self._read_more()
+
+    def bound_reads(self) -> None:
+        """Held bodies fill their total: from now on little is read of what could only wait here."""
+        if self._reads_bounded or self._half_closed or self.transport.is_closing():
+            return
+        self._reads_bounded = True
+        protocol = cast(asyncio.Protocol, self)
+        bound_reads(self.transport, protocol, self.context.read_buffer, self._reads_little)
+
+    def _reads_little(self) -> bool:
+        """Whether held bodies fill their total, and what comes next may be a part of one more, for which no
+        backend connection is there."""
+        exchange = self.exchange
+        return self.context.held_bodies.full and (exchange is None or exchange.stage is READING_BODY)
 
     def _stop_reading(self) -> None:
         if self._reading and not self.transport.is_closing():

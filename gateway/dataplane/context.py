@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from ipaddress import IPv4Network, IPv6Network
 from random import getrandbits
 from time import monotonic
 from typing import Final, Protocol, TypeAlias, final
@@ -17,22 +16,35 @@ from typing import Final, Protocol, TypeAlias, final
 from gateway.core.decision.decision import DecisionKey, Resolution
 from gateway.core.decision.response import ResponseRewrite
 from gateway.core.decision.selection import RANDOM_BITS
+from gateway.core.dialect import OPENSTACK_IDS, PLAIN_IDS
 from gateway.core.fleet.fleet import Fact
 from gateway.core.fleet.snapshot import ServiceView, Snapshot, SnapshotSource
-from gateway.core.http.message import normalize_name
+from gateway.core.http.message import CLIENT_CERT
+from gateway.dataplane.admission import Admission
+from gateway.dataplane.arrival import MIN_RATE_GRACE
 from gateway.dataplane.bounded_reads import READ_SIZE
+from gateway.dataplane.ejection import Ejections, MemberFailures, OnEjection, untold
+from gateway.dataplane.forwarding import UNIX_PEER, ForwardingLines, Network, Peer, plain_address
+from gateway.dataplane.http1.head_readers import LayoutBudget, RequestReader, ResponseReader
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.known_documents import KnownDocuments
 from gateway.dataplane.rate_limiter import RateLimiter
+from gateway.dataplane.refusals import Refusals
+from gateway.dataplane.reported_failures import ReportedFailures
 from gateway.dataplane.request_body import HeldBodies
 from gateway.dataplane.request_ids import RequestIdSource
+from gateway.dataplane.request_queue import RequestQueue
 from gateway.dataplane.retry_budget import RetryBudget
 from gateway.dataplane.rewritten_documents import RewrittenDocuments
-from gateway.settings.model.document import Limits, Timeouts
+from gateway.dataplane.sharing import SharedLimits
+from gateway.dataplane.shedding import Shedder
+from gateway.settings.model.limits import Limits, Timeouts, limits_of_all
+from gateway.telemetry.counters import TunnelEnding
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
+from gateway.telemetry.tracing import Tracing
+from gateway.tls.client import ClientContexts
 
-Network: TypeAlias = IPv4Network | IPv6Network
 ResponseCacheKey: TypeAlias = tuple[Resolution, str, int, tuple[bytes, ...]]
 
 draw_bits: Final = partial(getrandbits, RANDOM_BITS)
@@ -62,6 +74,23 @@ class Writer(Protocol):
         """Write `data`, as far as it cannot be written at once later."""
 
 
+class OpenTunnel:
+    """A tunnel (`tunnel`), as its worker sees it."""
+
+    __slots__ = ("deadline",)
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+
+    def on_deadline(self) -> None:
+        """No byte has passed for too long."""
+        raise NotImplementedError
+
+    def cut(self, ending: TunnelEnding) -> None:
+        """End it at once."""
+        raise NotImplementedError
+
+
 @final
 class Context:
     """Shared by all connections of a worker; used in its event loop only."""
@@ -76,14 +105,23 @@ class Context:
         observe: Callable[[str, str, Fact], None],
         metrics: Metrics,
         record: Callable[[RequestRecord], None],
+        on_held_full: Callable[[], None],
         clock: Callable[[], float] = monotonic,
         random_bits: Callable[[], int] = draw_bits,
+        on_ejection: OnEjection = untold,
+        client_contexts: ClientContexts | None = None,
+        tracing: Tracing | None = None,
+        shared: SharedLimits | None = None,
     ) -> None:
         self.limits = limits
         self.timeouts = timeouts
+        self.service_limits = limits_of_all(timeouts, limits)
+        """For requests that have no service, and until they have one."""
         self.trusted = trusted
         self.snapshots = snapshots
         self.observe = observe
+        """Where facts go (service, backend, fact). They are let in at the end of the turn of the event loop,
+        or when `SnapshotSource.let_in` is called."""
         self.metrics = metrics
         self.record = record
         self.clock = clock
@@ -92,28 +130,65 @@ class Context:
         """As many as `selection.select` takes."""
         self.now = 0.0
         """Monotonic seconds, as of the last tick: for deadlines only."""
+        self.min_rate_grace = MIN_RATE_GRACE
         self.draining = False
         self.in_flight_by_member: defaultdict[str, int] = defaultdict(int)
         """Requests in flight by member key."""
         self.in_flight_by_service: defaultdict[str, int] = defaultdict(int)
         """Requests in flight by service."""
         self.request_ids = RequestIdSource()
-        self.held_bodies = HeldBodies()
-        self.retry_budget = RetryBudget(self.in_flight_by_service)
+        self.tracing = tracing
+        """None: the gateway takes no part in traces, and their headers pass as they came."""
+        self.held_bodies = HeldBodies(limits.replay_total, on_held_full)
+        self._balance(on_ejection, shared)
         self.decision_cache: dict[DecisionKey, Resolution] = {}
-        self.rate_limiter = RateLimiter()
-        self.known_documents = KnownDocuments()
-        self.rewritten_documents = RewrittenDocuments()
+        self.admission = Admission(Shedder(limits.shed_lag), metrics.refused, shared)
         self.read_buffer = bytearray(READ_SIZE)
         """For `bounded_reads`."""
+        self.tunnels: set[OpenTunnel] = set()
+        self.client_contexts = client_contexts or ClientContexts()
+        """Of TLS to backends."""
         self._loop = asyncio.get_running_loop()
         self._outbox: list[tuple[Writer, bytes]] = []
         self.response_cache: dict[ResponseCacheKey, ResponseRewrite] = {}
         """The rewrite of a response head, by what it depends on; filled by `cache_response`."""
+        self.writes_client_cert = False
+        """Some listener tells backends the certificates of its clients."""
+        self._make_tables()
+
+    def _balance(self, on_ejection: OnEjection, shared: SharedLimits | None) -> None:
+        self.lent = None if shared is None else shared.lent
+        """As for `selection.is_full`."""
+        self.retry_budget = RetryBudget(self.in_flight_by_service, shared)
+        self.ejections: MemberFailures = (
+            Ejections(self.snapshots, self.metrics, self.clock, on_ejection)
+            if shared is None
+            else ReportedFailures(self.snapshots, shared.report)
+        )
+        self.held_back = self.ejections.held_back
+        """As for `selection.select`."""
+        self.request_queue = RequestQueue(
+            self.snapshots,
+            self.in_flight_by_member,
+            self.held_back,
+            self.metrics,
+            self.clock,
+            self.random_bits,
+            shared=shared,
+        )
+
+    def _make_tables(self) -> None:
         self._configured: object = None
         """Of the snapshot from which the tables were made: each configuration has routes of its own."""
-        self._request_names = self._trusted_request_names = NameTable.for_requests(frozenset())
-        self._response_names: dict[str, tuple[ServiceView, NameTable]] = {}
+        self.request_layouts, self.response_layouts = LayoutBudget(), LayoutBudget()
+        self._request_reader = self._trusted_request_reader = self._new_request_reader(frozenset())
+        self._response_readers: dict[frozenset[str], ResponseReader] = {}
+        """By the names that are owned: services with the same ones share a reader."""
+        self.forwarding_lines = ForwardingLines()
+        self.rate_limiter = RateLimiter()
+        self.refusals = Refusals()
+        self.known_documents = KnownDocuments()
+        self.rewritten_documents = RewrittenDocuments()
 
     def send(self, writer: Writer, data: bytes) -> None:
         """Write `data` at the end of this turn of the event loop, after everything that has arrived was read.
@@ -136,28 +211,45 @@ class Context:
             if not writer.is_closing():  # lost since: uvloop would raise, asyncio warn
                 writer.write(data)
 
-    def request_names(self, trusted: bool) -> NameTable:  # noqa: FBT001
-        """The table for request heads of a peer that is trusted or not: it selects what the dialects of the
+    def peer_at(self, transport: asyncio.BaseTransport) -> Peer:
+        """The other end of a plain connection."""
+        peername = transport.get_extra_info("peername")
+        address = plain_address(str(peername[0])) if peername else UNIX_PEER
+        return Peer(address, "http", self.trusted, self.forwarding_lines)
+
+    def request_reader(self, trusted: bool) -> RequestReader:  # noqa: FBT001
+        """The reader of request heads of a peer that is trusted or not: it selects what the dialects of the
         current snapshot read or own. A new configuration is in force from the next head on."""
         snapshot = self.snapshots.current
         if self._configured is not snapshot.routes:
-            self._make_request_names(snapshot)
-        return self._trusted_request_names if trusted else self._request_names
+            self._make_request_readers(snapshot)
+        return self._trusted_request_reader if trusted else self._request_reader
 
-    def _make_request_names(self, snapshot: Snapshot) -> None:
+    def _make_request_readers(self, snapshot: Snapshot) -> None:
         selected, ids = snapshot.selected_names, _request_id_names(snapshot)
         self._configured = snapshot.routes
-        self._trusted_request_names = NameTable.for_requests(selected, ids)
-        self._request_names = NameTable.for_requests(selected, ids, snapshot.untrusted_headers)
+        self.admission.configure(view.service for view in snapshot.views.values())
+        self._response_readers.clear()
+        written = CLIENT_CERT if self.writes_client_cert else ()
+        self._trusted_request_reader = self._new_request_reader(selected, ids, written)
+        dropped = (*snapshot.untrusted_headers, *CLIENT_CERT)
+        self._request_reader = self._new_request_reader(selected, ids, dropped)
 
-    def response_names(self, view: ServiceView) -> NameTable:
-        """The table for the response heads of one service."""
-        name = view.service.name
-        cached = self._response_names.get(name)
-        if cached is None or cached[0].service is not view.service:
-            selected = view.service.dialect.owned_response | {"vary"}
-            cached = self._response_names[name] = (view, NameTable.for_responses(selected))
-        return cached[1]
+    def _new_request_reader(
+        self, selected: frozenset[str], ids: frozenset[str] = frozenset(), dropped: Iterable[str] = ()
+    ) -> RequestReader:
+        table = NameTable.for_requests(selected, ids, dropped)
+        table.traces = self.tracing is not None
+        return RequestReader(table, self.limits, self.request_layouts)
+
+    def response_reader(self, view: ServiceView) -> ResponseReader:
+        """The reader of the response heads of one service."""
+        owned = view.service.dialect.owned_response
+        reader = self._response_readers.get(owned)
+        if reader is None:
+            table = NameTable.for_responses(owned | {"vary"})
+            reader = self._response_readers[owned] = ResponseReader(table, self.response_layouts)
+        return reader
 
     def cache_response(self, key: ResponseCacheKey, rewrite: ResponseRewrite) -> None:
         """Keep `rewrite` for equal response heads. Bounded in number and size: backends choose the keys."""
@@ -169,6 +261,6 @@ class Context:
 
 
 def _request_id_names(snapshot: Snapshot) -> frozenset[str]:
-    """The fields (normalized) in which the services of this configuration have request ids."""
-    all_ids = (view.service.dialect.request_ids for view in snapshot.views.values())
-    return frozenset(normalize_name(ids.request_header) for ids in all_ids if ids is not None)
+    """The fields (normalized) in which a request may come with its id."""
+    own = {view.service.dialect.request_ids.normalized_header for view in snapshot.views.values()}
+    return frozenset({PLAIN_IDS.normalized_header, OPENSTACK_IDS.normalized_header, *own})

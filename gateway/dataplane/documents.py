@@ -13,16 +13,17 @@ import zlib
 from typing import TYPE_CHECKING, Final, final
 
 from gateway.core.dialect import Advertisement, Links, VersionRefusal
+from gateway.core.http.field_lines import fields_named
 from gateway.core.http.message import as_mapping
 from gateway.dataplane.http1.fields import BY_LENGTH, NO_BODY, OWS
-from gateway.dataplane.http1.names import fields_named
 from gateway.dataplane.known_documents import KnownDocument, document_to_keep
 
 if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
     from gateway.core.decision.response import ResponseRewrite
     from gateway.core.fleet.backend import Backend, Member
-    from gateway.dataplane.http1.heads import RequestHead, ResponseHead
+    from gateway.dataplane.http1.request_head import RequestHead
+    from gateway.dataplane.http1.response_head import ResponseHead
     from gateway.dataplane.rewritten_documents import RewrittenDocuments
 
 MAX_REFUSAL: Final = 64 * 1024
@@ -64,7 +65,7 @@ _WINDOWS: Final = {b"gzip": (31,), b"x-gzip": (31,), b"deflate": (15, -15)}
 
 def request_whole_document(fields: bytes) -> bytes:
     """Change the field lines of a GET or HEAD so that its response can be rewritten: whole, not encoded."""
-    return _CONDITIONAL.sub(b"", fields) + b"Accept-Encoding: identity\r\n"
+    return _CONDITIONAL.sub(b"", fields) + b"\r\nAccept-Encoding: identity"
 
 
 def must_buffer(resolution: Resolution, response: ResponseHead, rewrite: ResponseRewrite) -> bool:
@@ -146,7 +147,7 @@ class BufferedResponse:
             return request.method != "GET" or response.status not in DOCUMENT_STATUSES
         if self.too_large or resolution.offered is None:
             return False
-        links = Links(self._member.backend.url, request.host, public_base)
+        links = Links(self._member.backend.origin, request.host, public_base)
         dialect = resolution.view.service.dialect
         body = documents.rewrite(dialect, resolution.endpoint, self.body, resolution.offered, links)
         if body is None:
@@ -214,7 +215,7 @@ def location_lines(response: ResponseHead, backend: Backend, request: RequestHea
     authority of the client's request or none, and its path lacks the prefix that was removed. Links to third
     parties stay.
     """
-    links = Links(backend.url, request.host, public_base)
+    links = Links(backend.origin, request.host, public_base)
     return b"".join(
         b"%b: %b\r\n" % (name, links.rewrite(value.decode("latin-1")).encode("latin-1"))
         for name, value in response.location

@@ -10,7 +10,8 @@
         |                        8 rewrite the head     <--- response ------ |
         |  <-- response -------    and hand out one RequestRecord            |
 
-The same numbers mark the code: 1 in `client_connection`, 2, 7 and 8 here, 3 to 6 in `core.decision.decision`.
+The same numbers mark the code: 1 in `client_connection`, 2 and 8 here, 3 to 6 in `core.decision.decision`, 7
+and the beginning of 8 in `attempt`.
 An exchange is always in one of the `stages`. It makes no routing or version decision, and whether a failed
 request may be sent again is decided by `retries`.
 
@@ -20,61 +21,73 @@ the two connections. Their deadlines are compared with `Context.now`, a clock th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never, final
+from typing import TYPE_CHECKING, final
 
 from gateway.core.decision.decision import (
-    DOCUMENT_METHODS,
-    RETRY_AFTER,
     Answer,
     AnswerKnown,
     Decision,
     DocumentKey,
     Forward,
-    NegotiationResult,
     Refuse,
     Unrouted,
     decide,
-    error_response,
     reselect,
-    unavailable,
 )
-from gateway.core.dialect import GatewayError
 from gateway.dataplane import local_response
-from gateway.dataplane.attempt import Attempt
+from gateway.dataplane.answers import (
+    OPTIONS_ENDS_HERE,
+    LocalAnswer,
+    answer_of,
+    answer_to_failure,
+    no_document,
+)
+from gateway.dataplane.attempt import Attempt, AttemptOwner
 from gateway.dataplane.documents import location_lines
-from gateway.dataplane.failures import FAILURES, NOT_CONNECTED, Failure, Retry, Side
+from gateway.dataplane.downstream_head import CHUNKED, compose_downstream_head, framing_line
+from gateway.dataplane.failures import FAILURES, NOT_CONNECTED, Failure, Retry
 from gateway.dataplane.http1.chunked import LAST_CHUNK, encode_chunk
 from gateway.dataplane.http1.fields import NO_BODY
+from gateway.dataplane.known_documents import document_key
 from gateway.dataplane.request_body import RequestBody
 from gateway.dataplane.retries import Retries
+from gateway.dataplane.retry_budget import MAX_QUEUED
 from gateway.dataplane.stages import (
     AWAITING_RESPONSE,
     CONNECTING,
     DECIDING,
     ENDED,
+    QUEUED,
     READING_BODY,
     RESPONDING,
     RETRY_QUEUED,
+    TUNNELLING,
     Stage,
 )
+from gateway.dataplane.tunnel import Tunnel, request_upgrade
 from gateway.telemetry.request_record import NO_BACKEND, RequestRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from gateway.core.decision.decision import Resolution
     from gateway.core.decision.response import ResponseRewrite
     from gateway.core.fleet.backend import Member
-    from gateway.core.http.message import Response
+    from gateway.core.fleet.limits import ServiceLimits
+    from gateway.dataplane.backend_connection import BackendConnection
+    from gateway.dataplane.client_limiter import Lease
     from gateway.dataplane.downstream import Downstream
-    from gateway.dataplane.http1.heads import RequestHead, ResponseHead
+    from gateway.dataplane.http1.request_head import RequestHead
+    from gateway.dataplane.http1.response_head import ResponseHead
 
 
 @final
-class Exchange:
+class Exchange(AttemptOwner):
     """One request and its response."""
 
     __slots__ = (
         *("body", "context", "downstream", "methods", "path", "record", "request", "resolution", "stage"),
-        *("_attempt", "_chunked", "_keep_alive", "_retries", "_selected", "_started"),
+        *("_attempt", "_chunked", "_keep_alive", "_lease", "_retries", "_selected", "_started"),
     )
 
     resolution: Resolution
@@ -95,6 +108,8 @@ class Exchange:
         self._attempt: Attempt | None = None
         self._retries: Retries | None = None
         """None until the first failure."""
+        self._lease: Lease | None = None
+        """Counts the request for its client."""
         self._keep_alive = True
         """The client connection stays open after this exchange."""
         self._chunked = False
@@ -105,19 +120,32 @@ class Exchange:
 
     def begin(self) -> None:
         """The head is complete: decide what happens to the request, and do it."""
-        context, section = self.context, self.request.field_section
-        if section.framing != NO_BODY:
-            self.body = RequestBody(section, context.limits, context.held_bodies)
-        if section.max_forwards and self.request.forwards_left == 0:  # not to be forwarded (RFC 9110 7.6.2)
-            self._respond(local_response.OPTIONS_ENDS_HERE)
+        context, request = self.context, self.request
+        if request.max_forwards and request.forwards_left == 0:  # not to be forwarded (RFC 9110 7.6.2)
+            if request.framing != NO_BODY:
+                self.body = RequestBody(request, context.service_limits, context.held_bodies)
+            self._respond(OPTIONS_ENDS_HERE)
             return
         # 2. Snapshot. 3. Route. 4. Requested version. 5. Negotiate. 6. Select.
         decision = self._decide()
+        if request.framing != NO_BODY:
+            self.body = RequestBody(request, self.limits, context.held_bodies)
+        if context.admission.checks and type(decision) is not Unrouted:
+            client, record = self.downstream, self.record
+            admitted = context.admission.admit(
+                self.resolution, client.peer, client.opened, request, record, self._started
+            )
+            if isinstance(admitted, LocalAnswer):
+                self._respond(admitted)
+                return
+            self._lease = admitted
         if type(decision) is not Forward:
             self._respond_decision(decision)
             return
         context.in_flight_by_service[self.record.service] += 1
-        # 7. Send, at once or when the body has come. 8 follows when the backend responds: `on_response`.
+        if request.upgrade:
+            self.request, self._retries = request_upgrade(self)
+        # 7. Send, at once or when the body has come. 8. Respond: begins in `Attempt.on_response`.
         if self.body is None:
             self._begin_attempt(decision.member)
         else:
@@ -125,35 +153,31 @@ class Exchange:
 
     def _decide(self) -> Decision:
         request, context, record = self.request, self.context, self.record
-        decision = decide(  # 3 to 6
-            context.snapshots.current,  # 2: taken anew when a version refusal leads here again
-            request,
-            request.host,
-            context.in_flight_by_member,
-            context.random_bits(),
-            context.decision_cache,
-            throttled=context.rate_limiter,
-            known_documents=context.known_documents,
-        )
-        if type(decision) is AnswerKnown and self._known_answer(*decision) is None:
-            # It is not for this client. A legacy backend may still give one.
-            decision = decide(
-                context.snapshots.current,
+        known_documents: Container[DocumentKey] = context.known_documents
+        while True:
+            decision = decide(  # 3 to 6
+                context.snapshots.current,  # 2: taken anew when a version refusal leads here again
                 request,
                 request.host,
                 context.in_flight_by_member,
                 context.random_bits(),
                 context.decision_cache,
+                throttled=context.rate_limiter,
+                known_documents=known_documents,
+                held_back=context.held_back,
+                lent=context.lent,
             )
+            if type(decision) is not AnswerKnown or self._known_answer(*decision) is not None:
+                break
+            known_documents = ()  # it is not for this client: a legacy backend may still give one
         if type(decision) is not Unrouted:
             resolution = self.resolution = decision.resolution
             record.service = resolution.service
             record.version = resolution.version_text
             record.result = resolution.result
             record.requested = resolution.requested_kind
-            ids = resolution.request_ids
-            if ids is not None and not record.request_id:
-                record.request_id = context.request_ids.of(resolution, ids, request.field_section)
+            if not record.request_id:
+                record.request_id = context.request_ids.of(resolution, request)
             if type(decision) is Forward:
                 self.path = decision.path
                 self.methods = decision.methods
@@ -164,21 +188,21 @@ class Exchange:
     # -- the request body
 
     @property
+    def limits(self) -> ServiceLimits:
+        """Those of its service; while it has none, those of the whole file."""
+        return self.resolution.limits if self.record.service else self.context.service_limits
+
+    @property
     def body_received(self) -> bool:
         """The request body has been read to its end, or there is none."""
         return self.body is None or self.body.done
 
-    @property
-    def body_skippable(self) -> bool:
-        """Whether so little of the request body is left, or may be, that it is discarded after a response."""
-        return self.body is None or self.body.skippable()
-
-    def _await_body(self, body: RequestBody, member: Member) -> None:
+    def _await_body(self, body: RequestBody, member: Member | None) -> None:
         """Answer `Expect: 100-continue`, then wait for a small body and send it whole; stream a large one."""
         self.stage = READING_BODY
         self.downstream.await_body()
         if body.too_large:
-            self._fail(Failure.BODY_TOO_LARGE)
+            self.on_failure(Failure.BODY_TOO_LARGE)
             return
         if self.request.expects_continue:
             self.context.send(self.downstream.transport, local_response.CONTINUE)
@@ -192,7 +216,7 @@ class Exchange:
         assert body is not None
         rest = body.feed(data)
         if body.too_large:
-            self._fail(Failure.BODY_TOO_LARGE)
+            self.on_failure(Failure.BODY_TOO_LARGE)
         elif self.stage is READING_BODY:
             if body.done or body.streams:
                 self._begin_attempt_after_body()
@@ -200,27 +224,27 @@ class Exchange:
             self._attempt.send_body(body)
         return rest
 
-    def skip_body(self, data: bytes) -> bytes:
-        """Discard body bytes after the response; returns the bytes after the body. Raises `FramingError`."""
-        assert self.body is not None
-        return self.body.skip(data)
-
     def _begin_attempt_after_body(self) -> None:
         """The body is complete, or streams from now on. If the service has changed meanwhile, select again:
-        the member may be drained now, or may no longer serve the version."""
-        member: Member | None = self._selected
-        if self.context.snapshots.current.views.get(self.record.service) is not self.resolution.view:
+        the member may be drained or full now, or may no longer serve the version."""
+        member, context = self._selected, self.context
+        if (
+            member is None
+            or member.bound
+            or context.snapshots.current.views.get(self.record.service) is not self.resolution.view
+        ):
             member = self._reselect()
-        if member is not None:
-            self._begin_attempt(member)
-        else:
-            # No backend refused it: no member serves the version any more, and the client gets the same 503.
-            self._respond_failure(Failure.VERSION_REFUSED)
+        self._begin_attempt(member)
 
     # -- stop 7: to the backend
 
-    def _begin_attempt(self, member: Member) -> None:
-        """7: send the request to `member`, as soon as there is a connection."""
+    def _begin_attempt(self, member: Member | None) -> None:
+        """7: send the request to `member`, as soon as there is a connection; None: to whichever has room."""
+        if member is None:
+            if not self._wait_for_room(None):
+                # No backend refused it, but no member serves the version any more: the same 503.
+                self._respond_failure(Failure.VERSION_REFUSED)
+            return
         record, retries = self.record, self._retries
         record.backend = member.backend.name
         record.attempts += 1
@@ -253,7 +277,9 @@ class Exchange:
         (RFC 9110 15.2)."""
         if self.request.minor:
             self._retries_so_far().exhausted = True  # the client has got something
-            self.context.send(self.downstream.transport, b"%b%b\r\n" % (response.line, response.passthrough))
+            edits, fields = self.resolution.response_edits, response.passthrough
+            head = b"%b%b\r\n\r\n" % (response.line, fields if edits is None else edits.without(fields))
+            self.context.send(self.downstream.transport, head)
 
     def forward_response(
         self, response: ResponseHead, rewrite: ResponseRewrite, piece: bytes, *, done: bool
@@ -268,40 +294,35 @@ class Exchange:
         if body is not None and body.done:
             body.release()  # nothing can be sent again
         close = (body is not None and not body.done) or downstream.must_close()
-        framing = b""
-        if response.length >= 0:
-            if status != 204:
-                framing = b"Content-Length: %d\r\n" % response.length
-        elif response.framing != NO_BODY:
-            if self.request.minor:
-                framing = b"Transfer-Encoding: chunked\r\n"
-                self._chunked = True
-            else:
-                close = True
+        framing = framing_line(response)
+        if framing == CHUNKED:
+            self._chunked = bool(self.request.minor)
+            if not self._chunked:  # HTTP/1.0 knows no chunks: the end of the connection ends the content
+                framing, close = b"", True
         if close:
             self._keep_alive = False
         self.record.bytes_out = len(piece)
         if self._chunked:
             piece = encode_chunk(piece) + LAST_CHUNK if done else encode_chunk(piece)
-        location = self._location_lines(response) if response.location else b""
-        fields = response.passthrough
-        if not response.has_date:
-            fields += local_response.date_line()
-        self.context.send(
-            downstream.transport,
-            b"%b%b%b%b%b%b\r\n%b"
-            % (
-                response.line,
-                fields,
-                rewrite.lines,
-                location,
-                framing,
-                downstream.connection_line(close=close) if close or not self.request.minor else b"",
-                piece,
-            ),
+        head = compose_downstream_head(
+            response,
+            rewrite,
+            location=self._location_lines(response) if response.location else b"",
+            framing=framing,
+            connection=downstream.connection_line(close=close) if close or not self.request.minor else b"",
+            piece=piece,
         )
+        if not done:
+            downstream.bound_writes(self.resolution.limits.write_buffer)
+        self.context.send(downstream.transport, head)
         if done:
             self._end()
+
+    def begin_tunnel(self, connection: BackendConnection, head: bytes, rest: bytes) -> None:
+        """8: the backend has switched protocols. From now on bytes pass both ways."""
+        self.stage = TUNNELLING
+        self.record.status = 101
+        Tunnel(self, connection).begin(connection, head, rest)
 
     def forward_body(self, piece: bytes, *, done: bool) -> None:
         """8: more content of the response."""
@@ -316,26 +337,17 @@ class Exchange:
     def _location_lines(self, response: ResponseHead) -> bytes:
         assert self._attempt is not None
         backend = self._attempt.member.backend
-        return location_lines(response, backend, self.request, self._public_base())
-
-    def _public_base(self) -> str:
-        return self.downstream.peer.public_base(self.request, self.resolution.prefix)
+        public_base = self.downstream.peer.public_base(self.request, self.resolution.prefix)
+        return location_lines(response, backend, self.request, public_base)
 
     # -- what the two connections report
 
-    def on_client_gone(self) -> None:
-        """The client has closed its connection. What was sent may be executed; nothing is sent again."""
-        self.record.reason = Failure.CLIENT_GONE
+    def end(self, reason: str) -> None:
+        """End without a response, or after a part of one. The client connection does not stay open. What was
+        sent may be executed; nothing is sent again."""
+        self.record.reason = reason
         self._keep_alive = False
         self._end()
-
-    def on_client_stalled(self) -> None:
-        """The client does not send its body, or does not read its response."""
-        self._fail(Failure.CLIENT_STALLED)
-
-    def on_malformed_body(self) -> None:
-        """The body that the client sends is not framed as HTTP requires."""
-        self._fail(Failure.CLIENT_BROKE)
 
     def pause_response(self) -> None:
         """The client takes no more: stop reading from the backend."""
@@ -349,18 +361,12 @@ class Exchange:
 
     # -- after a failure
 
-    def on_attempt_failed(self, failure: Failure) -> None:
-        """No connection could be made, or no whole response will come."""
-        self._fail(failure)
-
-    def _fail(self, failure: Failure) -> None:
-        """Send the request again, or respond as `FAILURES` says. Once the response has begun, reset the
-        client connection."""
+    def on_failure(self, failure: Failure) -> None:
+        """An attempt has failed, or the client sends no whole request or does not read. Send the request
+        again, or respond as `FAILURES` says. Once the response has begun, reset the client connection."""
         if self.stage is RESPONDING:
-            self.record.reason = failure
-            self._keep_alive = False
             self.downstream.abort()
-            self._end()
+            self.end(failure)
             return
         retries, attempt = self._retries_so_far(), self._end_attempt()
         if failure is Failure.NOT_SENT and attempt is not None and attempt.reused and self._replayable:
@@ -372,29 +378,39 @@ class Exchange:
             retries.end_attempt(attempt.member.key, failure, reused=attempt.reused)
         if self._may_retry(retries, failure) and self._retry(retries, failure):
             return
-        if failure not in NOT_CONNECTED or not self._answer_known_document():
-            self._respond_failure(failure)
+        self.give_up(failure)
+
+    def give_up(self, failure: Failure) -> None:
+        """Nothing is sent any more. Where no connection could be made, a discovery document is answered from
+        what is known of it."""
+        key = document_key(self.resolution, self.request, self.path) if failure in NOT_CONNECTED else None
+        known = None if key is None else self._known_answer(self.resolution, key)
+        self._respond(known or answer_to_failure(failure, self.resolution, self._retries))
 
     def on_version_refused(self) -> None:
         """The backend refused the version, so what was known of it was stale. Nothing was executed.
 
-        Decide again with the current snapshot. Retry on another backend at most once.
+        Decide again with the current snapshot, unless an attempt before may have been executed. Retry on
+        another backend at most once.
         """
         retries, attempt = self._retries_so_far(), self._end_attempt()
         assert attempt is not None
         self._release_budget(retries)
         service, refused_version = self.record.service, self.resolution.version
-        decision = self._decide()
+        decision = self._decide() if retries.unanswered is None else None
         if self.record.service != service:  # a reload has given the path to another service
             self.context.in_flight_by_service[service] -= 1
             self.context.in_flight_by_service[self.record.service] += 1
+            if self.resolution.view.service.has_rules:  # they have not admitted this request
+                self._respond_failure(Failure.VERSION_REFUSED)
+                return
         if self.resolution.version == refused_version:
             retries.tried = (*retries.tried, attempt.member.key)
         else:
             # A client that requested `latest` may get a lower version now, which the refusing member may
             # serve.
             retries.tried = ()
-        if not isinstance(decision, Forward):
+        if decision is not None and not isinstance(decision, Forward):
             self._respond_decision(decision)
         # `decision.member` is not used: it may be the one that refused. `_retry` selects one that was not
         # tried.
@@ -447,11 +463,11 @@ class Exchange:
         context, service = self.context, self.record.service
         member = self._reselect()
         if member is None:
-            return False
+            return self._wait_for_room(failure)
         if FAILURES[failure].retry is not Retry.ALWAYS and not retries.holds_budget:
             if not context.retry_budget.acquire(service):
                 self.stage = RETRY_QUEUED
-                until = context.now + context.timeouts.backend_head
+                until = context.now + min(self.resolution.limits.backend_head, MAX_QUEUED)
                 context.retry_budget.enqueue(service, self, failure, until)
                 return True
             retries.holds_budget = True
@@ -461,15 +477,34 @@ class Exchange:
 
     def on_retry_allowed(self, failure: Failure) -> None:
         """The retry budget lets the request go, and counts it from now on."""
-        retries = self._retries_so_far()
-        retries.holds_budget = True
-        if not self._retry(retries, failure):
-            self._respond_failure(failure)
+        self._retries_so_far().holds_budget = True
+        self.on_room(failure)
 
     def on_retry_expired(self, failure: Failure) -> None:
         """The retry budget did not let the request go within `timeouts.backend_head`."""
         self.context.metrics.retry_given_up(self.record.service)
         self._respond_failure(failure)
+
+    def _wait_for_room(self, failure: Failure | None) -> bool:
+        """All that are to get the request are full: wait, or give it up; False: nobody is left. `failure`: of
+        the attempt before, None before the first."""
+        tried = self._retries.tried if self._retries is not None else ()
+        waits = self.context.request_queue.enter(self, self.resolution, tried, failure)
+        if waits is None:
+            return False
+        self.stage = QUEUED
+        if not waits:
+            self.give_up(failure or Failure.QUEUE_FULL)
+        elif not self.body_received:
+            self.downstream.pause_reading()
+        return True
+
+    def on_room(self, failure: Failure | None) -> None:
+        """Go on: a member has room, or nobody is left. As in `_wait_for_room`."""
+        if failure is None:
+            self._begin_attempt(self._reselect())
+        elif not self._retry(self._retries_so_far(), failure):
+            self._respond_failure(failure)
 
     def _release_budget(self, retries: Retries) -> None:
         """The response has begun, or the exchange is over: another request may be retried."""
@@ -480,12 +515,15 @@ class Exchange:
     def _reselect(self) -> Member | None:
         """Another member that serves the negotiated version, by the current snapshot."""
         context, retries = self.context, self._retries
+        context.snapshots.let_in()
         return reselect(
             self.resolution,
             context.snapshots.current,
             context.in_flight_by_member,
             context.random_bits(),
             retries.tried if retries is not None else (),
+            context.held_back,
+            lent=context.lent,
         )
 
     def _end_attempt(self) -> Attempt | None:
@@ -498,83 +536,42 @@ class Exchange:
 
     def _respond_decision(self, decision: Refuse | Answer | AnswerKnown | Unrouted) -> None:
         """Respond without a backend: a refusal, a document of the gateway, or no service."""
-        match decision:
-            case Unrouted():
-                self.record.request_id = ""  # without a service there is no dialect that writes it
-                self._respond(local_response.plain_error(404))
-            case Answer(_, response):
-                self._respond(response)
-            case AnswerKnown(resolution, key):
-                if not self._respond_known_document(key):
-                    self._respond(unavailable(resolution.view, resolution.requested))
-            case Refuse(_, response, result):
-                self.record.result = result if self.record.requested is not None else None
-                self._respond(response)
-            case _:
-                assert_never(decision)
+        record = self.record
+        if isinstance(decision, AnswerKnown):
+            self._respond(self._known_answer(*decision) or no_document(decision.resolution))
+            return
+        if isinstance(decision, Refuse):
+            decision = self.context.refusals.in_time(decision)
+            record.result = decision.result if record.requested is not None else None
+        self._respond(answer_of(decision))
 
-    def _answer_known_document(self) -> bool:
-        """No connection could be made: answer a discovery document from what is known of it, if anything."""
-        resolution = self.resolution
-        if (
-            resolution.offered is None
-            or not resolution.rewrites_document
-            or self.request.method not in DOCUMENT_METHODS
-        ):
-            return False
-        return self._respond_known_document(DocumentKey.of(resolution, self.path, self.request.query))
-
-    def _respond_known_document(self, key: DocumentKey) -> bool:
-        """Answer from what is known of a discovery document; False: nothing is that this client may see."""
-        record, resolution = self.record, self.resolution
-        known, response = self.context.known_documents.find(key), self._known_answer(resolution, key)
-        if known is None or response is None:
-            return False
-        if record.result is not None:
-            record.result = NegotiationResult.SERVED
-            version = None if resolution.offered is None else known.shown_version(resolution.offered)
-            record.version = "" if version is None else resolution.view.service.dialect.scheme.format(version)
-        self._respond(response)
-        return True
-
-    def _known_answer(self, resolution: Resolution, key: DocumentKey) -> Response | None:
+    def _known_answer(self, resolution: Resolution, key: DocumentKey) -> LocalAnswer | None:
         """A known document for this client; None: there is none that it may see."""
-        known = self.context.known_documents.find(key)
-        if known is None:
-            return None
-        public_base = self.downstream.peer.public_base(self.request, resolution.prefix)
-        documents = self.context.rewritten_documents
-        return known.response(resolution, self.request.host, public_base, documents)
+        context, request = self.context, self.request
+        public_base = self.downstream.peer.public_base(request, resolution.prefix)
+        documents = context.rewritten_documents
+        return context.known_documents.answer(key, resolution, request.host, public_base, documents)
 
     def _respond_failure(self, failure: Failure) -> None:
-        """Respond as `FAILURES` says, in the error format of the dialect."""
-        rule, resolution, record = FAILURES[failure], self.resolution, self.record
-        record.reason = failure
-        if record.result is not None:
-            record.result = NegotiationResult.UNAVAILABLE
-        retry_after = RETRY_AFTER if rule.status == 503 else None
-        error = GatewayError(
-            rule.status, rule.title, rule.detail, retry_after, resolution.offered, resolution.requested
-        )
-        self._respond(error_response(resolution.view, error), force_close=rule.side is Side.CLIENT)
+        self._respond(answer_to_failure(failure, self.resolution, self._retries))
 
-    def _respond(self, response: Response, *, force_close: bool = False) -> None:
-        """Write a whole local response.
-
-        `force_close`: the rest of the request body cannot be discarded, so the client connection ends.
-        """
-        record, body = self.record, self.body
-        if record.request_id:
-            response = self.resolution.view.service.dialect.write_request_id(response, record.request_id)
-        record.status = response.status
+    def _respond(self, answer: LocalAnswer) -> None:
+        """Write a whole local response."""
+        record, body, response = self.record, self.body, answer.response
+        if answer.result is not None and record.result is not None:
+            record.result = answer.result
+            record.version = record.version if answer.version is None else answer.version
+        dialect = self.resolution.view.service.dialect if record.service else None
+        response = self.context.request_ids.name_in(response, dialect, self.request, record)
+        record.status, record.reason = response.status, answer.reason
         record.backend = NO_BACKEND  # not one that was only tried
         record.bytes_out = len(response.body)
-        close = force_close or self.downstream.must_close()
+        close = answer.closes or self.downstream.must_close()
         if body is not None and not body.done:
             close = close or self.request.expects_continue or not body.skippable()
         self._keep_alive = not close
         is_head_request = self.request.method == "HEAD"
-        self.downstream.respond(response, is_head_request=is_head_request, close=close)
+        self.downstream.respond(response, answer.reason, is_head_request=is_head_request, close=close)
         self._end()
 
     def _end(self) -> None:
@@ -584,14 +581,18 @@ class Exchange:
         if attempt is not None:
             self._attempt = None
             attempt.end()
+        if self._lease is not None:
+            self._lease.end()
         if self.body is not None:
-            self.body.release()
+            self.body.end(record)
         if stage is not DECIDING:
             context.in_flight_by_service[record.service] -= 1
         if self._retries is not None:
             self._release_budget(self._retries)
         if stage is RETRY_QUEUED:
             context.retry_budget.cancel(record.service, self)
+        elif stage is QUEUED:
+            context.request_queue.leave(self)
         record.seconds = context.clock() - self._started
         context.record(record)
         self.downstream.exchange_ended(keep=self._keep_alive)

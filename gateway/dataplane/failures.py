@@ -2,7 +2,7 @@
 
 Everything that can go wrong between the complete head of a request and the last byte of its response is a
 row. Whether a request is safe to send again follows from how far it got, never from the cause (RFC 9110
-9.2.2, threats R1-R7). Only the table: nothing is done here.
+9.2.2, threats R1-R7). Only the table, and what follows from it: nothing is done here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from gateway.core.decision.decision import NO_BACKEND_AVAILABLE
+from gateway.core.decision.decision import Resolution
+from gateway.core.decision.local_responses import NO_BACKEND_AVAILABLE, RETRY_AFTER
+from gateway.core.dialect import GatewayError
 
 
 class Side(StrEnum):
@@ -38,6 +40,7 @@ class Failure(StrEnum):
 
     CONNECT = "connect"
     CONNECT_TIMEOUT = "connect_timeout"
+    TLS = "tls"
     NOT_SENT = "not_sent"
     NO_REPLY = "no_reply"
     REPLY_TIMEOUT = "reply_timeout"
@@ -47,6 +50,8 @@ class Failure(StrEnum):
     BAD_DOCUMENT = "bad_document"
     VERSION_REFUSED = "version"
     VERSION_UNKNOWN = "version_unknown"
+    QUEUE_FULL = "queue_full"
+    QUEUE_TIMEOUT = "queue_timeout"
     BODY_TOO_LARGE = "body_too_large"
     CLIENT_GONE = "client_gone"
     CLIENT_STALLED = "client_stalled"
@@ -78,6 +83,13 @@ FAILURES: Final[dict[Failure, FailureRule]] = {
         503,
         "Service Unavailable",
         "No connection could be made in time to a backend that serves the requested API version.",
+        Side.BACKEND,
+        Retry.ALWAYS,
+    ),
+    Failure.TLS: FailureRule(
+        503,
+        "Service Unavailable",
+        "No TLS connection could be made to a backend that serves the requested API version.",
         Side.BACKEND,
         Retry.ALWAYS,
     ),
@@ -120,6 +132,20 @@ FAILURES: Final[dict[Failure, FailureRule]] = {
     Failure.VERSION_UNKNOWN: FailureRule(  # waited too long for the retry budget
         503, "Service Unavailable", NO_BACKEND_AVAILABLE, Side.BACKEND, Retry.IF_SAFE
     ),
+    Failure.QUEUE_FULL: FailureRule(
+        503,
+        "Service Unavailable",
+        "All backends that serve the requested API version have as many requests as they take.",
+        Side.BACKEND,
+        Retry.ALWAYS,
+    ),
+    Failure.QUEUE_TIMEOUT: FailureRule(
+        503,
+        "Service Unavailable",
+        "No backend that serves the requested API version could take another request in time.",
+        Side.BACKEND,
+        Retry.ALWAYS,
+    ),
     Failure.BODY_TOO_LARGE: FailureRule(
         413,
         "Payload Too Large",
@@ -136,7 +162,12 @@ FAILURES: Final[dict[Failure, FailureRule]] = {
     ),
 }
 
-NOT_CONNECTED: Final = frozenset({Failure.CONNECT, Failure.CONNECT_TIMEOUT, Failure.NOT_SENT})
+NOT_CONNECTED: Final = frozenset(
+    {
+        *(Failure.CONNECT, Failure.CONNECT_TIMEOUT, Failure.TLS, Failure.NOT_SENT),
+        *(Failure.QUEUE_FULL, Failure.QUEUE_TIMEOUT),
+    }
+)
 """Nothing was sent."""
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}
@@ -153,3 +184,12 @@ def may_retry(failure: Failure, methods: Collection[str], *, body_held: bool) ->
     if not body_held or retry is Retry.NEVER:
         return False
     return retry is Retry.ALWAYS or (SAFE if retry is Retry.IF_SAFE else IDEMPOTENT).issuperset(methods)
+
+
+def failure_error(failure: Failure, resolution: Resolution) -> GatewayError:
+    """What the client is told of `failure`, before its dialect gives it a shape."""
+    rule = FAILURES[failure]
+    retry_after = RETRY_AFTER if rule.status == 503 else None
+    return GatewayError(
+        rule.status, rule.title, rule.detail, retry_after, resolution.offered, resolution.requested
+    )

@@ -8,21 +8,24 @@ O11).
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
-from gateway.dataplane.http1.fields import HOST, NO_BODY
-from gateway.dataplane.http1.heads import MAX_CACHED_SECTION_SIZE
+from gateway.dataplane.http1.fields import HOST
 
 if TYPE_CHECKING:
+    from gateway.core.fleet.admission import Access, IpAddress
     from gateway.core.fleet.backend import Backend
-    from gateway.dataplane.context import Network
-    from gateway.dataplane.http1.fields import RequestFieldSection
-    from gateway.dataplane.http1.heads import RequestHead
+    from gateway.dataplane.http1.request_head import RequestHead
     from gateway.telemetry.request_record import ReceivedHead
+    from gateway.tls.values import ClientCertificate
 
-MAX_CACHED_HOSTS: Final = 8
-"""Names under which one client connection reaches the gateway: clients use one."""
+UNIX_PEER: Final = "unix:"
+"""In place of the address of a client that has connected to a Unix socket, as nginx writes it."""
+MAX_CACHED_LINES: Final = 4096
+"""Sets of lines that a worker keeps: about one for each client address and name of the gateway."""
+MAX_CACHED_SIZE: Final = 1024
+"""Bytes of one set, and of what others have written that it depends on: all take about 10 MiB at most."""
 VIA: Final = b"Via: 1.1 skewgate\r\n"
 _VALID_VALUES: Final = {
     "x-forwarded-proto": re.compile(rb"https?", re.IGNORECASE),
@@ -52,44 +55,90 @@ class _Origin(NamedTuple):
         return name if self.port == _DEFAULT_PORTS[self.scheme] else f"{name}:{self.port}"
 
 
+Network: TypeAlias = IPv4Network | IPv6Network
+_LinesKey: TypeAlias = tuple[object, ...]
+
+
+@final
+class ForwardingLines:
+    """The lines that were written before, of all connections of a worker: most are the same for every request
+    of one client to one Host. It changes no line, only its cost."""
+
+    __slots__ = ("_lines",)
+
+    def __init__(self) -> None:
+        self._lines: dict[_LinesKey, bytes] = {}
+
+    def find(self, key: _LinesKey) -> bytes | None:
+        """The lines that were kept under `key`: all that they depend on."""
+        return self._lines.get(key)
+
+    def keep(self, key: _LinesKey, lines: bytes) -> None:
+        """Keep lines. The table is bounded, since clients choose what is in them."""
+        if len(lines) > MAX_CACHED_SIZE:
+            return
+        if len(self._lines) >= MAX_CACHED_LINES:
+            self._lines.clear()
+        self._lines[key] = lines
+
+
 @final
 class Peer:
     """The other end of one client connection, as it is described to the next hop."""
 
-    def __init__(self, address: str, scheme: str, trusted: tuple[Network, ...]) -> None:
+    __slots__ = (
+        *("_access", "_ip", "_is_allowed"),
+        *("_last_host", "_last_lines", "_last_prefix", "_shared", "_trusted_networks"),
+        *("_certificate_line", "address", "certificate", "is_trusted", "scheme"),
+    )
+
+    def __init__(
+        self,
+        address: str,
+        scheme: str,
+        trusted: tuple[Network, ...],
+        shared: ForwardingLines,
+        *,
+        trusted_socket: bool = False,
+        certificate: ClientCertificate | None = None,
+    ) -> None:
+        """`trusted_socket`: whoever connects to this Unix socket is trusted."""
         self.address = address
         self.scheme = scheme
         self._trusted_networks = trusted
-        self.is_trusted = _is_in(address, trusted)
+        self._ip = read_ip(address)
+        self.certificate = certificate
+        """The client's own, verified (mutual TLS)."""
+        self._certificate_line = b"" if certificate is None else certificate.line
+        self.is_trusted = trusted_socket or _is_in(self._ip, trusted)
         """Whether it may say who the client is, and what the original URL was."""
-        self._lines: dict[tuple[str, str], bytes] = {}
-        """The lines about this client by Host and removed prefix, where nothing else enters."""
-        self._last_section: RequestFieldSection | None = None
+        self._access: Access | None = None
+        """Whose answer about this peer is kept in `_is_allowed`."""
+        self._is_allowed = False
+        self._shared = shared
+        self._last_host = ""
         self._last_prefix = ""
-        self._last_upstream_fields = b""
-        """What `upstream_fields` gave last. Most clients send the same field section again and again."""
+        self._last_lines = b""
+        """For a request to that Host with that prefix, where nothing else enters."""
 
-    def upstream_fields(self, request: RequestHead, backend: Backend, prefix: str) -> bytes:
-        """The field lines for a backend that are the same for every request with this field section: the
-        passthrough fields, `Host`, and the lines about the client.
+    def lines(self, request: RequestHead, backend: Backend, prefix: str) -> bytes:
+        """The field lines for a backend that the gateway writes: `Host`, and those about the client.
 
         A client without `Host` (HTTP/1.0) gets that of the backend. `prefix`: the path prefix that was
-        removed, or empty. Begins with the CRLF of the line before.
+        removed, or empty.
         """
-        section = request.field_section
-        if section is self._last_section and prefix == self._last_prefix and section.host == request.host:
-            return self._last_upstream_fields
-        host = b"Host: %b\r\n" % (request.host or backend.authority).encode()
-        lines = section.passthrough + host + self._forwarding_lines(request, prefix)
-        if section.max_forwards:  # what is sent depends on the method
-            return lines + request.max_forwards_lines()
-        if (
-            section.framing == NO_BODY  # otherwise no other request has this field section
-            and len(section.passthrough) <= MAX_CACHED_SECTION_SIZE
-            and section.host
-            and section.host == request.host
-        ):
-            self._last_section, self._last_prefix, self._last_upstream_fields = section, prefix, lines
+        host = request.host
+        if self.is_trusted or request.via or not host:
+            return self._lines_of_hops(request, host or backend.authority, prefix) + self._certificate_line
+        if host == self._last_host and prefix == self._last_prefix:
+            return self._last_lines
+        key = (self.address, self.scheme, host, prefix)
+        lines = self._shared.find(key)
+        if lines is None:
+            lines = self._lines_of_hops(request, host, prefix)
+            self._shared.keep(key, lines)
+        lines += self._certificate_line
+        self._last_host, self._last_prefix, self._last_lines = host, prefix, lines
         return lines
 
     def public_base(self, request: RequestHead, prefix: str) -> str:
@@ -105,11 +154,30 @@ class Peer:
 
         The client may have made up the addresses to the left of it.
         """
-        addresses = self._trusted_fields(request).get("x-forwarded-for")
+        if not self.is_trusted:
+            return self.address
+        addresses = b", ".join(value for name, value in request.forwarded if name == "x-forwarded-for")
         if not addresses:
             return self.address
         hops = [hop.strip() for hop in addresses.decode("latin-1").split(",")]
-        return next((hop for hop in reversed(hops) if not _is_in(hop, self._trusted_networks)), hops[0])
+        trusted = self._trusted_networks
+        return next((hop for hop in reversed(hops) if not _is_in(read_ip(hop), trusted)), hops[0])
+
+    def client_ip(self, request: ReceivedHead) -> IpAddress | None:
+        """The same as an address; where a trusted peer forwards something else, its own. None: it has none,
+        as the peer of a unix socket."""
+        if not self.is_trusted:
+            return self._ip
+        return read_ip(self.client_address(request)) or self._ip
+
+    def is_allowed(self, access: Access, request: ReceivedHead) -> bool:
+        """Whether the client may use the service with these rules. Of a peer that speaks for itself it is
+        found out once for each connection and configuration."""
+        if self.is_trusted:
+            return access.allows(self.client_ip(request))
+        if self._access is not access:
+            self._access, self._is_allowed = access, access.allows(self._ip)
+        return self._is_allowed
 
     def _origin(self, request: RequestHead, fields: dict[str, bytes]) -> _Origin:
         """Where the client sent its request. `fields`: those of a trusted peer.
@@ -139,33 +207,44 @@ class Peer:
                 fields[name] = first
         return fields
 
-    def _forwarding_lines(self, request: RequestHead, prefix: str) -> bytes:
-        """`X-Forwarded-*` and `Via`. Of a client that is not trusted they are the same for every request to
-        one Host."""
-        if self.is_trusted or request.field_section.via:
-            return self._new_forwarding_lines(request, prefix)
-        lines = self._lines.get((request.host, prefix))
-        if lines is None:
-            if len(self._lines) >= MAX_CACHED_HOSTS:
-                self._lines.clear()
-            lines = self._lines[request.host, prefix] = self._new_forwarding_lines(request, prefix)
-        return lines
+    def _lines_of_hops(self, request: RequestHead, host: str, prefix: str) -> bytes:
+        """The lines where proxies in front have written some: `X-Forwarded-For` differs from client to
+        client, the rest hardly ever does."""
+        before, size = b"", 0
+        others: list[tuple[str, bytes]] = []
+        if self.is_trusted:
+            for field in request.forwarded:
+                if field[0] == "x-forwarded-for":
+                    before = before + field[1] + b", "
+                elif field[0] in _VALID_VALUES:
+                    others.append(field)
+                    size += len(field[1])
+        for value in request.via:
+            size += len(value)
+        key = (self.scheme, request.host, prefix, tuple(others), request.via)
+        rest = self._shared.find(key) if size <= MAX_CACHED_SIZE else None
+        if rest is None:
+            rest = self._lines_after_address(request, self._trusted_fields(request), prefix)
+            if size <= MAX_CACHED_SIZE:  # clients may choose what is in the key, too
+                self._shared.keep(key, rest)
+        return b"Host: %b\r\nX-Forwarded-For: %b%b\r\n%b" % (
+            host.encode(),
+            before,
+            self.address.encode(),
+            rest,
+        )
 
-    def _new_forwarding_lines(self, request: RequestHead, prefix: str) -> bytes:
-        fields = self._trusted_fields(request)
-        address = self.address.encode()
-        before = fields.get("x-forwarded-for")
+    def _lines_after_address(self, request: RequestHead, fields: dict[str, bytes], prefix: str) -> bytes:
         outer = fields.get("x-forwarded-prefix", b"").rstrip(b"/")
         origin = self._origin(request, fields)
         lines = [
-            b"X-Forwarded-For: %b\r\n" % (before + b", " + address if before else address),
             b"X-Forwarded-Proto: %b\r\n" % fields.get("x-forwarded-proto", self.scheme.encode()),
             b"X-Forwarded-Host: %b\r\n" % origin.host.encode(),
             b"X-Forwarded-Port: %b\r\n" % origin.port.encode(),
         ]
         if prefix or outer:
             lines.append(b"X-Forwarded-Prefix: %b%b\r\n" % (outer, prefix.encode()))
-        lines += [b"Via: %b\r\n" % value for value in request.field_section.via]
+        lines += [b"Via: %b\r\n" % value for value in request.via]
         return b"".join((*lines, VIA))
 
 
@@ -176,9 +255,24 @@ def _split_port(host: str) -> tuple[str, str]:
     return (host, "") if not colon or host[-1] == "]" else (name, port)
 
 
-def _is_in(address: str, networks: tuple[Network, ...]) -> bool:
+def read_ip(text: str) -> IpAddress | None:
+    """A written address; None: it is none. Some proxies write a port behind it. On a socket that takes IPv4
+    and IPv6, IPv4 comes as IPv6 (`::ffff:10.0.0.1`); rules for it are written as IPv4."""
+    if text[:1] == "[":
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
     try:
-        parsed = ip_address(address)
-    except ValueError:  # a unix socket has no address
-        return False
-    return any(parsed in network for network in networks)
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
+
+
+def plain_address(address: str) -> str:
+    """An address of a socket; one of IPv4 as such, also where the socket takes IPv6, too."""
+    return address.removeprefix("::ffff:") if "." in address else address
+
+
+def _is_in(address: IpAddress | None, networks: tuple[Network, ...]) -> bool:
+    return address is not None and any(address in network for network in networks)

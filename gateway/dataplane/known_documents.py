@@ -13,19 +13,22 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-from gateway.core.decision.decision import DocumentKey
+from gateway.core.decision.decision import DOCUMENT_METHODS, DocumentKey, NegotiationResult
 from gateway.core.decision.response import vary_lines
 from gateway.core.dialect import Endpoint, Links, Served
+from gateway.core.http.field_lines import fields_named
 from gateway.core.http.message import Header, Response, all_values, as_mapping
+from gateway.dataplane.answers import LocalAnswer
 from gateway.dataplane.http1.fields import OWS
-from gateway.dataplane.http1.names import fields_named
+from gateway.dataplane.proxy_status import LocalReason
 
 if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
     from gateway.core.dialect import OfferedVersions
     from gateway.core.fleet.backend import Backend, Member
     from gateway.core.versions.version import Version
-    from gateway.dataplane.http1.heads import RequestHead, ResponseHead
+    from gateway.dataplane.http1.request_head import RequestHead
+    from gateway.dataplane.http1.response_head import ResponseHead
     from gateway.dataplane.rewritten_documents import RewrittenDocuments
 
 MAX_DOCUMENTS: Final = 64
@@ -79,7 +82,7 @@ class KnownDocument:
         to this one."""
         dialect, endpoint, offered = resolution.view.service.dialect, resolution.endpoint, resolution.offered
         assert offered is not None, "a known document is used only while something is on offer"
-        links = Links(self.backend.url, self.host, self.public_base, moved_to=public_base)
+        links = Links(self.backend.origin, self.host, self.public_base, moved_to=public_base)
         body = documents.rewrite(dialect, endpoint, self.body, offered, links)
         if body is None or self._repeats_host(body, host, public_base):
             return None
@@ -88,12 +91,20 @@ class KnownDocument:
             served = replace(served, version=None, text="")
         written = dialect.write_response(endpoint, self.status, served, version, offered, legacy=self.legacy)
         vary = vary_lines(self.vary, dialect.vary, separately=dialect.vary_separately)
-        return Response(self.status, (*written, *vary, *self.fields), body)
+        response = Response(self.status, (*written, *vary, *self.fields), body)
+        edits = resolution.response_edits
+        return response if edits is None else edits.edit_response(response)
 
     def shown_version(self, offered: OfferedVersions) -> Version | None:
         """The version that this document was made at, as clients are told it: not that of their request.
         None: it had none, or that one is no longer on offer."""
         return self.version if self.version is not None and self.version in offered.versions else None
+
+    def version_text(self, resolution: Resolution) -> str:
+        """`shown_version` as the client reads it; empty: none."""
+        offered = resolution.offered
+        version = None if offered is None else self.shown_version(offered)
+        return "" if version is None else resolution.view.service.dialect.scheme.format(version)
 
     def _repeats_host(self, body: bytes, host: str, public_base: str) -> bool:
         """Whether the Host of the first client, or its word for it, is shown to another one. A backend may
@@ -132,6 +143,29 @@ class KnownDocuments:
         self._documents.move_to_end(place)
         return known
 
+    def answer(
+        self,
+        key: DocumentKey,
+        resolution: Resolution,
+        host: str,
+        public_base: str,
+        documents: RewrittenDocuments,
+    ) -> LocalAnswer | None:
+        """The document of `key` for a client that reached the gateway under `public_base`.
+
+        None: there is none that it may see.
+        """
+        known = self.find(key)
+        response = None if known is None else known.response(resolution, host, public_base, documents)
+        if known is None or response is None:
+            return None
+        return LocalAnswer(
+            response,
+            LocalReason.KNOWN_DOCUMENT,
+            result=NegotiationResult.SERVED,
+            version=known.version_text(resolution),
+        )
+
     def keep(self, key: DocumentKey, known: KnownDocument) -> None:
         """Keep `known`, and drop those that were not used for longest beyond the bounds. A legacy backend's
         document never replaces that of a newer one."""
@@ -163,6 +197,17 @@ def _forms(authority: str) -> tuple[str, str]:
     return text, re.sub(r":[0-9]*\Z", "", text)
 
 
+def document_key(resolution: Resolution, request: RequestHead, path: str) -> DocumentKey | None:
+    """By what the document of this request may be known; None: it is for none. `path`: the local one."""
+    if (
+        resolution.offered is None
+        or not resolution.rewrites_document
+        or request.method not in DOCUMENT_METHODS
+    ):
+        return None
+    return DocumentKey.of(resolution, path, request.query)
+
+
 def document_to_keep(
     resolution: Resolution,
     member: Member,
@@ -178,7 +223,7 @@ def document_to_keep(
     RFC 9111 3 and 3.5: nothing of a request with credentials, nothing that is not to be stored or private.
     `no-cache` does not matter: clients get the present offer. Without a Host the links name no server.
     """
-    if request.method != "GET" or not request.host or _CREDENTIALS.search(request.field_section.passthrough):
+    if request.method != "GET" or not request.host or _CREDENTIALS.search(request.passthrough):
         return None
     if not (_PLAIN_HOST.fullmatch(request.host) and _PLAIN_HOST.fullmatch(_authority(public_base))):
         return None

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Final
 
 from gateway.core.http.message import Response, render
+from gateway.dataplane.proxy_status import proxy_status_line
 
 REASON_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus} | {
     413: "Payload Too Large",
@@ -35,31 +36,37 @@ _PLAIN_DETAILS: Final = {
     417: "This expectation cannot be met.",
     431: "The request's header fields are too large.",
     501: "This transfer coding is not supported.",
-    503: "This gateway has too many connections.",
+    503: "This gateway has more requests than it can serve.",
     505: "Only HTTP/1.1 and HTTP/1.0 are spoken here.",
     508: "This request has passed through this gateway too often.",
 }
 
 
-def plain_error(status: int) -> Response:
+_DETAILS_OF_REASON: Final = {
+    "plain_http": "This port speaks TLS: use https:// here.",
+    "tls": "This port speaks plain HTTP, not TLS: use http:// here.",
+}
+
+
+def plain_error(status: int, reason: str = "") -> Response:
     """An error before routing, when there is no dialect yet: one fixed sentence that echoes nothing."""
     headers = [("Content-Type", "text/plain; charset=utf-8")]
     if status == 405:
         headers.append(_ALLOW)
+    details = _DETAILS_OF_REASON.get(reason) or _PLAIN_DETAILS.get(status)
     return Response(
-        status,
-        tuple(headers),
-        (_PLAIN_DETAILS.get(status, REASON_PHRASES.get(status, "Error")) + "\n").encode(),
+        status, tuple(headers), ((details or REASON_PHRASES.get(status, "Error")) + "\n").encode()
     )
 
 
-def encode(response: Response, *, is_head_request: bool, connection: bytes) -> bytes:
-    """The whole response. `connection`: the `Connection` line, or nothing. `is_head_request`: it
-    responds to HEAD, so it has the length of the body but no body."""
-    head = b"HTTP/1.1 %d %b\r\n%bContent-Length: %d\r\n%b%b\r\n" % (
+def encode(response: Response, reason: str, *, is_head_request: bool, connection: bytes) -> bytes:
+    """The whole response. `reason`: why the gateway makes it (`proxy_status`). `connection`: the `Connection`
+    line, or nothing. `is_head_request`: it responds to HEAD, so it has the length of the body but no body."""
+    head = b"HTTP/1.1 %d %b\r\n%b%bContent-Length: %d\r\n%b%b\r\n" % (
         response.status,
         REASON_PHRASES.get(response.status, "Unknown").encode(),
         render(response.headers),
+        proxy_status_line(reason, response.status),
         len(response.body),
         date_line(),
         connection,

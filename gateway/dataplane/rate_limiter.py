@@ -1,7 +1,14 @@
-"""Limits how often the gateway makes a document that costs more than a refusal: a token bucket per service.
+"""Token buckets, as many as there are keys: how often something may happen. Two limiters use them.
 
-The dialect says which endpoints are limited (`Endpoint.rate_limited`). `core.decision` makes the response
-without a token (429). Reads no clock: the coarse clock of the worker refills the buckets.
+    RateLimiter      documents that cost the gateway more than a refusal, by service
+    ClientLimiter    requests, by client (`client_limiter`)
+
+A bucket is one number, the time at which it will be full again: there is nothing to refill. A full one says
+nothing, and is forgotten. The number of buckets is bounded, and none that is not full is ever dropped, so
+nobody gets rid of a limit by coming from many addresses. Reads no clock.
+
+Of several workers each has buckets of its own, and takes from them what the others tell (`debit`). So a
+bucket can owe tokens, at most as many as the others' buckets hold together.
 """
 
 from __future__ import annotations
@@ -15,26 +22,113 @@ PER_SECOND: Final = 5.0
 """Documents a second after that. With a hundred operations configured one takes a millisecond, as much as
 about forty proxied requests. So clients can cause at most 0.5 % of a core of this work."""
 
+MAX_BUCKETS: Final = 32_768
+"""Keys with a bucket of their own; about 5 MiB."""
+
+SHARED_BUCKETS: Final = 1024
+"""Those of all further keys."""
+
+
+@final
+class TokenBuckets:
+    """Buckets of `burst` tokens that refill at `rate` a second.
+
+    A bucket that nobody has used for as long as an empty one needs to refill is full. So two tables suffice:
+    every that many seconds the younger one becomes the older one, and the older one is dropped.
+    """
+
+    __slots__ = ("_interval", "_max_buckets", "_older", "_owes", "_period", "_turns_at", "_younger")
+
+    def __init__(self, rate: float, burst: float, max_buckets: int = MAX_BUCKETS) -> None:
+        self._interval = 1.0 / rate
+        """Seconds of one token."""
+        self._period = burst / rate
+        """Seconds of a whole bucket."""
+        self._max_buckets = max_buckets
+        self._younger: dict[object, float] = {}
+        """When each bucket will be full again. Those that were used since the last turn."""
+        self._older: dict[object, float] = {}
+        self._turns_at = 0.0
+        self._owes = False
+        """Some bucket may not be full after a whole period."""
+
+    def __len__(self) -> int:
+        return len(self._younger) + len(self._older)
+
+    def wait(self, key: object, now: float) -> float:
+        """Seconds until there is a token; 0: now."""
+        return self._wait(self._younger.get(key) or self._older.get(key) or 0.0, now)
+
+    def take(self, key: object, now: float, neighbourhood: object = None) -> float:
+        """Take a token if there is one; the same result. What is refused takes none.
+
+        `neighbourhood`: while the table is full, keys without a bucket share one by it.
+        """
+        key, full_at = self._found(key, now, neighbourhood)
+        wait = self._wait(full_at, now)
+        self._younger[key] = full_at if wait else max(full_at, now) + self._interval
+        return wait
+
+    def debit(self, key: object, tokens: float, now: float, neighbourhood: object = None) -> None:
+        """Others have taken so many tokens of the same bucket. It may owe some then."""
+        key, full_at = self._found(key, now, neighbourhood)
+        full_at = self._younger[key] = max(full_at, now) + tokens * self._interval
+        if full_at > now + self._period:
+            self._owes = True
+
+    def _found(self, key: object, now: float, neighbourhood: object) -> tuple[object, float]:
+        """The key of the bucket in the younger table, and when it will be full."""
+        if now >= self._turns_at:
+            self._turn(now)
+        full_at = self._younger.get(key, 0.0)
+        if not full_at:
+            full_at = self._older.pop(key, 0.0)
+            if not full_at and len(self) >= self._max_buckets:
+                key = hash((neighbourhood, "shared")) % SHARED_BUCKETS, "shared"
+                full_at = self._younger.get(key) or self._older.pop(key, 0.0)
+        return key, full_at
+
+    def _wait(self, full_at: float, now: float) -> float:
+        wait = full_at - now + self._interval - self._period
+        # A thousandth of a token does not count: sums of floats are not exact.
+        return wait if wait > self._interval / 1000 else 0.0
+
+    def _turn(self, now: float) -> None:
+        missed = now >= self._turns_at + self._period
+        older = {} if missed else self._younger
+        if self._owes:
+            late = {key: at for key, at in (*self._older.items(), *self._younger.items()) if at > now}
+            self._owes = bool(late)
+            older = {**older, **late}
+        self._older = older
+        self._younger = {}
+        self._turns_at = now + self._period
+
 
 @final
 class RateLimiter:
-    """Contains the services that are throttled, as `decide` expects it: `service in limiter`."""
+    """How often the gateway makes a document that costs more than a refusal, for each service.
+
+    The dialect says which endpoints are limited (`Endpoint.rate_limited`). `core.decision` makes the response
+    without a token (429). Contains the services that are throttled, as `decide` expects it: `service in
+    limiter`.
+    """
 
     def __init__(self) -> None:
-        self._tokens: dict[str, float] = {}  # services with a full bucket are left out
+        self._buckets = TokenBuckets(PER_SECOND, BURST)
+        self._now = 1.0
+        """By the coarse clock of the worker: the seconds that `refill` was told of."""
 
     def __contains__(self, service: object) -> bool:
-        return isinstance(service, str) and self._tokens.get(service, BURST) < 1
+        return self._buckets.wait(service, self._now) > 0.0
 
     def take(self, service: str) -> None:
         """Take one token, if there is one: a refusal costs none."""
-        if service not in self:
-            self._tokens[service] = self._tokens.get(service, BURST) - 1
+        self._buckets.take(service, self._now)
 
     def refill(self, seconds: float) -> None:
-        """Add the tokens of `seconds`. Full buckets are dropped, and so are those of removed services."""
-        if self._tokens:
-            added = seconds * PER_SECOND
-            self._tokens = {
-                name: tokens + added for name, tokens in self._tokens.items() if tokens + added < BURST
-            }
+        """So many seconds have passed."""
+        self._now += seconds
+
+    def __len__(self) -> int:
+        return len(self._buckets)

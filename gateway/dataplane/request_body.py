@@ -6,13 +6,15 @@ sent again. A chunked body that outgrows the limit stays chunked. Reads and writ
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from gateway.dataplane.http1.chunked import LAST_CHUNK, ChunkedDecoder, encode_chunk
 from gateway.dataplane.http1.fields import CHUNKED
 
 if TYPE_CHECKING:
-    from gateway.dataplane.http1.fields import RequestFieldSection
+    from gateway.dataplane.http1.request_head import RequestHead
+    from gateway.telemetry.request_record import RequestRecord
 
 
 SMALL_PIECE: Final = 1024
@@ -20,46 +22,68 @@ SMALL_PIECE: Final = 1024
 
 
 class BodyLimits(Protocol):
-    """Bytes of the largest body that is accepted, of the largest that is held, and of all that are held."""
+    """Bytes of the largest body that is accepted, and of the largest that is held."""
 
     @property
     def body(self) -> int: ...
     @property
     def replay_body(self) -> int: ...
-    @property
-    def replay_total(self) -> int: ...
 
 
 @final
 class HeldBodies:
-    """How much all request bodies of one worker hold together (threats R-B13)."""
+    """How much all request bodies of one worker hold together (threats R-B13): those that are held to be sent
+    again, and what has come of streaming ones before they have a backend connection. `total`: bytes, beyond
+    which a body is streamed, and little of it is read before it can be sent."""
 
-    __slots__ = ("size",)
+    __slots__ = ("_on_full", "_total", "size", "was_full")
 
-    def __init__(self) -> None:
+    def __init__(self, total: int, on_full: Callable[[], None]) -> None:
+        self._total = total
+        self._on_full = on_full
         self.size = 0
         """Bytes."""
+        self.was_full = False
+        """They were more than the total, and have not been at most half of it at a look since. `on_full` was
+        called, which looks at every client, so it is not called for each body that comes."""
+
+    @property
+    def full(self) -> bool:
+        """Whether they are more than the total."""
+        return self.size > self._total
+
+    def add(self, size: int) -> None:
+        """One body holds so much more."""
+        self.size += size
+        if self.size > self._total and not self.was_full:
+            self.was_full = True
+            self._on_full()
+
+    def look(self) -> None:
+        """Called now and then: they may be far from full again."""
+        if self.size <= self._total // 2:
+            self.was_full = False
 
 
 @final
 class RequestBody:
     """The body of one request."""
 
-    def __init__(self, field_section: RequestFieldSection, limits: BodyLimits, held: HeldBodies) -> None:
+    def __init__(self, request: RequestHead, limits: BodyLimits, held: HeldBodies) -> None:
         self._limits = limits
         self._held = held
         self._size = 0
         """Bytes that this one holds."""
-        self._decoder = ChunkedDecoder() if field_section.framing == CHUNKED else None
+        self._decoder = ChunkedDecoder() if request.framing == CHUNKED else None
         self._chunked = False
         """It is sent chunked: its length was not known when its first byte was sent."""
-        self._declared = field_section.length
+        self._declared = request.length
         self._received = 0
         self._pieces: list[bytes] = []
         self._sent = False
         self.done = False
-        self.too_large = field_section.length > limits.body
-        self.streams = field_section.length > limits.replay_body
+        self.too_large = request.length > limits.body
+        self.streams = request.length > limits.replay_body
         """The body is forwarded as it comes. It cannot be sent twice once a part of it was sent."""
 
     @property
@@ -74,11 +98,11 @@ class RequestBody:
         if piece:
             self._append(piece)
             self._size += len(piece)
-            self._held.size += len(piece)
+            self._held.add(len(piece))
         if self._decoder is not None:
             self.too_large = self._received > self._limits.body
             self.streams = self.streams or self._received > self._limits.replay_body
-        if self._held.size > self._limits.replay_total:  # others hold too much: this one is not held
+        if self._held.full:  # others hold too much: this one is not held
             self.streams = True
         return rest
 
@@ -122,6 +146,11 @@ class RequestBody:
         self._pieces = []
         self._held.size -= self._size
         self._size = 0
+
+    def end(self, record: RequestRecord) -> None:
+        """The exchange is over: record how much has come, and hold nothing any more."""
+        record.bytes_in += self._received
+        self.release()
 
     def skippable(self) -> bool:
         """Whether the rest is small enough to be discarded; else the connection is closed."""

@@ -1,25 +1,32 @@
 """The id by which a request is found in the logs of the gateway and of the servers (semantics, Sending).
 
-A well-formed id of the client is kept. Where none came, or one that servers would ignore, one is made. Here
-is only where the id comes from: the exchange sends and logs it, the dialect writes it into responses. An id
-differs for every request, so it must never become a part of what is cached.
+A request has one id: the well-formed one that came in the field of its API, else one that came in
+`X-Request-Id` or `X-Openstack-Request-Id`, else one that is made. The backend, the log and the gateway's own
+responses get the same one; this module says in which fields. An id differs for every request, so it must
+never become a part of what is cached. The ids in a backend's response are its own and pass as they came.
 """
 
 from __future__ import annotations
 
 from itertools import count
 from random import getrandbits
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
+
+from gateway.core.dialect import OPENSTACK_IDS, PLAIN_IDS
 
 if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
-    from gateway.core.dialect import RequestIds
-    from gateway.dataplane.http1.fields import RequestFieldSection
+    from gateway.core.dialect import Dialect, RequestIds
+    from gateway.core.http.message import Response
+    from gateway.dataplane.http1.request_head import RequestHead
+    from gateway.telemetry.request_record import RequestRecord
+
+PLAIN_NAME: Final = PLAIN_IDS.normalized_header
 
 
 @final
 class RequestIdSource:
-    """Makes the ids of one worker, in the form of OpenStack's own: a UUID of version 4.
+    """Makes the ids of one worker: a UUID of version 4 behind the prefix of the API.
 
     The first half is random for the worker, the rest counts from a random number: ids are no secrets, and
     counting costs a third of drawing. Each worker makes its own source, after it was forked.
@@ -30,13 +37,64 @@ class RequestIdSource:
         self._worker = f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-a{digits[15:]}-"
         self._numbers = count(getrandbits(40))
 
-    def of(self, resolution: Resolution, ids: RequestIds, section: RequestFieldSection) -> str:
-        """The id of a request with these fields. Empty in a transparent service whose client sent none:
+    def of(self, resolution: Resolution, request: RequestHead) -> str:
+        """The id of a request. Empty in a transparent service whose client sent none:
         nothing is added there."""
-        if section.request_ids:
-            given = section.request_id(ids.normalized_header)
-            if given and ids.is_valid(given):
+        ids = resolution.request_ids
+        if request.request_ids:
+            given = _given(request, ids)
+            if given:
                 return given
         if resolution.view.offer.transparent:
             return ""
         return f"{ids.prefix}{self._worker}{next(self._numbers):012x}"
+
+    def name_in(
+        self, response: Response, dialect: Dialect | None, request: RequestHead, record: RequestRecord
+    ) -> Response:
+        """A response that the gateway has made, with the id of its request as clients of the API look for it,
+        and in `X-Request-Id` where it came there. `dialect`: None without a service."""
+        ids = PLAIN_IDS if dialect is None else dialect.request_ids
+        request_id = record.request_id
+        if not request_id:
+            made = f"{ids.prefix}{self._worker}{next(self._numbers):012x}"
+            request_id = record.request_id = _given(request, ids) or made
+        record.response_request_id = request_id
+        if dialect is None:
+            return response.with_headers((PLAIN_IDS.request_header, request_id))
+        response = dialect.write_request_id(response, request_id)
+        if request.request_ids and ids is not PLAIN_IDS and (plain := _valid(request, PLAIN_IDS)):
+            return response.with_headers((PLAIN_IDS.request_header, plain))
+        return response
+
+
+def id_lines(request: RequestHead, resolution: Resolution, request_id: str) -> bytes:
+    """The lines for a backend, of a request that came with some field for ids: a well-formed one passes, a
+    malformed one is replaced. Fields that are no request ids of this API pass as they came, and so does
+    everything in a transparent service."""
+    ids, edits = resolution.request_ids, resolution.request_edits
+    lines, written = b"", (ids.normalized_header, PLAIN_NAME)
+    if resolution.view.offer.transparent:
+        written = ("", "")
+    elif len(request.request_ids) == 1 and request_id == request.request_id(written[0]):
+        return ids.line_start + request_id.encode() + b"\r\n"  # as of nearly every client
+    elif _valid(request, ids) or not _given(request, ids):
+        lines = ids.line_start + request_id.encode() + b"\r\n"
+    if not (lines and ids is PLAIN_IDS) and written[1] and request.has_request_id(PLAIN_NAME):
+        plain = _valid(request, PLAIN_IDS) or request_id
+        lines += PLAIN_IDS.line_start + plain.encode() + b"\r\n"
+    others = request.request_id_lines(but=written)
+    if edits is not None and others:
+        others = edits.without(b"\r\n" + others)[2:]
+    return lines + others
+
+
+def _given(request: RequestHead, ids: RequestIds) -> str:
+    """The id that came with the request; empty: none did, or none is well-formed."""
+    return _valid(request, ids) or _valid(request, PLAIN_IDS) or _valid(request, OPENSTACK_IDS)
+
+
+def _valid(request: RequestHead, ids: RequestIds) -> str:
+    """The id in the field of `ids`, if it is well-formed; else empty."""
+    given = request.request_id(ids.normalized_header)
+    return given if given and ids.is_valid(given) else ""

@@ -2,7 +2,7 @@
 
 `failures` says what each failure allows at all; here it meets the retry plan of the service and what this
 request has been through. One function decides. Most requests never fail, so an exchange makes this object at
-its first failure. Sends nothing itself.
+its first failure, or when it asks for an upgrade. Sends nothing itself.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, final
 
-from gateway.dataplane.failures import Failure, may_retry
+from gateway.dataplane.failures import FAILURES, Failure, Retry, Side, may_retry
 
 if TYPE_CHECKING:
     from gateway.core.fleet.service import RetryPlan
@@ -26,7 +26,9 @@ class Retries:
         "exhausted",
         "holds_budget",
         "new_connection_only",
+        "only_if_not_executed",
         "tried",
+        "unanswered",
     )
 
     def __init__(self) -> None:
@@ -34,10 +36,16 @@ class Retries:
         """Keys of the members that are not tried again."""
         self.new_connection_only = False
         """The request is sent on new connections only."""
+        self.only_if_not_executed = False
+        """Sent again only where nothing was sent, or the version was refused: an upgrade was asked for."""
         self.holds_budget = False
         """Counted in the retry budget."""
         self.exhausted = False
         """Nothing is sent again any more: the client has got an interim response."""
+        self.unanswered: Failure | None = None
+        """Of an attempt that may have been executed at the negotiated version. Whatever comes after it, the
+        client gets this: it must not take the request for one that was not sent. No other version is
+        negotiated any more."""
         self._timed_out = False
         """A backend did not respond in time."""
         self._refused_version = False
@@ -50,10 +58,18 @@ class Retries:
         restarted. The same member may be tried again, but on a new connection, since its other idle ones may
         be closed as well.
         """
+        if FAILURES[failure].retry is Retry.IF_IDEMPOTENT:
+            self.unanswered = failure
         if reused and failure is Failure.NO_REPLY:
             self.new_connection_only = True
         else:
             self.tried = (*self.tried, key)
+
+    def reported(self, failure: Failure) -> Failure:
+        """The failure that the client gets when `failure` ends the request."""
+        rule = FAILURES[failure]
+        hides = rule.side is Side.BACKEND and rule.retry is not Retry.NEVER
+        return self.unanswered or failure if hides else failure
 
     def allow(
         self,
@@ -71,8 +87,10 @@ class Retries:
         `attempts`: how many have begun. `body_held`: the whole body that has come can be sent again.
         """
         permitted = not self.exhausted and may_retry(failure, methods, body_held=body_held)
+        if self.only_if_not_executed and FAILURES[failure].retry is not Retry.ALWAYS:
+            permitted = False
         match failure:
-            case Failure.CONNECT | Failure.CONNECT_TIMEOUT | Failure.NOT_SENT:
+            case Failure.CONNECT | Failure.CONNECT_TIMEOUT | Failure.TLS | Failure.NOT_SENT:
                 return permitted and plan.on_connect
             case Failure.VERSION_REFUSED:
                 first, self._refused_version = not self._refused_version, True

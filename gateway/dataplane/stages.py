@@ -24,9 +24,13 @@ class Stage(IntEnum):
     """The head of the request was written to a backend. The client has got nothing of a final response."""
     RETRY_QUEUED = 4
     """An attempt has failed; the next one waits for the retry budget."""
-    RESPONDING = 5
+    QUEUED = 5
+    """All members that are to get it are full; it waits until one has room."""
+    RESPONDING = 6
     """The head of the backend's response was written to the client. Nothing can be sent again."""
-    ENDED = 6
+    TUNNELLING = 7
+    """The backend has switched to another protocol: bytes pass both ways until the tunnel ends."""
+    ENDED = 8
     """The record was handed out and everything was given back."""
 
 
@@ -35,21 +39,27 @@ READING_BODY: Final = Stage.READING_BODY
 CONNECTING: Final = Stage.CONNECTING
 AWAITING_RESPONSE: Final = Stage.AWAITING_RESPONSE
 RETRY_QUEUED: Final = Stage.RETRY_QUEUED
+QUEUED: Final = Stage.QUEUED
 RESPONDING: Final = Stage.RESPONDING
+TUNNELLING: Final = Stage.TUNNELLING
 ENDED: Final = Stage.ENDED
 
 TRANSITIONS: Final[tuple[frozenset[Stage], ...]] = (
     # DECIDING: a local response ends it at once
-    frozenset({READING_BODY, CONNECTING, AWAITING_RESPONSE, ENDED}),
+    frozenset({READING_BODY, CONNECTING, AWAITING_RESPONSE, QUEUED, ENDED}),
     # READING_BODY
-    frozenset({CONNECTING, AWAITING_RESPONSE, ENDED}),
+    frozenset({CONNECTING, AWAITING_RESPONSE, QUEUED, ENDED}),
     # CONNECTING: to itself for another member, after a failure
-    frozenset({CONNECTING, AWAITING_RESPONSE, ENDED}),
+    frozenset({CONNECTING, AWAITING_RESPONSE, QUEUED, ENDED}),
     # AWAITING_RESPONSE: to itself for another attempt on a connection that was idle
-    frozenset({CONNECTING, AWAITING_RESPONSE, RETRY_QUEUED, RESPONDING, ENDED}),
+    frozenset({CONNECTING, AWAITING_RESPONSE, RETRY_QUEUED, QUEUED, RESPONDING, TUNNELLING, ENDED}),
     # RETRY_QUEUED
-    frozenset({CONNECTING, AWAITING_RESPONSE, ENDED}),
+    frozenset({CONNECTING, AWAITING_RESPONSE, QUEUED, ENDED}),
+    # QUEUED
+    frozenset({CONNECTING, AWAITING_RESPONSE, RETRY_QUEUED, ENDED}),
     # RESPONDING
+    frozenset({ENDED}),
+    # TUNNELLING
     frozenset({ENDED}),
     # ENDED
     frozenset(),

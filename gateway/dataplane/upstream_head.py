@@ -1,7 +1,8 @@
 """The head of a request as one member gets it. Values in, bytes out: nothing is sent or decided here.
 
 Every field that a dialect owns was taken out when the head was read. The negotiated version is written as
-this member needs it. All other fields pass as the bytes in which they came.
+this member needs it. All other fields pass as the bytes in which they came, but for those that the service is
+configured to change.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from gateway.core.decision.decision import DOCUMENT_METHODS
 from gateway.dataplane.documents import request_whole_document
+from gateway.dataplane.request_ids import id_lines
 
 if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
     from gateway.core.fleet.backend import Member
     from gateway.dataplane.forwarding import Peer
-    from gateway.dataplane.http1.heads import RequestHead
+    from gateway.dataplane.http1.request_head import RequestHead
 
 
 def compose_upstream_head(
@@ -30,37 +32,33 @@ def compose_upstream_head(
 ) -> bytes:
     """Stop 7: the head for `member`, which ends with `end`.
 
-    `path`: the local one. `request_id`: empty where the API has none.
+    `path`: the local one. `request_id`: empty where none is to be sent.
     """
     prefix = resolution.prefix
     target = request.target
     if prefix or member.backend.path or resolution.target_writer is not None:
         target = _rewritten_target(request, resolution, member, path)
-    fields = peer.upstream_fields(request, member.backend, prefix)
+    fields, edits = request.passthrough, resolution.request_edits
+    if edits is not None:  # before a document is asked for, so that none of them changes how it is encoded
+        fields = edits.edit(fields)
     if resolution.rewrites_document and request.method in DOCUMENT_METHODS:
         fields = request_whole_document(fields)
-    ids = resolution.request_ids
-    if ids is not None and request_id and not request.field_section.request_ids:
-        request_id_lines = ids.line_start + request_id.encode() + b"\r\n"
+    if request.request_ids:
+        request_id_lines = id_lines(request, resolution, request_id)
+    elif request_id:
+        request_id_lines = resolution.request_ids.line_start + request_id.encode() + b"\r\n"
     else:
-        request_id_lines = _received_request_id_lines(request, resolution, request_id)
-    return b"%b %b HTTP/1.1%b%b%b%b" % (
+        request_id_lines = b""
+    return b"%b %b HTTP/1.1%b\r\n%b%b%b%b%b" % (
         request.method.encode(),
         target,
         fields,
+        peer.lines(request, member.backend, prefix),
+        request.max_forwards_lines() if request.max_forwards else b"",
         request_id_lines,
         resolution.legacy_request_field_lines if member.legacy else resolution.request_field_lines,
         end,
     )
-
-
-def _received_request_id_lines(request: RequestHead, resolution: Resolution, request_id: str) -> bytes:
-    """The field with the id of this request; fields that are no request ids of this API as they came."""
-    ids, section = resolution.request_ids, request.field_section
-    if ids is None or not request_id:
-        return section.request_id_lines()
-    line = ids.line_start + request_id.encode() + b"\r\n"
-    return line + section.request_id_lines(but=ids.normalized_header)
 
 
 def _rewritten_target(request: RequestHead, resolution: Resolution, member: Member, local: str) -> bytes:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
-from collections.abc import Callable, Mapping, Sequence
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import Final, final
 
@@ -17,18 +18,29 @@ from gateway.core.fleet.backend import Member
 from gateway.core.fleet.fleet import Fact
 from gateway.core.fleet.snapshot import SnapshotSource
 from gateway.dataplane.backend_pool import BackendPool, Resolve
+from gateway.dataplane.balance import Balance
 from gateway.dataplane.client_connection import ClientConnection
-from gateway.dataplane.context import TICK, Context, Network, draw_bits
-from gateway.errors import StartupError
+from gateway.dataplane.context import TICK, Context, draw_bits
+from gateway.dataplane.ejection import Ejected, OnEjection, untold
+from gateway.dataplane.forwarding import Network
+from gateway.dataplane.listeners import Listeners
+from gateway.dataplane.opening import Entrance, Opening
+from gateway.dataplane.openings import Openings
+from gateway.dataplane.sharing import SharedLimits
+from gateway.errors import FramingError, StartupError
 from gateway.process import admin_connections
-from gateway.settings.model.document import Limits, Timeouts
+from gateway.settings.model.limits import Limits, Timeouts
 from gateway.settings.values import Listen
+from gateway.telemetry.counters import TunnelEnding
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.process_families import WorkerUse
 from gateway.telemetry.request_record import RequestRecord
+from gateway.telemetry.tracing import Tracing
+from gateway.tls.client import ClientContexts
+from gateway.tls.server import ServerCertificates
 
 log = logging.getLogger("skewgate.worker")
 
-BACKLOG: Final = 1024
 DESCRIPTOR_RESERVE: Final = 64
 """File descriptors for probes, listeners and files, and for connections that are closed once accepted."""
 MIN_CLIENTS: Final = 16
@@ -72,6 +84,10 @@ class Worker:
         name: str = "0",
         clock: Callable[[], float] = monotonic,
         random_bits: Callable[[], int] = draw_bits,
+        on_ejection: OnEjection = untold,
+        client_contexts: ClientContexts | None = None,
+        tracing: Tracing | None = None,
+        shared: SharedLimits | None = None,
     ) -> None:
         self.name = name
         self.context = Context(
@@ -82,62 +98,107 @@ class Worker:
             observe=observe,
             metrics=metrics,
             record=record,
+            on_held_full=self._bound_reads,
             clock=clock,
             random_bits=random_bits,
+            on_ejection=on_ejection,
+            client_contexts=client_contexts,
+            tracing=tracing,
+            shared=shared,
         )
         self.context.now = monotonic()
         self._resolve = resolve
         self._max_clients = limits.connections or admission_limit()
         self._closed_for_room = 0
         """Client connections that were closed since the log last said so."""
-        self._room_logged_at = float("-inf")
-        self._servers: list[asyncio.Server] = []
+        self._shed_connections = 0
+        """Closed before their first request, since the log last said so."""
+        self._room_logged_at = self._shed_logged_at = float("-inf")
+        self._listeners = Listeners()
+        self.openings = Openings(limits.handshakes)
+        """Connections that have not come to HTTP yet."""
+        self._serving = self._aborted = False
+        """It listens on every address, or did; it has closed everything."""
         self._clients: set[ClientConnection] = set()
         self._unproven: dict[ClientConnection, None] = {}
         """Those that have not sent a whole head yet, the oldest first."""
         self._pools: dict[str, BackendPool] = {}
         self._retired: list[BackendPool] = []
+        self._released_from: object = None
+        """The views for which nothing is left to release."""
+        self._balance: Balance | None = None
+        """None: it keeps every connection that comes."""
         self._no_clients = asyncio.Event()
         self._next_tick: asyncio.TimerHandle | None = None
 
     # -- lifetime
 
-    async def start(self, listen: Sequence[Listen]) -> None:
-        """Listen on every address. Raises `StartupError` if one is not available; then none stays open."""
-        loop = asyncio.get_running_loop()
-        for address in listen:
-            try:
-                server = await loop.create_server(
-                    lambda: ClientConnection(self), address.host, address.port, backlog=BACKLOG
-                )
-            except OSError as error:
-                await self.abort()
-                raise StartupError(
-                    f"cannot listen on {address.host}:{address.port}: {error.strerror or error}"
-                ) from error
-            self._servers.append(server)
-        self._tick(loop, loop.time() + TICK)
+    async def listen(
+        self,
+        sockets: Iterable[tuple[Listen, socket.socket]],
+        certificates: Mapping[Listen, ServerCertificates] | None = None,
+        balance: Balance | None = None,
+    ) -> None:
+        """Accept clients on these bound sockets, which stay the caller's; also again after `stop_accepting`.
+        `certificates`: of those addresses that have TLS. `balance`: with other workers, whose sockets are of
+        the same addresses in this order. Raises `StartupError` if somebody else listens there; then none is
+        listened on."""
+        loop, found = asyncio.get_running_loop(), certificates or {}
+        entrances = [(Entrance(self, address, found.get(address)), sock) for address, sock in sockets]
+        if balance is not None:
+            self._balance = balance
+            places = {id(entrance.listen): entrance for entrance, _ in entrances}
+            balance.start(dict(enumerate(places.values())))
+            positions = {each: position for position, each in enumerate(places)}
+            for entrance, _ in entrances:
+                entrance.balance, entrance.position = balance, positions[id(entrance.listen)]
+        addresses = [entrance.listen for entrance, _ in entrances]
+        assert all(address.tls is None or address in found for address in addresses)
+        self.context.writes_client_cert = any(
+            address.tls is not None and address.tls.forward_client_cert for address in addresses
+        )
+        self.context.draining = False
+        if self._next_tick is None:
+            self._tick(loop, loop.time() + TICK)
+        try:
+            for entrance, sock in entrances:
+                await self._listeners.open(entrance, sock)
+        except StartupError:
+            await self.abort()
+            raise
+        self._serving = True
+
+    def deadlines(self, deadlines: Mapping[str, float]) -> None:
+        """Until when this replica is attached, by service (`refusals`). All of them."""
+        self.context.refusals.deadlines = deadlines
 
     @property
-    def addresses(self) -> tuple[tuple[str, int], ...]:
-        """The addresses that are listened on, with their real ports."""
-        names = (sock.getsockname() for server in self._servers for sock in server.sockets)
-        return tuple((str(name[0]), int(name[1])) for name in names)
+    def not_serving(self) -> str:
+        """Why no client is accepted at this moment, a sentence; empty: they are."""
+        if self.context.draining:
+            return "the gateway is shutting down"
+        return "" if self._serving else "the gateway is starting: it does not listen yet"
 
-    @property
-    def draining(self) -> bool:
-        return self.context.draining
+    async def stop_accepting(self) -> None:
+        """Accept nobody from now on: who connects waits in the sockets, as long as somebody has them open.
+        Whoever was accepted before is served, with `Connection: close`. `listen` takes it back."""
+        if not self.context.draining:
+            self.context.draining = True
+            if self._balance is not None:
+                self._balance.stop()
+            await self._listeners.stop()
 
     async def drain(self, seconds: float) -> None:
         """Accept no more, let every request finish within `seconds`, end every connection with `Connection:
         close`, then close everything."""
-        self.context.draining = True
-        for server in self._servers:
-            server.close()
+        await self.stop_accepting()
+        if self._balance is not None:
+            self._balance.take()
         idle_until = monotonic() + min(IDLE_GRACE, seconds)
         end = monotonic() + seconds
-        while self._clients and (now := monotonic()) < end:
+        while (self._clients or self.openings) and (now := monotonic()) < end:
             if now >= idle_until:
+                self.openings.close()
                 for client in [one for one in self._clients if one.idle and not one.closing]:
                     client.close()
             self._no_clients.clear()
@@ -155,15 +216,18 @@ class Worker:
         """Close everything at once."""
         if self._next_tick is not None:
             self._next_tick.cancel()
-        for server in self._servers:
-            server.close()
+        self._aborted = True
+        if self._balance is not None:
+            self._balance.close()
+        self._listeners.close()
+        self.openings.close()
+        for tunnel in tuple(self.context.tunnels):
+            tunnel.cut(TunnelEnding.DRAINED)
         for client in tuple(self._clients):
             client.transport.abort()
         for pool in (*self._pools.values(), *self._retired):
             pool.abort()
-        for server in self._servers:
-            await server.wait_closed()
-        self._servers.clear()
+        await self._listeners.wait_closed()
 
     # -- clients
 
@@ -172,16 +236,61 @@ class Worker:
         which may be the new one. One that has is never closed for a newcomer (threats R-B4)."""
         self._clients.add(client)
         self._unproven[client] = None
-        if len(self._clients) > self._max_clients:
+        if self._aborted:
+            client.close()
+            return
+        if self.context.admission.refuses_connections:
+            self._shed_connections += 1
+            self.context.admission.shedder.connection_refused()
+            client.reject(FramingError("overload", 503))
+            return
+        if self.context.held_bodies.was_full:
+            client.bound_reads()
+        if len(self._clients) + len(self.openings) > self._max_clients:
             self.context.metrics.client_error("too_many_connections")
             self._closed_for_room += 1
-            oldest = next(iter(self._unproven))
-            del self._unproven[oldest]  # it counts until it is closed: the next newcomer closes another one
-            oldest.close()
+            self._close_unproven()
+
+    def _close_unproven(self) -> None:
+        oldest = next(iter(self._unproven))
+        del self._unproven[oldest]  # it counts until it is closed: the next newcomer closes another one
+        oldest.close()
+
+    def opening_began(self, opening: Opening) -> None:
+        """A connection to a listener with TLS or PROXY protocol. Over the limit somebody yields who has not
+        sent a whole head yet: a client, else one that has not even come to HTTP."""
+        self.openings.add(opening)
+        if self._aborted:
+            opening.refuse("closed")
+        elif self.context.admission.refuses_connections:
+            self._shed_connections += 1
+            self.context.admission.shedder.connection_refused()
+            self.context.metrics.client_error("overload")
+            opening.refuse("closed")
+        elif len(self._clients) + len(self.openings) > self._max_clients:
+            self.context.metrics.client_error("too_many_connections")
+            self._closed_for_room += 1
+            if self._unproven:
+                self._close_unproven()
+            else:
+                self.openings.yield_one()
+
+    def opening_ended(self, opening: Opening) -> None:
+        """It has come to HTTP, or is closed."""
+        self.openings.removed(opening)
+        if not self._clients and not self.openings:
+            self._no_clients.set()
 
     def client_proven(self, client: ClientConnection) -> None:
         """A client has sent a whole head."""
         self._unproven.pop(client, None)
+
+    def _bound_reads(self) -> None:
+        """Held bodies fill their total. The event loop may be about to read from a thousand clients in this
+        turn: at once, each of them is read in small pieces (threats R-B13). It costs 5 µs a client (15 on the
+        loop of asyncio), once in the life of its connection."""
+        for client in self._clients:
+            client.bound_reads()
 
     def _log_closed_for_room(self, now: float) -> None:
         """One line, at most once in `LOG_INTERVAL`: idle clients that lose their connection see no reason."""
@@ -192,6 +301,21 @@ class Worker:
             self._max_clients,
         )
         self._closed_for_room, self._room_logged_at = 0, now
+
+    def _shed(self, late: float, now: float) -> None:
+        """Refuse more or less than before, by what the loop was late; say so at most once in
+        `LOG_INTERVAL`."""
+        admission = self.context.admission
+        admission.observe_lag(late, now)
+        if (admission.shed or self._shed_connections) and now >= self._shed_logged_at + LOG_INTERVAL:
+            log.warning(
+                "the event loop is %d ms late: %d requests and %d new connections were refused with 503 "
+                "(limits.shed_lag)",
+                admission.shedder.lag * 1000,
+                admission.shed,
+                self._shed_connections,
+            )
+            admission.shed, self._shed_connections, self._shed_logged_at = 0, 0, now
 
     def client_disconnected(self, client: ClientConnection) -> None:
         """A client connection is closed."""
@@ -213,6 +337,12 @@ class Worker:
             )
         return pool
 
+    def trim(self, member: Member, most: int) -> int:
+        """Close connections to the member that no request uses, until at most so many are left. How many are
+        open."""
+        pool = self._pools.get(member.key)
+        return 0 if pool is None else pool.trim(most)
+
     def _retire(self, pool: BackendPool) -> None:
         pool.close()
         self._retired = [retired for retired in self._retired if retired.connections]
@@ -232,12 +362,24 @@ class Worker:
         self._next_tick = loop.call_later(TICK, self._tick, loop, loop.time() + TICK)
         self.context.rate_limiter.refill(now - before)
         self.context.metrics.lag(self.name, late)
+        self._shed(late, now)
+        if self._balance is not None:
+            self._balance.tell()
         if late > VERY_LATE:
             return
+        if self.openings:
+            self.openings.on_tick(now)
         for client in [client for client in self._clients if client.deadline <= now]:
             if client.deadline <= now:  # what another one has caused may have begun a request here
                 client.on_deadline()
+        for tunnel in [tunnel for tunnel in self.context.tunnels if tunnel.deadline <= now]:
+            tunnel.on_deadline()
+        self.context.ejections.look()
         self.context.retry_budget.expire(now)
+        self.context.request_queue.look()
+        self.context.request_layouts.refill()
+        self.context.response_layouts.refill()
+        self.context.held_bodies.look()
         self._release_removed()
         if self._closed_for_room and now >= self._room_logged_at + LOG_INTERVAL:
             self._log_closed_for_room(now)
@@ -247,26 +389,32 @@ class Worker:
                     connection.on_deadline()
 
     def _release_removed(self) -> None:
-        """Close the pools of removed backends, and idle connections to drained ones. Drop the counts of
-        removed backends and services once they are zero."""
+        """Close the pools of removed backends, and idle connections to drained and leaving ones. Drop the
+        counts of removed backends and services once they are zero."""
         snapshot, context = self.context.snapshots.current, self.context
+        if snapshot.views is self._released_from:
+            return
         members = {member.key: member for pool in snapshot.fleet.pools.values() for member in pool.members}
-        configured = members.keys()
-        for key in self._pools.keys() - configured:
+        for key in self._pools.keys() - members.keys():
             self._retire(self._pools.pop(key))
-        for key, pool in self._pools.items():
-            if members[key].drained:  # an operator is about to stop it; open connections would delay that
-                pool.close_idle()
-        for key in [
-            key for key, count in context.in_flight_by_member.items() if not count and key not in configured
-        ]:
-            del context.in_flight_by_member[key]
-        for name in [
-            name
-            for name, count in context.in_flight_by_service.items()
-            if not count and name not in snapshot.views
-        ]:
-            del context.in_flight_by_service[name]
+        drained = [pool for key, pool in self._pools.items() if members[key].drained or members[key].absent]
+        for pool in drained:  # it is about to be stopped; open connections would delay that
+            pool.close_idle()
+        removed = [
+            (counts, name)
+            for counts, configured in (
+                (context.in_flight_by_member, members.keys()),
+                (context.in_flight_by_service, snapshot.views.keys()),
+            )
+            for name in counts.keys() - configured
+        ]
+        for counts, name in removed:
+            if not counts[name]:
+                del counts[name]
+        if not any(pool.connections for pool in drained) and not any(
+            name in counts for counts, name in removed
+        ):
+            self._released_from = snapshot.views
 
     # -- for metrics and the admin listener
 
@@ -275,9 +423,35 @@ class Worker:
         """Requests in flight by member key."""
         return self.context.in_flight_by_member
 
+    def ejected(self) -> Mapping[str, Ejected]:
+        """Who is ejected now, by member key."""
+        return self.context.ejections.ejected()
+
+    @property
+    def waiting_by_member(self) -> Mapping[str, int]:
+        """Requests in each member's queue, by member key."""
+        return self.context.request_queue.waiting_by_member
+
     def in_flight_by_service(self) -> Mapping[str, int]:
         """Requests in flight by service."""
         return self.context.in_flight_by_service
+
+    def number_of_clients(self) -> int:
+        """Connections of clients, those before HTTP included."""
+        return len(self._clients) + len(self.openings)
+
+    def use(self) -> WorkerUse:
+        """What is used of the limits."""
+        held, limits = self.context.held_bodies, self.context.limits
+        return WorkerUse(
+            clients=self.number_of_clients(),
+            max_clients=self._max_clients,
+            handshakes=self.openings.active,
+            max_handshakes=limits.handshakes,
+            held_body_bytes=held.size,
+            max_held_body_bytes=limits.replay_total,
+            shedding_level=self.context.admission.shedder.level,
+        )
 
     def connections(self) -> Mapping[tuple[str, str], tuple[int, int]]:
         """Idle and active backend connections by service and backend."""

@@ -22,7 +22,8 @@ _UNSIGNED: Final = struct.Struct("@I")
 
 
 def untaken(transport: asyncio.Transport) -> int:
-    """Bytes that were written and not yet acknowledged by the kernel at the other end."""
+    """Bytes that were written and not yet acknowledged by the kernel at the other end. Over TLS some more may
+    wait in between, where no transport shows them; they move only when the others do."""
     size = transport.get_write_buffer_size()
     sock = transport.get_extra_info("socket")
     if sock is None or sock.fileno() < 0:

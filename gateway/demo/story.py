@@ -8,6 +8,7 @@ decides what is printed about requests and about the fleet.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from importlib.resources import files
@@ -39,6 +40,9 @@ MAX_FAULTS: Final = 10
 LEARN_WITHIN: Final = 10.0
 """Seconds for the gateway's first offer. It takes milliseconds."""
 
+USUAL_ADMIN_PORT: Final = settings.AdminSettings().port
+"""Where the verbs look for a gateway, so that `skewgate status` beside the demonstration finds it."""
+
 # Documentation addresses (RFC 5737), one for each client, so that the gateway's records can be assigned.
 CLIENTS: Final = {f"192.0.2.{number}": kind for number, kind in enumerate(KINDS, 11)}
 
@@ -47,10 +51,13 @@ CLIENTS: Final = {f"192.0.2.{number}": kind for number, kind in enumerate(KINDS,
 class Story:
     """One run of the demonstration. `length` is in seconds. Equal seeds give equal choices."""
 
-    def __init__(self, length: float, seed: int, port: int, paint: Paint) -> None:
+    def __init__(
+        self, length: float, seed: int, port: int, paint: Paint, admin_port: int = USUAL_ADMIN_PORT
+    ) -> None:
         self._length = length
         self._seed = seed
         self._port = port
+        self._admin_port = admin_port
         self._paint = paint
         self._over = asyncio.Event()
         self._burst = asyncio.Event()
@@ -83,21 +90,25 @@ class Story:
     # -- the gateway
 
     async def _start_gateway(self, stack: AsyncExitStack) -> Gateway:
-        """Start the gateway on the wanted port, or on any free port when that one is taken."""
+        """Start the gateway on the wanted port, or on any free port when that one is taken. The same for the
+        admin listener, but nobody has asked for its usual port, so nothing is said."""
+        admin_port = self._admin_port if _is_free(self._admin_port) else 0
         try:
-            return await self._enter_gateway(stack, self._port)
+            return await self._enter_gateway(stack, self._port, admin_port)
         except StartupError as problem:
-            if self._port == 0:
+            if self._port == admin_port == 0:
                 raise
-            print_error(f"{problem}; a free port is used instead")
-        return await self._enter_gateway(stack, 0)
+            if self._port:
+                print_error(f"{problem}; a free port is used instead")
+        return await self._enter_gateway(stack, 0, 0)
 
-    async def _enter_gateway(self, stack: AsyncExitStack, port: int) -> Gateway:
+    async def _enter_gateway(self, stack: AsyncExitStack, port: int, admin_port: int) -> Gateway:
         text = files(__package__).joinpath("config.yaml").read_text(encoding="utf-8")
         # Milliseconds between probes: about forty probes in one run.
         interval = round(min(500.0, max(100.0, self._length * 25)))
         values = {
             "DEMO_PORT": str(port),
+            "DEMO_ADMIN_PORT": str(admin_port),
             "DEMO_INTERVAL": f"{interval}ms",
             "DEMO_API_1": str(self._old.port.number),
             "DEMO_API_2": str(self._new.port.number),
@@ -205,6 +216,8 @@ class Story:
         host, port = gateway.addresses[0]
         url = f"http://{host}:{port}"
         self._write(f"\n  gateway  {url}\n  admin    {gateway.admin_url}  (/status /metrics /explain)")
+        where = "" if gateway.admin_url.endswith(f":{USUAL_ADMIN_PORT}") else f" --admin {gateway.admin_url}"
+        self._write(f"  look     skewgate status{where}")
         self._write(f"  try it   curl -i -H '{SERVED}: latest' {url}/v1/nodes\n")
 
     def _print_summary(self, first: str, last: str) -> bool:
@@ -246,3 +259,14 @@ def _counted(counts: Mapping[str, int], link: str) -> str:
     """`38 by api-1, 42 by api-2`; versions in their own order."""
     names = sorted(counts, key=lambda name: (len(name), name))
     return ", ".join(f"{counts[name]} {link} {name}" for name in names) or "none"
+
+
+def _is_free(port: int) -> bool:
+    """Whether one can listen on this port of the loopback address now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the event loop does
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -6,18 +6,22 @@ means and nothing else. It opens no socket, starts nothing, and reads the enviro
 """
 
 from gateway.settings.load import Loaded, load, read_file
-from gateway.settings.model.document import AccessLog, Limits, Timeouts
+from gateway.settings.model.document import AccessLog, Log
+from gateway.settings.model.limits import Limits, Timeouts
 from gateway.settings.model.secret import MaskedText, Secret
 from gateway.settings.schema import schema_json, schema_text
-from gateway.settings.values import AdminSettings, Listen, Settings
+from gateway.settings.values import AdminSettings, AgreementSettings, EtcdSettings, Listen, Settings
 from gateway.settings.yaml.problem import Problem, Severity
 
 __all__ = [
     "AccessLog",
     "AdminSettings",
+    "AgreementSettings",
+    "EtcdSettings",
     "Limits",
     "Listen",
     "Loaded",
+    "Log",
     "MaskedText",
     "Problem",
     "Secret",

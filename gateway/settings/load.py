@@ -1,13 +1,15 @@
 """From the text of a configuration to settings, or to every problem of the text in file order.
 
 Everything that reads a configuration (`run`, `check`, reload) uses this module, so that what was checked is
-what runs. It reads the environment only as it is given, and from the disk only the file itself.
+what runs. It reads the environment only as it is given, and from the disk only the file itself and those
+that it names: included ones, values, TLS. Which they were is in `Loaded.seen`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import final
@@ -15,9 +17,9 @@ from typing import final
 from gateway.core.dialect import Dialect
 from gateway.dialects import discover
 from gateway.errors import SettingsError
+from gateway.settings.checks.admin import read_admin
+from gateway.settings.checks.agreement import read_agreement
 from gateway.settings.checks.document import (
-    check_addresses,
-    check_admin,
     check_declared,
     check_default_version,
     check_limits,
@@ -27,14 +29,18 @@ from gateway.settings.checks.document import (
     check_trust,
     check_untrusted_headers,
 )
+from gateway.settings.checks.listeners import read_listeners
 from gateway.settings.checks.services import read_services
-from gateway.settings.model.document import Document
+from gateway.settings.checks.shares import check_shares
+from gateway.settings.checks.surroundings import check_own_addresses, check_state_path, check_workers
+from gateway.settings.include import Included, add_included
 from gateway.settings.model.fields import shape_of
 from gateway.settings.schema import document_model, schema_json
-from gateway.settings.values import AdminSettings, Listen, Settings
+from gateway.settings.sources import Seen, SourceError, Sources, folder_of
+from gateway.settings.values import Settings
 from gateway.settings.yaml.document import Findings, read_document
 from gateway.settings.yaml.problem import Problem, Severity, shown_lines, split_lines
-from gateway.settings.yaml.tree import MappingNode, Node, child, plain, read_tree
+from gateway.settings.yaml.tree import MappingNode, Node, Position, Scalar, child, plain, read_tree
 
 
 @final
@@ -45,9 +51,15 @@ class Loaded:
     filename: str
     settings: Settings | None
     problems: tuple[Problem, ...]
-    """In file order."""
+    """In file order, those of included files last."""
     lines: tuple[str, ...] = field(default=(), repr=False)
     """The lines of the file as they may be shown: without secrets."""
+    included: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    """The lines of each included file, by path."""
+    positions: Mapping[str, Position] = field(default_factory=dict, repr=False)
+    """Where the keys of the two upper levels are: `listen`, `timeouts.drain`."""
+    seen: Seen = field(default_factory=Seen, repr=False)
+    """All files that were read, whether the result can be used or not."""
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -57,7 +69,12 @@ class Loaded:
     def render(self) -> str:
         """Every problem with its source line, caret and hint, without a final line end. Empty without
         problems."""
-        return "\n".join(problem.render(self.filename, self.lines) for problem in self.problems)
+        return "\n".join(self.shown(problem) for problem in self.problems)
+
+    def shown(self, problem: Problem) -> str:
+        """One problem, in the same form."""
+        lines = self.included.get(problem.file, ()) if problem.file else self.lines
+        return problem.render(self.filename, lines)
 
     def require(self) -> Settings:
         """The settings. Raises `SettingsError` with the text of `render`."""
@@ -67,14 +84,41 @@ class Loaded:
 
 
 def read_file(
-    path: str | Path, *, environ: Mapping[str, str], dialects: Mapping[str, type[Dialect]] | None = None
+    path: str | Path,
+    *,
+    environ: Mapping[str, str],
+    dialects: Mapping[str, type[Dialect]] | None = None,
+    check_files: bool = True,
+    again: bool = False,
 ) -> Loaded:
-    """Load the file at `path`. A file that cannot be read is a problem like any other. Blocks."""
+    """Load the file at `path`. A file that cannot be read is a problem like any other. Blocks. `again`: for a
+    reload, which never waits for a pipe or a device."""
+    sources = Sources(folder_of(path))
     try:
-        data = Path(path).read_bytes()
+        data = sources.read(str(path)) if again else sources.read_main(path)
+    except SourceError as error:
+        return Loaded(str(path), None, (Problem(1, 1, error.code, str(error)),), seen=sources.seen)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a valid file name"
         return Loaded(str(path), None, (Problem(1, 1, "unreadable", f"the file cannot be read: {reason}"),))
+    return _load_bytes(data, str(path), sources, environ, dialects, check_files=check_files)
+
+
+def read_bytes(data: bytes, *, filename: str, environ: Mapping[str, str]) -> Loaded:
+    """Load what was read elsewhere, such as the standard input. `filename` is for messages; relative paths
+    are relative to the working folder."""
+    return _load_bytes(data, filename, Sources(Path()), environ, None, check_files=True)
+
+
+def _load_bytes(
+    data: bytes,
+    filename: str,
+    sources: Sources,
+    environ: Mapping[str, str],
+    dialects: Mapping[str, type[Dialect]] | None,
+    *,
+    check_files: bool,
+) -> Loaded:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -82,8 +126,8 @@ def read_file(
         problem = Problem(
             len(before), len(before[-1]) + 1, "not-utf-8", "the file is not UTF-8", "save it as UTF-8"
         )
-        return Loaded(str(path), None, (problem,))
-    return load(text, filename=str(path), environ=environ, dialects=dialects)
+        return Loaded(filename, None, (problem,), seen=sources.seen)
+    return _load(text, filename, sources, environ, dialects, check_files=check_files)
 
 
 def load(
@@ -92,19 +136,39 @@ def load(
     filename: str,
     environ: Mapping[str, str],
     dialects: Mapping[str, type[Dialect]] | None = None,
+    check_files: bool = True,
 ) -> Loaded:
     """Read a configuration. Never raises: the result has settings, or at least one error.
 
-    `filename` is for messages. `environ` has the values of `${NAME}`. `dialects` are the known dialects; by
-    default all of the package.
+    `filename` is for messages, and relative paths are relative to its folder. `environ` has the values of
+    `${NAME}`. `dialects` are the known dialects; by default all of the package. `check_files`: whether the
+    files of TLS and the like are read, too.
     """
-    root, form_problems = read_tree(text, environ)
-    findings = Findings(form_problems)
+    sources = Sources(Path(filename).parent)
+    return _load(text, filename, sources, environ, dialects, check_files=check_files)
+
+
+def _load(
+    text: str,
+    filename: str,
+    sources: Sources,
+    environ: Mapping[str, str],
+    dialects: Mapping[str, type[Dialect]] | None,
+    *,
+    check_files: bool,
+) -> Loaded:
+    root, form_problems = read_tree(text, environ, sources.read_value)
+    findings = Findings(form_problems, check_files=check_files, filename=filename, note_file=sources.note)
     settings = None
-    secrets: list[tuple[int, int]] = []
+    included = Included()
+    secrets: list[Node] = []
+    positions: dict[str, Position] = {}
     if isinstance(root, MappingNode):
-        secrets = _secret_positions(root)
-        settings = _read(root, text, findings, discover() if dialects is None else dialects)
+        positions = _positions(root)
+        included = add_included(root, text, sources, environ, findings)
+        secrets = [node for each in (root, *included.roots) for node in _secrets(each)]
+        _suggest_no_default(secrets, findings)
+        settings = _read(root, sources.folder, findings, discover() if dialects is None else dialects)
     elif root is not None:
         shape = shape_of(plain(root))
         findings.add(
@@ -113,20 +177,64 @@ def load(
             f"the file must be a mapping, not {shape}",
             "begin it with `listen:` and `services:`",
         )
-    problems = tuple(sorted(set(findings.problems), key=lambda found: (found.line, found.column, found.code)))
+    problems = tuple(
+        sorted(set(findings.problems), key=lambda found: (found.file, found.line, found.column, found.code))
+    )
     if any(problem.severity is Severity.ERROR for problem in problems):
         settings = None
-    return Loaded(filename, settings, problems, tuple(shown_lines(text, secrets)))
+    if settings is not None:
+        settings = replace(settings, hash=_hash((text, *included.texts.values())))
+    return Loaded(
+        filename,
+        settings,
+        problems,
+        _shown(text, "", secrets),
+        {path: _shown(content, path, secrets) for path, content in included.texts.items()},
+        positions,
+        sources.seen,
+    )
+
+
+def _shown(text: str, file: str, secrets: list[Node]) -> tuple[str, ...]:
+    positions = (node.position for node in secrets)
+    return tuple(shown_lines(text, [(at.line, at.column) for at in positions if at.file == file]))
+
+
+def _hash(texts: Iterable[str]) -> str:
+    """Of what people wrote. What comes from the environment and from files of values has no part in it: who
+    sees the hash could try out passwords."""
+    written = "\0".join(texts)
+    return sha256(written.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def _positions(root: MappingNode) -> dict[str, Position]:
+    found = {}
+    for name, entry in root.entries.items():
+        found[name] = entry.key.position
+        if isinstance(entry.value, MappingNode):
+            found |= {f"{name}.{below}": each.key.position for below, each in entry.value.entries.items()}
+    return found
+
+
+def _suggest_no_default(secrets: list[Node], findings: Findings) -> None:
+    """A default for a secret would be a password that is written in the file."""
+    unset = {
+        (at.file, at.line, at.column) for node in secrets if isinstance(node, Scalar) for at in node.unset
+    }
+    for index, problem in enumerate(findings.problems):
+        if problem.code == "unset-variable" and (problem.file, problem.line, problem.column) in unset:
+            hint = "set it, or name a file that holds the value: ${FILE:/path}"
+            findings.problems[index] = replace(problem, hint=hint)
 
 
 def _read(
-    root: MappingNode, text: str, findings: Findings, dialects: Mapping[str, type[Dialect]]
+    root: MappingNode, folder: str, findings: Findings, dialects: Mapping[str, type[Dialect]]
 ) -> Settings | None:
-    document = read_document(root, document_model(dialects), schema_json(dialects), findings)
+    document = read_document(root, document_model(dialects), partial(schema_json, dialects), folder, findings)
     if document is None:
         return None
-    listen = check_addresses(document, root, findings)
-    check_admin(document, root, findings)
+    listen = read_listeners(document, root, findings)
+    admin = read_admin(document, root, findings)
     check_limits(document.limits, root, findings)
     check_trust(root, findings)
     services = read_services(document, root, dialects, findings)
@@ -136,34 +244,39 @@ def _read(
     check_default_version(services, root, findings)
     check_declared(services, root, findings)
     check_untrusted_headers(document, services, root, findings)
+    check_own_addresses(listen, admin, services, root, findings)
+    check_state_path(document.state, root, findings)
+    check_workers(document.workers, root, findings)
+    check_shares(document, services, root, findings)
+    agreement = read_agreement(document, root, findings)
     return Settings(
-        listen=tuple(Listen(address.host, address.port) for address in listen),
+        listen=listen,
         services=services,
-        admin=_admin(document),
+        admin=admin,
         workers=document.workers,
+        agreement=agreement,
         access_log=document.access_log,
-        trusted_proxies=document.trusted_proxies,
+        log=document.log,
+        metrics=document.metrics,
+        trusted_proxies=tuple(peer for peer in document.trusted_proxies if not isinstance(peer, str)),
         untrusted_headers=document.untrusted_headers,
         timeouts=document.timeouts,
         limits=document.limits,
         state=document.state,
-        hash=sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12],
+        watch=document.watch,
     )
 
 
-def _admin(document: Document) -> AdminSettings:
-    host, port = document.admin.listen
-    return AdminSettings(host, port, document.admin.token)
-
-
-def _secret_positions(root: MappingNode) -> list[tuple[int, int]]:
-    """Where the values begin that are never shown: the admin token and the headers of probes."""
-    nodes: list[Node | None] = [child(root, "admin", "token")]
+def _secrets(root: Node) -> list[Node]:
+    """The values that are never shown: the admin token, the password of the store, headers of probes and
+    requests."""
+    nodes: list[Node | None] = [child(root, "admin", "token"), child(root, "agreement", "etcd", "password")]
     services = child(root, "services")
     for entry in services.entries.values() if isinstance(services, MappingNode) else ():
-        headers = child(entry.value, "probe", "headers")
-        if isinstance(headers, MappingNode):
-            nodes += [header.value for header in headers.entries.values()]
-        else:
-            nodes.append(headers)
-    return [(node.position.line, node.position.column) for node in nodes if node is not None]
+        for path in (("probe", "headers"), ("headers", "request", "set"), ("headers", "request", "add")):
+            headers = child(entry.value, *path)
+            if isinstance(headers, MappingNode):
+                nodes += [header.value for header in headers.entries.values()]
+            else:
+                nodes.append(headers)
+    return [node for node in nodes if node is not None]

@@ -32,9 +32,27 @@ How the file is read:
 - `${NAME}` in a value is replaced by the environment variable of that name. `${NAME:-default}` is replaced by
   the default when the variable is unset or empty. An unset variable without a default is an error. Inside
   `[ ]` and `{ }` such a value needs quotation marks. Messages show `${NAME}`, never its value.
-- Durations are whole numbers with `ms`, `s` or `m`. Sizes are whole numbers with `B`, `KiB`, `MiB` or `GiB`.
+- `${FILE:PATH}` in a value is replaced by the content of a file (UTF-8, at most 64 KiB) without the end of
+  its last line: for secrets. A reload reads the file again, and so does the gateway itself when the content
+  changes (`watch`).
+- A relative path, in whatever key, begins in the folder of the configuration; in an included file it begins
+  in that of the main file. A configuration from a pipe or the standard input has no folder: there it begins
+  in the working folder.
+- Durations are whole numbers with `ms`, `s`, `m` or `h`, at most `24h`. Sizes are whole numbers with `B`,
+  `KiB`, `MiB` or `GiB`.
 - Unknown keys, duplicate keys and wrong types are errors; so are tags, anchors, aliases and second documents.
 - To get the default, leave the key out. `null` is the word null.
+
+What a limit means with several workers stands at its key:
+
+- *shared*: it holds for all workers together;
+- *divided*: each worker has an equal part, and none gets more;
+- *per worker*: each worker has all of it.
+
+A key that says nothing of it is about one request or connection, or it is the matter of the process that all
+workers have in common: probes, discovery, the offer, the state, the admin listener. With `workers: 1` every
+limit means what it says. Two gateways, such as an old one that drains while a new one has taken over, share
+nothing: each has all of its limits.
 """
 
 _CODES_OPENING: Final = """\
@@ -82,6 +100,8 @@ def _row(path: Path, key: dict[str, Any], *, needed: bool) -> str:
     meaning = _cell(key["description"])
     if words := next((part["enum"] for part in (key, *key.get("anyOf", ())) if "enum" in part), None):
         meaning += " One of: " + ", ".join(f"`{word}`" for word in words) + "."
+    if workers := key.get("x-workers"):
+        meaning += f" *Several workers: {_cell(workers)}.*"
     cells = (f"`{path[-1]}`", default, meaning, _cell(key["x-reason"]), _value(key["examples"][0]))
     return f"| {' | '.join(cells)} |\n"
 

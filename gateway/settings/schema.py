@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, Final
 
-from pydantic import create_model
+from pydantic import JsonValue, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
@@ -74,6 +74,10 @@ class _AsWritten(GenerateJsonSchema):
             generated["additionalProperties"] = False
         return generated
 
+    def encode_default(self, dft: JsonValue | tuple[JsonValue, ...]) -> JsonValue:
+        # A default is written as in the file. Pydantic would build a serializer for each.
+        return list(dft) if isinstance(dft, tuple) else dft
+
     def field_title_should_be_set(self, schema: object) -> bool:
         return False  # the title would only repeat the key
 
@@ -82,12 +86,24 @@ def schema_json(dialects: Mapping[str, type[Dialect]] | None = None) -> dict[str
     """The JSON Schema (draft 2020-12). Every key has `description`, `examples` and `x-reason`. Optional keys
     have `default`."""
     model = document_model(discover() if dialects is None else dialects)
-    return {"$schema": DIALECT, **model.model_json_schema(schema_generator=_AsWritten)}
+    schema = {"$schema": DIALECT, **model.model_json_schema(schema_generator=_AsWritten)}
+    # All services may be in included files.
+    schema["required"].remove("services")
+    return {**schema, "anyOf": [{"required": ["services"]}, {"required": ["include"]}]}
 
 
 def schema_text() -> str:
     """The text that `skewgate schema` prints, and that config/schema.json holds."""
-    return json.dumps(schema_json(), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(_without_nulls(schema_json()), indent=2, ensure_ascii=False) + "\n"
+
+
+def _without_nulls(part: JsonValue) -> JsonValue:
+    """The same without `default: null`, for readers who do not know it from a value that can be written:
+    yaml-language-server 1.25 completes no key of a section in which a text has that default."""
+    if isinstance(part, dict):
+        entries = (entry for entry in part.items() if entry != ("default", None))
+        return {name: _without_nulls(value) for name, value in entries}
+    return [_without_nulls(value) for value in part] if isinstance(part, list) else part
 
 
 Path = tuple[str, ...]
@@ -104,7 +120,8 @@ def _keys_below(
 ) -> Iterator[tuple[Path, dict[str, Any], bool]]:
     part = resolved(whole, part)
     for name, below in part.get("properties", {}).items():
-        yield (*path, name), resolved(whole, below), name in part.get("required", ())
+        key = resolved(whole, below)
+        yield (*path, name), key, "default" not in key
         yield from _keys_below(whole, below, (*path, name))
     for below in part.get("patternProperties", {}).values():
         yield from _keys_below(whole, below, (*path, "*"))

@@ -1,40 +1,40 @@
-"""From counts and the current snapshot to metric families: every name, label and help text of /metrics.
+"""From counts and the current snapshot to metric families: names, labels and help texts of /metrics. Those
+about the process as a whole are in `telemetry.process_families`.
 
 Runs only when somebody scrapes. It counts nothing and changes nothing. Names and labels are a public contract
-(docs/metrics.md).
+(docs/metrics.md). How families are written is in `telemetry.exposition`.
+
+A scrape is made in pieces, and requests, facts and reloads come between them. So which services and backends
+there are is read once, and whatever may grow is copied before it is iterated over.
 """
 
 from __future__ import annotations
 
-import asyncio
-import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
-from typing import Final, TypeAlias, final
-
-from prometheus_client import registry
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
-from prometheus_client.utils import floatToGoString
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeAlias, final
 
 from gateway.core.fleet.backend import Freshness, Member
+from gateway.core.fleet.doubt import NEVER
 from gateway.core.fleet.offer import HeldRule, Phase
 from gateway.core.fleet.snapshot import ServiceView, SnapshotSource
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Scheme
+from gateway.telemetry.agreement import AgreementReport, agreement_families
 from gateway.telemetry.counters import (
-    BUCKETS,
+    ANY_BACKEND,
     NO_SERVICE,
     OTHER,
     BackendCounters,
     Counters,
-    Histogram,
     ServiceCounters,
 )
+from gateway.telemetry.discovery import NameReport, SourceReport, name_families, source_families
+from gateway.telemetry.engine import EngineReport, engine_families
+from gateway.telemetry.exposition import Family, counter, gauge, histogram
+from gateway.telemetry.process_families import ProcessFamilies
+from gateway.telemetry.process_stats import ProcessStats
+from gateway.telemetry.request_record import NO_BACKEND
 
 InFlightCounts: TypeAlias = Mapping[str, int]
 """Requests in flight by service."""
@@ -42,22 +42,41 @@ InFlightCounts: TypeAlias = Mapping[str, int]
 ConnectionCounts: TypeAlias = Mapping[tuple[str, str], tuple[int, int]]
 """(idle, active) by (service, backend)."""
 
-Rows: TypeAlias = Iterable[tuple[Sequence[str], float]]
-"""Label values and the value, for each series of a family."""
+_BACKEND_LABELS: Final = ("backend", "service")
 
-_BUCKET_LABELS: Final = (*map(floatToGoString, BUCKETS), "+Inf")
+
+class _CountedBackend(NamedTuple):
+    labels: tuple[str, str]
+    counters: BackendCounters
+
+
+class _ViewedBackend(NamedTuple):
+    labels: tuple[str, str]
+    member: Member
+    scheme: Scheme
 
 
 @final
-class Collector(registry.Collector):
-    """The one collector of our registry."""
+class Collector:
+    """Makes all families. `per_backend`: also those whose series grow with the number of backends times
+    something else; without them a backend has five series."""
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, *, per_backend: bool = True) -> None:
         self._counters = counters
+        self._per_backend = per_backend
+        self.process = ProcessFamilies(counters)
+        """Those about the process as a whole."""
         self._snapshots: SnapshotSource | None = None
         self._in_flight: Callable[[], InFlightCounts] = dict
         self._connections: Callable[[], ConnectionCounts] = dict
-        self._dropped_lines: Mapping[str, Callable[[], int]] = {}
+        self._ejected: Callable[[], Container[str]] = frozenset
+        self._waiting: Callable[[], Mapping[str, int]] = dict
+        self.other_tunnels: Callable[[], Mapping[str, int]] = dict
+        """Those that are open in other processes, by service."""
+        self.names: Callable[[], Iterable[NameReport]] = tuple
+        self.sources: Callable[[], Iterable[SourceReport]] = tuple
+        self.agreement: Callable[[], AgreementReport | None] = lambda: None
+        self.engine: Callable[[], EngineReport | None] = lambda: None
 
     def watch(
         self,
@@ -67,271 +86,404 @@ class Collector(registry.Collector):
     ) -> None:
         self._snapshots, self._in_flight, self._connections = snapshots, in_flight, connections
 
-    def watch_logs(self, dropped_lines: Mapping[str, Callable[[], int]]) -> None:
-        """`dropped_lines` by `access_log` and `process_log`."""
-        self._dropped_lines = dropped_lines
+    def watch_ejections(
+        self, ejected: Callable[[], Container[str]], waiting: Callable[[], Mapping[str, int]]
+    ) -> None:
+        """Who is `ejected`, and how many requests wait, by member key."""
+        self._ejected, self._waiting = ejected, waiting
 
-    def collect(self) -> Iterator[Metric]:
-        """All families. Gauges of services exist only once there is a snapshot to read."""
-        yield from self._process()
-        yield from self._requests()
-        yield from self._negotiations()
-        yield from self._retries()
-        yield from self._backend_counters()
-        if self._snapshots is not None:
-            views = self._snapshots.current.views
-            yield from self._offers(views)
+    def collect(self, stats: ProcessStats) -> Iterator[Family]:
+        """All families of one scrape. `stats`: a look at the process at this moment. Gauges of services exist
+        only once there is a snapshot to read."""
+        views = self._snapshots.current.views if self._snapshots is not None else None
+        services = sorted(self._counters.services.items())
+        backends = [
+            _CountedBackend((backend, service), counters)
+            for service, service_counters in services
+            for backend, counters in service_counters.backends.items()
+        ]
+        yield from self.process.collect(stats)
+        yield from self._requests(services)
+        yield from _negotiations(services)
+        yield from _tunnels(services, self.other_tunnels())
+        yield from name_families(self.names())
+        yield from source_families(self.sources())
+        yield from agreement_families(self.agreement())
+        yield from engine_families(self.engine())
+        if self._per_backend:
+            yield from _backend_counters(backends)
+            yield from _certificates(backends)
+        if views is not None:
+            yield from _offers(views, self._in_flight())
             yield from self._backends(views)
-
-    # --- the process ----------------------------------------------------------------------------------------
-
-    def _process(self) -> Iterator[Metric]:
-        counters = self._counters
-        build = (version_of_skewgate(), platform.python_version(), loop_name())
-        yield _gauge("build_info", "What is running; always 1.", ("version", "python", "loop"), [(build, 1)])
-        yield _gauge(
-            "config_last_reload_successful",
-            "1 if the configuration was read successfully the last time, else 0.",
-            (),
-            [((), counters.last_reload_successful)],
-        )
-        yield _gauge(
-            "config_last_reload_success_timestamp_seconds",
-            "When the configuration in force was read.",
-            (),
-            [((), counters.last_success_at)],
-        )
-        yield _counter(
-            "config_reloads",
-            "Reloads of the configuration, by result.",
-            ("result",),
-            (((result,), count) for result, count in counters.reloads.items()),
-        )
-        yield _counter(
-            "client_errors",
-            "Requests that are not valid HTTP, or exceed a limit, by reason.",
-            ("reason",),
-            (((reason,), count) for reason, count in sorted(counters.client_errors.items())),
-        )
-        yield _counter(
-            "admin_errors",
-            "Requests and connections that the admin listener refused or cut off, by reason.",
-            ("reason",),
-            (((reason,), count) for reason, count in counters.admin_errors.items()),
-        )
-        yield _histogram(
-            "event_loop_lag_seconds",
-            "How late the event loop of a worker woke up.",
-            ("worker",),
-            (((worker,), lags) for worker, lags in counters.lags.items()),
-        )
-        for log, dropped_lines in self._dropped_lines.items():
-            yield _counter(
-                f"{log}_dropped",
-                f"Lines of the {log.replace('_', ' ')} that could not be written.",
-                (),
-                [((), dropped_lines())],
-            )
 
     # --- requests -------------------------------------------------------------------------------------------
 
-    def _services(self) -> list[tuple[str, ServiceCounters]]:
-        """Every service that is or was configured, by name."""
-        return sorted(self._counters.services.items())
-
-    def _all_services(self) -> list[tuple[str, ServiceCounters]]:
-        """The same, then `none` (no service matched) and `other` (no longer configured), if it has counts."""
-        services = [*self._services(), (NO_SERVICE, self._counters.unrouted)]
-        unconfigured = self._counters.unconfigured
-        return [*services, (OTHER, unconfigured)] if any(unconfigured.requests.values()) else services
-
-    def _requests(self) -> Iterator[Metric]:
-        services = self._all_services()
-        yield _counter(
+    def _requests(self, configured: Iterable[tuple[str, ServiceCounters]]) -> Iterator[Family]:
+        """Of every service, then of `none` (no service matched) and of `other` (no longer configured), if it
+        has counts."""
+        services = [*configured, (NO_SERVICE, self._counters.unrouted)]
+        if any(self._counters.unconfigured.requests.values()):
+            services.append((OTHER, self._counters.unconfigured))
+        yield counter(
             "requests",
             "Finished requests; code `none`: no response began, backend `none`: a local response.",
-            ("service", "code", "backend"),
+            ("backend", "code", "service"),
             (
-                ((service, str(status) if status else "none", backend), count)
+                ((backend, str(status) if status else "none", service), count)
                 for service, counters in services
-                for (backend, status), count in sorted(counters.requests.items())
+                for (backend, status), count in self._by_backend(counters)
             ),
         )
-        yield _histogram(
+        yield histogram(
             "request_duration_seconds",
             "From the complete head of a request to the last byte of its response.",
             ("service",),
             (((service,), counters.durations) for service, counters in services),
         )
-
-    def _negotiations(self) -> Iterator[Metric]:
-        services = self._services()
-        yield _counter(
-            "negotiations",
-            "Requests by requested version and by the result of their negotiation.",
-            ("service", "requested", "result"),
+        yield counter(
+            "body_bytes",
+            "Bytes of bodies: of requests from clients (in), and of responses to them (out).",
+            ("direction", "service"),
             (
-                ((service, requested.value, result.value), count)
+                ((direction, service), count)
                 for service, counters in services
-                for (requested, result), count in counters.negotiations.items()
-            ),
-        )
-        yield _counter(
-            "served_version",
-            "Requests by served version; `other`: no backend has advertised it, or it is not known.",
-            ("service", "version"),
-            (
-                ((service, text), count)
-                for service, counters in services
-                for text, count in counters.served.items()
-            ),
-        )
-        yield _counter(
-            "offer_changes",
-            "How often an end of the offer moved.",
-            ("service", "bound", "direction"),
-            (
-                ((service, bound, direction), count)
-                for service, counters in services
-                for (bound, direction), count in counters.offer_changes.items()
+                for direction, count in (("in", counters.bytes_in), ("out", counters.bytes_out))
             ),
         )
 
-    def _retries(self) -> Iterator[Metric]:
-        services = self._services()
-        yield _counter(
-            "retries",
-            "Requests sent on to another backend, by reason.",
-            ("service", "reason"),
-            (
-                ((service, reason), count)
-                for service, counters in services
-                for reason, count in counters.retries.items()
-            ),
-        )
-        yield _counter(
-            "retries_given_up",
-            "Requests that could have been sent again, but waited too long for the retry budget.",
-            ("service",),
-            (((service,), counters.retries_given_up) for service, counters in services),
-        )
+    def _by_backend(self, counters: ServiceCounters) -> list[tuple[tuple[str, int], int]]:
+        """A copy of the counts by (backend, status). Not sorted: that could hold the loop for too long."""
+        if self._per_backend:
+            return list(counters.requests.items())
+        sums: dict[tuple[str, int], int] = {}
+        for (backend, status), count in counters.requests.items():
+            key = (backend if backend == NO_BACKEND else ANY_BACKEND, status)
+            sums[key] = sums.get(key, 0) + count
+        return list(sums.items())
 
-    def _backend_counters(self) -> Iterator[Metric]:
-        backends: list[tuple[tuple[str, str], BackendCounters]] = [
-            ((service, backend), counters)
-            for service, service_counters in self._services()
-            for backend, counters in service_counters.backends.items()
-        ]
-        yield _histogram(
-            "backend_duration_seconds",
-            "From the first byte of a request to a backend until the head of its response.",
-            ("service", "backend"),
-            ((labels, counters.durations) for labels, counters in backends),
-        )
-        yield _histogram(
-            "probe_duration_seconds",
-            "How long probes took, failed ones included.",
-            ("service", "backend"),
-            ((labels, counters.probes) for labels, counters in backends),
-        )
-        yield _counter(
-            "probe_failures",
-            "Probes that failed, by reason.",
-            ("service", "backend", "reason"),
-            (
-                ((*labels, reason), count)
-                for labels, counters in backends
-                for reason, count in counters.probe_failures.items()
-            ),
-        )
-        yield _counter(
-            "contradictions",
-            "Responses with another served version than the negotiated one, or without the expected one.",
-            ("service", "backend"),
-            ((labels, counters.version_mismatches) for labels, counters in backends),
-        )
-        yield _counter(
-            "deferred_facts",
-            "Facts from requests that had to wait, because too much changed.",
-            ("service", "backend"),
-            ((labels, counters.deferred) for labels, counters in backends),
-        )
+    # --- the present state of backends ----------------------------------------------------------------------
 
-    # --- the present state ----------------------------------------------------------------------------------
-
-    def _offers(self, views: Mapping[str, ServiceView]) -> Iterator[Metric]:
-        in_flight = self._in_flight()
-        yield _gauge(
-            "requests_in_flight",
-            "Requests whose response has not ended.",
-            ("service",),
-            (((service,), in_flight.get(service, 0)) for service in views),
-        )
-        yield _gauge(
-            "offer_info",
-            "The range that clients are shown; always 1. Both ends are empty while nothing is offered.",
-            ("service", "min", "max"),
-            (
-                ((service, *ends(view.offer.versions, view.service.dialect.scheme)), 1)
-                for service, view in views.items()
-            ),
-        )
-        yield _gauge(
-            "phase",
-            "The phase of the upgrade: 1 for the present one, 0 for the others.",
-            ("service", "phase"),
-            (
-                ((service, phase.value), view.offer.phase is phase)
-                for service, view in views.items()
-                for phase in Phase
-            ),
-        )
-        yield _gauge(
-            "offer_held",
-            "The rule that holds the offer: 1 for that rule, 0 for the others; all 0 if none does.",
-            ("service", "rule"),
-            (
-                ((service, rule.value), view.offer.held_rule is rule)
-                for service, view in views.items()
-                for rule in HeldRule
-            ),
-        )
-
-    def _backends(self, views: Mapping[str, ServiceView]) -> Iterator[Metric]:
-        connections = self._connections()
+    def _backends(self, views: Mapping[str, ServiceView]) -> Iterator[Family]:
         members = [
-            ((service, member.backend.name), member, view.service.dialect.scheme)
+            _ViewedBackend((member.backend.name, service), member, view.service.dialect.scheme)
             for service, view in views.items()
             for member in view.pool.members
         ]
-        yield _gauge(
-            "backend_info",
-            "The range of a backend's advertisement; always 1. Both ends are empty without one.",
-            ("service", "backend", "min", "max"),
-            (((*labels, *ends(_advertised(member), scheme)), 1) for labels, member, scheme in members),
-        )
-        yield _gauge(
+        yield gauge(
             "backend_up",
             "1 while the last probe of a backend succeeded; for declared backends always 1.",
-            ("service", "backend"),
+            _BACKEND_LABELS,
             ((labels, member.freshness is Freshness.FRESH) for labels, member, _ in members),
         )
-        yield _gauge(
+        yield gauge(
             "backend_draining",
             "1 while an operator has drained a backend.",
-            ("service", "backend"),
+            _BACKEND_LABELS,
             ((labels, member.drained) for labels, member, _ in members),
         )
-        yield _gauge(
-            "backend_connections",
-            "Connections to a backend, by state.",
-            ("service", "backend", "state"),
+        if any(member.backend.source for _, member, _ in members):
+            yield gauge(
+                "backend_leaving",
+                "1 while a backend that its source lists no more still counts; only of those with a source.",
+                _BACKEND_LABELS,
+                ((labels, member.backend.leaving) for labels, member, _ in members if member.backend.source),
+            )
+        yield gauge(
+            "offer_held_by",
+            "1 while a backend must be upgraded, revived or removed for the offer to move.",
+            _BACKEND_LABELS,
+            ((labels, labels[0] in views[labels[1]].offer.held_by) for labels, _, _ in members),
+        )
+        yield from self._held_back(members)
+        if self._per_backend:
+            yield from self._details(members)
+
+    def _details(self, members: list[_ViewedBackend]) -> Iterator[Family]:
+        """What is left out with `per_backend: false`."""
+        yield gauge(
+            "backend_info",
+            "The range of a backend's advertisement; always 1. Both ends are empty without one.",
+            ("backend", "max", "min", "service"),
             (
-                ((*labels, state), count)
-                for labels, _, _ in members
-                for state, count in zip(("idle", "active"), connections.get(labels, (0, 0)), strict=True)
+                ((backend, highest, lowest, service), 1)
+                for (backend, service), member, scheme in members
+                for lowest, highest in (ends(_advertised(member), scheme),)
             ),
         )
+        since_1970 = time.time() - time.monotonic()
+        yield gauge(
+            "backend_advertisement_timestamp_seconds",
+            "When the request was sent that brought the advertisement of a backend.",
+            _BACKEND_LABELS,
+            (
+                (labels, round(member.advertised_at + since_1970, 3))
+                for labels, member, _ in members
+                if member.advertised_at > NEVER
+            ),
+        )
+        connections = self._connections()
+        yield gauge(
+            "backend_connections",
+            "Connections to a backend, by state.",
+            ("backend", "service", "state"),
+            (
+                ((backend, service, state), count)
+                for (backend, service), _, _ in members
+                for state, count in zip(
+                    ("idle", "active"), connections.get((service, backend), (0, 0)), strict=True
+                )
+            ),
+        )
+        yield gauge(
+            "backend_connections_limit",
+            "How many connections a backend with a bound of its own may have (max_connections).",
+            _BACKEND_LABELS,
+            (
+                (labels, member.backend.max_connections)
+                for labels, member, _ in members
+                if member.backend.max_connections
+            ),
+        )
+
+    def _held_back(self, members: list[_ViewedBackend]) -> Iterator[Family]:
+        """Who gets no requests for the moment, and what waits."""
+        ejected = self._ejected()
+        yield gauge(
+            "backend_ejected",
+            "1 while a backend is ejected.",
+            _BACKEND_LABELS,
+            ((labels, member.key in ejected) for labels, member, _ in members),
+        )
+        yield gauge(
+            "backend_unhealthy",
+            "1 while the health check of a backend says no.",
+            _BACKEND_LABELS,
+            ((labels, member.unhealthy is not None) for labels, member, _ in members),
+        )
+        if self._per_backend:
+            waiting = dict(self._waiting())
+            yield gauge(
+                "queue_length",
+                "Requests that wait for a backend with a bound.",
+                _BACKEND_LABELS,
+                ((labels, waiting.get(member.key, 0)) for labels, member, _ in members),
+            )
+
+
+def _negotiations(services: list[tuple[str, ServiceCounters]]) -> Iterator[Family]:
+    yield counter(
+        "negotiations",
+        "Requests by requested version and by the result of their negotiation.",
+        ("requested", "result", "service"),
+        (
+            ((requested.value, result.value, service), count)
+            for service, counters in services
+            for (requested, result), count in counters.negotiations.items()
+        ),
+    )
+    yield counter(
+        "served_version",
+        "Requests by served version; `other`: no backend has advertised it, or it is not known.",
+        ("service", "version"),
+        (
+            ((service, text), count)
+            for service, counters in services
+            for text, count in list(counters.served.items())
+        ),
+    )
+    yield counter(
+        "offer_changes",
+        "How often an end of the offer moved.",
+        ("bound", "direction", "service"),
+        (
+            ((bound, direction, service), count)
+            for service, counters in services
+            for (bound, direction), count in counters.offer_changes.items()
+        ),
+    )
+    yield counter(
+        "retries",
+        "Requests sent on to another backend, by reason.",
+        ("reason", "service"),
+        (
+            ((reason, service), count)
+            for service, counters in services
+            for reason, count in counters.retries.items()
+        ),
+    )
+    yield counter(
+        "requests_refused",
+        "Requests that were refused because of their client or of the load, by reason.",
+        ("reason", "service"),
+        (
+            ((reason, service), count)
+            for service, counters in services
+            for reason, count in counters.refused.items()
+        ),
+    )
+    yield counter(
+        "retries_given_up",
+        "Requests that could have been sent again, but waited too long for the retry budget.",
+        ("service",),
+        (((service,), counters.retries_given_up) for service, counters in services),
+    )
+
+
+def _tunnels(
+    services: list[tuple[str, ServiceCounters]], other_tunnels: Mapping[str, int]
+) -> Iterator[Family]:
+    yield counter(
+        "upgrades",
+        "Requests with an upgrade: forwarded to a backend, or removed since the service does not allow it.",
+        ("result", "service"),
+        (
+            ((result, service), count)
+            for service, counters in services
+            for result, count in (
+                ("forwarded", counters.tunnels.forwarded),
+                ("removed", counters.tunnels.removed),
+            )
+        ),
+    )
+    yield gauge(
+        "tunnels_open",
+        "Tunnels that are open.",
+        ("service",),
+        (
+            ((service,), counters.tunnels.open + other_tunnels.get(service, 0))
+            for service, counters in services
+        ),
+    )
+    yield counter(
+        "tunnels",
+        "Tunnels that have ended, by how.",
+        ("result", "service"),
+        (
+            ((ending.value, service), count)
+            for service, counters in services
+            for ending, count in counters.tunnels.ended.items()
+        ),
+    )
+    yield counter(
+        "tunnel_bytes",
+        "Bytes in tunnels, from clients (in) and to them (out).",
+        ("direction", "service"),
+        (
+            ((direction, service), count)
+            for service, counters in services
+            for direction, count in (("in", counters.tunnels.bytes_in), ("out", counters.tunnels.bytes_out))
+        ),
+    )
+
+
+def _backend_counters(backends: list[_CountedBackend]) -> Iterator[Family]:
+    yield histogram(
+        "backend_duration_seconds",
+        "From the first byte of a request to a backend until the head of its response.",
+        _BACKEND_LABELS,
+        ((labels, counters.durations) for labels, counters in backends),
+    )
+    yield histogram(
+        "probe_duration_seconds",
+        "How long probes took, failed ones included.",
+        _BACKEND_LABELS,
+        ((labels, counters.probes) for labels, counters in backends),
+    )
+    yield counter(
+        "probe_failures",
+        "Probes that failed, by reason.",
+        ("backend", "reason", "service"),
+        (
+            ((backend, reason, service), count)
+            for (backend, service), counters in backends
+            for reason, count in counters.probe_failures.items()
+        ),
+    )
+    yield counter(
+        "contradictions",
+        "Responses with another served version than the negotiated one, or without the expected one.",
+        _BACKEND_LABELS,
+        ((labels, counters.version_mismatches) for labels, counters in backends),
+    )
+    yield counter(
+        "ejections",
+        "How often a backend was ejected, by reason.",
+        ("backend", "reason", "service"),
+        (
+            ((backend, reason.value, service), count)
+            for (backend, service), counters in backends
+            for reason, count in counters.ejections.items()
+        ),
+    )
+    yield counter(
+        "queue_refused",
+        "Requests that found no place in the queue of a full backend, or waited there too long.",
+        ("backend", "reason", "service"),
+        (
+            ((backend, reason, service), count)
+            for (backend, service), counters in backends
+            for reason, count in counters.queue_refused.items()
+        ),
+    )
+    yield counter(
+        "deferred_facts",
+        "Facts from requests that had to wait, because too much changed.",
+        _BACKEND_LABELS,
+        ((labels, counters.deferred) for labels, counters in backends),
+    )
+
+
+def _certificates(backends: list[_CountedBackend]) -> Iterator[Family]:
+    yield gauge(
+        "backend_certificate_expiry_timestamp_seconds",
+        "When the certificate expires that a backend has shown to the last probe that saw it.",
+        _BACKEND_LABELS,
+        (
+            (labels, counters.certificate_expiry)
+            for labels, counters in backends
+            if counters.certificate_expiry
+        ),
+    )
+
+
+def _offers(views: Mapping[str, ServiceView], in_flight: InFlightCounts) -> Iterator[Family]:
+    yield gauge(
+        "requests_in_flight",
+        "Requests whose response has not ended.",
+        ("service",),
+        (((service,), in_flight.get(service, 0)) for service in views),
+    )
+    yield gauge(
+        "offer_info",
+        "The range that clients are shown; always 1. Both ends are empty while nothing is offered.",
+        ("max", "min", "service"),
+        (
+            ((highest, lowest, service), 1)
+            for service, view in views.items()
+            for lowest, highest in (ends(view.offer.versions, view.service.dialect.scheme),)
+        ),
+    )
+    yield gauge(
+        "phase",
+        "The phase of the upgrade: 1 for the present one, 0 for the others.",
+        ("phase", "service"),
+        (
+            ((phase.value, service), view.offer.phase is phase)
+            for service, view in views.items()
+            for phase in Phase
+        ),
+    )
+    yield gauge(
+        "offer_held",
+        "The rule that holds the offer: 1 for that rule, 0 for the others; all 0 if none does.",
+        ("rule", "service"),
+        (
+            ((rule.value, service), view.offer.held_rule is rule)
+            for service, view in views.items()
+            for rule in HeldRule
+        ),
+    )
 
 
 def ends(versions: VersionSet, scheme: Scheme) -> tuple[str, str]:
@@ -341,43 +493,3 @@ def ends(versions: VersionSet, scheme: Scheme) -> tuple[str, str]:
 
 def _advertised(member: Member) -> VersionSet:
     return member.advertisement.versions if member.advertisement is not None else NO_VERSIONS
-
-
-def version_of_skewgate() -> str:
-    """The installed distribution's version; `unknown` if it runs from a bare source tree."""
-    try:
-        return version("skewgate")
-    except PackageNotFoundError:
-        return "unknown"
-
-
-def loop_name() -> str:
-    """`asyncio` or `uvloop`: the package of the running event loop; `none` without one."""
-    try:
-        return type(asyncio.get_running_loop()).__module__.partition(".")[0]
-    except RuntimeError:
-        return "none"
-
-
-def _gauge(name: str, text: str, labels: Sequence[str], rows: Rows) -> Metric:
-    family = GaugeMetricFamily(f"skewgate_{name}", text, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, float(value))
-    return family
-
-
-def _counter(name: str, text: str, labels: Sequence[str], rows: Rows) -> Metric:
-    family = CounterMetricFamily(f"skewgate_{name}", text, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, float(value))
-    return family
-
-
-def _histogram(
-    name: str, text: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], Histogram]]
-) -> Metric:
-    family = HistogramMetricFamily(f"skewgate_{name}", text, labels=labels)
-    for values, histogram in rows:
-        buckets = list(zip(_BUCKET_LABELS, map(float, histogram.cumulative()), strict=True))
-        family.add_metric(values, buckets, histogram.total)
-    return family

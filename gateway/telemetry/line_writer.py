@@ -6,17 +6,26 @@ Whoever has a line to write never waits and never sees an error: the thread does
 disk or a reader that has stopped reading blocks only the thread (threats L2, R-B8). What does not fit is
 dropped and counted, and one line tells about it as soon as lines can be written again. This module knows
 nothing of what the lines say.
+
+Several processes may write to one stream: workers do, and the old and the new gateway at a take-over. Lines
+stay whole. In a file the kernel orders what is appended. A pipe or a socket takes a long write in parts, so
+whoever writes holds a lock on it that all processes of the gateway know, until all is written. If it is
+killed, the kernel releases the lock, and what was written last ends with a line, unless that line alone is
+longer than a page (`PIPE_BUF`).
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import os
 import select
+import stat
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Final, TypeAlias, final
@@ -36,6 +45,13 @@ _NAMES: Final = {STDOUT: "standard output", STDERR: "standard error"}
 _SAME_STREAM: Final = threading.Lock()
 """Held during a write if both standard streams lead to the same pipe (`2>&1`). A write that has to wait for
 the reader is cut in two, and a line of the other stream must not get in between."""
+
+_AGAIN: Final = 0.01
+"""Seconds between two attempts to get a lock that the kernel refuses. It refuses where it sees a circle of
+processes that wait for each other, and does not see that other threads hold the locks."""
+
+_IN_PARTS: Final = frozenset({stat.S_IFIFO, stat.S_IFSOCK})
+"""What takes a long write in parts."""
 
 _LINE_END: Final = ord("\n")
 
@@ -186,12 +202,15 @@ class LineWriter:
     def _write(self, lines: bytes) -> int:
         """How many of the lines were lost. After one that was cut short, the next one starts on a line of its
         own."""
-        with self._turn:
-            left = memoryview(b"\n" + lines if self._torn and lines else lines)
-            torn, lost = self._torn, 0
+        form = _form(self._fd)
+        with self._turn, _alone(self._fd, form):
+            # Another process may have failed as well, in the midst of a line.
+            torn = self._torn or (self._failed and _ends_amid_line(self._fd, form))
+            lost = 0
+            left = memoryview(b"\n" + lines if torn and lines else lines)
             while left:
                 try:
-                    written = os.write(self._fd, left)
+                    written = os.write(self._fd, _at_once(left) if form in _IN_PARTS else left)
                 except OSError as error:
                     if error.errno == errno.EAGAIN and self._wait_for_reader():
                         continue
@@ -223,6 +242,60 @@ class LineWriter:
         os.close(self._fd)
         self._fd = fd
         self._torn = False
+
+
+def _form(fd: int) -> int:
+    """What kind of file it is, as `stat` names it. 0: it is closed, which the write will find."""
+    try:
+        return stat.S_IFMT(os.fstat(fd).st_mode)
+    except OSError:
+        return 0
+
+
+def _at_once(lines: memoryview) -> memoryview:
+    """As many whole lines as a pipe or a socket takes all at once or not at all; of a line that is longer,
+    so much."""
+    if len(lines) <= select.PIPE_BUF:
+        return lines
+    size = lines[: select.PIPE_BUF].tobytes().rfind(b"\n") + 1 or select.PIPE_BUF
+    return lines[:size]
+
+
+@contextmanager
+def _alone(fd: int, form: int) -> Iterator[None]:
+    """Among processes: nobody else writes to this pipe or socket meanwhile. Waits for them."""
+    if form not in _IN_PARTS or not _lock(fd):
+        yield
+        return
+    try:
+        yield
+    finally:
+        fcntl.lockf(fd, fcntl.LOCK_UN)
+
+
+def _lock(fd: int) -> bool:
+    """False: this kind of stream cannot be locked here."""
+    while True:
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno != errno.EDEADLK:
+                return False
+            time.sleep(_AGAIN)
+        else:
+            return True
+
+
+def _ends_amid_line(fd: int, form: int) -> bool:
+    """Whether the last line of a file has no end. False where that cannot be known."""
+    if form != stat.S_IFREG:
+        return False
+    try:
+        size = os.fstat(fd).st_size
+        with Path(f"/proc/self/fd/{fd}").open("rb", buffering=0) as file:
+            return size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
+    except OSError:
+        return False
 
 
 def _open(path: str) -> int:

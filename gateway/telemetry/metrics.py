@@ -1,9 +1,9 @@
 """Metrics of one process: what the data plane, the prober and the admin listener call.
 
-    RequestRecord -> Metrics.record -> Counters -> Collector (names, labels) -> /metrics
+    RequestRecord -> Metrics.record -> Counters -> Collector (names, labels) -> exposition (text) -> /metrics
 
 The hot path costs a few dict operations: it formats nothing and looks nothing up in a registry. Whatever can
-be read from the current snapshot is read when somebody scrapes. The registry is our own: the library's global
+be read from the current snapshot is read when somebody scrapes. There is no registry: the library's global
 one is shared with whatever else is imported.
 """
 
@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from typing import Final, final
-
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
 
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import RequestedKind
 from gateway.core.fleet.offer import Offer
+from gateway.core.fleet.service import EjectionReason
 from gateway.core.fleet.snapshot import Snapshot, SnapshotSource
+from gateway.telemetry.agreement import AgreementReport
 from gateway.telemetry.collector import Collector, ConnectionCounts, InFlightCounts
 from gateway.telemetry.counters import (
     BUCKETS,
@@ -30,7 +29,14 @@ from gateway.telemetry.counters import (
     Counters,
     Histogram,
     ServiceCounters,
+    TunnelCounters,
 )
+from gateway.telemetry.discovery import NameReport, SourceReport
+from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.exposition import form_of, pieces
+from gateway.telemetry.merging import Counted, add, take
+from gateway.telemetry.process_families import StateWrites, WorkerProcess, WorkerUse
+from gateway.telemetry.process_stats import ProcessStats, read_stats
 from gateway.telemetry.request_record import RequestRecord
 
 _SERVED: Final = NegotiationResult.SERVED
@@ -42,17 +48,17 @@ _NOT_READ: Final = RequestedKind.NONE
 @final
 class Metrics:
     """Counts what happens. `client_errors`: reasons whose series exist at zero (constants of the data
-    plane)."""
+    plane). `per_backend`: see `collector.Collector`."""
 
-    def __init__(self, client_errors: Collection[str] = ()) -> None:
+    def __init__(self, client_errors: Collection[str] = (), *, per_backend: bool = True) -> None:
         self._counters = Counters(time.time())
         self._counters.client_errors.update(dict.fromkeys(client_errors, 0))
         self._by_service: dict[str, ServiceCounters] = {"": self._counters.unrouted}
         """As `Counters.services`, and requests that no service matched under the empty name."""
         self._snapshots: SnapshotSource | None = None
-        self._collector = Collector(self._counters)
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self._collector)
+        self._with_series: Snapshot | None = None
+        """The snapshot whose services, backends and offers have series."""
+        self._collector = Collector(self._counters, per_backend=per_backend)
 
     # --- what is watched: read at a scrape only -------------------------------------------------------------
 
@@ -66,11 +72,58 @@ class Metrics:
         backend)."""
         self._snapshots = snapshots
         self._collector.watch(snapshots, in_flight, connections)
-        self._add_series(snapshots.current)
+        self._update_series()
+
+    def watch_ejections(
+        self, ejected: Callable[[], Container[str]], waiting: Callable[[], Mapping[str, int]]
+    ) -> None:
+        """Set where it is read who is `ejected`, and how many requests wait for each backend; by member
+        key."""
+        self._collector.watch_ejections(ejected, waiting)
 
     def watch_logs(self, access_log: Callable[[], int], process_log: Callable[[], int]) -> None:
         """Show how many lines each log has lost (threats L2, R-B8)."""
-        self._collector.watch_logs({"access_log": access_log, "process_log": process_log})
+        self._collector.process.dropped_lines = {"access_log": access_log, "process_log": process_log}
+
+    def watch_use(
+        self,
+        workers: Callable[[], Mapping[str, WorkerUse]],
+        admin_connections: Callable[[], Mapping[str, tuple[int, int]]],
+    ) -> None:
+        """Show what is used of the limits: by each worker, and as (open, limit) by each listener for
+        operators."""
+        self._collector.process.workers = workers
+        self._collector.process.admin_connections = admin_connections
+
+    def watch_workers(
+        self, processes: Callable[[], Mapping[str, WorkerProcess]], tunnels: Callable[[], Mapping[str, int]]
+    ) -> None:
+        """Show the workers that are processes of their own, and count their open `tunnels`, by service. What
+        they have counted comes by `add`."""
+        self._collector.process.processes = processes
+        self._collector.other_tunnels = tunnels
+
+    def watch_names(
+        self, names: Callable[[], Iterable[NameReport]], sources: Callable[[], Iterable[SourceReport]]
+    ) -> None:
+        """Show what is known of the names of backends, and of the sources of those that come and go."""
+        self._collector.names, self._collector.sources = names, sources
+
+    def watch_agreement(self, report: Callable[[], AgreementReport | None]) -> None:
+        """Show how this replica stands to the others. None: it stands alone."""
+        self._collector.agreement = report
+
+    def watch_engine(self, report: Callable[[], EngineReport | None]) -> None:
+        """Show how the engine beside this gateway stands. None: there is none."""
+        self._collector.engine = report
+
+    def watch_config(self, config_hash: Callable[[], str]) -> None:
+        """Show which configuration is in force."""
+        self._collector.process.config_hash = config_hash
+
+    def watch_state(self, writes: Callable[[], StateWrites | None]) -> None:
+        """Show whether the state file can be written. None: there is none."""
+        self._collector.process.state_writes = writes
 
     # --- the hot path ---------------------------------------------------------------------------------------
 
@@ -88,6 +141,8 @@ class Metrics:
         durations = counters.durations
         durations.counts[bisect_left(BUCKETS, seconds)] += 1
         durations.total += seconds
+        counters.bytes_in += request.bytes_in
+        counters.bytes_out += request.bytes_out
         result = request.result
         if result is not None:
             counters.negotiations[request.requested or _NOT_READ, result] += 1
@@ -105,19 +160,33 @@ class Metrics:
 
     def _of_new_service(self, service: str) -> ServiceCounters:
         """The counters of a service seen for the first time, or of one that is not configured any more."""
-        if self._snapshots is not None:
-            self._add_series(self._snapshots.current)
+        self._update_series()
         return self._by_service.get(service, self._counters.unconfigured)
 
     def _count_new_version(self, service: str, counters: ServiceCounters, version: str) -> None:
         view = self._snapshots.current.views.get(service) if self._snapshots is not None else None
-        if view is not None:
-            counters.add_series(view)
         counters.count_served(version, view)
 
-    def _add_series(self, snapshot: Snapshot) -> None:
-        self._counters.add_series(snapshot)
-        self._by_service.update(self._counters.services)
+    # --- which series there are -----------------------------------------------------------------------------
+
+    def _update_series(self) -> None:
+        """Add the series of what is configured and on offer, and drop those of what is not configured any
+        more. Costs what has changed: a view is the same object while nothing of its service has."""
+        if self._snapshots is None or (current := self._snapshots.current) is self._with_series:
+            return
+        before, self._with_series = self._with_series, current
+        views, services = current.views, self._counters.services
+        news = current.news_since(before) if before is not None else [(None, view) for view in views.values()]
+        for old, view in news:
+            service = view.service
+            counters = services.get(service.name)
+            if counters is None:
+                counters = services[service.name] = self._by_service[service.name] = ServiceCounters()
+            if old is None or old.service is not service:
+                counters.configure({backend.name for backend in service.backends})
+            counters.add_offer(view.offer, service.dialect.scheme)
+        for name in services.keys() - views.keys() if len(services) != len(views) else ():
+            del services[name], self._by_service[name]
 
     # --- now and then ---------------------------------------------------------------------------------------
 
@@ -127,6 +196,19 @@ class Metrics:
         if reason not in errors and len(errors) >= MAX_CLIENT_ERROR_REASONS:
             reason = OTHER
         errors[reason] = errors.get(reason, 0) + 1
+
+    def handshake(self, result: str) -> None:
+        """A TLS handshake of a client has ended. `result` is one of `counters.HANDSHAKE_RESULTS`."""
+        handshakes = self._counters.handshakes
+        handshakes[result if result in handshakes else OTHER] += 1
+
+    def certificates_reloaded(self, *, ok: bool) -> None:
+        """Certificates whose files have changed were read again."""
+        self._counters.certificate_reloads["success" if ok else "failure"] += 1
+
+    def watch_certificates(self, expiry: Callable[[], Mapping[str, float]]) -> None:
+        """Show when each certificate in force expires: seconds since the epoch, by path."""
+        self._collector.process.certificate_expiry = expiry
 
     def admin_error(self, reason: str) -> None:
         """The admin listener refused or cut off a request. `reason` is one of `counters.ADMIN_ERRORS`."""
@@ -141,10 +223,25 @@ class Metrics:
         """A request could have been sent again, but waited too long for the retry budget."""
         self._service(service).retries_given_up += 1
 
+    def refused(self, service: str, reason: str) -> None:
+        """A request was not admitted. `reason` is one of `counters.ADMISSION_REASONS`."""
+        self._service(service).refused[reason] += 1
+
     def deferred(self, service: str, backend: str) -> None:
         """A fact that a request brought about a backend has to wait, because too much changes."""
         if (counters := self._backend(service, backend)) is not None:
             counters.deferred += 1
+
+    def ejected(self, service: str, backend: str, reason: EjectionReason) -> None:
+        """A backend was ejected."""
+        if (counters := self._backend(service, backend)) is not None:
+            counters.ejections[reason] += 1
+
+    def queue_refused(self, service: str, backend: str, reason: str) -> None:
+        """A request got no place in the queue of a backend, or waited there too long. `reason` is one of
+        `counters.QUEUE_REFUSALS`."""
+        if (counters := self._backend(service, backend)) is not None:
+            counters.queue_refused[reason] += 1
 
     def version_mismatch(self, service: str, backend: str) -> None:
         """A backend named another served version than the negotiated one (threats V9), or none."""
@@ -159,6 +256,15 @@ class Metrics:
         if failure is not None:
             failures = counters.probe_failures
             failures[failure if failure in failures else OTHER] += 1
+
+    def certificate_seen(self, service: str, backend: str, expiry: float) -> None:
+        """A backend has shown a probe its certificate. `expiry`: seconds since the epoch."""
+        if (counters := self._backend(service, backend)) is not None:
+            counters.certificate_expiry = expiry
+
+    def tunnels(self, service: str) -> TunnelCounters:
+        """What is counted of the upgrades of a service, by the data plane itself."""
+        return self._service(service).tunnels
 
     def _service(self, service: str) -> ServiceCounters:
         return self._by_service.get(service) or self._of_new_service(service)
@@ -181,12 +287,35 @@ class Metrics:
 
     def snapshot_changed(self, before: Snapshot, after: Snapshot) -> None:
         """Count how the offers changed; a subscriber of the snapshot holder."""
-        self._add_series(after)
-        for name, view in after.views.items():
-            old = before.views.get(name)
-            if old is not None and old is not view:
+        self._update_series()
+        for old, view in after.news_since(before):
+            counters = self._counters.services.get(view.service.name)
+            if old is not None and counters is not None:
                 for change in offer_changes(old.offer, view.offer):
-                    self._counters.services[name].offer_changes[change] += 1
+                    counters.offer_changes[change] += 1
+
+    def update_series(self, _before: Snapshot, _after: Snapshot) -> None:
+        """As `snapshot_changed` in a worker process, whose parent counts how the offers change."""
+        self._update_series()
+
+    # --- several processes ----------------------------------------------------------------------------------
+
+    def tunnels_open(self) -> Mapping[str, int]:
+        """Tunnels that are open now in this process, by service: those that have some."""
+        services = self._counters.services.items()
+        return {name: counters.tunnels.open for name, counters in services if counters.tunnels.open}
+
+    def take(self) -> Counted:
+        """What was counted since the last call, for the parent of this process. From here on it is not
+        counted here any more."""
+        return take(self._counters)
+
+    def add(self, counted: Counted) -> None:
+        """Count what a worker process has counted."""
+        self._update_series()
+        add(self._counters, counted)
+
+    # --- what others read -----------------------------------------------------------------------------------
 
     def served(self) -> Mapping[str, Mapping[str, int]]:
         """Requests served since the start, by service and version. The inner mappings are live."""
@@ -194,13 +323,13 @@ class Metrics:
 
     # --- the scrape -----------------------------------------------------------------------------------------
 
-    def exposition(self, accept: str) -> tuple[bytes, str]:
+    def exposition(self, accept: str, stats: ProcessStats | None = None) -> tuple[Iterator[bytes], str]:
         """The body of /metrics and its content type: OpenMetrics if `accept` prefers it, else the text
-        format."""
-        if self._snapshots is not None:
-            self._add_series(self._snapshots.current)
-        encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+        format. The body comes in pieces: others may run between two of them. `stats`: a look at the process,
+        by default one that takes no time."""
+        self._update_series()
+        form = form_of(accept)
+        return pieces(self._collector.collect(stats or read_stats()), form), form.value
 
 
 def offer_changes(before: Offer, after: Offer) -> list[tuple[str, str]]:

@@ -1,11 +1,12 @@
 """The process log: everything that a running gateway writes to standard error, without ever waiting for it.
 
-    logging  ->  ProcessLog  ─┐
-    print, warnings,          ├─►  LineWriter  ->  standard error
-    tracebacks  ->  sys.stderr┘
+    logging, warnings, tracebacks  ->  ProcessLog  ─┐
+    print                          ->  sys.stderr  ─┴─►  LineWriter  ->  standard error
 
-Python's own `sys.stderr` is replaced, because a warning or the traceback of a thread would block the event
-loop as a log line does (threads R-B8). Only `run` installs it: the other commands write directly.
+One event is one line, as text or as JSON; in text the lines of a traceback follow, indented, so that no line
+of an event looks like another event. Python's own `sys.stderr` is replaced, because a warning or the
+traceback of a thread would block the event loop as a log line does (threats R-B8). Only `run` installs it:
+the other commands write directly. What each field means is in `log_fields`.
 """
 
 from __future__ import annotations
@@ -15,17 +16,48 @@ import logging
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Final, final
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, final
 
+from gateway.telemetry.access_log import quoted
 from gateway.telemetry.line_writer import STDERR, LineWriter
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    from gateway.settings import Log as LogSettings
 
 MAX_UNFINISHED: Final = 65_536
 """Bytes of a line that has no end; then it gets one."""
+
+MAX_TEXT: Final = 65_536
+"""Characters of one value of an event: a traceback may be long."""
+
+GATEWAY: Final = "skewgate"
+"""The logger above all of the gateway's own."""
+
+STREAM: Final = "stderr"
+"""In place of a logger: the line was printed."""
+
+SUBJECTS: Final = ("service", "backend")
+"""What an event is about, as the access log names it (`about`)."""
+
+_STACK: Final = "skewgate_stack"
+
+_log = logging.getLogger("skewgate.log")
+
+
+def about(key: str) -> dict[str, str]:
+    """For `extra`: the service, or the backend SERVICE/BACKEND, that an event is about."""
+    service, _, backend = key.partition("/")
+    return {"service": service, "backend": backend} if backend else {"service": service}
+
+
+def with_stack(stack: str) -> dict[str, str]:
+    """For `extra`: a stack that belongs to an event, as `traceback` formats it."""
+    return {_STACK: stack}
 
 
 @final
@@ -35,9 +67,11 @@ class ProcessLog(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(logging.Formatter(FORMAT))
+        self._lines = _Lines()
+        self.setFormatter(self._lines)
         self._encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
         self._writer = LineWriter(STDERR, self._lost_line)
+        self._stream = _Stream(self._writer)
 
     @property
     def dropped(self) -> int:
@@ -47,9 +81,25 @@ class ProcessLog(logging.Handler):
     def install(self) -> None:
         """From here on nothing in this process writes to standard error directly."""
         logging.basicConfig(level=logging.INFO, handlers=[self])
+        logging.captureWarnings(capture=True)
         sys.stderr = io.TextIOWrapper(
-            _Stream(self._writer), encoding=self._encoding, errors="backslashreplace", write_through=True
+            self._stream, encoding=self._encoding, errors="backslashreplace", write_through=True
         )
+        threading.excepthook = _log_thread_error
+        sys.unraisablehook = _log_unraisable
+
+    def of_worker(self, worker: str) -> None:
+        """From here on each event says which worker this process is."""
+        self._lines.worker = worker
+
+    def configure(self, settings: LogSettings) -> None:
+        """From here on write so, and nothing below the level. Of libraries never what is below `info`: their
+        debug lines may show what nobody should see."""
+        number, as_json = logging.getLevelNamesMapping()[settings.level.upper()], settings.format == "json"
+        logging.getLogger(GATEWAY).setLevel(number)
+        logging.getLogger().setLevel(max(number, logging.INFO))
+        self._lines.as_json = as_json
+        self._stream.as_events = self._printed if as_json else None
 
     def start(self) -> None:
         """Write. Till then lines wait, because a process that still forks must not own a thread."""
@@ -61,27 +111,99 @@ class ProcessLog(logging.Handler):
         except Exception:  # noqa: BLE001 - as every handler: a line with wrong arguments must not be an error
             self.handleError(record)
 
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name that logging calls
+        """An event that cannot be formatted, as an event."""
+        text = f"a line of {record.name} cannot be formatted: {record.msg!r}"
+        event = logging.LogRecord("skewgate.log", logging.ERROR, "", 0, text, None, sys.exc_info())
+        self._writer.put(self._encoded(event))
+
     def close(self) -> None:
+        self._stream.end_line()
         self._writer.close()
         super().close()
 
     def _lost_line(self, text: str) -> bytes:
-        return self._encoded(
-            logging.LogRecord("skewgate.log", logging.WARNING, __file__, 0, text, None, None)
-        )
+        return self._encoded(logging.LogRecord("skewgate.log", logging.WARNING, "", 0, text, None, None))
+
+    def _printed(self, lines: bytes) -> bytes:
+        """Printed lines, each as an event."""
+        texts = lines.decode(self._encoding, "backslashreplace").splitlines()
+        events = (logging.LogRecord(STREAM, logging.ERROR, "", 0, text, None, None) for text in texts if text)
+        return b"".join(map(self._encoded, events))
 
     def _encoded(self, record: logging.LogRecord) -> bytes:
         return f"{self.format(record)}\n".encode(self._encoding, "backslashreplace")
 
 
 @final
+class _Lines(logging.Formatter):
+    """An event as one line of JSON, or as text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.as_json = False
+        self.worker = ""
+        """Empty: this process is none."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = record.getMessage().rstrip("\n")
+        stack = getattr(record, _STACK, "")
+        if record.exc_info and record.exc_info[0] is not None:
+            stack = self.formatException(record.exc_info)
+        if not self.as_json:
+            who = f"worker {self.worker}: " if self.worker else ""
+            head = f"{utc(record.created)} {record.levelname} {record.name}: {who}{message}"
+            lines = f"{head}\n{stack}".splitlines() if stack else head.splitlines()
+            return "\n  ".join(lines)
+        fields = {
+            "time": utc(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": message,
+            **{key: getattr(record, key) for key in SUBJECTS if hasattr(record, key)},
+        }
+        if self.worker:
+            fields["worker"] = self.worker
+        if stack:
+            fields["stack"] = stack.rstrip("\n")
+        pairs = [f'"{key}": {quoted(text, MAX_TEXT)}' for key, text in fields.items()]
+        return f"{{{', '.join(pairs)}}}"
+
+
+def utc(seconds: float) -> str:
+    """Wall-clock time, as in the access log."""
+    second, milliseconds = divmod(int(seconds * 1000), 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(second))}.{milliseconds:03d}Z"
+
+
+def _log_thread_error(args: threading.ExceptHookArgs) -> None:
+    name = args.thread.name if args.thread is not None else "unknown"
+    _log.error(
+        "the thread %s ended by an error", name, exc_info=_exc_info(args.exc_value, args.exc_traceback)
+    )
+
+
+def _log_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+    what = unraisable.err_msg or "an error was ignored in"
+    _log.error(
+        "%s: %r", what, unraisable.object, exc_info=_exc_info(unraisable.exc_value, unraisable.exc_traceback)
+    )
+
+
+def _exc_info(error: BaseException | None, trace: TracebackType | None) -> Any:  # noqa: ANN401
+    return None if error is None else (type(error), error, trace)
+
+
+@final
 class _Stream(io.RawIOBase):
-    """Standard error for `print`, warnings and tracebacks, which write a line in several parts."""
+    """Standard error for `print` and libraries, which write a line in several parts."""
 
     def __init__(self, writer: LineWriter) -> None:
         self._writer = writer
         self._lock = threading.RLock()
         self._unfinished = b""
+        self.as_events: Callable[[bytes], bytes] | None = None
+        """Makes events of whole lines; None: they are written as they are."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         text = bytes(data)
@@ -90,8 +212,14 @@ class _Stream(io.RawIOBase):
             if len(self._unfinished) > MAX_UNFINISHED:
                 lines, end, self._unfinished = lines + end + self._unfinished, b"\n", b""
             if end:
-                self._writer.put(lines + end)
+                self._writer.put(lines + end if self.as_events is None else self.as_events(lines))
         return len(text)
+
+    def end_line(self) -> None:
+        """Pass on a last line that has no end."""
+        with self._lock:
+            if self._unfinished:
+                self.write(b"\n")
 
     def writable(self) -> bool:
         return True

@@ -67,8 +67,9 @@ class RecentRequests:
             self._samples[0] if self._samples else (now, {}),
         )
         before = counts.get(service, {})
-        served = {
-            version: count - before.get(version, 0)
-            for version, count in self._counts().get(service, {}).items()
-        }
+        served = {}
+        for version, count in self._counts().get(service, {}).items():
+            earlier = before.get(version, 0)
+            # Fewer than before: the service was removed and came back, and its counts began at zero again.
+            served[version] = count - earlier if count >= earlier else count
         return LastHour(served, now - since)

@@ -6,13 +6,19 @@ has ended. After that nobody changes it, so a reader may keep it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import re
+from typing import TYPE_CHECKING, Final, Protocol
+
+from gateway.core.dialect import PLAIN_IDS
+from gateway.telemetry.trace_context import trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gateway.core.decision.decision import NegotiationResult
     from gateway.core.dialect import RequestedKind
+    from gateway.telemetry.tracing import RequestTrace
+    from gateway.tls.values import ClientCertificate
 
 NO_BACKEND = "none"
 """The label `backend` of local responses."""
@@ -26,12 +32,28 @@ class ReceivedHead(Protocol):
     @property
     def target(self) -> bytes: ...
     @property
+    def host(self) -> str: ...
+    @property
+    def user_agent(self) -> bytes: ...
+    @property
+    def minor(self) -> int: ...
+    @property
+    def trace(self) -> bytes: ...
+    @property
+    def passthrough(self) -> bytes: ...
+    @property
     def forwarded(self) -> Sequence[tuple[str, bytes]]:
         """The fields by which a proxy in front describes the client: normalized name, value."""
 
 
 class SendingPeer(Protocol):
     """The other end of a client connection."""
+
+    @property
+    def scheme(self) -> str: ...
+    @property
+    def certificate(self) -> ClientCertificate | None:
+        """The client's own, verified in the handshake."""
 
     def client_address(self, request: ReceivedHead) -> str:
         """The address of the client that sent the request through this peer."""
@@ -42,13 +64,16 @@ class RequestRecord:
 
     __slots__ = (
         *("service", "backend", "method", "status", "requested", "result", "version", "attempts"),
-        *("seconds", "backend_seconds", "bytes_out", "reason", "request_id"),
-        *("_head", "_peer"),
+        "negotiated",
+        *("seconds", "backend_seconds", "bytes_in", "bytes_out", "reason"),
+        *("request_id", "response_fields"),
+        *("trace", "traceparent"),
+        *("head", "peer"),
     )
 
     def __init__(self, head: ReceivedHead, peer: SendingPeer) -> None:
-        self._head = head
-        self._peer = peer
+        self.head = head
+        self.peer = peer
         self.service = ""
         """Empty: no service matched."""
         self.backend = NO_BACKEND
@@ -62,6 +87,8 @@ class RequestRecord:
         self.version = ""
         """The version at which it was served, canonical: the negotiated one, unless the response shows
         another. Of a refusal the version that was requested. Empty where there is none, or none is known."""
+        self.negotiated = ""
+        """The negotiated version where the response shows another one, or none though it must; else empty."""
         self.attempts = 0
         """Backends tried."""
         self.seconds = 0.0
@@ -69,19 +96,77 @@ class RequestRecord:
         self.backend_seconds = -1.0
         """From the request's first byte to the backend until the head of its response; negative: no backend
         answered."""
+        self.bytes_in = 0
+        """Body bytes that came from the client, until the response ended."""
         self.bytes_out = 0
         """Body bytes sent to the client."""
         self.reason = ""
         """Why it failed (a name of `dataplane.failures`); empty when it did not."""
         self.request_id = ""
-        """The id that the backend got, in the form of the dialect; empty where there is none."""
+        """The id that came with the request, or the one that was made; empty where there is none."""
+        self.response_fields = b""
+        """Field lines of the response, each with the CRLF before it: the one with its request id is among
+        them, if it has one."""
+        self.traceparent = b""
+        """To which trace it belongs. Empty: the gateway does not trace, or has not looked yet."""
+        self.trace: RequestTrace | None = None
+        """The spans of the request, while the gateway traces and has sampled it."""
+
+    @property
+    def response_request_id(self) -> str:
+        """The id that the response carries: the backend's own, or `request_id` in a response of the gateway.
+        Empty where it carries none, or no well-formed one. Looked for when it is asked for: in the log
+        only."""
+        return _request_id_among(self.response_fields)
+
+    @response_request_id.setter
+    def response_request_id(self, request_id: str) -> None:
+        self.response_fields = b"\r\nX-Request-Id: " + request_id.encode()
+
+    @property
+    def trace_id(self) -> str:
+        """The id of its trace (W3C Trace Context): 32 hexadecimal digits; empty: it belongs to none. Looked
+        for as `response_request_id` is."""
+        return (self.traceparent or trace_of(self.head.passthrough))[3:35].decode()
 
     @property
     def target(self) -> str:
         """As received; escape it before showing it (threats O8)."""
-        return self._head.target.decode("ascii")
+        return self.head.target.decode("ascii")
+
+    @property
+    def certificate(self) -> ClientCertificate | None:
+        """The client's own, if it has shown one in TLS."""
+        return self.peer.certificate
 
     @property
     def client(self) -> str:
         """The peer's address, or the client's as a trusted proxy reports it."""
-        return self._peer.client_address(self._head)
+        return self.peer.client_address(self.head)
+
+
+_ID_NAME: Final = b"request-id:"
+_USUAL_ID_NAME: Final = b"-Request-Id:"
+"""As nearly all servers write it: found in half the time."""
+_match_usual_id: Final = re.compile(
+    rb"\r\n[0-9A-Za-z-]*-Request-Id:[ \t]*(" + PLAIN_IDS.form.pattern.encode() + rb")[ \t]*(?=\r\n|\Z)"
+).match
+
+
+def _request_id_among(fields: bytes) -> str:
+    """The well-formed request id among the field lines of a response: in the first field whose name ends so
+    (`X-Openstack-Request-Id`, `X-Compute-Request-Id`, `X-Request-Id`)."""
+    start = fields.find(_USUAL_ID_NAME)
+    if start >= 0:
+        found = _match_usual_id(fields, fields.rfind(b"\r\n", 0, start + 1))
+        if found is not None:
+            return found[1].decode()
+    lines, start = fields.lower(), 0
+    while (start := lines.find(_ID_NAME, start)) >= 0:
+        line = lines.rfind(b"\r\n", 0, start)
+        start += len(_ID_NAME)
+        if lines.find(b":", line) == start - 1:  # else it is a part of a value
+            end = lines.find(b"\r\n", start)
+            text = fields[start : end if end >= 0 else len(fields)].strip(b" \t").decode("latin-1")
+            return text if PLAIN_IDS.is_valid(text) else ""
+    return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,11 @@ async def admin() -> AsyncIterator[StartAdmin]:
     async with AsyncExitStack() as stack:
 
         async def start(
-            snapshot_holder: SnapshotHolder, token: str | None = None, hosts: tuple[str, ...] = ()
+            snapshot_holder: SnapshotHolder,
+            token: str | None = None,
+            hosts: tuple[str, ...] = (),
+            **replicas: Any,
         ) -> AdminTestbed:
-            return await stack.enter_async_context(on_site(snapshot_holder, token, hosts))
+            return await stack.enter_async_context(on_site(snapshot_holder, token, hosts, **replicas))
 
         yield start

@@ -70,7 +70,7 @@ class Admin:
 
     def __init__(self, gateway: Gateway, stack: AsyncExitStack) -> None:
         self.gateway = gateway
-        self.host, _, port = gateway.admin_url.removeprefix("http://").rpartition(":")
+        self.host, _, port = gateway.admin_url.partition("://")[2].rpartition(":")
         self.port = int(port)
         self._stack = stack
 

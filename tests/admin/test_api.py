@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from urllib.parse import quote
 
 import pytest
@@ -11,15 +12,17 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from pytest_aiohttp import AiohttpServer
 
 from gateway.admin import AdminSite
+from gateway.compiled import build_info, is_compiled
 from gateway.controlplane.reload import ReloadResult
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.fleet import ProbeFailed, ProbeSucceeded
+from gateway.core.fleet.fleet import HealthChecked, ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
+from gateway.dataplane.ejection import Ejected
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.errors import StartupError
 from tests.admin.testbed import StartAdmin, mixed_fleet, unknown_fleet
@@ -34,7 +37,11 @@ async def test_status_before_anything_is_known(admin: StartAdmin) -> None:
     tail = {"last_probe_at": None, "error": None, "in_flight": 0}
     assert await testbed.json("/status") == {
         "generation": 1,
-        "config": {"hash": "0123456789ab", "loaded_at": 1790000000.0},
+        "build": build_info()._asdict(),
+        "config": {"hash": "0123456789ab", "loaded_at": 1790000000.0, "error": None},
+        "workers": [{"slot": 0, "pid": 7, "state": "serving", "connections": 3, "restarts": 0}],
+        "agreement": None,
+        "engine": None,
         "services": {
             "baremetal": {
                 "dialect": "ironic",
@@ -46,6 +53,7 @@ async def test_status_before_anything_is_known(admin: StartAdmin) -> None:
                     "ceiling": None,
                     "held_by": [],
                     "held_rule": None,
+                    "held_by_replicas": [],
                 },
                 "guaranteed": nothing,
                 "reachable": nothing,
@@ -56,6 +64,27 @@ async def test_status_before_anything_is_known(admin: StartAdmin) -> None:
             }
         },
     }
+
+
+async def test_status_and_explain_say_who_gets_no_requests_and_why(admin: StartAdmin) -> None:
+    testbed = await admin(mixed_fleet())
+    testbed.snapshot_holder.observe(
+        "baremetal", "api-1", HealthChecked("its health check /x answers 503", 2.0)
+    )
+    testbed.ejected = {"baremetal/api-2": Ejected("no response came in time, 5 in a row", 60.0)}
+    testbed.held_back = {"baremetal/api-2": 0}
+
+    one, two = (await testbed.json("/status"))["services"]["baremetal"]["backends"].values()
+    explanation = await testbed.json("/explain?path=/v1/nodes")
+
+    assert one["unhealthy"] == "its health check /x answers 503"
+    assert two["ejected"]["reason"] == "no response came in time, 5 in a row"
+    assert two["ejected"]["until"] == pytest.approx(time.time() + 60, abs=20)
+    assert not {"ejected", "backup", "queued"} & one.keys()
+    (candidate,), (left_out,) = explanation["candidates"], explanation["left_out"]
+    assert (candidate["backend"], candidate["why"]) == ("api-1", "its health check /x answers 503")
+    assert (left_out["backend"], left_out["reason"]) == ("api-2", "ejected")
+    assert left_out["why"] == "ejected: no response came in time, 5 in a row"
 
 
 async def test_status_in_the_middle_of_an_upgrade(admin: StartAdmin) -> None:
@@ -76,6 +105,7 @@ async def test_status_in_the_middle_of_an_upgrade(admin: StartAdmin) -> None:
         "ceiling": "1.90",
         "held_by": ["api-1"],
         "held_rule": "guaranteed",
+        "held_by_replicas": [],
     }
     assert service["guaranteed"] == {"min": "1.1", "max": "1.58"}
     assert service["reachable"] == {"min": "1.1", "max": "1.90"}
@@ -100,7 +130,7 @@ async def test_liveness_and_readiness(admin: StartAdmin) -> None:
     ready = await testbed.send("GET", "/readyz")
     assert (ready.status, await ready.text()) == (200, "ready\n")
 
-    testbed.draining = True
+    testbed.not_serving = "the gateway is shutting down"
     draining = await testbed.send("GET", "/readyz?verbose")
     assert (draining.status, (await testbed.send("GET", "/livez")).status) == (503, 200)
     assert "[-] lifecycle: the gateway is shutting down\n" in await draining.text()
@@ -142,6 +172,9 @@ async def test_metrics_in_the_format_that_accept_prefers(admin: StartAdmin) -> N
     families = {family.name: family for family in parse_openmetrics(text)}  # type: ignore[no-untyped-call]
     (build,) = families["skewgate_build_info"].samples
     assert build.labels["loop"] in {"asyncio", "uvloop"}
+    running = (await testbed.json("/status"))["build"]
+    assert build.labels == {**running, "compiled": str(running["compiled"]).lower()}
+    assert running["compiled"] is is_compiled()
 
 
 async def test_explain(admin: StartAdmin) -> None:
@@ -206,14 +239,13 @@ async def test_explain_refuses_what_is_not_a_request(admin: StartAdmin, query: s
 
 async def test_reload(admin: StartAdmin) -> None:
     testbed = await admin(mixed_fleet())
-    testbed.reload_result = ReloadResult(restart=("listen",))
     response = await testbed.send("POST", "/-/reload")
     state = await response.json()
-    assert (response.status, state["generation"], state["restart_needed"]) == (200, 3, ["listen"])
+    assert (response.status, state["generation"]) == (200, 3)
     assert "baremetal" in state["services"]
 
     problems = ["x.yaml:3:1: error[tag]: no\n    3 | !!a\n      | ^^^", "x.yaml:4:1: error[tag]: neither"]
-    testbed.reload_result = ReloadResult(problems=tuple(problems))
+    testbed.reload_result = ReloadResult(problems=tuple(problems), restart=("listen",))
     refused = await testbed.send("POST", "/-/reload", data=b"a body is not needed and not looked at")
     assert refused.status == 400
     assert await refused.json() == {
@@ -222,6 +254,7 @@ async def test_reload(admin: StartAdmin) -> None:
             "x.yaml:3:1: error[tag]: no, and 1 more"
         ),
         "problems": problems,
+        "restart_needed": ["listen"],
     }
     assert testbed.reloads == 2
 
@@ -264,7 +297,7 @@ async def test_a_bug_is_500_and_logged_and_the_listener_goes_on(
 ) -> None:
     testbed = await admin(mixed_fleet())
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise KeyError("secret detail")
 
     monkeypatch.setattr("gateway.admin.api.views.status", broken)

@@ -63,8 +63,20 @@ async def test_the_response_is_status_and_whether_it_survives_a_restart(admin: S
     for kept in (True, False):
         testbed.state_saved = kept
         document = await (await put(testbed, {"version": "1.58"})).json()
-        assert (document.pop("kept"), document.pop("warning")) == (kept, None)
+        assert (document.pop("kept"), document.pop("warning"), document.pop("pending")) == (kept, None, [])
         assert document == await testbed.json("/status")
+
+
+async def test_the_response_names_for_whom_a_change_still_waits(admin: StartAdmin) -> None:
+    testbed = await admin(uniform())
+    testbed.pending = ("workers",)
+    for method, path, body in (
+        ("PUT", CEILING, {"version": "1.58"}),
+        ("DELETE", CEILING, None),
+        ("POST", "/-/reload", None),
+    ):
+        document = await (await testbed.send(method, path, json=body)).json()
+        assert document["pending"] == ["workers"]
 
 
 @pytest.mark.parametrize("name, highest", [("2024.1", "1.90"), ("train", "1.58"), ("our-build-7", "1.31")])

@@ -89,16 +89,31 @@ async def test_its_own_pages_may_ask(admin: StartAdmin, snapshot_holder: Snapsho
         "Bearer \xff",
     ],
 )
-async def test_without_the_token_only_liveness_is_answered(
+async def test_without_the_token_only_health_is_answered(
     admin: StartAdmin, snapshot_holder: SnapshotHolder, authorization: str | None
 ) -> None:
     testbed = await admin(snapshot_holder, TOKEN)
     own = [f"Host: 127.0.0.1:{testbed.port}"]
     own += [] if authorization is None else [f"Authorization: {authorization}"]
-    for path in ("/status", "/metrics", "/readyz", "/explain?path=/", "/nowhere", "/livez/", "//livez"):
+    refused = (
+        "/status",
+        "/metrics",
+        "/explain?path=/",
+        "/nowhere",
+        "/livez/",
+        "//livez",
+        "//readyz",
+        "/readyz/x",
+    )
+    verbose = ("/readyz?verbose", "/readyz?verbose=0", "/readyz?a&%76erbose=1", "/livez?verbose")
+    for path in (*refused, *verbose):
         assert await testbed.raw(f"GET {path} HTTP/1.1", *own) == 401, path
     assert await testbed.raw("POST /-/reload HTTP/1.1", *own, "Content-Length: 0") == 401
-    assert await testbed.raw("GET /livez HTTP/1.1", *own) == 200
+    for method in ("GET", "HEAD"):
+        assert await testbed.raw(f"{method} /livez HTTP/1.1", *own) == 200
+        assert await testbed.raw(f"{method} /readyz HTTP/1.1", *own) == 200
+    testbed.not_serving = "the gateway is shutting down"
+    assert await testbed.raw("GET /readyz HTTP/1.1", *own) == 503
     assert testbed.reloads == 0
 
 

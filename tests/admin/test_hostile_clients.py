@@ -12,13 +12,15 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from itertools import repeat
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from gateway import compiled
 from gateway.admin import site
 from gateway.telemetry.metrics import Metrics
 from tests.admin.raw_clients import FILE, PATIENCE, TOKEN, Admin, connections_to, running, until
@@ -122,6 +124,27 @@ async def test_R_B7_a_head_in_one_piece_has_the_same_bound(admin: Admin, pieces:
     assert (await admin.counts())["head_too_large"] == 1
 
 
+@pytest.mark.parametrize(
+    "method, path, body", [("GET", "/livez", b""), ("PUT", "/services/baremetal/ceiling", b"{}")]
+)
+@pytest.mark.parametrize("later", [False, True], ids=["in the same read", "its rest later"])
+async def test_R_B7_a_second_head_has_the_same_bound(
+    admin: Admin, later: bool, method: str, path: str, body: bytes
+) -> None:
+    """It comes behind a short request, in one read with it."""
+    first = admin.request(path, method=method, more=f"Content-Length: {len(body)}\r\n") + body
+    second = admin.request("/livez", more=f"X: {'x' * 1000}\r\n" * 60)
+    peer = await admin.peer()
+    middle = 8000 if later else len(second)
+    peer.send(first + second[:middle])
+    if later:
+        status, _, _ = await peer.response()
+        assert status in {200, 400}
+        peer.send(second[middle:])
+    assert b"HTTP/1.1 200 OK" not in (await peer.everything()).partition(b"\r\n\r\n")[2]
+    assert (await admin.counts())["head_too_large"] == 1
+
+
 @pytest.mark.parametrize("pieces", [1, 2], ids=["whole", "its end later"])
 async def test_R_B7_a_body_does_not_count_as_a_head(admin: Admin, pieces: int) -> None:
     head = admin.request("/services/baremetal/ceiling", method="PUT", more="Content-Length: 99999\r\n")
@@ -168,7 +191,15 @@ async def test_R_B7_a_connection_without_an_authorised_request_is_not_kept(admin
 
 async def test_R_B7_a_client_that_does_not_read_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     shorten(monkeypatch, "RESPONSE_TIME")
-    monkeypatch.setattr(Metrics, "exposition", lambda *_: (b"x" * 33_554_432, "text/plain"))
+    asked = 0
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal asked
+        for _ in range(512):
+            asked += 1
+            yield b"x" * 65_536
+
+    monkeypatch.setattr(Metrics, "exposition", lambda *_: (pieces(), "text/plain"))
     async with running() as admin:
         peer = await admin.peer()
         peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -181,6 +212,19 @@ async def test_R_B7_a_client_that_does_not_read_is_cut(monkeypatch: pytest.Monke
         await until(cut)
         peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
         assert len(await peer.everything()) < 33_554_432
+        assert asked < 200, "no more is made than the client and the sockets take"
+
+
+async def test_R_B7_a_client_that_always_takes_a_little_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One deadline for all of a response, from where the client first falls behind."""
+    shorten(monkeypatch, "RESPONSE_TIME")
+    monkeypatch.setattr(Metrics, "exposition", lambda *_: (repeat(b"x" * 262_144), "text/plain"))
+    async with running() as admin:
+        peer = await admin.peer()
+        peer.send(admin.request("/metrics"))
+        assert await peer.closed()
+        monkeypatch.undo()
+        assert (await admin.counts())["timeout"] == 1
 
 
 # --- many ---------------------------------------------------------------------------------------------------
@@ -208,6 +252,18 @@ async def test_R_B7_an_operator_gets_through_400_half_heads(admin: Admin) -> Non
     operator.writer.close()
     assert connections_to(admin.port) <= AT_MOST
     assert (await admin.counts())["too_many_connections"] >= 400 + 2 - AT_MOST
+
+
+async def test_R_B7_who_has_to_go_learns_why(admin: Admin) -> None:
+    """200 clients at once: some are served, and the others are told."""
+    peers = [await admin.peer() for _ in range(200)]
+    responses = [await peer.everything() for peer in peers[:-AT_MOST]]
+    assert {response.split(b" ")[1] for response in responses} == {b"503"}
+    assert responses[0].endswith(b'{"error": "there are too many connections to the admin listener"}\n')
+    for peer in peers[-AT_MOST + 1 :]:
+        peer.send(admin.request("/livez"))
+    for peer in peers[-AT_MOST + 1 :]:
+        assert (await peer.response())[0] == 200
 
 
 async def test_R_B7_an_idle_authorised_connection_yields_last(admin: Admin) -> None:
@@ -284,7 +340,11 @@ async def test_R_B7_half_heads_take_no_descriptors_of_the_data_plane(tmp_path: P
     """The gateway as a process that may open few files; clients connect while 400 half heads come in."""
     file = tmp_path / "gateway.yaml"
     file.write_text(FILE)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SKEWGATE_")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("SKEWGATE_") or name == compiled.VARIABLE
+    }
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "gateway", "run", "-c", str(file)),
@@ -428,7 +488,8 @@ async def test_R_B7_a_bad_request_gets_a_fixed_response(
     [
         ("PUT", "/services/baremetal/ceiling", TOKEN, 400),
         ("PUT", "/services/baremetal/ceiling", None, 401),
-        ("POST", "/-/reload", TOKEN, 200),  # it needs no body and leaves one unread
+        ("POST", "/-/reload", TOKEN, 400),  # it needs no body, but must not reload for half a request
+        ("POST", "/services/baremetal/backends/old/drain", TOKEN, 400),
     ],
 )
 async def test_R_B7_a_malformed_body_is_refused_at_once(
@@ -442,6 +503,7 @@ async def test_R_B7_a_malformed_body_is_refused_at_once(
     received = await peer.everything()
     assert received.startswith(b"HTTP/1.1 %d " % status)
     assert (received.count(b"HTTP/1.1 "), CANARY in received) == (1, False)
+    assert not admin.gateway.snapshot_holder.current.views["baremetal"].pool.members[0].drained
     assert "Traceback" not in caplog.text
 
 
@@ -495,7 +557,7 @@ async def test_R_B7_what_is_refused_is_counted_and_said_once_a_minute(
 async def test_R_B7_a_bug_writes_one_traceback_a_minute(
     admin: Admin, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise KeyError("secret detail")
 
     monkeypatch.setattr("gateway.admin.api.views.status", broken)
@@ -514,7 +576,7 @@ async def test_R_B7_requests_ahead_of_a_response_are_bounded(
     """Few are kept, as they may be; beyond that, the connection is closed after the response."""
     for ahead, responses in ((3, 4), (300, 1)):
         with monkeypatch.context() as patch:
-            patch.setattr(Metrics, "exposition", lambda *_: (b"x" * 16_777_216, "text/plain"))
+            patch.setattr(Metrics, "exposition", lambda *_: (repeat(b"x" * 65_536, 256), "text/plain"))
             peer = await admin.peer()
             peer.send(admin.request("/metrics"))
             begin = await peer.reader.readexactly(9)  # the rest waits: a response is under way

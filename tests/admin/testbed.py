@@ -15,15 +15,18 @@ from gateway.controlplane.reload import ConfigInForce, ReloadResult
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.fleet import ProbeSucceeded
+from gateway.core.fleet.fleet import OperatorCommand, ProbeSucceeded
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
+from gateway.dataplane.ejection import Ejected
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.settings import Limits
 from gateway.settings.model.secret import Secret
+from gateway.telemetry.agreement import AgreementReport
 from gateway.telemetry.metrics import Metrics
+from gateway.workers.data_plane import WorkerState
 
 
 @dataclass
@@ -35,9 +38,16 @@ class AdminTestbed:
     reload_result: ReloadResult = field(default_factory=ReloadResult)
     reloads: int = 0
     state_saved: bool = True
-    draining: bool = False
+    pending: tuple[str, ...] = ()
+    not_serving: str = ""
     in_flight: Mapping[str, int] = field(default_factory=dict)
+    ejected: Mapping[str, Ejected] = field(default_factory=dict)
+    held_back: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[str, int] = field(default_factory=dict)
     last_probe_at: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    agreement: AgreementReport | None = None
+    command: Callable[[str, OperatorCommand], Awaitable[None]] | None = None
+    forget: Callable[[str], Awaitable[bool]] | None = None
     port: int = 0
     session: ClientSession | None = None
 
@@ -52,12 +62,20 @@ class AdminTestbed:
                 reload=self._reload,
                 apply=self.snapshot_holder.apply,
                 state_saved=self._state_saved,
+                in_force=self._in_force,
+                agreement=lambda: self.agreement,
+                command=self.command,
+                forget=self.forget,
                 last_probe_at=lambda: self.last_probe_at,
                 in_flight_by_member=lambda: self.in_flight,
                 known_documents=tuple,
-                draining=lambda: self.draining,
+                ejected=lambda: self.ejected,
+                held_back=lambda: self.held_back,
+                waiting_by_member=lambda: self.waiting,
+                not_serving=lambda: self.not_serving,
                 limits=Limits,
-                token=Secret(token) if token is not None else None,
+                workers=lambda: [WorkerState(slot=0, pid=7, connections=3, state="serving", restarts=0)],
+                token=lambda: Secret(token) if token is not None else None,
                 hosts=hosts,
             )
         )
@@ -65,6 +83,9 @@ class AdminTestbed:
     async def _reload(self) -> ReloadResult:
         self.reloads += 1
         return self.reload_result
+
+    async def _in_force(self, service: str | None) -> tuple[str, ...]:
+        return self.pending
 
     async def _state_saved(self) -> bool:
         return self.state_saved
@@ -97,10 +118,13 @@ StartAdmin: TypeAlias = Callable[..., Awaitable[AdminTestbed]]
 
 @asynccontextmanager
 async def on_site(
-    snapshot_holder: SnapshotHolder, token: str | None = None, hosts: tuple[str, ...] = ()
+    snapshot_holder: SnapshotHolder,
+    token: str | None = None,
+    hosts: tuple[str, ...] = (),
+    **replicas: Any,
 ) -> AsyncIterator[AdminTestbed]:
     """The same on the real `AdminSite`, closed at the end."""
-    testbed = AdminTestbed(snapshot_holder)
+    testbed = AdminTestbed(snapshot_holder, **replicas)
     site = AdminSite(testbed.app(token, hosts), "127.0.0.1", 0, testbed.metrics.admin_error)
     await site.start()
     try:

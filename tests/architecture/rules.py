@@ -121,6 +121,24 @@ def reads_no_wall_clock(module: Module) -> Iterator[str]:
             yield f"{module.at(node)}: reads time.time"
 
 
+COMPILED_ROOMS: Final = ("core", "dataplane", "telemetry")
+
+
+def cuts_by_plain_bounds(module: Module) -> Iterator[str]:
+    """mypyc 2.4 evaluates the bound of a slice twice: in `rest[write(rest) :]` the compiled build writes
+    twice. So bounds are names, sums and lengths there."""
+    if not module.inside(*COMPILED_ROOMS):
+        return
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Slice):
+            continue
+        bounds = [bound for bound in (node.lower, node.upper, node.step) if bound is not None]
+        for part in (part for bound in bounds for part in ast.walk(bound)):
+            called = isinstance(part, ast.Call) and ast.unparse(part.func) != "len"
+            if called or isinstance(part, ast.NamedExpr):
+                yield f"{module.at(part)}: {ast.unparse(part)} in the bound of a slice"
+
+
 RULES: Final[tuple[Rule, ...]] = (
     stays_pure,
     knows_no_dialect,
@@ -128,4 +146,5 @@ RULES: Final[tuple[Rule, ...]] = (
     stays_small,
     leaves_the_snapshot_alone,
     reads_no_wall_clock,
+    cuts_by_plain_bounds,
 )

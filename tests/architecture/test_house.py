@@ -68,6 +68,8 @@ LONG_FUNCTION = "def long() -> None:\n" + "    pass\n" * rules.FUNCTION_LIMIT
         (rules.stays_pure, "gateway/dialects/openstack/ironic.py", "if TYPE_CHECKING:\n    import aiohttp"),
         (rules.stays_pure, "gateway/dialects/openstack/ironic.py", "open('x')"),
         (rules.stays_pure, "gateway/core/x.py", "async def f(): ..."),
+        (rules.cuts_by_plain_bounds, "gateway/dataplane/x.py", "rest = rest[write(rest) :]"),
+        (rules.cuts_by_plain_bounds, "gateway/core/x.py", "x = text[: (end := 3)]"),
         (rules.knows_no_dialect, "gateway/core/x.py", "if name == 'ironic': ..."),
         (rules.knows_no_dialect, "gateway/cli/x.py", "x = 'nova' != name"),
         (rules.knows_no_dialect, "gateway/cli/x.py", "x = name in ('a', 'chef')"),
@@ -92,6 +94,8 @@ def test_a_breach_is_noticed(rule: rules.Rule, path: str, text: str) -> None:
 @pytest.mark.parametrize(
     "rule, path, text",
     [
+        (rules.cuts_by_plain_bounds, "gateway/dataplane/x.py", "x = data[: len(data) - 1]"),
+        (rules.cuts_by_plain_bounds, "gateway/cli/x.py", "x = data[: f(data)]"),
         (rules.stays_pure, "gateway/dataplane/x.py", "import asyncio"),
         (rules.stays_pure, "gateway/core/x.py", "from gateway.core.timetable import x\nimport osprey"),
         (rules.knows_no_dialect, "gateway/dialects/openstack/ironic.py", "x = name == 'ironic'"),

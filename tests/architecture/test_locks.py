@@ -17,7 +17,7 @@ PIN = re.compile(
     r"(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+",
     re.MULTILINE,
 )
-LOCKS = ("runtime", "dev")
+LOCKS = ("runtime", "build", "dev")
 
 
 def read_lock(path: Path) -> dict[str, str]:
@@ -33,7 +33,8 @@ def project() -> dict[str, list[str]]:
     table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = table["optional-dependencies"]
     runtime = [*table["dependencies"], *extras["uvloop"]]
-    return {"runtime": runtime, "dev": [*runtime, *extras["dev"]]}
+    build = [*runtime, *extras["build"]]
+    return {"runtime": runtime, "build": build, "dev": [*build, *extras["dev"]]}
 
 
 @pytest.mark.parametrize("name", LOCKS)
@@ -58,7 +59,15 @@ def test_a_lock_holds_nothing_but_hashed_pins(name: str) -> None:
     assert rest == []
 
 
-def test_the_development_lock_only_adds() -> None:
-    runtime, dev = (read_lock(ROOT / "requirements" / f"{name}.txt") for name in LOCKS)
+def test_each_lock_only_adds() -> None:
+    runtime, build, dev = (read_lock(ROOT / "requirements" / f"{name}.txt") for name in LOCKS)
 
-    assert runtime.items() <= dev.items()
+    assert runtime.items() <= build.items() <= dev.items()
+
+
+def test_a_wheel_is_compiled_with_what_is_locked() -> None:
+    """Whoever builds the compiled wheel gets the hook from its table, and `./run build` from the lock."""
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    hook = table["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["mypyc"]
+
+    assert set(hook["dependencies"]) <= set(table["project"]["optional-dependencies"]["build"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from gateway.assembly import Gateway
 from gateway.cli import main
 from gateway.demo.fleet import NEW, OLD, Database, Server
 from gateway.settings import read_file
-from tests.cli.processes import Ended, ready
+from tests.cli.processes import Ended, kill_left, ready
 
 
 class Fleet(NamedTuple):
@@ -35,6 +35,12 @@ class Running(NamedTuple):
 
 Write = Callable[..., Path]
 Call = Callable[..., Awaitable[Ended]]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    yield
+    kill_left()
 
 
 @pytest.fixture

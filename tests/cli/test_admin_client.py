@@ -17,6 +17,7 @@ from aiohttp import web
 from pytest_aiohttp import AiohttpRawServer
 
 from gateway.assembly import Gateway
+from gateway.cli.admin_client import HOW_TO_NAME_ONE, NO_GATEWAY
 from gateway.cli.status import page
 from gateway.settings import read_file
 from gateway.terminal import Paint
@@ -102,6 +103,32 @@ def test_texts_from_elsewhere_lose_their_control_characters() -> None:
     assert shown.splitlines()[-1].endswith("gone\ufffdfor good")
 
 
+def test_a_page_shows_workers_where_there_are_several() -> None:
+    one = {"slot": 0, "pid": 4711, "state": "serving", "connections": 12, "restarts": 0}
+    other = {"slot": 1, "pid": None, "state": "starting", "connections": 0, "restarts": 3}
+
+    shown = page({"services": {}, "workers": [one, other]}, 0.0, Paint(io.StringIO())).splitlines()
+    assert shown[-3].split() == ["WORKER", "PROCESS", "STATE", "CONNECTIONS", "REPLACED"]
+    assert shown[-2].split() == ["0", "4711", "serving", "12", "0"]
+    assert shown[-1].split() == ["1", "-", "starting", "0", "3"]
+    assert "WORKER" not in page({"services": {}, "workers": [one]}, 0.0, Paint(io.StringIO()))
+
+
+def test_status_says_who_gets_no_requests_and_why() -> None:
+    backends = {
+        "a": {"freshness": "fresh", "ejected": {"until": 108.4, "reason": "no response came in time"}},
+        "b": {"freshness": "fresh", "unhealthy": "its health check /x answers 503", "backup": True},
+    }
+    document = {"services": {"s": {"offer": {}, "backends": backends}}}
+
+    *_, one, other = page(document, 100.0, Paint(io.StringIO())).splitlines()
+
+    assert "fresh ejected" in one
+    assert one.endswith("ejected for 8 s more: no response came in time")
+    assert "fresh unhealthy backup" in other
+    assert other.endswith("its health check /x answers 503")
+
+
 async def test_without_known_versions_there_is_no_range(fleet: Fleet, write: Write, call_main: Call) -> None:
     await fleet.old.stop()
     await fleet.new.stop()
@@ -129,21 +156,114 @@ async def test_no_gateway_is_one_sentence(argv: list[str], call_main: Call) -> N
     assert ended == Ended(1, "", f"skewgate: no gateway responds at {where}: Connection refused\n")
 
 
-@pytest.mark.parametrize("argv", [["status"], ["explain", "GET", "/v1"]])
-@pytest.mark.parametrize("body", ["<html>", "[]", '{"services": []}', '{"services": {"a": 1}}'])
-async def test_another_program_is_one_sentence(
-    argv: list[str], body: str, call_main: Call, aiohttp_raw_server: AiohttpRawServer
-) -> None:
+async def another_program(body: str, aiohttp_raw_server: AiohttpRawServer) -> str:
+    """The address of a server that answers everything with 200 and this."""
+
     async def respond(request: web.BaseRequest) -> web.Response:
         return web.Response(text=body)
 
     server = await aiohttp_raw_server(respond)
     assert server.port is not None
-    ended = await call_main(*argv, "--admin", url(server.port))
+    return url(server.port)
+
+
+@pytest.mark.parametrize("argv", [["status"], ["explain", "GET", "/v1"]])
+@pytest.mark.parametrize("body", ["<html>", "[]", '{"services": []}', '{"services": {"a": 1}}'])
+async def test_another_program_is_one_sentence(
+    argv: list[str], body: str, call_main: Call, aiohttp_raw_server: AiohttpRawServer
+) -> None:
+    ended = await call_main(*argv, "--admin", await another_program(body, aiohttp_raw_server))
 
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.startswith("skewgate: ")
     assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["status"],
+        ["status", "-o", "json"],
+        ["explain", "GET", "/v1", "-o", "json"],
+        ["healthcheck"],
+        ["reload"],
+        ["pin", "a", "1.1", "-o", "json"],
+        ["unpin", "a"],
+        ["drain", "a/b", "-o", "json"],
+        ["enable", "a/b"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("body", ["{}", '{"services": {}}', '{"generation": 1, "services": {}}', "ready\n"])
+async def test_no_verb_believes_another_program(
+    argv: list[str], body: str, call_main: Call, aiohttp_raw_server: AiohttpRawServer
+) -> None:
+    """Whatever answers 200 with some JSON."""
+    ended = await call_main(*argv, "--admin", await another_program(body, aiohttp_raw_server))
+
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "status, body", [(404, "404 page not found"), (404, '{"error": "x"}'), (400, '{"error": {}}'), (500, "")]
+)
+async def test_status_says_that_another_program_is_none_whatever_it_answers(
+    status: int, body: str, call_main: Call, aiohttp_raw_server: AiohttpRawServer
+) -> None:
+    """As Prometheus does, or an API: /status of a gateway is never refused for such a reason."""
+
+    async def respond(request: web.BaseRequest) -> web.Response:
+        return web.Response(text=body, status=status)
+
+    server = await aiohttp_raw_server(respond)
+    assert server.port is not None
+    where = url(server.port)
+
+    assert await call_main("status", "--admin", where) == (
+        *(1, ""),
+        f"skewgate: {NO_GATEWAY.format(url=where)}: /status responded {status}\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "status, body",
+    [
+        (404, "404 page not found"),
+        (503, "<html>no server is available</html>"),
+        (503, "not ready"),
+        (200, "not ready\n"),
+        (200, ""),
+        (500, ""),
+        (200, "[+] x\nnot ready\n"),
+    ],
+)
+async def test_healthcheck_says_that_another_program_is_none(
+    status: int, body: str, call_main: Call, aiohttp_raw_server: AiohttpRawServer
+) -> None:
+    async def respond(request: web.BaseRequest) -> web.Response:
+        return web.Response(text=body, status=status)
+
+    server = await aiohttp_raw_server(respond)
+    assert server.port is not None
+    where = url(server.port)
+
+    assert await call_main("healthcheck", "--admin", where) == (
+        *(1, ""),
+        f"skewgate: {NO_GATEWAY.format(url=where)}: /readyz responded {status}\n",
+    )
+
+
+async def test_without_an_address_the_message_says_how_to_name_one(
+    monkeypatch: pytest.MonkeyPatch, call_main: Call
+) -> None:
+    where = f"http://127.0.0.1:{free_port()}"
+    monkeypatch.setattr("gateway.cli.admin_client.DEFAULT_URL", where)
+
+    assert await call_main("status") == (
+        *(1, ""),
+        f"skewgate: no gateway responds at {where}: Connection refused{HOW_TO_NAME_ONE}\n",
+    )
 
 
 VERBS = [
@@ -159,10 +279,10 @@ VERBS = [
 async def test_the_listener_and_its_token_are_found_in_the_file_or_the_environment(
     write: Write, session: aiohttp.ClientSession, call_main: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write(admin_port=free_port(), token="open-sesame")
+    file = write(admin_port=free_port(), token="open-sesame-sesame")
     async with Gateway(read_file(file, environ=os.environ).require()) as gateway:
         where = gateway.admin_url
-        session.headers["Authorization"] = "Bearer open-sesame"
+        session.headers["Authorization"] = "Bearer open-sesame-sesame"
         await ready(session, where)
 
         by_file = await call_main("status", "-c", str(file))
@@ -170,9 +290,9 @@ async def test_the_listener_and_its_token_are_found_in_the_file_or_the_environme
         monkeypatch.setenv("SKEWGATE_ADMIN_TOKEN", "close-sesame")
         wrong = [await call_main(*verb, "-c", str(file)) for verb in VERBS]
         monkeypatch.delenv("SKEWGATE_ADMIN_TOKEN")
-        changed = write(admin_port=urlsplit(where).port, token="other-sesame")
+        changed = write(admin_port=urlsplit(where).port, token="other-sesame-sesame")
         by_changed_file = await call_main("status", "-c", str(changed))
-        monkeypatch.setenv("SKEWGATE_ADMIN_TOKEN", "open-sesame")
+        monkeypatch.setenv("SKEWGATE_ADMIN_TOKEN", "open-sesame-sesame")
         by_environment = await call_main("status", "--admin", where)
 
     assert by_file.code == 0
@@ -219,16 +339,57 @@ skewgate: reload refused, the old configuration stays in force
     assert "1.1-1.40 (ceiling 1.40)" in still.out
 
 
-async def test_reload_reports_what_needs_a_restart(running: Running, write: Write, call_main: Call) -> None:
-    write(more="access_log: {format: text}\nlimits: {headers: 64}")
-    needed = await call_main("reload", "--admin", running.admin)
-    write(more="access_log: {format: off}")
+async def test_reload_refuses_what_needs_a_restart_with_the_keys(
+    running: Running, write: Write, call_main: Call
+) -> None:
+    file = write(more="access_log: {format: text}\nlimits: {headers: 64}", offer="{ceiling: '1.40'}")
+    refused = await call_main("reload", "--admin", running.admin)
+    found = await call_main("status", "--admin", running.admin, "-o", "json")
+    shown = await call_main("status", "--admin", running.admin)
+    write(more="access_log: {format: off}", offer="{ceiling: '1.40'}")
     taken_back = await call_main("reload", "--admin", running.admin)
+    after = await call_main("status", "--admin", running.admin, "-o", "json")
 
-    assert needed.code == taken_back.code == 0
-    assert needed.out.startswith("reloaded: generation ")
-    assert needed.err == "skewgate: warning: not in force before a restart: access_log, limits\n"
-    assert taken_back.err == ""
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == (
+        f"{file}:3:14: error[needs-restart]: `access_log.format` cannot change while the gateway runs\n"
+        "    3 | access_log: {format: text}\n"
+        "      |              ^^^^^^\n"
+        "      = hint: restart the gateway, or write the old value again: nothing else is in force before\n"
+        f"{file}:4:10: error[needs-restart]: `limits.headers` cannot change while the gateway runs\n"
+        "    4 | limits: {headers: 64}\n"
+        "      |          ^^^^^^^\n"
+        "      = hint: restart the gateway, or write the old value again: nothing else is in force before\n"
+        "skewgate: reload refused, the old configuration stays in force\n"
+    )
+    assert "\n\nthe last reload was refused, the old configuration is in force: " in shown.out
+    before = json.loads(found.out)
+    assert before["services"]["baremetal"]["offer"]["ceiling"] is None
+    assert before["config"]["error"].startswith(f"{file}:3:14: error[needs-restart]")
+    assert (taken_back.code, taken_back.err) == (0, "")
+    assert json.loads(after.out)["config"]["error"] is None
+    assert json.loads(after.out)["services"]["baremetal"]["offer"]["ceiling"] == "1.40"
+
+
+async def test_a_renewed_token_is_taken_by_the_watch_and_reload_waits_for_it(
+    write: Write, session: aiohttp.ClientSession, call_main: Call, tmp_path: Path
+) -> None:
+    """`ExecReload` reads the new token at once, and the gateway a second or two later."""
+    (tmp_path / "token").write_text("open-sesame-sesame")
+    file = write(admin_port=free_port(), token="'${FILE:token}'")
+    loaded = read_file(file, environ=os.environ)
+    async with Gateway(loaded.require(), source=file, seen=loaded.seen) as gateway:
+        (tmp_path / "token").write_text("other-sesame-sesame\n")
+        reloaded = await call_main("reload", "-c", str(file))
+        session.headers["Authorization"] = "Bearer open-sesame-sesame"
+        async with session.get(f"{gateway.admin_url}/status") as response:
+            old = response.status
+        session.headers["Authorization"] = "Bearer other-sesame-sesame"
+        async with session.get(f"{gateway.admin_url}/status") as response:
+            new = response.status
+
+    assert (reloaded.code, reloaded.err) == (0, "")
+    assert (old, new) == (401, 200)
 
 
 async def test_the_problems_of_a_refused_file_lose_their_control_characters(
@@ -255,6 +416,7 @@ async def test_explain_shows_what_would_happen_and_why(
     assert served.code == refused.code == 0
     assert served.out.startswith("GET /v1/nodes: forward\n")
     assert f"  sends     {IRONIC}: 1.31\n" in served.out
+    assert "  route     host any, path /" in served.out
     assert url(fleet.old.port.number) in served.out
     assert refused.out.startswith("GET /v1/nodes: refuse 406\n")
     assert "(1.70) is not in the offer 1.1-1.58" in refused.out

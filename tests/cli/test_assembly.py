@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import threading
 from dataclasses import replace
 
 import aiohttp
 import pytest
 
 from gateway.assembly import Gateway
+from gateway.assembly import gateway as assembly
 from gateway.demo.fleet import SERVED
 from gateway.errors import CLIENT_ERROR_REASONS, StartupError
-from gateway.settings import read_file
+from gateway.settings import Loaded, read_file
 from gateway.telemetry.request_record import RequestRecord
 from tests.cli.conftest import Fleet, Running, Write
 from tests.cli.processes import free_port, ready
@@ -64,6 +67,50 @@ async def test_a_start_that_fails_leaves_nothing_behind(write: Write) -> None:
     with socket.socket() as free:
         free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         free.bind(("127.0.0.1", admin_port))
+
+
+async def test_a_reload_under_way_at_the_end_is_given_up(
+    write: Write, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = write()
+    configured = read_file(file, environ=os.environ).require()
+    caplog.set_level("INFO")
+    reading, may_end = threading.Event(), threading.Event()
+
+    def slowly(*_: object, **__: object) -> Loaded:
+        reading.set()
+        assert may_end.wait(10)
+        return read_file(file, environ=os.environ)
+
+    monkeypatch.setattr(assembly, "read_file", slowly)
+    try:
+        async with Gateway(configured, source=file) as gateway:
+            gateway.on_sighup()
+            assert await asyncio.to_thread(reading.wait, 10)
+    finally:
+        may_end.set()
+
+    assert "reload" not in {task.get_name() for task in asyncio.all_tasks()}
+    assert "reloaded" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+async def test_a_file_that_became_a_pipe_or_a_device_is_refused_and_never_waited_for(
+    running: Running, session: aiohttp.ClientSession, kind: str
+) -> None:
+    text = running.file.read_text()
+    running.file.unlink()
+    if kind == "pipe":
+        os.mkfifo(running.file)
+    else:
+        running.file.symlink_to("/dev/zero")
+    async with asyncio.timeout(5), session.post(f"{running.admin}/-/reload") as response:
+        assert response.status == 400
+        assert "not a regular file" in (await response.json())["error"]
+    running.file.unlink()
+    running.file.write_text(text)
+    async with asyncio.timeout(5), session.post(f"{running.admin}/-/reload") as response:
+        assert response.status == 200
 
 
 async def test_an_error_does_not_wait_for_a_drain(write: Write, session: aiohttp.ClientSession) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,3 +78,92 @@ def test_a_file_that_is_not_there_is_a_problem_in_one_line(
     out, err = capfd.readouterr()
     assert (code, err) == (2, "")
     assert out == f"{file}:1:1: error[unreadable]: the file cannot be read: No such file or directory\n"
+
+
+def test_strict_a_warning_is_exit_2(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    good, warned = tmp_path / "good.yaml", tmp_path / "warned.yaml"
+    good.write_text(GOOD)
+    warned.write_text(GOOD + "    offer: {ceiling: 1.90}\n")
+
+    assert main(["check", "--strict", str(good)]) == 0
+    assert main(["check", "--strict", str(good), str(warned)]) == 2
+    assert capfd.readouterr().out.endswith(f"{warned}: fine, 1 warning\n")
+
+
+def test_several_files_are_all_checked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    bad, good = tmp_path / "bad.yaml", tmp_path / "good.yaml"
+    bad.write_text("listen: x\n")
+    good.write_text(GOOD)
+
+    assert main(["check", str(bad), str(tmp_path / "absent.yaml"), str(good)]) == 2
+
+    out = capfd.readouterr().out
+    assert f"{bad}:1:9: error[" in out
+    assert f"{tmp_path}/absent.yaml:1:1: error[unreadable]" in out
+    assert out.endswith(f"{good}: fine\n")
+
+
+@pytest.mark.parametrize("data, code", [(GOOD.encode(), 0), (b"\xff", 2), (b"", 2)])
+def test_standard_input(
+    data: bytes, code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    assert main(["check", "-"]) == code
+    assert capfd.readouterr().out.startswith("<stdin>:")
+
+
+def test_as_json_every_problem_is_an_object(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    bad, good = tmp_path / "bad.yaml", tmp_path / "good.yaml"
+    bad.write_text(GOOD.replace("dialect: ironic", "dialect: iron"))
+    good.write_text(GOOD)
+
+    assert main(["check", "-o", "json", str(bad), str(good)]) == 2
+
+    assert json.loads(capfd.readouterr().out) == {
+        "files": [
+            {
+                "file": str(bad),
+                "usable": False,
+                "problems": [
+                    {
+                        "file": str(bad),
+                        "line": 4,
+                        "column": 14,
+                        "severity": "error",
+                        "code": "unknown-dialect",
+                        "message": "there is no dialect of this name",
+                        "hint": "did you mean ironic?",
+                    }
+                ],
+            },
+            {"file": str(good), "usable": True, "problems": []},
+        ]
+    }
+
+
+def test_without_a_file_the_usual_places_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SKEWGATE_CONFIG", raising=False)
+    monkeypatch.setattr("gateway.cli.command.DEFAULT_FILES", ("skewgate.yaml", str(tmp_path / "etc.yaml")))
+    assert main(["check"]) == 2
+    err = capfd.readouterr().err
+    assert "there is no configuration: name a FILE, set SKEWGATE_CONFIG" in err
+
+    (tmp_path / "etc.yaml").write_text(GOOD)
+    assert main(["check"]) == 0
+    (tmp_path / "skewgate.yaml").write_text(GOOD)
+    assert main(["check"]) == 0
+    (tmp_path / "named.yaml").write_text(GOOD)
+    monkeypatch.setenv("SKEWGATE_CONFIG", "named.yaml")
+    assert main(["check"]) == 0
+    assert capfd.readouterr().out.splitlines() == [
+        f"{tmp_path / 'etc.yaml'}: fine",
+        "skewgate.yaml: fine",
+        "named.yaml: fine",
+    ]
+    monkeypatch.setenv("SKEWGATE_CONFIG", "absent.yaml")
+    assert main(["check"]) == 2
+    assert "absent.yaml:1:1: error[unreadable]" in capfd.readouterr().out

@@ -19,15 +19,14 @@ from typing import Final, final
 import aiohttp
 import pytest
 
+from gateway import compiled
 from tests.cli.conftest import Fleet, Write
-from tests.cli.processes import ROOT, free_port, ready
+from tests.cli.processes import ROOT, TIMEOUT, free_port, ready
 from tests.cli.test_run import declared
+from tests.stream_server import serving
 
-PATIENCE: Final = 10.0
-"""Seconds for one request or for the end of a process. A blocked event loop needs forever."""
-
-EXIT: Final = 20.0
-"""Seconds for the end of a process: it waits 2 for each stream that nobody reads."""
+PATIENCE: Final = TIMEOUT
+"""Seconds for the start or the end of a process, or for one request. A blocked event loop needs forever."""
 
 LIBRARIES: Final = ("first", "second")
 LINES: Final = 3_000
@@ -51,7 +50,7 @@ def on_command():
         open(command.strip(), "x").close()
 
 threading.Thread(target=on_command, daemon=True).start()
-from gateway.cli import main
+from gateway.__main__ import main
 sys.exit(main())
 """
 """The command `skewgate`, in which two libraries log in threads of their own when a line comes on standard
@@ -150,10 +149,10 @@ class Run:
 
     async def code(self) -> int:
         try:
-            async with asyncio.timeout(EXIT):
+            async with asyncio.timeout(PATIENCE):
                 return await self.process.wait()
         except TimeoutError:
-            raise AssertionError(f"the process did not end in {EXIT} s") from None
+            raise AssertionError(f"the process did not end in {PATIENCE} s") from None
 
 
 GATEWAY: Final = ("-m", "gateway")
@@ -182,7 +181,11 @@ async def started(
         stderr=err.writer if descriptor is None else descriptor,
         cwd=ROOT,
         env={
-            **{name: value for name, value in os.environ.items() if not name.startswith("SKEWGATE_")},
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if not name.startswith("SKEWGATE_") or name == compiled.VARIABLE
+            },
             "PYTHONPATH": str(ROOT),
         },
     )
@@ -240,7 +243,7 @@ async def test_R_B8_what_a_stopped_reader_cost_is_told_in_its_place_and_counted(
         assert await run.code() == 0
     lines = run.err.lines()
 
-    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ \w", line) for line in lines)
+    assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]+ \w", line) for line in lines)
     (loss,) = (index for index, line in enumerate(lines) if " were lost " in line)
     told = re.search(r": (\d+) lines were lost because the reader of standard error stopped$", lines[loss])
     assert told is not None
@@ -248,7 +251,7 @@ async def test_R_B8_what_a_stopped_reader_cost_is_told_in_its_place_and_counted(
     assert (lost := int(told[1])) == float(counted[1]) > 0
     before = [[line for line in lines[:loss] if f" {name}: line " in line] for name in LIBRARIES]
     for found in before:
-        numbers = [int(line.split()[5]) for line in found]
+        numbers = [int(line.split()[4]) for line in found]
         assert numbers == sorted(numbers)
     assert sum(map(len, before)) + lost == len(LIBRARIES) * LINES + 1
     assert [line.partition(": ")[2] for line in lines[loss + 1 :]] == [
@@ -271,16 +274,14 @@ async def test_R_B8_a_second_signal_ends_it_although_nobody_reads_the_logs(
 ) -> None:
     requested = asyncio.Event()
 
-    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def hang(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         requested.set()
         await reader.read()
-        writer.close()
 
-    backend = await asyncio.start_server(hang, "127.0.0.1", 0)
     port, admin_port = free_port(), free_port()
-    async with backend:
-        file = declared(write(port, admin_port), backend.sockets[0].getsockname()[1])
+    async with serving(hang) as backend:
+        file = declared(write(port, admin_port), backend.port)
         async with started(session, file, port=port) as run:
             await run.ready(f"http://127.0.0.1:{admin_port}")
             request = asyncio.ensure_future(run.served(1))
@@ -336,7 +337,7 @@ async def test_R_B8_two_streams_in_one_pipe_do_not_cut_each_others_lines(
     lines = pipe.lines()
     pipe.close()
 
-    assert all(re.match(r"\d{4}-\d\d-\d\d |{.*}$", line) for line in lines)
+    assert all(re.match(r"\d{4}-\d\d-\d\dT|{.*}$", line) for line in lines)
     assert sum(line.startswith("{") for line in lines) == 20
     assert sum("reload refused" in line for line in lines) >= 20 * 100
 

@@ -4,29 +4,62 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
+import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from importlib.metadata import version as installed
+from pathlib import Path
 
 import pytest
 
 from gateway import __version__, process
-from gateway.cli import VERBS, main
+from gateway.cli import main
+from gateway.cli.verbs import VERBS
+from gateway.compiled import is_compiled
 from gateway.errors import SettingsError
 from gateway.settings import schema_text
 from tests.cli.processes import ROOT, call, finish, start
+from tests.stream_server import serving
 
 
 def test_every_verb_explains_itself(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     overview = capfd.readouterr().out
 
-    for name, verb in VERBS.items():
+    for name, sentence in VERBS.items():
         assert main([name, "--help"]) == 0
-        assert verb.HELP in " ".join(capfd.readouterr().out.split())
+        shown = " ".join(capfd.readouterr().out.split())
+        assert f"{sentence[0].upper()}{sentence[1:]}." in shown
         assert re.search(rf"^ +{name}\b", overview, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "word, hint",
+    [
+        ("stauts", "did you mean status?"),
+        ("unpni", "did you mean unpin"),
+        ("--hepl", "--help"),
+        ("xyzzy", "skewgate --help shows them all"),
+    ],
+)
+def test_a_misspelt_verb_or_option_gets_a_hint(
+    word: str, hint: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main([word]) == 2
+
+    err = capfd.readouterr().err
+    assert hint in err
+    assert err.startswith("usage: skewgate")
+
+
+def test_every_module_of_a_verb_has_its_command() -> None:
+    """The table is all that the help imports; a verb that is not in it cannot be called."""
+    for name in VERBS:
+        assert import_module(f"gateway.cli.{name}").command.name == name
 
 
 @pytest.mark.parametrize(
@@ -69,6 +102,7 @@ def test_version_names_the_program_and_its_libraries(capfd: pytest.CaptureFixtur
     assert found["python"].startswith(".".join(map(str, sys.version_info[:3])))
     assert found["httptools"] == installed("httptools")
     assert found["loop"] in ("asyncio", "uvloop")
+    assert found["compiled"] == str(is_compiled()).lower()
 
 
 def test_schema_prints_the_schema_of_the_settings(capfd: pytest.CaptureFixture[str]) -> None:
@@ -115,20 +149,36 @@ async def test_a_closed_output_causes_no_traceback() -> None:
     assert (ended.code, ended.err) == (1, "")
 
 
+@pytest.mark.parametrize(
+    "argv", [["--help"], ["schema"], ["version"], ["check", "config/skewgate.yaml"], ["completion", "zsh"]]
+)
+@pytest.mark.parametrize("errors_too", [False, True])
+def test_a_full_disk_is_one_sentence(argv: list[str], errors_too: bool) -> None:
+    """Both may be full: then the exit code alone says so. Python keeps what it could not write, if nobody has
+    told it not to."""
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-W", "error", "-P", "-m", "gateway", *argv], cwd=ROOT, check=False, text=True,
+            stdout=full, stderr=full if errors_too else subprocess.PIPE, env=buffered,
+        )  # fmt: skip
+
+    assert ended.returncode == 1
+    if not errors_too:
+        assert ended.stderr == "skewgate: the output cannot be written: No space left on device\n"
+
+
 async def test_ctrl_c_is_quiet() -> None:
     """The command waits for an admin listener that accepts requests and never responds."""
     requested = asyncio.Event()
 
-    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def listen(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         requested.set()
         await reader.read()
-        writer.close()
 
-    server = await asyncio.start_server(listen, "127.0.0.1", 0)
-    host, port = server.sockets[0].getsockname()
-    async with server:
-        process = await start("status", "--admin", f"http://{host}:{port}")
+    async with serving(listen) as server:
+        process = await start("status", "--admin", f"http://127.0.0.1:{server.port}")
         async with asyncio.timeout(20):
             await requested.wait()
         process.send_signal(signal.SIGINT)

@@ -17,6 +17,7 @@ from gateway.demo.fleet import HIGHEST, SERVED
 from gateway.settings import read_file
 from tests.cli.conftest import Call, Fleet, Running, Write
 from tests.cli.processes import TIMEOUT, Ended, finish, free_port, ready, start, until
+from tests.stream_server import serving
 
 ONCE = {"Connection": "close"}
 """Leaves no idle connection for which the gateway would wait at its end."""
@@ -97,13 +98,19 @@ async def test_as_json_the_output_is_the_new_state(running: Running, call_main: 
 @pytest.mark.parametrize(
     "argv, message",
     [
-        (("pin", "metal", "1.31"), "responded 404: there is no service 'metal'"),
+        (("pin", "metal", "1.31"), "responded 404: there is no service 'metal'; there are: baremetal"),
         (("pin", "baremetal", "spam"), "responded 400: 'spam' is not a version of the form 1.31"),
         (("pin", "baremetal", "1.0"), "responded 409: the ceiling 1.0 is below the minimum 1.1 on offer"),
         (("pin", "baremetal", "--release", "zed-9"), "responded 404: neither the dialect ironic nor"),
         (("unpin", "met al/../x"), "responded 404: there is no service 'met al/../x'"),
-        (("drain", "baremetal/api-9"), "responded 404: baremetal has no backend 'api-9'"),
-        (("enable", "baremetal/api-9"), "responded 404: baremetal has no backend 'api-9'"),
+        (
+            ("drain", "baremetal/api-9"),
+            "responded 404: baremetal has no backend 'api-9'; it has: api-1, api-2",
+        ),
+        (
+            ("enable", "baremetal/api-9"),
+            "responded 404: baremetal has no backend 'api-9'; it has: api-1, api-2",
+        ),
     ],
 )
 async def test_a_refusal_is_one_sentence(
@@ -159,7 +166,6 @@ class SlowBackend:
         await self.allowed.wait()
         writer.write(f"HTTP/1.1 200 OK\r\n{SERVED}: 1.1\r\nContent-Length: 4\r\n\r\nlate".encode())
         await writer.drain()
-        writer.close()
 
 
 @asynccontextmanager
@@ -168,12 +174,11 @@ async def busy(
 ) -> AsyncIterator[tuple[Path, SlowBackend, Process]]:
     """A gateway as a process, with one request in flight."""
     slow = SlowBackend()
-    server = await asyncio.start_server(slow.answer, "127.0.0.1", 0)
     port, admin_port = free_port(), free_port()
-    async with server:
+    async with serving(slow.answer) as server:
         file = write(port, admin_port)
         head = file.read_text().partition("      - {name: api-1")[0]
-        slow.port = server.sockets[0].getsockname()[1]
+        slow.port = server.port
         file.write_text(
             f"{head}      - {{name: api-1, url: 'http://127.0.0.1:{slow.port}', versions: 1.1-1.58}}\n"
         )

@@ -18,6 +18,7 @@ import pytest
 from gateway.demo.fleet import HIGHEST, SERVED
 from tests.cli.conftest import Write
 from tests.cli.processes import call, finish, free_port, ready, start, until
+from tests.stream_server import serving
 
 Answer: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """What a backend does after it has received the head of a request."""
@@ -61,12 +62,10 @@ async def draining(write: Write, session: aiohttp.ClientSession, answer: Answer)
         await reader.readuntil(b"\r\n\r\n")
         requested.set()
         await answer(reader, writer)
-        writer.close()
 
-    backend = await asyncio.start_server(serve, "127.0.0.1", 0)
     port, admin_port = free_port(), free_port()
-    async with backend:
-        file = declared(write(port, admin_port), backend.sockets[0].getsockname()[1])
+    async with serving(serve) as backend:
+        file = declared(write(port, admin_port), backend.port)
         process = await start("run", "-c", str(file))
         await ready(session, f"http://127.0.0.1:{admin_port}")
         request = asyncio.ensure_future(session.get(f"http://127.0.0.1:{port}/v1/nodes"))
@@ -209,6 +208,16 @@ async def test_a_wrong_file_is_exit_2_with_the_position(tmp_path: Path) -> None:
     assert "Traceback" not in ended.err
 
 
+async def test_a_file_without_its_option_is_said() -> None:
+    """`check FILE` has none, so this is what one types next."""
+    ended = await call("run", "my.yaml")
+
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.endswith(
+        "skewgate run: error: unexpected argument 'my.yaml'; did you mean -c my.yaml?\n"
+    )
+
+
 @pytest.mark.parametrize("taken", ["listen", "admin"])
 async def test_a_taken_port_is_exit_1_with_one_sentence(write: Write, taken: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -220,7 +229,9 @@ async def test_a_taken_port_is_exit_1_with_one_sentence(write: Write, taken: str
     lines = ended.err.splitlines()
     assert len(lines) == 1, ended.err
     assert lines[0].startswith("skewgate: ")
-    assert f"cannot listen on 127.0.0.1:{port}" in lines[0]
+    assert (
+        f"cannot listen on 127.0.0.1:{port}: address already in use; is another gateway running?" in lines[0]
+    )
 
 
 async def test_R_B11_sigusr1_reopens_the_access_log_and_reads_no_file(

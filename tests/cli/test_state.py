@@ -120,9 +120,10 @@ async def test_a_damaged_file_is_a_warning_and_the_gateway_starts(
 async def test_requests_go_on_where_the_file_cannot_be_written(
     restartable: RestartableGateway, call_main: Call
 ) -> None:
-    restartable.state.mkdir()
     process = await restartable.start()
     await ready(restartable.session, restartable.admin)
+    restartable.state.unlink()
+    restartable.state.mkdir()
     pinned = await call_main("pin", "-c", str(restartable.file), "baremetal", "1.31")
     assert (await restartable.service())["offer"]["max"] == "1.31"
     process.send_signal(signal.SIGTERM)
@@ -144,7 +145,9 @@ async def test_a_reload_with_another_path_needs_a_restart(
     process.send_signal(signal.SIGTERM)
     await asyncio.wait_for(finish(process), 20)
 
-    assert reloaded.err == "skewgate: warning: not in force before a restart: state\n"
+    assert reloaded.code == 1
+    assert ":4:1: error[needs-restart]: `state` cannot change while the gateway runs\n" in reloaded.err
+    assert reloaded.err.endswith("skewgate: reload refused, the old configuration stays in force\n")
     assert not other.exists()
 
 

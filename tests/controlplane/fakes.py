@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -88,6 +88,12 @@ async def serving(behaviour: Behaviour) -> AsyncIterator[FakeBackend]:
 def service(*backends: Backend, interval: float = 0.02, timeout: float = 2.0, **options: object) -> Service:
     plan = ProbePlan(interval, timeout, headers=options.pop("headers", ()))  # type: ignore[arg-type]
     return Service("baremetal", Ironic(), backends, probe=plan, **options)  # type: ignore[arg-type]
+
+
+def reconfigure(holder: SnapshotHolder, services: Sequence[Service]) -> None:
+    """Put another configuration in force, and notify everybody of it before this returns."""
+    holder.let_in()
+    holder.update(holder.configured(services).snapshot)
 
 
 def holder_of(*services: Service) -> SnapshotHolder:

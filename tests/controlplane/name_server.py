@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from typing import Final
 
+from tests.stream_server import serving
+
 LOOPBACK: Final = "127.0.0.1"
 TIMEOUT: Final = 20.0
 """Seconds that a test waits for what must happen."""
@@ -19,6 +21,7 @@ TIMEOUT: Final = 20.0
 A: Final = 1
 CNAME: Final = 5
 AAAA: Final = 28
+SRV: Final = 33
 
 NO_ERROR: Final = 0
 SERVFAIL: Final = 2
@@ -28,6 +31,8 @@ SILENT: Final = -1
 
 _RESPONSE: Final = 0x8180
 _TRUNCATED: Final = 0x0200
+MAX_DATAGRAM: Final = 1200
+"""Bytes of records that fit into a response over UDP."""
 
 
 class NameServer:
@@ -36,6 +41,8 @@ class NameServer:
     def __init__(self) -> None:
         self.addresses: dict[str, tuple[str, ...]] = {}
         self.aliases: dict[str, str] = {}
+        self.services: dict[str, tuple[tuple[int, int, int, str], ...]] = {}
+        """SRV records by name: priority, weight, port, target."""
         self.codes: dict[str, int] = {}
         self.kinds: dict[int, int] = {}
         self.code = NO_ERROR
@@ -70,17 +77,21 @@ class NameServer:
         code = self.codes.get(name, self.kinds.get(kind, self.code))
         if code == SILENT:
             return None
-        if code == NO_ERROR and name not in self.addresses and name not in self.aliases:
+        names = self.addresses.keys() | self.aliases.keys() | self.services.keys()
+        if code == NO_ERROR and name not in names:
             code = NXDOMAIN
         records = b"" if code else self._records(name, kind)
-        count, flags = (records[0], _RESPONSE | code) if records else (0, _RESPONSE | code)
+        count, flags = int.from_bytes(records[:2]), _RESPONSE | code
+        if len(records) > MAX_DATAGRAM and not tcp:
+            flags |= _TRUNCATED
+            count, records = 0, b""
         if self.truncates and not tcp:
             count, records, flags = 0, b"", flags | _TRUNCATED
         head = query[:2] + struct.pack("!HHHHH", flags, 1, count, 0, 0)
-        return head + query[12 : end + 4] + records[1:]
+        return head + query[12 : end + 4] + records[2:]
 
     def _records(self, name: str, kind: int) -> bytes:
-        """Their number in one byte, and the records: aliases first, then addresses of the wanted type."""
+        """Their number in two bytes, and the records: aliases first, then those of the wanted type."""
         found = []
         while name in self.aliases:
             found.append(self._record(name, CNAME, _write_name(self.aliases[name])))
@@ -89,7 +100,10 @@ class NameServer:
             address = ip_address(text)
             if kind == (A if address.version == 4 else AAAA):
                 found.append(self._record(name, kind, address.packed))
-        return bytes([len(found)]) + b"".join(found)
+        for priority, weight, port, target in self.services.get(name, ()) if kind == SRV else ():
+            data = struct.pack("!HHH", priority, weight, port) + _write_name(target)
+            found.append(self._record(name, kind, data))
+        return struct.pack("!H", len(found)) + b"".join(found)
 
     def _record(self, name: str, kind: int, data: bytes) -> bytes:
         return _write_name(name) + struct.pack("!HHIH", kind, 1, self.ttl, len(data)) + data
@@ -104,8 +118,6 @@ class NameServer:
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
-        finally:
-            writer.close()
 
 
 class _Datagrams(asyncio.DatagramProtocol):
@@ -125,9 +137,8 @@ class _Datagrams(asyncio.DatagramProtocol):
 async def name_server(host: str = LOOPBACK, port: int = 0) -> AsyncIterator[NameServer]:
     """A running name server. Port 0: any that is free for both transports."""
     server = NameServer()
-    streams = await asyncio.start_server(server.serve_stream, host, port)
-    async with streams:
-        server.port = streams.sockets[0].getsockname()[1]
+    async with serving(server.serve_stream, host, port) as streams:
+        server.port = streams.port
         transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
             lambda: _Datagrams(server), local_addr=(host, server.port)
         )
@@ -147,5 +158,5 @@ def _read_name(message: bytes, position: int) -> tuple[str, int]:
 
 
 def _write_name(name: str) -> bytes:
-    labels = [label.encode() for label in name.split(".")]
+    labels = [label.encode("latin-1") for label in name.split(".") if label]
     return b"".join(bytes([len(label)]) + label for label in labels) + b"\0"

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from gateway.controlplane.change_log import ChangeLog
+from gateway.controlplane.documents import Documents
 from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.agreement.agreed import NOTHING_AGREED
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import (
@@ -30,7 +32,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
 from gateway.telemetry.recent import LastHour
-from tests.controlplane.fakes import service
+from tests.controlplane.fakes import reconfigure, service
 
 BACKENDS = tuple(Backend(f"api-{number}", "127.0.0.1", number) for number in range(1, 7))
 V58, V90 = Version(1, 58), Version(1, 90)
@@ -43,12 +45,12 @@ class LoggedFleet:
         self.caplog, self.now = caplog, 0.0
         self.served: Mapping[str, int] = {}
         self.seconds = 3600.0
-        saved = options.pop("saved", None)
+        saved, replicas = options.pop("saved", None), options.pop("replicas", None)
         self.backends = tuple(backend for backend in BACKENDS if backend.name in names)
         self.options = options
         first = Snapshot.configured([self.service()], now=0.0, saved={"baremetal": saved} if saved else None)
         self.snapshot_holder = SnapshotHolder(first, lambda: self.now)
-        self.change_log = ChangeLog(lambda: self.now, lambda _: LastHour(self.served, self.seconds))
+        self.change_log = ChangeLog(lambda: self.now, lambda _: LastHour(self.served, self.seconds), replicas)
         self.snapshot_holder.subscribe(self.change_log.log_changes)
         caplog.set_level(logging.INFO)
 
@@ -105,6 +107,69 @@ def test_an_upgrade_is_logged_line_by_line(log: LoggedFleet) -> None:
     ]
     log.wait(5.0)
     assert log.lines() == ["INFO baremetal: offer 1.1-1.58 -> 1.1-1.90, phase uniform"]
+
+
+async def test_the_steps_of_several_workers_are_one_line(log: LoggedFleet) -> None:
+    holds = {"baremetal": 0}
+    holder = log.snapshot_holder
+    documents = Documents(holder, holds.get)
+
+    def acknowledge() -> None:
+        agreed = holder.current.views["baremetal"].agreed
+        assert agreed is not None
+        assert agreed.document is not None
+        holds["baremetal"] = agreed.document.seq
+        documents.acknowledged()
+
+    documents.start()
+    acknowledge()
+    assert log.lines() == []
+    log.advertise(api_1=90, api_2=90)
+    log.wait(5.0)
+    log.lines()
+    for _ in range(2):
+        acknowledge()
+        assert log.lines() == []
+    acknowledge()
+    assert log.lines() == ["INFO baremetal: offer 1.1-1.58 -> 1.1-1.90, phase uniform"]
+    holder.apply("baremetal", Pin(Version(1, 31)))
+    for _ in range(4):
+        acknowledge()
+    [line] = log.lines()
+    assert line.startswith("INFO baremetal: pinned to 1.31, offer 1.1-1.90 -> 1.1-1.31, phase capped")
+    holder.apply("baremetal", Pin(None))
+    log.change_log.close()
+    [line] = log.lines()
+    assert line.startswith("INFO baremetal: unpinned, no ceiling, offer 1.1-1.31")
+    assert line.endswith("not every worker, or another process that still serves, holds it yet")
+    await documents.close()
+
+
+@pytest.mark.parametrize(
+    "replicas, reason",
+    [
+        ("held back by gw-2", "held back by gw-2"),
+        ("", "the replicas, and the workers of each, have not agreed yet"),
+    ],
+)
+async def test_replicas_that_hold_a_change_back_are_named(
+    caplog: pytest.LogCaptureFixture, replicas: str, reason: str
+) -> None:
+    asked: list[str] = []
+
+    def why_held(service: str) -> str:
+        asked.append(service)
+        return replicas
+
+    log = LoggedFleet(caplog, "api-1", "api-2", replicas=why_held)
+    documents = Documents(log.snapshot_holder, {"baremetal": 0}.get)
+    documents.start()
+    log.lines()
+    log.advertise(api_1=58, api_2=90)
+    log.change_log.close()
+    assert log.lines()[-1].endswith(f"; {reason}")
+    assert set(asked) == {"baremetal"}
+    await documents.close()
 
 
 def test_what_holds_the_offer_is_logged_again_when_others_hold_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -361,11 +426,11 @@ def test_R_A13_a_backend_that_flaps_is_named_from_the_second_fall_on(log: Logged
 
 def test_a_reload_that_takes_versions_away_says_so(log: LoggedFleet) -> None:
     """They did not fall, and they are served."""
-    log.snapshot_holder.reconfigure([log.service(policy=Policy.REACHABLE)])
+    reconfigure(log.snapshot_holder, [log.service(policy=Policy.REACHABLE)])
     log.advertise(api_1=90)
     log.wait(5.0)
     log.lines()
-    log.snapshot_holder.reconfigure([log.service()])
+    reconfigure(log.snapshot_holder, [log.service()])
     [line] = log.lines()
     assert line.startswith(
         "WARNING baremetal: offer 1.1-1.90 -> 1.1-1.58, phase mixed; 1.59-1.90 is not what the policy gives, "
@@ -404,15 +469,28 @@ def test_the_start_logs_what_is_in_force(caplog: pytest.LogCaptureFixture) -> No
     ]
 
 
+def test_a_ceiling_is_not_blamed_while_everybody_still_agrees_on_the_first_offer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = LoggedFleet(caplog, "api-1", ceiling=Version(1, 40))
+    log.snapshot_holder.agree({"baremetal": NOTHING_AGREED})
+    log.lines()
+    log.advertise(api_1=58)
+    log.change_log.log_initial(log.snapshot_holder.current)
+    lines = log.lines()
+    assert lines
+    assert not [line for line in lines if line.startswith("ERROR") or "below the minimum" in line]
+
+
 def test_a_reload_logs_what_it_removed(log: LoggedFleet) -> None:
     log.snapshot_holder.apply("baremetal", Drain("api-2"))
     log.caplog.clear()
-    log.snapshot_holder.reconfigure([log.service("api-1")])
+    reconfigure(log.snapshot_holder, [log.service("api-1")])
     assert log.lines("skewgate.prober") == [
         "INFO baremetal/api-2: no longer configured, its drain is forgotten"
     ]
-    log.snapshot_holder.reconfigure([log.service("api-1", ceiling=Version(1, 40))])
-    log.snapshot_holder.reconfigure([])
+    reconfigure(log.snapshot_holder, [log.service("api-1", ceiling=Version(1, 40))])
+    reconfigure(log.snapshot_holder, [])
     assert log.lines() == [
         (
             "INFO baremetal: configured ceiling 1.40, offer 1.1-1.58 -> 1.1-1.40, phase capped; "
@@ -424,7 +502,7 @@ def test_a_reload_logs_what_it_removed(log: LoggedFleet) -> None:
 
 def test_what_changes_nothing_of_the_offer_logs_nothing_about_it(log: LoggedFleet) -> None:
     log.snapshot_holder.observe("baremetal", "api-1", ProbeFailed("no connection", 1.0))
-    log.snapshot_holder.reconfigure([log.service()])
+    reconfigure(log.snapshot_holder, [log.service()])
     log.wait(60.0)
     assert log.lines() == []
     assert log.snapshot_holder.current.views["baremetal"].offer.versions != NO_VERSIONS
@@ -596,7 +674,7 @@ def test_R_B8_what_is_not_told_is_told_at_the_end_unless_it_is_gone(log: LoggedF
     (line,) = log.lines("skewgate.prober")
     assert line.startswith("WARNING baremetal/api-1: changed 3 times in the last 3 s, now stale, its last")
     flap_freshness(log, up=True)
-    log.snapshot_holder.reconfigure([log.service("api-2")])
+    reconfigure(log.snapshot_holder, [log.service("api-2")])
     for _ in range(100):
         log.wait(1.0)
     assert log.lines("skewgate.prober") == ["INFO baremetal/api-1: no longer configured"]

@@ -5,11 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import pytest
+
 from gateway.controlplane.passive_observation import CHANGES_PER_SECOND, PassiveObserver
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend, Member
-from gateway.core.fleet.fleet import ConnectFailed, PassiveObservation, ProbeSucceeded, VersionMismatch
+from gateway.core.fleet.fleet import (
+    ConnectFailed,
+    Fact,
+    PassiveObservation,
+    ProbeSucceeded,
+    VersionMismatch,
+)
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from tests.controlplane.fakes import LOOPBACK, TIMEOUT, holder_of, service
@@ -41,7 +49,9 @@ class Harness:
         self.deferrals[backend] += 1
 
     def advertise(self, highest: int, at: float, name: str = "api-1") -> None:
+        """A fact in a turn of the event loop of its own."""
         self.passive_observer.observe("baremetal", name, PassiveObservation(advertisement(highest), at))
+        self.snapshot_holder.let_in()
 
     def use_all_tokens(self) -> None:
         """Use up all tokens."""
@@ -139,6 +149,24 @@ async def test_a_probe_that_answered_since_is_not_overwritten_by_what_waited() -
     assert harness.member("api-2").advertisement == advertisement(70)
 
 
+@pytest.mark.parametrize("kind", ["connect_failed", "mismatch"])
+async def test_a_fact_behind_a_probe_of_the_same_turn_is_not_lost(kind: str) -> None:
+    """The probe clears up the older fact of this kind, so the newer one is new."""
+
+    def fact(at: float) -> Fact:
+        return ConnectFailed(at) if kind == "connect_failed" else VersionMismatch(Version(1, 5), at, "/v1")
+
+    it = Harness()
+    it.use_all_tokens()
+    it.snapshot_holder.observe("baremetal", "api-1", fact(5.0))
+    it.snapshot_holder.collect("baremetal", "api-1", ProbeSucceeded(advertisement(58), 7.0))
+    it.passive_observer.observe("baremetal", "api-1", fact(8.0))
+    it.passive_observer.close()
+    it.snapshot_holder.let_in()
+
+    assert it.member().connect_failed if kind == "connect_failed" else it.member().mismatched
+
+
 async def test_a_fact_that_changes_nothing_takes_no_token_and_does_not_wait() -> None:
     harness = Harness()
     for number in range(50):
@@ -181,3 +209,29 @@ async def test_closing_lets_in_what_waits() -> None:
 
     assert harness.member().advertisement == advertisement(90)
     assert harness.changes == CHANGES_PER_SECOND + 1
+
+
+async def test_the_facts_of_one_turn_take_one_token() -> None:
+    harness = Harness()
+    for number in range(3 * CHANGES_PER_SECOND):
+        harness.passive_observer.observe(
+            "baremetal", NAMES[number % 3], PassiveObservation(advertisement(60 + number), 1.0 + number)
+        )
+    assert (harness.changes, harness.deferrals.total()) == (0, 0)
+    await asyncio.sleep(0)
+    assert (harness.changes, harness.deferrals.total()) == (1, 0)
+
+    for number in range(CHANGES_PER_SECOND - 1):
+        harness.advertise(80 + number, 50.0 + number)
+    assert harness.deferrals.total() == 0, "the other tokens were there"
+    harness.advertise(90, 60.0)
+    assert harness.deferrals == {"api-1": 1}
+
+
+async def test_what_is_needed_before_the_end_of_a_turn_takes_a_token_each_time() -> None:
+    """Otherwise two servers behind one address would cost a snapshot for every refused request."""
+    harness = Harness()
+    for number in range(100):
+        harness.advertise(58 if number % 2 else 90, 1.0 + number)
+
+    assert harness.changes == CHANGES_PER_SECOND

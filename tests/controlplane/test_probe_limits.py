@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
@@ -33,12 +34,13 @@ def sized(size: int, *, chunked: bool = False) -> Behaviour:
     return respond
 
 
-async def probed(behaviour: Behaviour, **more: int) -> tuple[str | None, Advertisement | None]:
+async def probed(behaviour: Behaviour, max_document: int = LIMIT) -> tuple[str | None, Advertisement | None]:
     """The result of one probe, and what is known after it."""
     async with serving(behaviour) as backend:
         one = service(backend.backend())
+        one = replace(one, probe=replace(one.probe, max_document=max_document))
         snapshot_holder, results = holder_of(one), ProbeResults()
-        async with Prober(snapshot_holder, results, [one], **more):  # type: ignore[arg-type]
+        async with Prober(snapshot_holder, results, [one]):
             await results.probe_ended()
         return results.reasons[0], member(snapshot_holder).advertisement
 

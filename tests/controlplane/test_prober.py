@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import random
+from itertools import pairwise
 
 import pytest
 from aiohttp import web
 
 from gateway.controlplane.change_log import ChangeLog
-from gateway.controlplane.prober import LONGEST_PAUSE, Prober, pause
+from gateway.controlplane.prober import AT_ONCE, BEGUN_PER_TURN, LONGEST_PAUSE, Prober, pause
 from gateway.controlplane.resolver import UnresolvedError
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement, ProbeRequest
@@ -29,12 +31,14 @@ from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
 from gateway.telemetry.recent import LastHour
 from tests.controlplane.fakes import (
+    LOOPBACK,
     Behaviour,
     holder_of,
     ironic,
     member,
     service,
     serving,
+    until,
     until_member,
 )
 
@@ -44,6 +48,8 @@ class ProbeResults:
 
     def __init__(self) -> None:
         self.reasons: list[str | None] = []
+        self.expiry: dict[str, float] = {}
+        """Of the certificates that were seen, by backend."""
         self._ended = asyncio.Semaphore(0)
 
     def probed(self, service: str, backend: str, seconds: float, failure: str | None) -> None:
@@ -51,9 +57,14 @@ class ProbeResults:
         self.reasons.append(failure)
         self._ended.release()
 
+    def certificate_seen(self, service: str, backend: str, expiry: float) -> None:
+        self.expiry[backend] = expiry
+
     async def probe_ended(self) -> None:
-        """Wait for one more result. Its fact has been taken in then."""
+        """Wait for one more result. Its fact has been taken in then: facts are let in a turn later."""
         await asyncio.wait_for(self._ended.acquire(), 10)
+        for _ in range(3):  # `wait_for` takes none itself since Python 3.12
+            await asyncio.sleep(0)
 
 
 class Steps:
@@ -399,6 +410,28 @@ async def test_after_a_reload_the_new_backends_are_probed_and_the_old_ones_no_mo
 
             assert len(old.requests) <= probes + 1, "one may have been on its way"
             assert list(prober.last_probe_at) == [("baremetal", "new")]
+
+
+async def test_what_is_left_of_removed_backends_is_freed_without_the_collector() -> None:
+    """After a reload of a thousand backends it would be a pause, in which no request moves."""
+    before = service(*[Backend(f"old-{number}", LOOPBACK, 1) for number in range(20)], interval=60.0)
+    after = service(*[Backend(f"new-{number}", LOOPBACK, 1) for number in range(20)], interval=60.0)
+    snapshot_holder = holder_of(before)
+    async with Prober(snapshot_holder, ProbeResults(), [before]) as prober:
+        await until(snapshot_holder, lambda now: now.fleet.pools["baremetal"].all_probed)
+        dropped = [task for task in asyncio.all_tasks() if " baremetal/old" in task.get_name()]
+        gc.collect()
+        gc.disable()
+        try:
+            reload_to(snapshot_holder, prober, after)
+            await asyncio.wait(dropped)
+            dropped.clear()
+            del before
+            await until(snapshot_holder, lambda now: now.fleet.pools["baremetal"].all_probed)
+            tasks = [one for one in gc.get_objects() if isinstance(one, asyncio.Task)]
+            assert not [task for task in tasks if " baremetal/old" in task.get_name()]
+        finally:
+            gc.enable()
 
 
 async def test_a_backend_that_stays_keeps_its_task_and_one_that_moved_is_probed_at_once() -> None:
@@ -760,3 +793,67 @@ async def test_a_name_without_an_address_is_a_failed_probe_that_says_why() -> No
     assert member(snapshot_holder).probe_error == (
         "no connection to api.fleet.test:80: no address of api.fleet.test: there is no such name"
     )
+
+
+# --- many backends ------------------------------------------------------------------------------------
+
+
+async def test_first_probes_begin_a_few_in_each_turn_of_the_event_loop() -> None:
+    """A thousand at once would hold it for as long as a thousand requests take to send."""
+    backends = [Backend(f"api-{number}", LOOPBACK, 1) for number in range(5 * BEGUN_PER_TURN)]
+    asked: list[str] = []
+    turns: list[int] = []
+
+    async def resolve(host: str) -> tuple[str, ...]:
+        return (host,)
+
+    class Slow(ProbeResults):
+        def probed(self, service: str, backend: str, seconds: float, failure: str | None) -> None:
+            asked.append(backend)
+
+    snapshot_holder = holder_of(service(*backends))
+    async with Prober(
+        snapshot_holder, Slow(), [service(*backends, interval=60.0)], resolve=resolve
+    ) as prober:
+        while len(asked) < len(backends):
+            turns.append(len([task for task in asyncio.all_tasks() if task.get_name().startswith("probe ")]))
+            await asyncio.sleep(0)
+        assert prober.last_probe_at.keys() == {("baremetal", backend.name) for backend in backends}
+    begun = [after - before for before, after in pairwise([0, *turns])]
+    assert max(begun) <= BEGUN_PER_TURN
+    assert sorted(asked) == sorted(backend.name for backend in backends)
+
+
+async def test_a_bounded_number_of_probes_is_under_way_at_a_time() -> None:
+    """Backends that accept and say nothing take a descriptor each until the deadline."""
+    answer = asyncio.Event()
+    most = open_now = 0
+
+    async def wait(request: web.Request) -> web.StreamResponse:
+        nonlocal most, open_now
+        open_now += 1
+        most = max(most, open_now)
+        if open_now == AT_ONCE:
+            answer.set()
+        await answer.wait()
+        open_now -= 1
+        return await ironic()(request)
+
+    async with serving(wait) as backend:
+        backends = [backend.backend(f"api-{number}") for number in range(AT_ONCE + 40)]
+        one = service(*backends, interval=60.0, timeout=20.0)
+        snapshot_holder = holder_of(one)
+        async with Prober(snapshot_holder, ProbeResults(), [one]):
+            await until(snapshot_holder, lambda now: now.fleet.pools["baremetal"].all_probed)
+    assert most == AT_ONCE
+
+
+async def test_backends_that_are_removed_before_their_first_probe_are_not_probed() -> None:
+    async with serving(ironic()) as backend:
+        backends = [backend.backend(f"api-{number}") for number in range(4 * BEGUN_PER_TURN)]
+        left = service(backends[-1], interval=60.0)
+        snapshot_holder = holder_of(service(*backends))
+        async with Prober(snapshot_holder, ProbeResults(), [service(*backends, interval=60.0)]) as prober:
+            prober.retarget([left])
+            await until_member(snapshot_holder, lambda one: one.probed, backends[-1].name)
+            assert prober.last_probe_at.keys() == {("baremetal", backends[-1].name)}

@@ -24,7 +24,7 @@ from gateway.core.fleet.offer_state import SavedAdvertisement, SavedState
 from gateway.core.fleet.service import Policy
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
-from tests.controlplane.fakes import holder_of, service, until
+from tests.controlplane.fakes import holder_of, reconfigure, service, until
 
 API = service(Backend("api-1", "127.0.0.1", 1), Backend("api-2", "127.0.0.1", 2))
 UPTO_58 = VersionSet.between(Version(1, 1), Version(1, 58))
@@ -86,6 +86,18 @@ async def test_the_last_state_is_written_before_the_end(path: Path) -> None:
     assert on_disk(path) == PINNED
 
 
+async def test_the_end_in_the_middle_of_a_reload_writes_what_is_in_force(path: Path) -> None:
+    """After a reload each subscriber has a turn of its own; the end may come before the keeper's."""
+    snapshot_holder = holder_of(API)
+    snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(Advertisement(UPTO_58), 1.0))
+    async with keeper_of(path, snapshot_holder):
+        snapshot_holder.put_in_force(snapshot_holder.configured([API]))
+        lower = VersionSet.between(Version(1, 1), Version(1, 40))
+        snapshot_holder.collect("baremetal", "api-1", ProbeSucceeded(Advertisement(lower), 2.0))
+    saved = on_disk(path).advertisements["api-1"]
+    assert saved.advertisement.versions == lower
+
+
 async def test_a_change_during_the_last_write_is_written_too(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +131,7 @@ async def test_a_change_of_nothing_that_is_saved_writes_nothing(path: Path) -> N
         snapshot_holder.observe("baremetal", "api-1", ProbeFailed("no connection", 1.0))
         assert await keeper.written()
         assert identity(path) == inode
+        assert keeper.writes().writes == 1
 
 
 async def test_many_changes_at_once_are_few_writes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,11 +166,17 @@ async def test_a_file_that_cannot_be_written_is_reported_once_and_tried_again(
         assert snapshot_holder.current.views["baremetal"].pool.pin == Version(1, 31), (
             "it is in force all the same"
         )
+        failed = keeper.writes()
+        assert (failed.successful, failed.written_at, failed.writes) == (False, 0.0, 0)
+        assert failed.failures >= 2
         folder.mkdir()
         while not await keeper.written():
             await until_logged(caplog, "can be written again")
         assert on_disk(path) == PINNED
         assert await keeper.written()
+        written = keeper.writes()
+        assert (written.successful, written.writes) == (True, 1)
+        assert written.written_at == pytest.approx(path.stat().st_mtime, abs=1)
 
     lines = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert lines == [
@@ -282,10 +301,10 @@ async def test_a_reload_keeps_pins_and_drains_in_the_file(path: Path) -> None:
     async with keeper_of(path, snapshot_holder) as keeper:
         snapshot_holder.apply("baremetal", Pin(Version(1, 31)))
         snapshot_holder.apply("baremetal", Drain("api-2"))
-        snapshot_holder.reconfigure([service(*API.backends, interval=0.5)])
+        reconfigure(snapshot_holder, [service(*API.backends, interval=0.5)])
         assert await keeper.written()
         assert on_disk(path) == SavedState(NO_VERSIONS, Version(1, 31), frozenset({"api-2"}), GUARANTEED)
-        snapshot_holder.reconfigure([service(API.backends[0])])
+        reconfigure(snapshot_holder, [service(API.backends[0])])
         await until(snapshot_holder, lambda snapshot: len(snapshot.views["baremetal"].pool.members) == 1)
         assert await keeper.written()
         assert on_disk(path) == PINNED
@@ -304,3 +323,19 @@ async def test_times_in_the_file_are_of_the_wall_clock_and_mean_the_same_after_a
 
     assert entry["at"] == pytest.approx(time.time(), abs=60)
     assert saved.at == pytest.approx(heard, abs=1)
+
+
+async def test_the_first_round_of_probes_is_a_few_writes(path: Path) -> None:
+    """A text for each of a thousand backends would hold the event loop for seconds."""
+    names = [f"api-{number}" for number in range(200)]
+    snapshot_holder = holder_of(service(*(Backend(name, "127.0.0.1", 1) for name in names)))
+    async with keeper_of(path, snapshot_holder) as keeper:
+        files = {identity(path)}
+        for name in names:
+            snapshot_holder.collect("baremetal", name, ProbeSucceeded(Advertisement(UPTO_58), 1.0))
+            await asyncio.sleep(0)
+            files.add(identity(path))
+        assert snapshot_holder.current.generation > 100
+        assert await keeper.written()
+        assert len(files) <= 3
+        assert len(json.loads(StateFile(path).read() or "")["services"]["baremetal"]["advertisements"]) == 200

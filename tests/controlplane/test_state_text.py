@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.controlplane.state.text import StateTextError, format_state, parse_state
+from gateway.core.agreement.attachment import LastAttached, Registered
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.offer_state import SavedAdvertisement, SavedState
@@ -263,6 +264,18 @@ def test_names_that_were_lost_or_moved_make_another_scheme(names: tuple[str, ...
             "its entry 'api' is malformed",
         ),
         (
+            text_of({**GOOD, "advertisements": {"api-1": {**KNOWN, "source": 7}}}),
+            "its entry 'api' is malformed",
+        ),
+        (
+            text_of({**GOOD, "advertisements": {"api-1": {**KNOWN, "leaves_at": "soon"}}}),
+            "its entry 'api' is malformed",
+        ),
+        (
+            text_of({**GOOD, "advertisements": {"api-1": {**KNOWN, "leaves_at": float("nan")}}}),
+            "its entry 'api' is malformed",
+        ),
+        (
             text_of({**GOOD, "advertisements": {"api-1": {**KNOWN, "default": "one"}}}),
             "its entry 'api' holds what is not a version or a range",
         ),
@@ -361,3 +374,44 @@ def test_nothing_known_is_saved_as_nothing() -> None:
     assert parse_state(format_state(fresh), [service(MajorMinor())]).saved == {
         "api": SavedState(NO_VERSIONS, policy=(Policy.GUARANTEED, None))
     }
+
+
+REGISTERED = Registered(("new", "old"), LastAttached("boot", 12.5, 1_790_000_000.0))
+
+
+@pytest.mark.parametrize("registered", [REGISTERED, Registered(("new",))])
+def test_the_registration_of_a_replica_survives(registered: Registered) -> None:
+    snapshot = Snapshot.configured([service(MajorMinor())], now=0.0)
+    text = format_state(snapshot, registrations={"api": registered})
+    parsed = parse_state(text, [service(MajorMinor())])
+    assert parsed.saved["api"].registered == registered
+    assert not parsed.dropped
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        None,
+        {},
+        {"ids": [], "last_attached": None},
+        {"ids": "new", "last_attached": None},
+        {"ids": ["new", 1], "last_attached": None},
+        {"ids": ["x" * 1000], "last_attached": None},
+        {"ids": ["new"] * 1000, "last_attached": None},
+        {"ids": ["new"], "last_attached": ["boot", "1", 2]},
+        {"ids": ["new"], "last_attached": ["boot", 1]},
+    ],
+)
+def test_a_malformed_registration_is_dropped_and_the_rest_counts(entry: object) -> None:
+    document = json.loads(format_state(Snapshot.configured([service(MajorMinor())], now=0.0)))
+    document["services"]["api"]["replica"] = entry
+    parsed = parse_state(json.dumps(document), [service(MajorMinor())])
+    assert parsed.saved["api"].registered is None
+    assert any("registration" in each for each in parsed.dropped)
+
+
+def test_a_time_that_no_clock_shows_is_no_time() -> None:
+    document = json.loads(format_state(Snapshot.configured([service(MajorMinor())], now=0.0)))
+    document["services"]["api"]["replica"] = {"ids": ["new"], "last_attached": ["boot", 1e99, 1.0]}
+    parsed = parse_state(json.dumps(document), [service(MajorMinor())])
+    assert parsed.saved["api"].registered == Registered(("new",))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from gateway.core.decision.explanation import NO_REQUESTS_IN_FLIGHT, Explanation, explain
+from gateway.core.decision.explanation import NO_REQUESTS_IN_FLIGHT, Explanation, Load, explain
 from gateway.core.decision.operations import Operations
 from gateway.core.dialect import (
     NO_HEADERS,
@@ -29,14 +29,15 @@ from gateway.core.dialect import (
     VersionRefusal,
 )
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.fleet import Fact, Fleet, Pool, ProbeFailed, ProbeSucceeded
+from gateway.core.fleet.fleet import Fact, Fleet, ProbeFailed, ProbeSucceeded
+from gateway.core.fleet.pool import Pool
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import Header, RequestHead, Response, all_values
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import MajorMinor, Scheme, Version
-from gateway.dataplane.http1.heads import read_described
 from gateway.dataplane.http1.names import NameTable
+from gateway.dataplane.http1.request_head import read_described
 from gateway.settings import Limits
 
 XY = MajorMinor()
@@ -230,8 +231,9 @@ def explained(
     target: str,
     headers: Iterable[Header] = (),
     in_flight_by_member: Mapping[str, int] = NO_REQUESTS_IN_FLIGHT,
+    load: Load | None = None,
 ) -> Explanation:
     """The explanation of a request that is described by these texts, as the admin listener makes it."""
     table = NameTable.for_requests(snapshot.selected_names)
     head = read_described(method, target, headers, table, Limits())
-    return explain(snapshot, head, head.host, in_flight_by_member)
+    return explain(snapshot, head, head.host, load or Load(in_flight_by_member))

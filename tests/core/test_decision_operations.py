@@ -7,8 +7,6 @@ from dataclasses import replace
 import pytest
 
 from gateway.core.decision.decision import (
-    RETRY_AFTER,
-    THROTTLED_RETRY_AFTER,
     Answer,
     Decision,
     DecisionCache,
@@ -17,6 +15,7 @@ from gateway.core.decision.decision import (
     Refuse,
     decide,
 )
+from gateway.core.decision.local_responses import RETRY_AFTER, THROTTLED_RETRY_AFTER
 from gateway.core.decision.operations import OperationRule, Operations, PathTemplate
 from gateway.core.decision.selection import SelectionTable
 from gateway.core.dialect import Advertisement

@@ -9,19 +9,19 @@ from types import MappingProxyType
 import pytest
 
 from gateway.core.decision.decision import Forward, Refuse, decide
-from gateway.core.decision.explanation import Explanation
+from gateway.core.decision.explanation import Explanation, Load
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import (
     ConnectFailed,
     Fact,
     Fleet,
-    Pool,
     ProbeFailed,
     ProbeSucceeded,
     ServedVersionMissing,
     VersionMismatch,
 )
+from gateway.core.fleet.pool import Pool
 from gateway.core.fleet.service import Policy, RouteMatch, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import Header, RequestHead, normalize_name
@@ -101,6 +101,41 @@ def test_a_request_that_goes_to_a_backend() -> None:
     assert shown.sends == (f"{OWN}: 1.31", "OpenStack-API-Version: baremetal 1.31")
     assert shown.sends_legacy == ()
     assert shown.because == "the requested version leads to 1.31 of the offer 1.1-1.58"
+
+
+def bounded_and_backup() -> Snapshot:
+    declared = VersionSet.between(v("1.1"), v("1.58"))
+    backends = (
+        Backend("one", "127.0.0.1", 1, declared=declared, max_requests=2),
+        Backend("two", "127.0.0.1", 2, declared=declared),
+        Backend("spare", "127.0.0.1", 3, declared=declared, backup=True),
+    )
+    return Snapshot.configured([Service("baremetal", Ironic(), backends)], now=0.0)
+
+
+def test_ejections_backups_and_bounds_are_told() -> None:
+    base, path, reason = bounded_and_backup(), "/v1/nodes", {"baremetal/two": "no response came in time"}
+    everybody = [f"baremetal/{name}" for name in ("one", "two", "spare")]
+
+    usual = explained(base, "GET", path, (), {"baremetal/one": 2})
+    ejected = explained(base, "GET", path, load=Load({}, {"baremetal/two": 0}, reason))
+    back = explained(base, "GET", path, load=Load({}, {"baremetal/two": 1 << 14}))
+    waits = explained(base, "GET", path, load=Load({"baremetal/one": 2}, {"baremetal/two": 0}, reason))
+    panic = explained(base, "GET", path, load=Load({}, dict.fromkeys(everybody, 0)))
+
+    assert names(usual) == [("one", 1), ("two", 1), ("spare", 2)]
+    assert [each.why for each in usual.candidates] == [
+        "its versions are declared; it is full, it takes 2 requests at a time",
+        "its versions are declared",
+        "a backup, its versions are declared",
+    ]
+    assert names(ejected) == [("one", 1), ("spare", 2)]
+    assert reasons(ejected) == {"two": "ejected"}
+    assert [each.why for each in ejected.left_out] == ["ejected: no response came in time"]
+    assert back.candidates[1].why.endswith("it comes back after an ejection, with 25 % of its requests")
+    assert waits.because.endswith("; all that are to get it are full, so it waits")
+    assert [each.backend for each in panic.candidates] == ["one", "two", "spare"]
+    assert all("nobody else is usable" in each.why for each in panic.candidates)
 
 
 def test_every_backend_is_a_candidate_or_left_out_for_a_reason() -> None:
@@ -255,7 +290,7 @@ def test_an_endpoint_without_negotiation_and_a_transparent_service() -> None:
 
 
 def test_no_route() -> None:
-    base = snapshot(MIXED, match=RouteMatch(host="api.example", path="/baremetal"))
+    base = snapshot(MIXED, match=RouteMatch(hosts=("api.example",), path="/baremetal"))
 
     elsewhere = explained(base, "GET", "/baremetal/v1", [("Host", "other.example")])
     assert (elsewhere.decision, elsewhere.status, elsewhere.service) == ("unrouted", 404, None)
@@ -270,6 +305,16 @@ def test_no_route() -> None:
     )
 
 
+def test_the_route_names_the_host_that_matched() -> None:
+    """Of several hosts and wildcards the one that led here, not that of the request."""
+    base = snapshot(MIXED, match=RouteMatch(hosts=("api.example", "*.eu.example")))
+
+    shown = explained(base, "GET", "/v1/nodes", [("Host", "One.Two.EU.example.:80")])
+
+    assert shown.route is not None
+    assert shown.route.host == "*.eu.example"
+
+
 @pytest.mark.parametrize("text", [None, "1.1", "1.31", "1.58", "1.90", "latest", "LATEST", "x", "1.0", "2.0"])
 @pytest.mark.parametrize("path", ["/", "/v1", "/v1/nodes", "/v1/nodes?fields=uuid"])
 def test_it_decides_nothing_itself(text: str | None, path: str) -> None:
@@ -281,8 +326,9 @@ def test_it_decides_nothing_itself(text: str | None, path: str) -> None:
     shown = explained(base, "GET", path, headers)
 
     match decide(base, head, "", {}, 12345, {}):
-        case Forward(resolution, member):
+        case Forward(resolution=resolution, member=member):
             assert shown.decision == "forward"
+            assert member is not None
             assert member.backend.name in {each.backend for each in shown.candidates}
             assert shown.version == (resolution.version_text or None)
         case Refuse(_, response, result):

@@ -176,6 +176,7 @@ def test_a_legacy_member_that_took_over_a_document_is_reselected_among_its_equal
     base = base.with_fleet(drain(base.fleet, "new"), 1.0)
     decision = get(base)
     assert isinstance(decision, Forward)
+    assert decision.member is not None
 
     again = reselect(decision.resolution, base, {}, 0, (decision.member.key,))
 

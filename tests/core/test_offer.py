@@ -8,9 +8,10 @@ from hypothesis import given
 
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.fleet import Fact, Fleet, PassiveObservation, Pool, ProbeFailed, ProbeSucceeded
+from gateway.core.fleet.fleet import Fact, Fleet, PassiveObservation, ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.offer import HeldRule, Offer, Phase, form_offer
 from gateway.core.fleet.offer_state import EMPTY, advance
+from gateway.core.fleet.pool import Pool
 from gateway.core.fleet.service import Policy, Service
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import CalendarDate, Version

@@ -17,6 +17,7 @@ from gateway.core.versions.ranges import (
     held_by_most,
     read_anew,
     segments,
+    union,
 )
 from gateway.core.versions.version import (
     CalendarDate,
@@ -218,7 +219,7 @@ def test_sets_of_many_parts_cost_a_walk_along_them_and_not_along_all_pairs() -> 
     third = VersionSet(tuple(VersionRange(Version(1, at), Version(1, at)) for at in range(0, 60_000, 3)))
     both = {Version(1, at) for at in range(3, 60_000, 6)}
 
-    assert set(odd & third) == both == set(held_by_at_least([odd, third], 2))
+    assert set(odd & third) == both == set(held_by_at_least([(odd, 1), (third, 1)], 2))
     assert set(odd - third) == set(odd) - both
 
 
@@ -464,8 +465,21 @@ def test_held_by_most_is_what_the_largest_number_of_sets_hold(parts: list[list[V
     }
     most = max(counts.values(), default=0)
 
-    assert set(held_by_most(sets)) == {version for version, count in counts.items() if count == most}
-    assert held_by_most(sets) == held_by_at_least(sets, max(1, most))
+    each_once = [(versions, 1) for versions in sets]
+    assert set(held_by_most(each_once)) == {version for version, count in counts.items() if count == most}
+    assert held_by_most(each_once) == held_by_at_least(each_once, max(1, most))
+
+
+@given(st.lists(st.tuples(st.lists(ranges(), max_size=3), st.integers(1, 3)), max_size=5), st.integers(1, 6))
+def test_a_set_with_a_number_counts_as_so_many_equal_sets(
+    parts: list[tuple[list[VersionRange], int]], enough: int
+) -> None:
+    sets = [(VersionSet.of(each), number) for each, number in parts]
+    each_once = [(versions, 1) for versions, number in sets for _ in range(number)]
+
+    assert held_by_at_least(sets, enough) == held_by_at_least(each_once, enough)
+    assert held_by_most(sets) == held_by_most(each_once)
+    assert union(versions for versions, _ in sets) == held_by_at_least(sets, 1)
 
 
 def test_names_are_read_anew_by_their_texts() -> None:

@@ -4,10 +4,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from gateway.core.agreement.agreed import NOTHING_AGREED, Agreed
+from gateway.core.agreement.document import Document
 from gateway.core.fleet.fleet import ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import UNTRUSTED_HEADERS
-from tests.core.builders import Toy, legacy, observed, service, upto, v
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Named, Version
+from tests.core.builders import OtherToy, Toy, legacy, observed, service, upto, v
 
 TWO = [service("a", "b"), service("c", name="other")]
 
@@ -28,18 +34,89 @@ def test_the_view_of_a_service_about_which_nothing_changed_is_the_same_object() 
     assert [one.generation for one in (first, second, again, third)] == [1, 2, 2, 3]
 
 
-def test_a_reload_makes_every_view_anew_and_keeps_what_is_known() -> None:
+def test_a_reload_makes_the_view_of_a_changed_service_anew_and_keeps_what_is_known() -> None:
     """Views are made from services, and what was cached for the old ones must not outlive them."""
     first = Snapshot.configured(TWO, now=0.0)
     known = first.with_fleet(observed(first.fleet, {"a": upto(5), "b": upto(9)}), 0.0)
 
-    reloaded = Snapshot.configured(TWO, after=known, now=0.0)
+    reloaded = Snapshot.configured([replace(each) for each in TWO], after=known, now=0.0)
 
     assert reloaded.generation == known.generation + 1
     assert reloaded.views["toy"] is not known.views["toy"]
     assert reloaded.views["toy"].pool.members == known.views["toy"].pool.members
     assert reloaded.views["toy"].offer == known.views["toy"].offer
     assert set(Snapshot.configured(TWO[:1], after=reloaded, now=0.0).views) == {"toy"}
+
+
+def test_a_reload_keeps_the_view_of_a_service_that_is_written_as_before() -> None:
+    written = [replace(each, written=each.name) for each in TWO]
+    first = Snapshot.configured(written, now=0.0)
+    known = first.with_fleet(observed(first.fleet, {"a": upto(5), "b": upto(9)}), 0.0)
+
+    other = replace(written[1], written="another text")
+    reloaded = Snapshot.configured([replace(written[0]), other], after=known, now=0.0)
+
+    assert reloaded.views["toy"] is known.views["toy"]
+    assert reloaded.fleet.pools["toy"] is known.fleet.pools["toy"]
+    assert reloaded.views["other"].service is other
+    assert reloaded.generation == known.generation + 1
+
+
+def test_what_was_worked_out_aside_is_brought_up_to_what_was_learned_meanwhile() -> None:
+    first = Snapshot.configured(TWO, now=0.0)
+    services = [replace(each) for each in TWO]
+    aside = Snapshot.configured(services, after=first, now=1.0)
+    learned = first.with_fleet(observed(first.fleet, {"a": upto(5), "b": upto(9)}), 1.0)
+
+    found = aside.brought_up(first, learned, 2.0)
+
+    expected = Snapshot.configured(services, after=learned, now=2.0)
+    assert found.fleet.pools == expected.fleet.pools
+    assert found.views["toy"].offer == expected.views["toy"].offer == learned.views["toy"].offer
+    assert found.views["other"] is aside.views["other"], "nothing was learned of it"
+    assert (found.generation, found.routes) == (learned.generation + 1, aside.routes)
+    assert aside.brought_up(first, first, 2.0) is aside
+
+
+def test_what_is_agreed_on_survives_a_reload_in_the_words_of_its_scheme() -> None:
+    few = Named(("v1", "v2"))
+    more = Named(("v1alpha1", "v1", "v2"))
+    one = VersionSet.only(Version(0))
+    document = Document(4, "guaranteed", one, one, one, one, few.key)
+    agreed = Agreed(document, attached=False)
+    before = Snapshot.configured([service("a", dialect=Toy(scheme=few))], now=0.0).with_agreed(
+        {"toy": agreed}, 0.0
+    )
+
+    def after(dialect: Toy) -> Agreed | None:
+        reloaded = Snapshot.configured([service("b", dialect=dialect)], now=1.0, after=before)
+        return reloaded.views["toy"].agreed
+
+    assert after(Toy(scheme=few)) == agreed
+    renamed = after(Toy(scheme=more))
+    assert renamed is not None
+    assert renamed.document is not None
+    assert renamed.offered == VersionSet.only(Version(1)), "v1, in its new place"
+    assert (renamed.document.scheme_key, renamed.document.seq) == (few.key, 4)
+    assert renamed.attached is False
+    assert after(OtherToy(scheme=few)) == NOTHING_AGREED, (
+        "another dialect: nothing is, and nobody stands alone"
+    )
+    assert after(Toy()) == NOTHING_AGREED
+
+
+def test_a_service_begins_with_what_the_gateway_begins_with() -> None:
+    alone = Snapshot.configured(TWO, now=0.0)
+    several = Snapshot.configured(TWO, now=0.0, agreed=NOTHING_AGREED)
+
+    assert {view.agreed for view in alone.views.values()} == {None}
+    assert {view.agreed for view in several.views.values()} == {NOTHING_AGREED}
+    more = Snapshot.configured(
+        [*TWO, service("d", name="new")], now=0.0, after=several, agreed=NOTHING_AGREED
+    )
+    assert more.views["new"].agreed == NOTHING_AGREED
+    changed = replace(TWO[0], backends=(*TWO[0].backends, *TWO[1].backends))
+    assert several.with_discovered([changed], 1.0).views["toy"].agreed == NOTHING_AGREED
 
 
 def test_the_tables_of_a_view() -> None:

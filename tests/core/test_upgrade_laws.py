@@ -6,6 +6,7 @@ single versions. It is told what the gateways know of each backend: `test_fleet`
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeAlias
 
 import hypothesis.strategies as st
@@ -104,7 +105,7 @@ class Upgrades(RuleBasedStateMachine):
         self.ceiling = ceiling
         self.pinned: int | None = None
         one = self._service(policy, stabilization, ceiling, members)
-        self.busy, self.lazy = Timeline(one), Timeline(one)
+        self.busy, self.lazy = self._timeline(one), Timeline(one)
         self.model = Model(scheme, one.policy, one.at_least, stabilization, self._known())
         self.before = NONE
         self._learned()
@@ -145,6 +146,19 @@ class Upgrades(RuleBasedStateMachine):
     @rule(who=WHO, drained=st.booleans())
     def is_drained(self, who: str, drained: bool) -> None:
         self._apply(Drain(who, drained))
+
+    @rule(who=WHO)
+    def leaves_or_comes_back(self, who: str) -> None:
+        """By discovery: nothing that is known goes with it, and nothing on offer."""
+        one, offered = self.busy.view.service, self.busy.view.offer_state.versions
+        at = self.busy.now + 300
+        backends = [
+            replace(each, leaves_at=None if each.leaving else at) if each.name == who else each
+            for each in one.backends
+        ]
+        if self.busy.view.pool.all_probed and not self.model.removed and not self.model.cut:
+            self._configure(replace(one, backends=tuple(backends)), restarts=False)
+            assert offered <= self.busy.view.offer_state.versions
 
     @rule(index=CEILINGS)
     def is_pinned(self, index: int | None) -> None:
@@ -295,13 +309,15 @@ class Upgrades(RuleBasedStateMachine):
             if isinstance(decision, Forward):
                 self._is_sent_to_a_member_with_it(decision, version, offer)
             else:
-                assert not transparent
+                assert not transparent or all(each.absent for each in self.busy.view.pool.in_service)
                 assert isinstance(decision, Refuse)
                 self._is_refused_for_good_reason(decision, version, offer)
 
     def _is_sent_to_a_member_with_it(self, sent: Forward, version: Version | None, offer: Versions) -> None:
+        assert sent.member is not None
         assert sent.member.in_service
         assert not sent.member.restored
+        assert not sent.member.absent
         if self.busy.offer.transparent:
             return
         negotiated = sent.resolution.version
@@ -325,7 +341,12 @@ class Upgrades(RuleBasedStateMachine):
         """Two gateways that observed the same at the same times, however often one of them looks."""
         seen = self.lazy.snapshot.with_fleet(self.lazy.snapshot.fleet, self.lazy.now).views["toy"]
         assert seen.offer == self.busy.offer
-        assert seen.offer_state == self.busy.view.offer_state
+        # A fall that is forgotten by now is dropped when the service is worked out the next time.
+        lazy, busy = (
+            replace(state, falls=state.falls.at(self.busy.now))
+            for state in (seen.offer_state, self.busy.view.offer_state)
+        )
+        assert lazy == busy
 
     @invariant()
     def phase_and_rule_follow(self) -> None:
@@ -345,6 +366,10 @@ class Upgrades(RuleBasedStateMachine):
 
     def _advertisement(self, advertisement: Indices) -> Advertisement:
         return Advertisement(VersionSet.only(*self._versions(advertisement)), legacy=advertisement[1])
+
+    def _timeline(self, one: Service) -> Timeline:
+        """Of `busy`."""
+        return Timeline(one)
 
     def _service(
         self, policy: tuple[Policy, AtLeast], stabilization: float, ceiling: int | None, members: Listed
@@ -376,7 +401,7 @@ class Upgrades(RuleBasedStateMachine):
                 None if member.advertisement is None else frozenset(member.advertisement.versions),
                 member.legacy,
                 member.probed,
-                member.freshness is Freshness.LOST,
+                member.freshness is Freshness.LOST or member.absent,
                 member.drained,
             )
             for member in self.busy.view.pool.members

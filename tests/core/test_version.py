@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +30,16 @@ SCHEMES: tuple[Scheme, ...] = (
     CalendarDate(day=False),
     Named(("v1alpha1", "v1beta1", "v1")),
 )
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_version_survives_pickling_and_copying(protocol: int) -> None:
+    for version in (Version(), Version(2), Version(1, 31), Version(2024, 1, 31)):
+        found = pickle.loads(pickle.dumps(version, protocol))  # noqa: S301 - our own text
+        for same in (found, copy.copy(version), copy.deepcopy(version)):
+            assert same == version
+            assert type(same) is Version
+            assert repr(same) == repr(version)
 
 
 def test_versions_are_ordered_as_integers_and_not_as_decimals() -> None:

@@ -104,7 +104,7 @@ async def test_methods_are_forwarded(testbed: Testbed, method: str) -> None:
 
 async def test_requests_without_a_service_get_a_short_plain_404(testbed: Testbed) -> None:
     backend = await testbed.backend()
-    gateway = await testbed.gateway(backend, match=RouteMatch(host="metal.example", path="/baremetal"))
+    gateway = await testbed.gateway(backend, match=RouteMatch(hosts=("metal.example",), path="/baremetal"))
     client = await gateway.client()
 
     for target, host in (("/baremetal/v1", "other.example"), ("/baremetals", "metal.example")):

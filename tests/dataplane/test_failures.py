@@ -10,6 +10,7 @@ import pytest
 from gateway.core.http.message import METHODS, Response
 from gateway.dataplane import local_response
 from gateway.dataplane.failures import FAILURES, IDEMPOTENT, Failure, Retry, Side, may_retry
+from gateway.dataplane.proxy_status import LocalReason
 from gateway.telemetry.counters import MAX_CLIENT_ERROR_REASONS
 
 UNSENT: Final = {
@@ -17,6 +18,9 @@ UNSENT: Final = {
     Failure.CONNECT_TIMEOUT,
     Failure.NOT_SENT,
     Failure.VERSION_REFUSED,
+    Failure.QUEUE_FULL,
+    Failure.QUEUE_TIMEOUT,
+    Failure.TLS,
 }
 """Nothing was executed."""
 
@@ -72,16 +76,21 @@ def test_plain_errors_are_short_and_fixed(status: int) -> None:
 
 def test_a_local_response_is_a_whole_message() -> None:
     data = local_response.encode(
-        Response(418, (("X", "y"),), b"short"), is_head_request=False, connection=b"Connection: close\r\n"
+        Response(418, (("X", "y"),), b"short"),
+        LocalReason.MAINTENANCE,
+        is_head_request=False,
+        connection=b"Connection: close\r\n",
     )
 
     assert re.fullmatch(
-        rb"HTTP/1\.1 418 [^\r\n]+\r\nX: y\r\nContent-Length: 5\r\n"
+        rb"HTTP/1\.1 418 [^\r\n]+\r\nX: y\r\n"
+        rb'Proxy-Status: skewgate; error=proxy_internal_response; details="maintenance"\r\n'
+        rb"Content-Length: 5\r\n"
         rb"Date: [A-Z][^\r\n]+ GMT\r\nConnection: close\r\n\r\nshort",
         data,
     )
     without_body = local_response.encode(
-        Response(418, (("X", "y"),), b"short"), is_head_request=True, connection=b""
+        Response(418, (("X", "y"),), b"short"), LocalReason.ACCESS, is_head_request=True, connection=b""
     )
     assert b"Content-Length: 5\r\n" in without_body
     assert without_body.endswith(b"\r\n\r\n")

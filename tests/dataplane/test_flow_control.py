@@ -17,7 +17,8 @@ from tests.dataplane.testbed import Gateway, Testbed, UpstreamConnection, always
 
 MIB = 1024 * 1024
 HUGE = 256 * MIB
-BUFFERED = 32 * MIB
+BUFFERED = 128 * MIB
+"""More than the sockets between two ends hold: the kernel may give each of them 32 MiB."""
 """Bytes: more than all buffers of the kernel and the gateway together ever hold on two connections."""
 
 
@@ -236,15 +237,15 @@ async def test_a_drain_finishes_requests_and_then_ends_their_connections(testbed
             await upstream.send(response(200, body=message.target.encode()))
 
     gateway, backend = await testbed.gateway_and_backend(script)
-    address = gateway.worker.addresses[0]
+    address = gateway.address
     idle, busy = await gateway.client(), await gateway.client()
     assert (await idle.request(request())).status == 200
     await busy.send(request("GET", "/v1/slow"))
     await backend.received(2)
 
-    draining = asyncio.get_running_loop().create_task(gateway.worker.drain(10))
-    await until(lambda: gateway.worker.draining)
-    await until(lambda: not gateway.worker.addresses)
+    draining = asyncio.get_running_loop().create_task(gateway.drain(10))
+    await until(lambda: gateway.worker.context.draining)
+    await until(lambda: not gateway.sockets.addresses)
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection(*address)
     answer = await idle.request(request("GET", "/v1/next"))  # it does not know of the drain yet
@@ -267,7 +268,7 @@ async def test_a_drain_closes_idle_connections_at_its_end(testbed: Testbed) -> N
     assert (await client.request(request())).status == 200
 
     async with asyncio.timeout(5):
-        await gateway.worker.drain(0.2)
+        await gateway.drain(0.2)
 
     assert await client.ended() in ((b"", False), (b"", True))
 
@@ -283,7 +284,7 @@ async def test_a_drain_has_a_time_limit(testbed: Testbed) -> None:
     await backend.received()
 
     async with asyncio.timeout(5):
-        await gateway.worker.drain(0.1)
+        await gateway.drain(0.1)
 
     assert (await client.ended()).rest == b""
     await backend.disconnected()
@@ -303,8 +304,8 @@ async def test_a_drain_lets_a_response_stream_to_its_end(testbed: Testbed) -> No
     client = await gateway.client()
     await client.send(request())
     await client.reader.readuntil(b"begun")
-    draining = asyncio.get_running_loop().create_task(gateway.worker.drain(10))
-    await until(lambda: gateway.worker.draining)
+    draining = asyncio.get_running_loop().create_task(gateway.drain(10))
+    await until(lambda: gateway.worker.context.draining)
     may_end.set()
 
     assert await client.reader.readexactly(5) == b"ended"

@@ -16,6 +16,7 @@ import pytest
 from gateway import assembly
 from gateway.core.fleet.service import RouteMatch, Service
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.dataplane.forwarding import MAX_CACHED_SIZE
 from gateway.settings import read_file
 from tests.dataplane.messages import (
     MAX_FIELD,
@@ -36,6 +37,7 @@ from tests.dataplane.testbed import (
     UpstreamConnection,
     always,
     refusing_backend,
+    serve,
     service_of,
 )
 
@@ -590,3 +592,17 @@ async def test_R_B10_the_list_is_configured_and_a_reload_is_in_force_for_the_nex
             assert await passing(client) == passed
         finally:
             client.writer.close()
+
+
+async def test_L6_what_a_proxy_in_front_passes_on_does_not_fill_the_table_of_lines(testbed: Testbed) -> None:
+    """The lines are found by all that they depend on, so that is bounded as well."""
+    gateway, _ = await testbed.gateway_and_backend(serve, trusted=("127.0.0.0/8",))
+    client = await gateway.client()
+    for number in range(20):
+        value = f"{number:07}" + "x" * 7900
+        fields = [f"X-Forwarded-{name}: {value}" for name in ("Port", "Prefix", "Host")]
+        assert (await client.request(request("GET", "/v1/nodes", *fields))).status == 200
+        assert (await client.request(request("GET", "/v1/nodes", f"Via: 1.1 {value}"))).status == 200
+
+    lines = gateway.worker.context.forwarding_lines._lines
+    assert sum(len(repr(key)) + len(value) for key, value in lines.items()) < 4 * MAX_CACHED_SIZE

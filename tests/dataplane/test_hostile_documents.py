@@ -101,7 +101,8 @@ async def test_R_B12_a_content_type_of_blanks_holds_the_loop_no_longer(testbed: 
     await client.send(request("GET", "/v1"))
     head = await client.reader.readuntil(b"\r\n\r\n")
 
-    assert process_time() - begin < 10 * await harmless_cost(testbed)
+    # A search for garbage alone takes 20 ms in a large process; the regular expression took a second.
+    assert process_time() - begin < max(0.2, 10 * await harmless_cost(testbed))
     assert head.startswith(b"HTTP/1.1 200")
 
 

@@ -29,6 +29,7 @@ from gateway.dataplane.known_documents import (
     KnownDocuments,
 )
 from gateway.dialects.openstack.ironic import ROOT, V1
+from tests.controlplane.fakes import reconfigure
 from tests.dataplane.messages import (
     MAX_FIELD,
     MIN_FIELD,
@@ -129,7 +130,7 @@ async def test_R_D7_a_document_is_answered_while_the_only_backend_is_away(
         assert answer.status == status
         assert shown(answer) == ("1.1", "1.90", "http://api.example/v1/")
         record = await gateway.recorded(number)
-        assert (record.backend, record.status, record.reason) == ("none", status, "")
+        assert (record.backend, record.status, record.reason) == ("none", status, "known_document")
         assert record.bytes_out == len(answer.body)
     assert len(backend.requests) == 1
 
@@ -468,13 +469,13 @@ async def test_R_D7_a_reload_keeps_the_documents_of_backends_that_stay(testbed: 
     gateway, backend = await fleet(testbed)
     assert (await get(gateway)).status == 200
     await backend.close()
-    gateway.snapshot_holder.reconfigure([service_of(backend)])
+    reconfigure(gateway.snapshot_holder, [service_of(backend)])
     assert (await get(gateway)).status == 200
 
-    gateway.snapshot_holder.reconfigure([service_of(refusing_backend("another"))])
+    reconfigure(gateway.snapshot_holder, [service_of(refusing_backend("another"))])
     assert (await get(gateway)).status == 503
 
-    gateway.snapshot_holder.reconfigure([replace(service_of(backend), name="another")])
+    reconfigure(gateway.snapshot_holder, [replace(service_of(backend), name="another")])
     assert (await get(gateway)).status == 503
 
 
@@ -487,7 +488,7 @@ async def legacy_and_new(testbed: Testbed) -> tuple[Gateway, ScriptedBackend, Sc
     new = await testbed.backend(ironic(), name="new", declared=None)
     gateway = await testbed.gateway(new)
     probe_succeeded(gateway, new, OLD)
-    gateway.snapshot_holder.reconfigure([service_of(old, new)])
+    reconfigure(gateway.snapshot_holder, [service_of(old, new)])
     legacy = Advertisement(VersionSet.only(Version(1, 1)), legacy=True)
     gateway.snapshot_holder.observe("baremetal", "old", ProbeSucceeded(legacy, 1.0))
     assert gateway.snapshot_holder.current.views["baremetal"].offer.versions.highest == Version(1, 58)

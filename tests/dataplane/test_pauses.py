@@ -106,8 +106,10 @@ async def test_the_first_write_of_a_body_may_stop_the_upload(testbed: Testbed) -
     async def script(upstream: UpstreamConnection) -> None:
         await upstream.head()
         takes_no_more(upstream)
-        await upstream.ended()
+        await over.wait()
+        upstream.writer.transport.abort()
 
+    over = asyncio.Event()
     limits = {"write_buffer": 4 * KIB, "replay_body": 8 * MIB}
     gateway, _ = await testbed.gateway_and_backend(script, limits=limits)
     client = await gateway.client()
@@ -120,6 +122,8 @@ async def test_the_first_write_of_a_body_may_stop_the_upload(testbed: Testbed) -
         pools = gateway.worker._pools.values()
         waiting = [one.transport.get_write_buffer_size() for pool in pools for one in pool.connections]
         assert sum(waiting) < 20 * MIB
+        over.set()
+        await gateway.recorded()
 
 
 async def test_a_pipelined_upload_is_not_read_while_its_connection_is_made(testbed: Testbed) -> None:

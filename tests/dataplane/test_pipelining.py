@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from contextlib import suppress
 
 import pytest
 
+from gateway.core.fleet.service import RouteMatch
 from gateway.dataplane.client_connection import MAX_PIPELINED
 from tests.dataplane.messages import KIB, request, response
 from tests.dataplane.testbed import Client, Testbed, UpstreamConnection, always, serve, until
@@ -74,6 +76,22 @@ async def test_R_B6_the_same_when_fin_comes_while_the_first_is_served(testbed: T
     assert (await client.response()).body == b"/v1/post=10240"
     assert (await client.response("HEAD")).status == 200
     assert (await client.response()).body == b"/v1/put=5"
+    assert await client.ended() == (b"", False)
+
+
+async def test_R_B6_a_response_is_delivered_when_fin_comes_in_the_same_turn(testbed: Testbed) -> None:
+    """The response waits for the end of the turn in which it came, and the end of the client comes before."""
+
+    async def script(upstream: UpstreamConnection) -> None:
+        upstream.backend.record_request(await upstream.head())
+        upstream.writer.write(response(200, body=b"whole"))  # in one step with the next line
+        client.half_close()
+
+    gateway, _ = await testbed.gateway_and_backend(script)
+    client = await gateway.client()
+    await client.send(request())
+
+    assert (await client.response()).body == b"whole"
     assert await client.ended() == (b"", False)
 
 
@@ -199,3 +217,24 @@ async def test_R_B4_what_waits_behind_an_unread_response_is_bounded_too(testbed:
     assert len(connection._buffer) > 0
     sending.cancel()
     await asyncio.wait([sending])
+
+
+async def test_pipelined_heads_cost_the_same_however_many_wait(testbed: Testbed) -> None:
+    """No head is looked for in all that waits behind it. What is left is copied for each, which is much
+    less."""
+    gateway, _ = await testbed.gateway_and_backend(serve, match=RouteMatch(path="/elsewhere"))
+    head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+    async def cost(number: int) -> float:
+        client = await gateway.client()
+        await until(lambda: len(gateway.worker._unproven) == 1)
+        (connection,) = gateway.worker._unproven
+        began = time.process_time()
+        connection.data_received(head * number)
+        seconds = time.process_time() - began
+        client.writer.transport.abort()
+        return seconds / number
+
+    few = min([await cost(500) for _ in range(5)])
+    many = min([await cost(4000) for _ in range(5)])
+    assert many < 2.5 * few

@@ -4,17 +4,22 @@
 
 from __future__ import annotations
 
-from gateway.dataplane.http1.heads import RequestReader
 from gateway.dataplane.http1.names import NameTable
+from gateway.dataplane.http1.request_head import read_request_head
 from gateway.dataplane.request_body import HeldBodies, RequestBody
 from gateway.settings import Limits
 from tests.dataplane.messages import request
 
 
+def held_bodies(total: int = 1 << 20, told: list[None] | None = None) -> HeldBodies:
+    """`told`: gets one item each time that they are full."""
+    return HeldBodies(total, lambda: (told if told is not None else []).append(None))
+
+
 def request_body(*lines: str, held: HeldBodies | None = None, **limits: int) -> RequestBody:
     """The body of a request with these field lines."""
-    head = RequestReader().read(request("POST", "/", *lines), NameTable.for_requests(frozenset()), Limits())
-    return RequestBody(head.field_section, Limits().model_copy(update=limits), held or HeldBodies())
+    head = read_request_head(request("POST", "/", *lines), NameTable.for_requests(frozenset()), Limits())
+    return RequestBody(head, Limits().model_copy(update=limits), held or held_bodies())
 
 
 def test_a_held_body_can_be_sent_again() -> None:
@@ -55,10 +60,10 @@ def test_a_body_is_too_large_as_soon_as_it_is_known() -> None:
 
 
 def test_R_B13_beyond_what_all_may_hold_a_body_streams() -> None:
-    held = HeldBodies()
-    first = request_body("Content-Length: 10", held=held, replay_total=12)
+    held = held_bodies(12)
+    first = request_body("Content-Length: 10", held=held)
     first.feed(b"0123456789")
-    second = request_body("Content-Length: 10", held=held, replay_total=12)
+    second = request_body("Content-Length: 10", held=held)
     second.feed(b"ab")
     assert (first.streams, second.streams, held.size) == (False, False, 12)
     second.feed(b"c")
@@ -70,8 +75,21 @@ def test_R_B13_beyond_what_all_may_hold_a_body_streams() -> None:
     assert (second.data_to_send(), held.size) == (b"defghij", 0)
 
 
+def test_R_B13_it_is_told_once_that_they_are_full_until_they_are_not_by_far() -> None:
+    told: list[None] = []
+    held = held_bodies(12, told)
+    for size, full, times in ((12, False, 0), (1, True, 1), (5, True, 1), (-10, False, 1), (9, True, 1)):
+        held.add(size)
+        held.look()
+        assert (held.full, len(told)) == (full, times)
+    held.add(-11)
+    held.look()
+    held.add(7)
+    assert (held.full, len(told)) == (True, 2)
+
+
 def test_R_B13_a_chunked_body_that_is_complete_has_a_length_although_it_is_not_held() -> None:
-    body = request_body("Transfer-Encoding: chunked", replay_total=3)
+    body = request_body("Transfer-Encoding: chunked", held=held_bodies(3))
     body.feed(b"5\r\nhello\r\n0\r\n\r\n")
     assert (body.streams, body.framing_line()) == (True, b"Content-Length: 5\r\n")
     assert (body.data_to_send(), body.data_to_send()) == (b"hello", b"")

@@ -10,17 +10,25 @@ from dataclasses import replace
 from typing import Final
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gateway.core.dialect import Advertisement, Dialect
+from gateway.core.decision.decision import Resolution
+from gateway.core.dialect import OPENSTACK_IDS, PLAIN_IDS, Advertisement, Dialect, Endpoint
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.fleet.service import RouteMatch, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
+from gateway.dataplane.http1.names import NameTable
+from gateway.dataplane.http1.request_head import read_request_head
+from gateway.dataplane.request_ids import RequestIdSource, id_lines
 from gateway.dialects import discover
-from tests.dataplane.messages import Message, request, response, version_line
+from gateway.settings import Limits
+from tests.dataplane.messages import Message, read_fields, request, response, version_line
 from tests.dataplane.testbed import (
     Gateway,
+    Script,
     ScriptedBackend,
     Testbed,
     UpstreamConnection,
@@ -33,6 +41,8 @@ from tests.dataplane.testbed import (
 
 ID_FIELD: Final = "X-Openstack-Request-Id"
 GIVEN: Final = "req-0f5e7a9c-1b2d-4c3e-8f40-5a6b7c8d9e0f"
+PLAIN_FIELD: Final = "X-Request-Id"
+PLAIN: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 WELL_FORMED: Final = re.compile(r"req-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
@@ -188,8 +198,9 @@ async def test_R_D6_placement_has_the_id_in_the_body_too(testbed: Testbed) -> No
         assert json.loads(answer.body)["errors"][0]["request_id"] == GIVEN
 
 
-async def test_R_D6_where_the_dialect_has_no_ids_the_field_passes_as_it_came(testbed: Testbed) -> None:
-    """Two services on one connection, whose requests have equal bytes but for the path."""
+async def test_R_D6_where_the_dialect_has_no_ids_a_plain_one_is_made(testbed: Testbed) -> None:
+    """Two services on one connection, whose requests have equal bytes but for the path. The field of another
+    API passes as it came; a well-formed id in it is the id of the request."""
     backend = await testbed.backend(always(response(200, body=b"{}")))
     chef = service_with(dialect_of("chef"), "0-1", backend, match=RouteMatch(path="/chef"))
     ironic = replace(service_of(backend, match=RouteMatch(path="/metal")), name="metal")
@@ -197,18 +208,103 @@ async def test_R_D6_where_the_dialect_has_no_ids_the_field_passes_as_it_came(tes
     client = await gateway.client()
 
     for _ in range(2):
-        for lines in ((f"{ID_FIELD.upper()}: spam",), (f"{ID_FIELD}: a", f"{ID_FIELD}: b"), ()):
+        for values in (["spam"], ["a", "b"], [], [GIVEN]):
+            lines = [f"{ID_FIELD.upper()}: {value}" for value in values]
             assert (await client.request(request("GET", "/chef/nodes", *lines))).status == 200
-            sent = [
-                f"{name}: {value}"
-                for name, value in backend.requests[-1].fields
-                if "equest-i" in name.lower()
-            ]
-            assert sent == list(lines)
+            sent = backend.requests[-1]
+            assert sent.every(ID_FIELD) == values
+            if values == [GIVEN]:
+                assert PLAIN_FIELD.lower() not in sent.names
+                assert gateway.records[-1].request_id == GIVEN
+            else:
+                assert PLAIN.fullmatch(sent.one(PLAIN_FIELD))
+                assert gateway.records[-1].request_id == sent.one(PLAIN_FIELD)
             await client.request(request("GET", "/metal/v1/nodes", *lines))
     refused = await client.request(request("GET", "/chef/nodes", "X-Ops-Server-API-Version: 9"))
     assert refused.status == 406
-    assert not any("request-id" in name for name in refused.names)
+    assert refused.one(PLAIN_FIELD) == gateway.records[-1].request_id
+    assert ID_FIELD.lower() not in refused.names
+
+
+@pytest.mark.parametrize("value", ["8a2f", "Root=1-67891233-abcdef01", "a" * 128, "a.b:c/d+e=_-9"])
+async def test_R_D6_a_plain_id_of_the_client_is_the_only_one(testbed: Testbed, value: str) -> None:
+    gateway, backend = await testbed.gateway_and_backend(no_reply)
+
+    answer = await gateway.request(request("POST", "/v1/nodes", f"{PLAIN_FIELD.lower()}: {value}"))
+
+    assert backend.only_request.one(PLAIN_FIELD) == value
+    assert ID_FIELD.lower() not in backend.only_request.names, "none is made where one came"
+    record = await gateway.recorded()
+    assert answer.status == 502
+    assert answer.one(PLAIN_FIELD) == answer.one(ID_FIELD) == record.request_id == value
+    assert record.response_request_id == value
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (f"{PLAIN_FIELD}: two words",),
+        (f"{PLAIN_FIELD}:",),
+        (f"{PLAIN_FIELD}: {'a' * 129}",),
+        (f'{PLAIN_FIELD}: "quoted"',),
+        (f"{PLAIN_FIELD}: a\xe9",),
+        (f"{PLAIN_FIELD}: a", f"{PLAIN_FIELD}: b"),
+        (f"{PLAIN_FIELD}: a, b",),
+    ],
+)
+async def test_R_D6_a_malformed_plain_id_is_replaced(testbed: Testbed, lines: tuple[str, ...]) -> None:
+    gateway, backend = await testbed.gateway_and_backend(serve)
+
+    assert (await gateway.request(request("GET", "/v1/nodes", *lines))).status == 200
+
+    made = backend.only_request.one(ID_FIELD)
+    assert WELL_FORMED.fullmatch(made)
+    assert backend.only_request.one(PLAIN_FIELD) == made == (await gateway.recorded()).request_id
+
+
+@pytest.mark.parametrize(
+    "line", [f"{PLAIN_FIELD.replace('-', '_')}: a", f"{PLAIN_FIELD.replace('-', '.')}: a"]
+)
+async def test_R_D6_a_twin_of_the_plain_field_is_removed(testbed: Testbed, line: str) -> None:
+    gateway, backend = await testbed.gateway_and_backend(serve)
+
+    assert (await gateway.request(request("GET", "/v1/nodes", line))).status == 200
+
+    assert sum("request" in name for name in backend.only_request.names) == 1
+    assert WELL_FORMED.fullmatch(backend.only_request.one(ID_FIELD))
+
+
+async def test_R_D6_where_both_came_the_one_of_the_api_counts(testbed: Testbed) -> None:
+    gateway, backend = await testbed.gateway_and_backend(serve)
+    client = await gateway.client()
+
+    for own, passes in ((GIVEN, True), ("spam", False)):
+        lines = (f"{PLAIN_FIELD}: of-the-ingress", f"{ID_FIELD}: {own}")
+        refused = await client.request(request("GET", "/v1/nodes", version_line("1.999"), *lines))
+        assert (await client.request(request("GET", "/v1/nodes", *lines))).status == 200
+        sent, counted = backend.requests[-1], own if passes else "of-the-ingress"
+        assert sent.every(ID_FIELD) == ([own] if passes else [])
+        assert sent.one(PLAIN_FIELD) == refused.one(PLAIN_FIELD) == "of-the-ingress"
+        assert refused.one(ID_FIELD) == counted
+        assert {record.request_id for record in gateway.records[-2:]} == {counted}
+
+
+async def test_R_D6_the_record_has_the_id_of_the_response(testbed: Testbed) -> None:
+    own = "req-ffffffff-ffff-4fff-8fff-ffffffffffff"
+    found = [
+        ((f"{ID_FIELD.lower()}:  {own} ",), own),
+        (("Server: x", "X-Compute-Request-Id: y", f"{ID_FIELD}: {own}"), "y"),
+        (("X-About: my request-id: z", "Request-Id: 1"), "1"),
+        (("X-Request-Id: not well-formed",), ""),
+        ((), ""),
+    ]
+    script = respond_with(*(response(200, *lines, body=b"{}") for lines, _ in found))
+    gateway, _ = await testbed.gateway_and_backend(script)
+    client = await gateway.client()
+
+    for _, request_id in found:
+        await client.request(request("GET", "/v1/nodes", f"{ID_FIELD}: {GIVEN}"))
+        assert gateway.records[-1].response_request_id == request_id
 
 
 async def test_R_D6_a_transparent_service_gets_no_id_that_the_client_did_not_send(testbed: Testbed) -> None:
@@ -219,9 +315,11 @@ async def test_R_D6_a_transparent_service_gets_no_id_that_the_client_did_not_sen
         assert backend.requests[-1].every(ID_FIELD) == [line.partition(": ")[2] for line in lines]
 
 
-async def transparent_gateway(testbed: Testbed) -> tuple[Gateway, ScriptedBackend]:
+async def transparent_gateway(
+    testbed: Testbed, script: Script | None = None
+) -> tuple[Gateway, ScriptedBackend]:
     """A gateway in front of one legacy Ironic."""
-    backend = await testbed.backend(always(response(200, body=b"{}")), declared=None)
+    backend = await testbed.backend(script or always(response(200, body=b"{}")), declared=None)
     gateway = await testbed.gateway(backend)
     gateway.snapshot_holder.observe(
         "baremetal", backend.name, ProbeSucceeded(Advertisement(VersionSet(), legacy=True), 1.0)
@@ -230,12 +328,61 @@ async def transparent_gateway(testbed: Testbed) -> tuple[Gateway, ScriptedBacken
     return gateway, backend
 
 
-async def test_R_D6_an_error_before_routing_has_no_id(testbed: Testbed) -> None:
+async def test_R_D6_a_refusal_of_a_transparent_service_has_an_id(testbed: Testbed) -> None:
+    gateway, backend = await transparent_gateway(testbed, no_reply)
+
+    answer = await gateway.request(request("POST", "/v1/nodes"))
+
+    assert answer.status == 502
+    assert ID_FIELD.lower() not in backend.only_request.names
+    assert WELL_FORMED.fullmatch(answer.one(ID_FIELD))
+    assert answer.one(ID_FIELD) == (await gateway.recorded()).request_id
+
+
+async def test_R_D6_where_no_service_is_found_the_answer_has_an_id(testbed: Testbed) -> None:
     gateway = await gateway_for(
         testbed, replace(service_of(refusing_backend()), match=RouteMatch(path="/metal"))
     )
 
-    for data, status in ((request("GET", "/nowhere"), 404), (b"GET / HTTP/1.1\r\n\r\n", 400)):
-        answer: Message = await gateway.request(data)
-        assert answer.status == status
-        assert not any("request-id" in name for name in answer.names)
+    for line, own in (("", ""), (f"{PLAIN_FIELD}: mine", "mine"), (f"{ID_FIELD}: {GIVEN}", GIVEN)):
+        answer = await gateway.request(request("GET", "/nowhere", *([line] if line else [])))
+        assert answer.status == 404
+        assert answer.one(PLAIN_FIELD) == gateway.records[-1].request_id
+        assert answer.one(PLAIN_FIELD) == own or PLAIN.fullmatch(answer.one(PLAIN_FIELD))
+
+
+async def test_R_D6_what_is_no_request_has_no_id(testbed: Testbed) -> None:
+    """It has no line in the log either."""
+    gateway = await testbed.gateway(refusing_backend())
+
+    answer: Message = await gateway.request(b"GET / HTTP/1.1\r\n\r\n")
+
+    assert answer.status == 400
+    assert not any("request-id" in name for name in answer.names)
+
+
+IDS = st.sampled_from(["", GIVEN, "plain", "spam spam", GIVEN.upper(), "x" * 200])
+
+
+@settings(max_examples=200)
+@given(own=IDS, plain=IDS, other=st.booleans())
+def test_R_D6_a_backend_gets_no_malformed_id_and_one_that_is_in_the_log(
+    own: str, plain: str, *, other: bool
+) -> None:
+    """Whatever came: the id of the request is in some field for the backend, and no field is malformed."""
+    dialect = dialect_of("chef" if other else "ironic")
+    service = service_with(dialect, "0-1" if other else "1.1-1.90", refusing_backend())
+    view = Snapshot.configured([service], now=0.0).views[dialect.name]
+    lines = [f"{ID_FIELD}: {own}"] * bool(own) + [f"{PLAIN_FIELD}: {plain}"] * bool(plain)
+    names = frozenset({ID_FIELD.lower(), PLAIN_FIELD.lower()})
+    head = read_request_head(
+        request("GET", "/", *lines), NameTable.for_requests(frozenset(), names), Limits()
+    )
+    resolution = Resolution(view, Endpoint("resource"), None, None, None, "", view.everyone)
+    request_id = RequestIdSource().of(resolution, head)
+
+    written = dict(read_fields(b"\r\n" + id_lines(head, resolution, request_id) + b"\r\n"))
+
+    assert request_id in written.values()
+    assert PLAIN_IDS.is_valid(written.get(PLAIN_FIELD, "1"))
+    assert other or OPENSTACK_IDS.is_valid(written.get(ID_FIELD, GIVEN))

@@ -54,6 +54,16 @@ async def test_S11_one_empty_line_before_a_request_is_skipped(testbed: Testbed) 
         assert (await client.request(b"\r\n" + request(), method="GET")).status == 200
 
 
+async def test_S11_a_second_empty_line_is_refused_also_when_it_arrives_alone(testbed: Testbed) -> None:
+    gateway, backend = await testbed.gateway_and_backend(serve)
+    client, other = await gateway.client(), await gateway.client()
+    await client.send(b"\r\n")
+    await other.request(request())  # meanwhile the empty line has been read
+
+    assert (await client.request(b"\r\n" + request(), method="GET")).status == 400
+    assert len(backend.requests) == 1
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -168,7 +168,7 @@ async def test_queued_requests_do_not_delay_the_end_of_the_gateway(testbed: Test
     dies.set()
     await until(lambda: sum(len(backend.requests) for backend in backends) == 13)
 
-    await asyncio.wait_for(gateway.worker.drain(0.1), 5)
+    await asyncio.wait_for(gateway.drain(0.1), 5)
 
     for client in clients:
         await client.ended()

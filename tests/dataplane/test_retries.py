@@ -14,7 +14,16 @@ from gateway.core.fleet.fleet import ConnectFailed
 from gateway.core.fleet.service import RetryPlan
 from gateway.dataplane.stages import Stage
 from tests.dataplane.assertions import assert_ironic_error
-from tests.dataplane.messages import KIB, chunked, request, response, version_line
+from tests.dataplane.messages import (
+    KIB,
+    MAX_FIELD,
+    MIN_FIELD,
+    VERSION_FIELD,
+    chunked,
+    request,
+    response,
+    version_line,
+)
 from tests.dataplane.testbed import (
     OLD,
     Gateway,
@@ -377,3 +386,47 @@ async def test_retries_without_a_response_can_be_switched_off(testbed: Testbed) 
 
     assert (await gateway.request(request())).status == 502
     assert len(first.requests) + len(second.requests) == 1
+
+
+# --- what may have been executed, and is not known to have been ---------------------------------------------
+
+
+async def test_what_may_have_been_executed_is_never_answered_as_not_sent(testbed: Testbed) -> None:
+    bad = await testbed.backend(dying)
+    gateway = await testbed.gateway(bad, refusing_backend())
+    gateway.prefer(0, of=2)
+
+    assert_ironic_error(await gateway.request(request("DELETE")), 502)
+    assert len(bad.requests) == 1
+    assert (gateway.records[-1].reason, gateway.records[-1].attempts) == ("no_reply", 2)
+
+
+@pytest.mark.parametrize("asked", ["latest", "1.80"])
+async def test_what_may_have_been_executed_at_one_version_is_not_sent_at_another(
+    testbed: Testbed, asked: str
+) -> None:
+    """The second backend was rolled back. Its refusal says nothing of what the first one has done."""
+
+    async def rolled_back(upstream: UpstreamConnection) -> None:
+        while True:
+            message = await upstream.request()
+            version = message.one(VERSION_FIELD)
+            served = f"{VERSION_FIELD}: {version}"
+            bounds = (f"{MIN_FIELD}: 1.1", f"{MAX_FIELD}: 1.58")
+            refused = response(
+                406, *bounds, "Content-Type: application/json", body=b'{"error_message": "not supported"}'
+            )
+            await upstream.send(response(200, served, *bounds) if version == "1.58" else refused)
+
+    bad, old = await testbed.backend(dying, declared=None), await testbed.backend(rolled_back, declared=None)
+    gateway = await testbed.gateway(bad, old)
+    probe_succeeded(gateway, bad, "1.1-1.90")
+    probe_succeeded(gateway, old, "1.1-1.90")
+    gateway.prefer(0, of=2)
+
+    answer = await gateway.request(request("PUT", "/v1/nodes", version_line(asked), body=b"x"))
+
+    assert len(bad.requests) == len(old.requests) == 1
+    assert_ironic_error(answer, 502)
+    assert gateway.records[-1].reason == "no_reply"
+    assert not any(gateway.worker.in_flight_by_member.values())

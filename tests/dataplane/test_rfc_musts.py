@@ -106,7 +106,7 @@ async def test_R_B6_every_valid_host_is_forwarded_as_it_came(testbed: Testbed, h
 
 
 async def test_R_B6_a_host_with_an_empty_port_has_the_route_of_its_name(testbed: Testbed) -> None:
-    gateway, backend = await testbed.gateway_and_backend(serve, match=RouteMatch(host="api.example"))
+    gateway, backend = await testbed.gateway_and_backend(serve, match=RouteMatch(hosts=("api.example",)))
 
     assert (await gateway.request(request(host="api.example:"))).status == 200
     assert (await gateway.request(request(host="API.example:80"))).status == 200

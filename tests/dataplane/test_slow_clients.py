@@ -30,14 +30,14 @@ SOON: Final = 3.0
 
 
 @pytest.fixture(autouse=True)
-def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.dataplane.arrival.MIN_RATE_GRACE", GRACE)
+def short_grace(testbed: Testbed) -> None:
+    testbed.min_rate_grace = GRACE
 
 
 async def drip(client: Client, byte: bytes) -> None:
     """Send a byte every 50 ms for ever: far below the minimum rate."""
     with suppress(ConnectionError):
-        while True:
+        while not client.writer.is_closing():  # uvloop raises another error there
             await client.send(byte)
             await asyncio.sleep(0.05)
 

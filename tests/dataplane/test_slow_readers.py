@@ -40,7 +40,7 @@ async def reader_with_small_buffer(gateway: Gateway, send_buffer: int = 0) -> As
     with socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * KIB)
         sock.setblocking(False)
-        await loop.sock_connect(sock, gateway.worker.addresses[0])
+        await loop.sock_connect(sock, gateway.address)
         await until(lambda: bool(gateway.worker._clients))
         if send_buffer:
             gateway_sock = its_connection(gateway).transport.get_extra_info("socket")

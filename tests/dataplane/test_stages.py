@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from gateway.core.fleet.backend import Backend
 from gateway.dataplane.stages import TRANSITIONS, Stage
 from tests.dataplane.messages import request, version_line
 from tests.dataplane.stage_check import CheckedStage
 from tests.dataplane.testbed import (
     Gateway,
+    ScriptedBackend,
     Testbed,
     UpstreamConnection,
+    ironic_response,
     never_respond,
     refusing_backend,
     serve,
@@ -139,6 +144,129 @@ async def a_retry_that_is_given_up(testbed: Testbed) -> None:
     empty_budget(gateway)
 
 
+async def a_tunnel(testbed: Testbed) -> None:
+    async def script(upstream: UpstreamConnection) -> None:
+        await upstream.head()
+        await upstream.send(b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+        await upstream.ended()
+
+    gateway, _ = await testbed.gateway_and_backend(script, upgrade=["x"])
+    client = await gateway.client()
+    assert (
+        await client.request(request("GET", "/v1/nodes", "Connection: Upgrade", "Upgrade: x"))
+    ).status == 101
+    client.half_close()
+    await client.ended()
+    await gateway.recorded()
+
+
+async def all_are_full(testbed: Testbed) -> None:
+    backend = await testbed.backend(never_respond)
+    full = replace(backend.backend, max_requests=1)
+    gateway = await testbed.gateway(full)
+    client = await gateway.client()
+    await client.send(request())
+    await backend.received()
+    assert (await gateway.request(request())).status == 503
+    assert (await gateway.request(request("POST", body=BODY))).status == 503
+
+
+async def queued_behind_another(
+    testbed: Testbed, *parts: bytes, before: ScriptedBackend | Backend | None = None, close: bool = False
+) -> None:
+    """A request that waits for the only backend, perhaps after one at another; with `close` on a connection
+    that has to be made."""
+    turn = asyncio.Event()
+
+    async def one_by_one(upstream: UpstreamConnection) -> None:
+        while True:
+            message = await upstream.request()
+            await turn.wait()
+            answer = ironic_response(message)
+            await upstream.send(answer.replace(b"\r\n", b"\r\nConnection: close\r\n", 1) if close else answer)
+            if close:
+                return
+
+    backend = await testbed.backend(one_by_one)
+    bound = replace(backend.backend, max_requests=1, queue_length=1, queue_timeout=60.0)
+    gateway = await testbed.gateway(*([before] if before is not None else []), bound)
+    of = 1 if before is None else 2
+    gateway.prefer(of - 1, of=of)
+    first, second = await gateway.client(), await gateway.client()
+    await first.send(request())
+    await backend.received()
+    gateway.prefer(0, of=of)
+    await second.send(*(parts or (request(),)))
+    await until(lambda: Stage.QUEUED in gateway.stages)
+    turn.set()
+    for client in (first, second):
+        assert (await client.response()).status == 200
+
+
+async def one_has_room(testbed: Testbed) -> None:
+    await queued_behind_another(testbed)
+
+
+async def one_has_room_after_a_close(testbed: Testbed) -> None:
+    await queued_behind_another(testbed, close=True)
+
+
+async def one_has_room_for_a_body(testbed: Testbed) -> None:
+    await queued_behind_another(testbed, request("POST", body=BODY))
+
+
+async def one_has_room_after_a_failed_connection(testbed: Testbed) -> None:
+    await queued_behind_another(testbed, before=refusing_backend())
+
+
+async def one_has_room_after_no_reply(testbed: Testbed) -> None:
+    await queued_behind_another(testbed, before=await testbed.backend(no_reply))
+
+
+async def the_retry_budget_and_the_queue(testbed: Testbed) -> None:
+    """A retry waits for the budget, then for room; another one for room, then for the budget."""
+    held = asyncio.Semaphore(0)
+
+    async def one_by_one(upstream: UpstreamConnection) -> None:
+        while True:
+            message = await upstream.request()
+            await held.acquire()
+            await upstream.send(ironic_response(message))
+
+    dying, busy = await testbed.backend(no_reply), await testbed.backend(one_by_one)
+    bound = replace(busy.backend, max_requests=1, queue_length=1, queue_timeout=60.0)
+    gateway = await testbed.gateway(dying, bound)
+    await fill_budget(gateway)
+    gateway.prefer(0, of=2)
+    retried = await gateway.client()
+    await retried.send(request())
+    await until(lambda: gateway.stages == [Stage.RETRY_QUEUED])
+    gateway.prefer(1, of=2)
+    other = await gateway.client()
+    await other.send(request())
+    await busy.received()
+    gateway.worker.context.retry_budget.release("baremetal")
+    await until(lambda: Stage.QUEUED in gateway.stages)
+    held.release()
+    await busy.received(2)
+    held.release()
+    for client in (retried, other):
+        assert (await client.response()).status == 200
+    # The other way round: the budget is used up again.
+    await other.send(request())
+    await busy.received(3)
+    await fill_budget(gateway)
+    gateway.prefer(0, of=2)
+    await retried.send(request())
+    await until(lambda: Stage.QUEUED in gateway.stages)
+    held.release()
+    await until(lambda: Stage.RETRY_QUEUED in gateway.stages)
+    empty_budget(gateway)
+    held.release()
+    for client in (retried, other):
+        assert (await client.response()).status == 200
+
+
 QUEUED: Final = ("deciding", "connecting", "awaiting_response", "retry_queued")
 SCENARIOS: Final[dict[Scenario, set[Transition]]] = {
     a_refusal: names("deciding", "ended"),
@@ -153,9 +281,22 @@ SCENARIOS: Final[dict[Scenario, set[Transition]]] = {
     a_retry_whose_turn_comes: SENT | names(*QUEUED, "connecting"),
     a_retry_on_an_idle_connection: SENT | names(*QUEUED, "awaiting_response"),
     a_retry_that_is_given_up: names(*QUEUED, "ended"),
+    all_are_full: names("deciding", "connecting", "awaiting_response")
+    | names("deciding", "queued", "ended")
+    | names("deciding", "reading_body", "queued"),
+    one_has_room: SENT | names("deciding", "queued", "awaiting_response"),
+    one_has_room_after_a_close: SENT | names("deciding", "queued", "connecting"),
+    one_has_room_for_a_body: SENT | names("deciding", "reading_body", "queued", "awaiting_response"),
+    one_has_room_after_a_failed_connection: SENT | names("connecting", "queued", "awaiting_response"),
+    one_has_room_after_no_reply: SENT | names("awaiting_response", "queued", "awaiting_response"),
+    the_retry_budget_and_the_queue: SENT
+    | names("awaiting_response", "retry_queued", "queued", "awaiting_response")
+    | names("deciding", "awaiting_response", "queued", "retry_queued", "awaiting_response"),
+    a_tunnel: names("deciding", "connecting", "awaiting_response", "tunnelling", "ended"),
 }
 
 
+@pytest.mark.interpreted("the attribute of a compiled class cannot be replaced")
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 async def test_an_exchange_goes_through_these_stages(
     testbed: Testbed, stages: CheckedStage, scenario: Scenario

@@ -11,8 +11,10 @@ import contextlib
 import os
 import re
 import socket
+import ssl
 import struct
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from ipaddress import ip_network
 from time import monotonic
 from typing import Any, Final, final
@@ -22,19 +24,26 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.selection import RANDOM_BITS
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.backend_tls import BackendTls
 from gateway.core.fleet.fleet import Fact, ProbeSucceeded
+from gateway.core.fleet.limits import DEFAULT_LIMITS, ServiceLimits
 from gateway.core.fleet.service import RetryPlan, RouteMatch, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
+from gateway.dataplane.arrival import MIN_RATE_GRACE
 from gateway.dataplane.context import draw_bits
+from gateway.dataplane.listening_sockets import ListeningSockets
+from gateway.dataplane.sharing import SharedLimits
 from gateway.dataplane.stages import Stage
 from gateway.dataplane.worker import Worker
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.settings import Limits, Timeouts
+from gateway.settings.model.limits import limits_of_all
 from gateway.settings.values import Listen
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
+from gateway.tls.server import ServerCertificates
 from tests.dataplane.messages import (
     MAX_FIELD,
     MIN_FIELD,
@@ -45,12 +54,13 @@ from tests.dataplane.messages import (
     read_message,
     response,
 )
+from tests.stream_server import StreamServer
 
 LOOPBACK: Final = "127.0.0.1"
 NEW: Final = "1.1-1.90"
 OLD: Final = "1.1-1.58"
 _STREAM: Final = 1 << 20
-_RESET: Final = struct.pack("ii", 1, 0)
+RESET: Final = struct.pack("ii", 1, 0)
 """The value of SO_LINGER with which closing a socket sends a reset."""
 
 
@@ -174,7 +184,17 @@ async def never_respond(upstream: UpstreamConnection) -> None:
 class ScriptedBackend:
     """A server that runs `script` for every connection. When a script returns, its connection is closed."""
 
-    def __init__(self, script: Script, name: str, declared: str | None) -> None:
+    def __init__(
+        self,
+        script: Script,
+        name: str,
+        declared: str | None,
+        server_tls: ssl.SSLContext | None = None,
+        tls: BackendTls | None = None,
+    ) -> None:
+        self._server_tls = server_tls
+        self.tls = tls
+        """How the gateway speaks to it."""
         self.script = script
         self.name = name
         self.declared = declared
@@ -182,20 +202,16 @@ class ScriptedBackend:
         self.connections = 0
         self.port = 0
         self.error: BaseException | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._server = StreamServer(self._run, limit=_STREAM, on_accept=self._accepted)
         self._changed = asyncio.Event()
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, LOOPBACK, 0, limit=_STREAM)
-        self.port = self._server.sockets[0].getsockname()[1]
+        await self._server.start(tls=self._server_tls)
+        self.port = self._server.port
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accepted(self) -> None:
         self.connections += 1
         self._changed.set()
-        task = asyncio.get_running_loop().create_task(self._run(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -204,10 +220,6 @@ class ScriptedBackend:
             pass  # the gateway has closed it
         except AssertionError as error:
             self.error = error
-        finally:
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
 
     def record_request(self, message: Message) -> None:
         self.requests.append(message)
@@ -225,8 +237,8 @@ class ScriptedBackend:
     async def disconnected(self) -> None:
         """Wait until no connection is open."""
         async with asyncio.timeout(TIMEOUT):
-            while self._tasks:
-                await asyncio.wait(self._tasks)
+            while handlers := self._server.handlers:
+                await asyncio.wait(handlers)
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(TIMEOUT):
@@ -243,15 +255,10 @@ class ScriptedBackend:
     @property
     def backend(self) -> Backend:
         declared = versions(self.declared) if self.declared else None
-        return Backend(self.name, LOOPBACK, self.port, declared=declared)
+        return Backend(self.name, LOOPBACK, self.port, declared=declared, tls=self.tls)
 
     async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        for task in tuple(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._server.stop()
         if self.error is not None:
             raise self.error
 
@@ -318,13 +325,25 @@ async def ended(reader: asyncio.StreamReader) -> Ended:
 
 def reset(writer: asyncio.StreamWriter) -> None:
     """Close with a reset, at once."""
-    sock = writer.get_extra_info("socket")
     with contextlib.suppress(OSError, ValueError, AttributeError):  # closed already
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        sock = writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     writer.transport.abort()
 
 
 # --- the gateway -------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class Listener:
+    """How clients reach a gateway. `client_tls`: of the clients that `Gateway.client` makes. `relay`: instead
+    they have no TLS, and are connected by this (`tls_relay`)."""
+
+    listen: Listen = field(default_factory=lambda: Listen(LOOPBACK, 0))
+    certificates: ServerCertificates | None = None
+    client_tls: ssl.SSLContext | None = None
+    relay: Callable[[tuple[str, int], int], socket.socket] | None = None
 
 
 @final
@@ -338,12 +357,15 @@ class Gateway:
         limits: dict[str, int],
         trusted: Sequence[str],
         resolve: Resolve = addresses_only,
+        shared: SharedLimits | None = None,
     ) -> None:
         self.snapshot_holder = snapshot_holder
         self.metrics = Metrics()
         self.records: list[RequestRecord] = []
         self.facts: list[tuple[str, str, Fact]] = []
         self.clients: list[Client] = []
+        self.listener = Listener()
+        self.sockets = ListeningSockets(slots=1)
         self._record_added = asyncio.Event()
         self.worker = Worker(
             limits=Limits().model_copy(update=limits),
@@ -355,6 +377,7 @@ class Gateway:
             metrics=self.metrics,
             record=self._record,
             random_bits=self._draw,
+            shared=shared,
         )
         self._drawn: int | None = None
 
@@ -374,22 +397,45 @@ class Gateway:
 
     def _record(self, record: RequestRecord) -> None:
         self.metrics.record(record)
+        if self.worker.context.tracing is not None:
+            self.worker.context.tracing.finish(record)
         self.records.append(record)
         self._record_added.set()
 
     async def start(self) -> None:
-        await self.worker.start([Listen(LOOPBACK, 0)])
+        listen, certificates = self.listener.listen, self.listener.certificates
+        self.sockets = await ListeningSockets.bind([listen])
+        await self.worker.listen(
+            [(listen, sock) for _, sock in self.sockets.of_slot(0)],
+            None if certificates is None else {listen: certificates},
+        )
         self.metrics.watch(self.snapshot_holder, self.worker.in_flight_by_service, self.worker.connections)
+        self.metrics.watch_use(lambda: {self.worker.name: self.worker.use()}, dict)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where clients connect."""
+        return self.sockets.addresses[0]
+
+    async def drain(self, seconds: float) -> None:
+        """Whoever connects from now on is refused; the requests under way have so many seconds."""
+        await self.worker.stop_accepting()
+        self.sockets.close()
+        await self.worker.drain(seconds)
 
     async def client(self, small_buffer: int = 0) -> Client:
         """A new connection. `small_buffer`: the bytes that its socket takes unread."""
-        sock = socket.socket()
-        if small_buffer:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, small_buffer)
-        sock.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(sock, self.worker.addresses[0])
-        limit = small_buffer or _STREAM
-        client = Client(*await asyncio.open_connection(sock=sock, limit=limit))
+        address, tls, limit = self.address, self.listener.client_tls, small_buffer or _STREAM
+        if self.listener.relay is not None:
+            sock, tls = self.listener.relay(address, small_buffer), None
+        else:
+            sock = socket.socket()
+            if small_buffer:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, small_buffer)
+            sock.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(sock, address)
+        name = None if tls is None else "localhost"
+        client = Client(*await asyncio.open_connection(sock=sock, limit=limit, ssl=tls, server_hostname=name))
         self.clients.append(client)
         return client
 
@@ -410,7 +456,7 @@ class Gateway:
 
     def metric(self, name: str, **labels: str) -> float:
         """The value of one series; 0 if there is none."""
-        text = self.metrics.exposition("")[0].decode()
+        text = b"".join(self.metrics.exposition("")[0]).decode()
         for line in text.splitlines():
             match = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
             if match and match[1] == name:
@@ -450,6 +496,7 @@ class Gateway:
             ) from None
         finally:
             await self.worker.abort()
+            self.sockets.close()
         await until(lambda: not any(any(counts) for counts in self.worker.connections().values()))
 
 
@@ -463,13 +510,20 @@ class Testbed:
         self.backends: list[ScriptedBackend] = []
         self.gateways: list[Gateway] = []
         self.callback_errors: list[dict[str, Any]] = []
+        self.min_rate_grace = MIN_RATE_GRACE
+        """Of gateways that are started from now on."""
+        self.backend_tls: tuple[ssl.SSLContext, BackendTls] | None = None
+        """Of backends that are started from now on: their context, and how the gateway speaks to them."""
+        self.listener = Listener()
+        """Of gateways that are started from now on."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: self.callback_errors.append(context))
 
     async def backend(
         self, script: Script = serve, *, name: str = "", declared: str | None = NEW
     ) -> ScriptedBackend:
-        backend = ScriptedBackend(script, name or f"api-{len(self.backends) + 1}", declared)
+        tls = self.backend_tls or (None, None)
+        backend = ScriptedBackend(script, name or f"api-{len(self.backends) + 1}", declared, *tls)
         await backend.start()
         self.backends.append(backend)
         return backend
@@ -482,16 +536,24 @@ class Testbed:
         trusted: Sequence[str] = (),
         limits: dict[str, int] | None = None,
         resolve: Resolve = addresses_only,
+        upgrade: Collection[str] = (),
+        shared: SharedLimits | None = None,
         **timeouts: float,
     ) -> Gateway:
         """A worker in front of one Ironic service; `timeouts` in seconds by their names in the settings."""
+        of_service = limits_of_all(
+            Timeouts().model_copy(update=timeouts), Limits().model_copy(update=limits or {})
+        )
         gateway = Gateway(
-            snapshot_holder_of(*backends, match=match, retry=retry),
+            snapshot_holder_of(*backends, match=match, retry=retry, limits=of_service, upgrade=upgrade),
             timeouts,
             limits or {},
             trusted,
             resolve,
+            shared,
         )
+        gateway.worker.context.min_rate_grace = self.min_rate_grace
+        gateway.listener = self.listener
         await gateway.start()
         self.gateways.append(gateway)
         return gateway
@@ -512,19 +574,36 @@ class Testbed:
 
 
 def service_of(
-    *backends: ScriptedBackend | Backend, match: RouteMatch | None = None, retry: RetryPlan | None = None
+    *backends: ScriptedBackend | Backend,
+    match: RouteMatch | None = None,
+    retry: RetryPlan | None = None,
+    limits: ServiceLimits = DEFAULT_LIMITS,
+    upgrade: Collection[str] = (),
 ) -> Service:
     """One Ironic service named `baremetal`."""
     values = tuple(
         backend.backend if isinstance(backend, ScriptedBackend) else backend for backend in backends
     )
-    return Service("baremetal", Ironic(), values, match=match or RouteMatch(), retry=retry or RetryPlan())
+    return Service(
+        "baremetal",
+        Ironic(),
+        values,
+        match=match or RouteMatch(),
+        retry=retry or RetryPlan(),
+        limits=limits,
+        upgrade=frozenset(upgrade),
+    )
 
 
 def snapshot_holder_of(
-    *backends: ScriptedBackend | Backend, match: RouteMatch | None = None, retry: RetryPlan | None = None
+    *backends: ScriptedBackend | Backend,
+    match: RouteMatch | None = None,
+    retry: RetryPlan | None = None,
+    limits: ServiceLimits = DEFAULT_LIMITS,
+    upgrade: Collection[str] = (),
 ) -> SnapshotHolder:
-    return SnapshotHolder(Snapshot.configured([service_of(*backends, match=match, retry=retry)], now=0.0))
+    service = service_of(*backends, match=match, retry=retry, limits=limits, upgrade=upgrade)
+    return SnapshotHolder(Snapshot.configured([service], now=0.0))
 
 
 def probe_succeeded(gateway: Gateway, backend: ScriptedBackend | Backend, text: str) -> None:

@@ -36,6 +36,23 @@ from tests.demo.conftest import Fleet, url_of
 # --- the command
 
 
+async def test_the_usual_admin_port_is_taken_if_it_is_free(capfd: pytest.CaptureFixture[str]) -> None:
+    """So that `skewgate status` beside it finds it. If it is taken, nobody asked for it: nothing is said."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        assert await Story(1.0, 5, 0, Paint(io.StringIO()), port).play()
+        beside = capfd.readouterr()
+    assert await Story(1.0, 5, 0, Paint(io.StringIO()), port).play()
+    usual = capfd.readouterr()
+
+    assert beside.err == usual.err == ""
+    assert re.search(r"^  admin    http://127\.0\.0\.1:(\d+) ", beside.out, re.MULTILINE)
+    assert f":{port} " not in beside.out
+    assert f"  admin    http://127.0.0.1:{port} " in usual.out
+    assert f"  look     skewgate status --admin http://127.0.0.1:{port}\n" in usual.out
+
+
 async def test_it_shows_requests_the_upgrade_and_the_summary_and_loses_nothing() -> None:
     ended = await call("demo", "--for", "6", "--seed", "5", NO_COLOR="1")
 

@@ -49,7 +49,7 @@ from gateway.core.http.json_body import MAX_DEPTH, MAX_VALUES
 from gateway.core.http.message import Header, RequestHead, Response, as_mapping, normalize_name, render
 from gateway.core.versions.ranges import NEWEST, OLDEST, VersionRange, VersionSet
 from gateway.core.versions.version import Version
-from gateway.dataplane.http1 import heads
+from gateway.dataplane.http1 import request_head
 from gateway.dataplane.http1.names import NameTable
 from gateway.dialects import discover
 from gateway.settings import Limits, load
@@ -75,7 +75,9 @@ from tests.dialects.dialect_samples import (
 )
 
 every_sample = pytest.mark.parametrize("sample", DIALECT_SAMPLES, ids=lambda sample: sample.label)
-few_examples = settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+few_examples = settings(
+    max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.too_slow]
+)
 """Many dialects share these tests, so each of them gets fewer examples than a test of its own would."""
 
 # --- declarations ------------------------------------------------------------------------------------------
@@ -363,12 +365,12 @@ def lines_of(request_field_lines: bytes) -> list[Header]:
 
 def read_and_resolve(
     view: ServiceView, endpoint: Endpoint, lines: Sequence[Header]
-) -> tuple[heads.RequestHead, Resolution]:
+) -> tuple[request_head.RequestHead, Resolution]:
     """A request's head and its decision, from bytes that the data plane's own reader reads."""
     head = b"GET /x HTTP/1.1\r\nHost: api.test\r\n" + render(lines) + b"\r\n"
     dialect = view.service.dialect
     table = NameTable.for_requests(dialect.reads | dialect.owned_request)
-    read = heads.RequestReader().read(head, table, Limits())
+    read = request_head.read_request_head(head, table, Limits())
     return read, resolve(view, endpoint, read, read.path)
 
 
@@ -401,7 +403,7 @@ def test_duplicates_and_disguised_names_end_in_one_version_and_one_spelling(samp
 
         assert (resolution.result, resolution.version) == (plain.result, plain.version)
         assert resolution.request_field_lines == plain.request_field_lines
-        passed_on = {normalize_name(name) for name, _ in lines_of(reader.field_section.passthrough)}
+        passed_on = {normalize_name(name) for name, _ in lines_of(reader.passthrough)}
         assert not passed_on & (dialect.owned_request | dialect.reads)
         if resolution.result is not NegotiationResult.SERVED:
             assert resolution.request_field_lines == b""

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.core.decision.decision import vary_header
+from gateway.core.decision.local_responses import vary_header
 from gateway.core.decision.negotiation import negotiate
 from gateway.core.dialect import (
     NO_VERSION_REQUESTED,

@@ -15,6 +15,7 @@ import pytest
 
 from gateway.core.dialect import (
     NO_VERSION_REQUESTED,
+    PLAIN_IDS,
     Advertisement,
     DefaultKind,
     GatewayError,
@@ -873,8 +874,8 @@ def test_R_D6_request_ids_are_in_the_headers_of_real_servers(
     assert named.headers[-len(names) :] == tuple((name, "req-1") for name in names)
 
 
-def test_R_D6_the_inspector_has_no_request_ids() -> None:
-    assert INSPECTOR.request_ids is None
+def test_R_D6_the_inspector_has_no_request_ids_of_its_own() -> None:
+    assert INSPECTOR.request_ids is PLAIN_IDS
 
 
 def test_R_D6_an_error_of_placement_names_the_id_before_its_range() -> None:

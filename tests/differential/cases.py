@@ -45,13 +45,23 @@ def cases(seed: int, number: int) -> Iterator[Case]:
     # Servers of OpenStack read one header alike; what others read has more spellings.
     apis = [api for api in APIS.values() for _ in range(1 if api in OPENSTACK_APIS else 2)]
     for at in range(number):
-        random = Random(f"{seed}:{at}")
         api = apis[at % len(apis)]
-        draft = _request(api, random)
-        applied = random.sample(mutations[api.name], random.choice(_NUMBER_OF_MUTATIONS))
-        for _, mutation in applied:
-            mutation(draft, random)
-        yield draft.case(at, tuple(name for name, _ in applied))
+        yield _case(api, mutations[api.name], Random(f"{seed}:{at}"), at)
+
+
+def cases_of(api: Api, seed: int, number: int) -> Iterator[Case]:
+    """The first cases of a seed for one API."""
+    mutations = _mutations(api)
+    for at in range(number):
+        yield _case(api, mutations, Random(f"{seed}:{api.name}:{at}"), at)
+
+
+def _case(api: Api, mutations: list[tuple[str, Mutation]], random: Random, number: int) -> Case:
+    draft = _request(api, random)
+    applied = random.sample(mutations, random.choice(_NUMBER_OF_MUTATIONS))
+    for _, mutation in applied:
+        mutation(draft, random)
+    return draft.case(number, tuple(name for name, _ in applied))
 
 
 def _mutations(api: Api) -> list[tuple[str, Mutation]]:

@@ -18,6 +18,7 @@ from gateway.controlplane.resolver import addresses_only
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.dataplane.listening_sockets import ListeningSockets
 from gateway.dataplane.worker import Worker
 from gateway.settings import load
 from gateway.settings.values import Listen
@@ -93,7 +94,7 @@ class _Backend(asyncio.Protocol):
         self._transport.write(self._testbed.respond(request, head))
 
 
-def _version_in(api: Api, head: bytes) -> str:
+def version_in(api: Api, head: bytes) -> str:
     """The version that the gateway wrote, where servers of this API look first; empty: none."""
     for location in api.locations:
         match location:
@@ -177,6 +178,7 @@ class Testbed:
         self._received: list[bytes] = []
         self._records: list[tuple[NegotiationResult | None, str]] = []
         self._worker: Worker | None = None
+        self._sockets = ListeningSockets(slots=1)
         self._server: asyncio.Server | None = None
 
     @asynccontextmanager
@@ -196,13 +198,16 @@ class Testbed:
             metrics=Metrics(),
             record=self._record,
         )
-        await self._worker.start([Listen(LOOPBACK, 0)])
+        listen = Listen(LOOPBACK, 0)
+        self._sockets = await ListeningSockets.bind([listen])
+        await self._worker.listen([(listen, sock) for _, sock in self._sockets.of_slot(0)])
         try:
             yield self
         finally:
             if self._client is not None:
                 self._client.close()
             await self._worker.abort()
+            self._sockets.close()
             self._server.close()
             await self._server.wait_closed()
 
@@ -217,7 +222,7 @@ class Testbed:
         self._case = case
         async with asyncio.timeout(TIMEOUT):
             if self._client is None or not self._client.open:
-                host, port = self._worker.addresses[0]
+                host, port = self._sockets.addresses[0]
                 loop = asyncio.get_running_loop()
                 _, self._client = await loop.create_connection(_Client, host, port)
             response = await self._client.exchange(case)
@@ -238,7 +243,7 @@ class Testbed:
         assert found is not None, head
         assert self._case is not None
         api = APIS[found[1].decode().lower()]
-        version = _version_in(api, head)
+        version = version_in(api, head)
         lines = [
             f"{name}: {value.replace('{}', version)}"
             for name, value in api.response.items()

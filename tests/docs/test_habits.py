@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from tests.architecture.source import ROOT, project_files
+from tests.conftest import HEAVY_GROUPS
 from tests.docs.pages import blocks, mentioned, page, rows, section
 
 ENVIRONMENT: Final = ".venv/bin/"
@@ -28,7 +29,7 @@ EXTERNAL: Final = frozenset({"git", "ln", "pre-commit"})
 
 SCRIPTS: Final = ("./run", "./test", ".ci/", "bench/run", "requirements/compile", ENVIRONMENT)
 
-OPTIONS_OF: Final = {"./test": "test", "bench/run": "bench/__main__.py"}
+OPTIONS_OF: Final = {"./test": "test", "bench/run": "bench/options.py"}
 """Commands whose own options are looked up, and the file that defines them."""
 
 
@@ -70,6 +71,18 @@ def test_the_hosted_ci_uses_one_major_version_of_each_action() -> None:
 
     assert actions
     assert all(re.fullmatch(r"actions/[\w-]+@v\d+", action) for action in actions), actions
+
+
+def test_the_releases_of_python_that_are_claimed_are_those_that_are_tested() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        classifiers = tomllib.load(file)["project"]["classifiers"]
+    [tested] = re.findall(r'^releases="(.*)"$', page("test"), re.MULTILINE)
+    claimed = re.findall(r"Python :: (3\.\d+)$", "\n".join(classifiers), re.MULTILINE)
+
+    assert claimed == tested.split()
+    assert f"Python {claimed[0]}, {claimed[1]} or {claimed[2]} " in page("README.md")
+    for other in ("CONTRIBUTING.md", "docs/tutorial.md"):
+        assert f"Python {claimed[0]} to {claimed[-1]} " in page(other)
 
 
 # --- the hooks ---------------------------------------------------------------------------------------------
@@ -180,8 +193,9 @@ def test_every_group_is_explained() -> None:
     explained = [row[0] for row in rows(section(page("tests/README.md"), "Groups"))]
     settings = tomllib.loads(page("pyproject.toml"))["tool"]["pytest"]["ini_options"]
     markers = [marker.partition(":")[0] for marker in settings["markers"]]
+    assert set(HEAVY_GROUPS) <= set(markers)
 
-    assert explained == [f"`{name}`" for name in ("quick", *markers)]
+    assert explained == [f"`{name}`" for name in ("quick", *HEAVY_GROUPS)]
 
 
 def commands(text: str) -> Iterator[list[str]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
@@ -11,24 +13,45 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway import settings
 from gateway.assembly import Gateway
 from gateway.core.decision.decision import NegotiationResult
-from gateway.core.dialect import RequestedKind
+from gateway.core.dialect import Advertisement, RequestedKind
+from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.fleet.offer import HeldRule, Phase
+from gateway.core.fleet.service import EjectionReason
 from gateway.errors import CLIENT_ERROR_REASONS
-from gateway.telemetry.counters import ADMIN_ERRORS, PROBE_FAILURES, RETRY_REASONS
+from gateway.telemetry.agreement import AgreementReport, ServiceReport
+from gateway.telemetry.counters import (
+    ADMIN_ERRORS,
+    ADMISSION_REASONS,
+    HANDSHAKE_RESULTS,
+    PROBE_FAILURES,
+    QUEUE_REFUSALS,
+    RETRY_REASONS,
+)
+from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.process_families import WorkerProcess
+from tests.certificates import Authority
+from tests.dataplane.testbed import until
 from tests.docs.pages import page, rows, section
 
 PAGE = page("docs/metrics.md")
 NAME = re.compile(r"`([^`]+)`")
 
 CONFIGURATION = """
-listen: 127.0.0.1:0
-admin: {listen: 127.0.0.1:0}
-access_log: {format: off}
+listen: [{{address: "127.0.0.1:0", tls: {{certificates: [{{certificate: {0}, key: {1}}}]}}}}]
+admin: {{listen: 127.0.0.1:0}}
+access_log: {{format: off}}
+state: {2}
 services:
   baremetal:
     dialect: ironic
     backends:
-      - {name: old, url: "http://127.0.0.1:9", versions: 1.1-1.58}
+      - {{name: old, url: "http://127.0.0.1:9", versions: 1.1-1.58, max_connections: 8}}
+      - {{name: new, url: "http://127.0.0.1:9"}}
+  found:
+    dialect: ironic
+    match: {{path: /found}}
+    backends:
+      - {{file: {3}}}
 """
 
 Series = Mapping[str, tuple[str, frozenset[str]]]
@@ -42,17 +65,36 @@ def documented() -> Series:
     return found
 
 
-async def exposed() -> Series:
+async def scrape(folder: Path) -> str:
+    """/metrics of a running gateway that has something of everything."""
+    targets = folder / "targets.json"
+    targets.write_text('[{"targets": ["localhost:9"]}]')
+    text = CONFIGURATION.format(*Authority().server().write(folder), folder / "state.json", targets)
+    configured = settings.load(text, filename="test", environ={}).require()
+    async with Gateway(configured) as gateway, aiohttp.ClientSession() as client:
+        # What probes would bring, one of them over TLS.
+        gateway.metrics.certificate_seen("baremetal", "old", 1790000000.0)
+        versions = gateway.settings.services[0].backends[0].declared
+        assert versions is not None
+        gateway.snapshot_holder.observe(
+            "baremetal", "new", ProbeSucceeded(Advertisement(versions), monotonic())
+        )
+        await until(lambda: bool(gateway.snapshot_holder.current.views["found"].pool.members))
+        # What several workers would be.
+        worker = WorkerProcess(up=True, restarts=0, cpu_seconds=1.0, resident_bytes=1, open_fds=1)
+        gateway.metrics.watch_workers(lambda: {"0": worker}, dict)
+        about = {"baremetal": ServiceReport(attached=True, since=0.0, seq=1)}
+        engine = EngineReport("haproxy", "2.6", 1, "", {"baremetal": 1}, {}, 0, (), {}, 0, 0)
+        gateway.metrics.watch_engine(lambda: engine)
+        gateway.metrics.watch_agreement(lambda: AgreementReport("a", "", (), about))
+        async with client.get(f"{gateway.admin_url}/metrics") as response:
+            return await response.text()
+
+
+async def exposed(folder: Path) -> Series:
     """Type and labels of every series of a running gateway."""
-    configured = settings.load(CONFIGURATION, filename="test", environ={}).require()
-    async with (
-        Gateway(configured) as gateway,
-        aiohttp.ClientSession() as client,
-        client.get(f"{gateway.admin_url}/metrics") as response,
-    ):
-        text = await response.text()
     found = {}
-    for family in text_string_to_metric_families(text):
+    for family in text_string_to_metric_families(await scrape(folder)):
         labels = {frozenset(sample.labels) - {"le"} for sample in family.samples}
         assert len(labels) == 1, f"{family.name}: no series at the start, or several sets of labels"
         name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -60,8 +102,8 @@ async def exposed() -> Series:
     return found
 
 
-async def test_the_page_lists_what_is_exposed() -> None:
-    assert documented() == await exposed()
+async def test_the_page_lists_what_is_exposed(tmp_path: Path) -> None:
+    assert documented() == await exposed(tmp_path)
 
 
 def values(label: str) -> tuple[str, ...]:
@@ -76,13 +118,10 @@ def test_the_closed_sets_are_whole() -> None:
     assert values("`phase`") == tuple(Phase)
     assert values("`rule`") == tuple(HeldRule)
     assert values("`reason` of retries") == (*RETRY_REASONS, "other")
+    assert values("`reason` of ejections") == tuple(EjectionReason)
+    assert values("`reason` of requests that a queue refused") == QUEUE_REFUSALS
+    assert values("`reason` of refused requests") == ADMISSION_REASONS
     assert values("`reason` of probe failures") == PROBE_FAILURES
     assert values("`reason` of admin errors") == ADMIN_ERRORS
+    assert values("`result` of TLS handshakes") == (*HANDSHAKE_RESULTS, "other")
     assert values("`reason` of client errors") == (*CLIENT_ERROR_REASONS, "other")
-
-
-def test_alerts_use_series_that_exist() -> None:
-    used = re.findall(r"skewgate_\w+", section(PAGE, "Worth an alert"))
-
-    assert used
-    assert set(used) <= documented().keys()

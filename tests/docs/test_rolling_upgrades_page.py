@@ -11,7 +11,6 @@ import yaml
 from gateway.core.fleet.offer import HeldRule, Phase
 from gateway.core.fleet.service import Policy
 from gateway.dialects.openstack.ironic import Ironic
-from gateway.settings.model.document import UNSUPPORTED
 from tests.docs.pages import blocks, page, rows, section
 from tests.scenarios.upgrade import NEW, TO, from_ver, to_ver, upgrade_of
 
@@ -95,9 +94,3 @@ def test_every_step_of_ironics_specification_has_the_phase_of_its_scenario() -> 
         found = re.search(rf'"(\w+)", (?:None|"\w+"), \([^)]*\)\),?\s+id="UPGRADE-{step}"', scenarios)
         assert found is not None, step
         assert found[1] in phase
-
-
-def test_the_page_uses_no_unsupported_key() -> None:
-    keys = {key.rpartition(".")[2] for key in UNSUPPORTED}
-
-    assert not keys & set(re.findall(r"`(?:offer\.)?(\w+)`", PAGE))

@@ -27,6 +27,7 @@ from tests.load.connection import framed
 from tests.load.records import Execution, RecordFile
 from tests.load.workload import ANSWERED, BETWEEN, DELAY, DIGEST, IMAGE, SLOW, digest, ident_of, pieces
 from tests.scenarios.fakes import END, OWN, Head, Ironic, bound_socket
+from tests.stream_server import StreamServer
 
 BACKLOG: Final = 128
 
@@ -55,26 +56,20 @@ class RecordingIronic(Ironic):
 
     async def listen(self, port: int) -> None:
         self.port = port
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: asyncio.StreamReaderProtocol(TrackingReader(), self._serve),
-            sock=bound_socket(port),
-            backlog=BACKLOG,
-        )
+        self._server = StreamServer(self._serve, new_reader=TrackingReader)
+        await self._server.start(sock=bound_socket(port), backlog=BACKLOG)
 
     async def finish(self) -> None:
         """Accept nothing more. Return when every request that has begun to arrive has its response."""
-        assert self._server is not None
         self._finishing = True
-        self._server.close()
+        await self._server.stop_accepting()
         for writer, reader in self._readers.items():
             if not (reader.unfinished or reader.responding):
                 writer.close()
-        await asyncio.gather(*(task for task in self._serving.values() if task is not None))
+        await asyncio.gather(*self._server.handlers)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert isinstance(reader, TrackingReader)
-        self._serving[writer] = asyncio.current_task()
         self._readers[writer] = reader
         try:
             while reader.unfinished or not self._finishing:
@@ -85,7 +80,7 @@ class RecordingIronic(Ironic):
         except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
             pass  # the client has closed the connection, or was idle for too long
         finally:
-            del self._serving[writer], self._readers[writer]
+            del self._readers[writer]
             writer.close()
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()  # the gateway has the response before the process ends

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from abc import ABC, abstractmethod
 from time import monotonic
 from typing import ClassVar, Final, Literal, TypeAlias, final
@@ -42,9 +43,16 @@ class Client(ABC):
     count: ClassVar[int] = 4
     """The number of such clients."""
 
-    def __init__(self, port: int, name: str, records: RecordFile, slowness: float = 1.0) -> None:
+    def __init__(
+        self,
+        port: int,
+        name: str,
+        records: RecordFile,
+        slowness: float = 1.0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         """`slowness`: the factor by which it requests less often than its kind."""
-        self._connection = Connection(port)
+        self._connection = Connection(port, tls)
         self._every = self.every * slowness
         self._host = f"{HOST}:{port}"
         self._name = name

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -39,10 +40,11 @@ def framed(pieces: Sequence[bytes], *, by_length: bool) -> tuple[str, list[bytes
 
 @final
 class Connection:
-    """A connection to a gateway on a port of loopback. It opens when it is needed."""
+    """A connection to a gateway on a port of loopback, over TLS or not. It opens when it is needed."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self._port = port
+        self._tls = tls
         self._streams: Streams | None = None
         self._completed = False
         self.established = False
@@ -86,7 +88,7 @@ class Connection:
             self.close()
         self.established = self._completed
         if self._streams is None:
-            self._streams = await asyncio.open_connection(HOST, self._port)
+            self._streams = await asyncio.open_connection(HOST, self._port, ssl=self._tls)
         return self._streams
 
     async def _exchange(self, streams: Streams, method: str, head: bytes, body: Sequence[bytes]) -> Message:

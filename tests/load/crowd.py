@@ -1,9 +1,10 @@
 """A crowd as a process: more clients connect than the gateway has descriptors for, and none means well.
 
-    python -m tests.load.crowd PORT COUNT SEED
+    python -m tests.load.crowd PORT COUNT SEED [CA]
 
 What it does: half of the newcomers send nothing, the others a head byte by byte. One that is closed comes
-back. It ends with SIGTERM, and prints how often newcomers connected and how often the gateway closed them.
+back. With the file of a CA, those others speak TLS first. It ends with SIGTERM, and prints how often
+newcomers connected and how often the gateway closed them.
 
 Rules: none of them ever completes a request.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import ssl
 import sys
 from collections import Counter
 from random import Random
@@ -20,6 +22,7 @@ from typing import Final
 
 from tests.dataplane.messages import request
 from tests.load.connection import HOST
+from tests.load.tls import client_context
 
 HEAD: Final = request("GET", "/v1/nodes", "X-Padding: " + "a" * 2000, host=HOST)[:-4]
 """A head without its end."""
@@ -29,12 +32,12 @@ LONGEST_ABSENCE: Final = 2.0
 """Seconds until a newcomer that was closed comes back."""
 
 
-async def newcomer(port: int, rng: Random, counts: Counter[str]) -> None:
+async def newcomer(port: int, rng: Random, counts: Counter[str], tls: ssl.SSLContext | None) -> None:
     """Connect, again and again."""
     drip = rng.uniform(0.1, SLOWEST_DRIP) if rng.random() < 0.5 else 0.0
     while True:
         with contextlib.suppress(OSError):
-            reader, writer = await asyncio.open_connection(HOST, port)
+            reader, writer = await asyncio.open_connection(HOST, port, ssl=tls if drip else None)
             counts["connected"] += 1
             dripping = asyncio.create_task(_drip(writer, drip)) if drip else None
             try:
@@ -55,13 +58,15 @@ async def _drip(writer: asyncio.StreamWriter, pause: float) -> None:
             await asyncio.sleep(pause)
 
 
-async def run(port: int, count: int, seed: int) -> Counter[str]:
+async def run(port: int, count: int, seed: int, ca: str = "") -> Counter[str]:
     """Run until SIGTERM."""
     counts: Counter[str] = Counter()
+    tls = client_context(ca)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     newcomers = [
-        asyncio.create_task(newcomer(port, Random(f"{seed}/{number}"), counts)) for number in range(count)
+        asyncio.create_task(newcomer(port, Random(f"{seed}/{number}"), counts, tls))
+        for number in range(count)
     ]
     await stop.wait()
     for task in newcomers:
@@ -71,5 +76,6 @@ async def run(port: int, count: int, seed: int) -> Counter[str]:
 
 
 if __name__ == "__main__":
-    counted = asyncio.run(run(*map(int, sys.argv[1:])))
+    port, count, seed, *ca = sys.argv[1:]
+    counted = asyncio.run(run(int(port), int(count), int(seed), *ca))
     print(counted["connected"], counted["closed"])

@@ -1,9 +1,10 @@
 """The fake ironic-api of the fault run: on any address, with slow paths and connections that end.
 
-    python -m tests.load.fault_backend NAME HOST PORT HIGHEST RECORDS
+    python -m tests.load.fault_backend NAME HOST PORT HIGHEST RECORDS [CERTIFICATE KEY]
 
 What it does: as `backend`, and it reads or writes slowly on the paths for that. It says `Connection: close`
 in some responses, as servers with a limit for requests on a connection do, so a gateway must connect anew.
+With a certificate it speaks TLS.
 
 Rules: it knows nothing of the gateway.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import sys
 from collections import Counter
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import Final
 from tests.dataplane.messages import Message
 from tests.load.backend import BACKLOG, RecordingIronic, TrackingReader, serve, with_field
 from tests.load.records import RecordFile
+from tests.load.tls import server_context
 from tests.load.workload import (
     DRIPPED,
     IMAGE,
@@ -33,6 +36,7 @@ from tests.load.workload import (
     slow_pieces,
 )
 from tests.scenarios.fakes import END, Head
+from tests.stream_server import StreamServer
 
 REQUESTS_ON_CONNECTION: Final = 20
 """After so many responses a connection ends."""
@@ -42,6 +46,9 @@ DRIPS: Final = 24
 
 RECEIVE_BUFFER: Final = 48 * 1024
 """Bytes of the kernel and of the reader. A larger buffer would take a slow upload at once."""
+TLS_RECEIVE_BUFFER: Final = 16 * 1024
+"""Over TLS: asyncio decrypts all that the kernel has, and so keeps as much again. With 48 KiB the slowest
+intake would still work for two seconds, the gateway's time-out, after its kernel has taken everything."""
 READ_BUFFER: Final = 16 * 1024
 
 
@@ -73,8 +80,11 @@ class PacedReader(TrackingReader):
 class FaultIronic(RecordingIronic):
     """An API server with the slow paths."""
 
-    def __init__(self, name: str, host: str, highest: int, records: RecordFile) -> None:
+    def __init__(
+        self, name: str, host: str, highest: int, records: RecordFile, tls: ssl.SSLContext | None = None
+    ) -> None:
         super().__init__(name, highest, records)
+        self._tls = tls
         self._host = host
         self._responses: Counter[asyncio.Task[None] | None] = Counter()
         """By connection: each has a task of its own."""
@@ -84,14 +94,15 @@ class FaultIronic(RecordingIronic):
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
             listener.setsockopt(socket.SOL_SOCKET, option, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+        buffer = RECEIVE_BUFFER if self._tls is None else TLS_RECEIVE_BUFFER
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
         listener.bind((self._host, port))
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: asyncio.StreamReaderProtocol(PacedReader(), self._serve), sock=listener, backlog=BACKLOG
-        )
+        self._server = StreamServer(self._serve, new_reader=PacedReader)
+        await self._server.start(sock=listener, tls=self._tls, backlog=BACKLOG)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._tls is not None:  # TLS has buffers of its own, of 512 KiB
+            writer.transport.set_read_buffer_limits(READ_BUFFER)  # type: ignore[attr-defined]
         try:
             await super()._serve(reader, writer)
         finally:
@@ -143,6 +154,7 @@ class FaultIronic(RecordingIronic):
 
 
 if __name__ == "__main__":
-    name, host, port, highest, records = sys.argv[1:]
-    server = FaultIronic(name, host, int(highest), RecordFile(Path(records)))
+    name, host, port, highest, records, *pair = sys.argv[1:]
+    tls = server_context(*pair) if pair else None
+    server = FaultIronic(name, host, int(highest), RecordFile(Path(records)), tls)
     asyncio.run(serve(server, int(port)))

@@ -26,6 +26,7 @@ from tests.load.namespace import FAR_HOST, FarNetwork
 from tests.load.records import Delay, Execution, How, Offer, Outage, Sample, Serving, Span
 from tests.load.schedule import Fault
 from tests.load.testbed import Testbed
+from tests.load.tls import Files, write_files
 from tests.load.workload import target
 from tests.real.gateway_process import CHECKOUT
 from tests.real.processes import LOOPBACK, Process, StartFailed
@@ -59,7 +60,7 @@ EXIT_LIMIT: Final = 10.0
 """Seconds in which the gateway must end after SIGTERM, whatever the resolver does."""
 
 CONFIGURATION: Final = """\
-listen: 127.0.0.1:{port}
+listen: {listen}
 admin: {{listen: "127.0.0.1:{admin_port}"}}
 state: {state}
 timeouts:
@@ -84,12 +85,26 @@ services:
 """
 
 
+def _configuration(port: int, tls: Files | None) -> str:
+    """That of the gateway. `port`: where the other service is."""
+    if tls is None:
+        listen = "127.0.0.1:{port}"
+        backend = f'      - {{{{url: "http://%s:{port}"}}}}\n'
+    else:
+        pair = f"{{{{certificate: {tls.certificate}, key: {tls.key}}}}}"
+        listen = f'[{{{{address: "127.0.0.1:{{port}}", tls: {{{{certificates: [{pair}]}}}}}}}}]'
+        backend = f'      - {{{{url: "https://%s:{port}", tls: {{{{ca: {tls.ca}}}}}}}}}\n'
+    others = "".join(backend % name for name in OTHER_NAMES)
+    return CONFIGURATION.replace("{listen}", listen) + others
+
+
 class FaultBackend(Backend):
     """One API server, near or in the far network, under a name of `ZONE`."""
 
-    def __init__(self, name: str, folder: Path, far: FarNetwork | None) -> None:
+    def __init__(self, name: str, folder: Path, far: FarNetwork | None, tls: Files | None) -> None:
         super().__init__(name, folder)
         self._far = far
+        self._tls = tls
 
     @property
     def host(self) -> str:
@@ -97,11 +112,12 @@ class FaultBackend(Backend):
 
     @property
     def url(self) -> str:
-        return f"http://{self.name}.{ZONE}:{self.port}"
+        return f"{'http' if self._tls is None else 'https'}://{self.name}.{ZONE}:{self.port}"
 
     def _command(self) -> list[str]:
         arguments = (self.name, self.host, self.port, self.highest.partition(".")[2], self._records)
-        command = [sys.executable, "-m", "tests.load.fault_backend", *map(str, arguments)]
+        pair = () if self._tls is None else (self._tls.certificate, self._tls.key)
+        command = [sys.executable, "-m", "tests.load.fault_backend", *map(str, (*arguments, *pair))]
         return command if self._far is None else self._far.inside(*command)
 
 
@@ -147,11 +163,19 @@ class FaultRecord:
 class FaultTestbed(Testbed):
     """All processes of one fault run. `faulty` runs them."""
 
-    def __init__(self, folder: Path, far: FarNetwork) -> None:
-        backends = {name: FaultBackend(name, folder, far if name in FAR else None) for name in NAMES}
-        port = backends[NEAR[0]].port
-        others = "".join(f'      - {{{{url: "http://{name}:{port}"}}}}\n' for name in OTHER_NAMES)
-        super().__init__(folder, backends=backends, configuration=CONFIGURATION + others, slowness=SLOWNESS)
+    def __init__(self, folder: Path, far: FarNetwork, *, tls: bool = False) -> None:
+        names = (LOOPBACK, *(f"{name}.{ZONE}" for name in NAMES), *OTHER_NAMES)
+        self.tls = write_files(folder, *names) if tls else None
+        backends = {
+            name: FaultBackend(name, folder, far if name in FAR else None, self.tls) for name in NAMES
+        }
+        super().__init__(
+            folder,
+            backends=backends,
+            configuration=_configuration(backends[NEAR[0]].port, self.tls),
+            slowness=SLOWNESS,
+            ca=self.tls.ca if self.tls else None,
+        )
         self.far = far
         addresses = {f"{name}.{ZONE}": backend.host for name, backend in backends.items()}
         addresses |= dict.fromkeys(OTHER_NAMES, LOOPBACK)
@@ -196,7 +220,7 @@ class FaultTestbed(Testbed):
         command = [sys.executable, "-m", f"tests.load.{module}", str(self.gateway.port)]
         process = Process(
             f"{module}-{self._helpers}",
-            [*command, *map(str, arguments)],
+            [*command, *map(str, arguments), *([str(self.tls.ca)] if self.tls else [])],
             self.folder,
             {**os.environ, "PYTHONPATH": str(CHECKOUT)},
         )

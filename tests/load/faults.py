@@ -24,8 +24,8 @@ LOG_EVERY: Final = 0.2
 """Seconds from one log line that the test causes to the next."""
 ERRANDS_LIMIT: Final = 40.0
 """Seconds within which the slow peers must be done. They need nine."""
-LOG_SIGNAL: Final = signal.SIGUSR2
-"""The gateway ignores it, and says so on standard error."""
+LOG_SIGNAL: Final = signal.SIGHUP
+"""The gateway reads its file again, and says so on standard error."""
 
 Put: TypeAlias = Callable[[FaultTestbed, float, Random], None]
 

@@ -5,8 +5,9 @@ the request that proves it. The following is allowed:
 
 - `REFUSED`: 406 for an exact version that was outside an offer in force during the request.
 - `UNAVAILABLE`: 503 when at some moment of the request no backend that was up, in service and known served
-  its version. A 503 says that nothing was executed, so nothing may have been. Also 502, when the request was
-  at the last such backend while that one was terminated or killed.
+  its version. A 503 says that nothing was executed, so nothing may have been. With several workers also while
+  the offer comes to have the version, or stops: until all of them hold that it is undecided. Also 502, when
+  the request was at the last such backend while that one was terminated or killed.
 - `IN_DOUBT`: 502, or no response, to a request that cannot be sent twice (a POST, or a body too large to be
   kept) while a backend was terminated or killed. The backend may have executed it, so the gateway must not
   repeat it: it is executed at most once.
@@ -15,6 +16,9 @@ the request that proves it. The following is allowed:
 - `CUT`: a response that ends early because the backend that sent it was killed or hung. Its beginning had
   reached the client already. The client can detect the cut, by the length or by the chunks. Also 504, when
   the beginning of the head had reached the gateway: then nothing is sent again.
+- `DISCONNECTED`: no response, because the worker process of the gateway that had the connection was killed
+  during the request, or while the connection was idle. Never on a connection that was made later: those that
+  wait go to the next worker.
 - `TURNED_AWAY`: 503 or no response, without an execution, to a request on a new connection in a crowd: while
   more clients connected than the gateway has descriptors for. Never on an established connection, and never
   because the gateway had closed one that was established.
@@ -41,6 +45,7 @@ from typing import Final, NamedTuple, final
 
 from tests.load.records import (
     LATEST,
+    Death,
     Delay,
     Execution,
     How,
@@ -57,6 +62,14 @@ DEFAULT_VERSION: Final = "1.1"
 """The version of a request without one, as Ironic takes it."""
 
 
+AGREEMENT: Final = 0.5
+"""Seconds within which several workers agree on an offer, on a busy machine."""
+
+IDLE: Final = 10.0
+"""Seconds for which a client may leave a connection alone: so long after a process of the gateway has ended
+it may find out."""
+
+
 class End(Enum):
     """How a request ended."""
 
@@ -67,6 +80,7 @@ class End(Enum):
     TIMED_OUT = "timed out"
     CUT = "cut"
     TURNED_AWAY = "turned away"
+    DISCONNECTED = "disconnected"
     LOST = "lost"
 
 
@@ -113,8 +127,10 @@ class Ledger:
     """All records of one run.
 
     `falls`: the spans in which an operator or the fleet took the offer back. `crowds`: those in which more
-    clients connected than the gateway has descriptors for. `prompt`: the seconds that a request may take, and
-    `delays` what may be added; without it no request is late.
+    clients connected than the gateway has descriptors for. `deaths`: when processes of the gateway were
+    killed or replaced, which closes idle connections. `agreement`: several workers serve, which show a
+    rise or a fall a little apart. `prompt`: the seconds that a request may take, and `delays` what may be
+    added; without it no request is late.
     """
 
     def __init__(
@@ -127,6 +143,8 @@ class Ledger:
         serving: Sequence[Serving] = (),
         falls: Sequence[Span] = (),
         crowds: Sequence[Span] = (),
+        deaths: Sequence[Death] = (),
+        agreement: bool = False,
         prompt: float | None = None,
         delays: Sequence[Delay] = (),
     ) -> None:
@@ -138,6 +156,9 @@ class Ledger:
         self._serving = serving
         self._falls = falls
         self._crowds = crowds
+        self._deaths = deaths
+        self._apart = AGREEMENT if agreement else 0.0
+        """Seconds by which two workers may be apart."""
         self._prompt = prompt
         self._delays = delays
         self._executions: defaultdict[str, list[Execution]] = defaultdict(list)
@@ -173,7 +194,7 @@ class Ledger:
             return End.SERVED
         if request.status == 406 and self._may_be_refused(request):
             return End.REFUSED
-        if request.status == 503 and self._may_be_unavailable(request):
+        if request.status == 503 and (self._may_be_unavailable(request) or self._may_be_undecided(request)):
             return End.UNAVAILABLE
         if request.status in (502, 0) and self._met(request, How.TERMINATED, How.KILLED):
             if not request.resendable:
@@ -186,6 +207,8 @@ class Ledger:
             return End.CUT
         if request.status in (503, 0) and self._may_be_turned_away(request):
             return End.TURNED_AWAY
+        if request.status == 0 and self._was_disconnected(request):
+            return End.DISCONNECTED
         return End.LOST
 
     def _may_be_refused(self, request: Request) -> bool:
@@ -198,6 +221,12 @@ class Ledger:
         """Whether at some moment of the request no backend could serve it."""
         versions = {self._version(request, offer) for offer in self._offers(request)}
         return any(self._has_gap(version, request.began, request.ended) for version in versions)
+
+    def _may_be_undecided(self, request: Request) -> bool:
+        """Whether several workers were about to agree that its version is offered, or is not any more."""
+        if not self._apart or request.requested in ("", LATEST):
+            return False
+        return len({offer.holds(request.requested) for offer in self._offers(request)}) == 2
 
     def _has_gap(self, version: str, since: float, until: float) -> bool:
         """Whether there was a moment in this time without a backend that served `version`."""
@@ -212,6 +241,20 @@ class Ledger:
         """Whether it came on a new connection into a crowd, and was not executed."""
         is_new = not (request.established or request.evicted or self._executions[request.ident])
         return is_new and any(crowd.overlaps(request.began, request.ended) for crowd in self._crowds)
+
+    def _was_disconnected(self, request: Request) -> bool:
+        """Whether a process of the gateway was killed during the request, or before it while its connection
+        was idle: the client may find that out only when it sends the next one."""
+        waited = IDLE if request.established else 0.0
+        return any(
+            death.killed and request.began - waited <= death.at <= request.ended for death in self._deaths
+        )
+
+    def _was_evicted(self, request: Request) -> bool:
+        """Whether its client had lost its idle connection, and no process of the gateway had ended lately."""
+        return request.evicted and not any(
+            death.at <= request.ended and request.began <= death.at + IDLE for death in self._deaths
+        )
 
     def _may_be_timed_out(self, request: Request) -> bool:
         """Whether a backend hung or was cut off during the request, and no other one executed it."""
@@ -259,7 +302,7 @@ class Ledger:
             yield Breach.DESYNCED, f"{request}; {_executed(executions)}"
         if request.answered not in ("", request.ident):
             yield Breach.MISDIRECTED, f"{request}; the response belongs to {request.answered}"
-        if request.evicted:
+        if self._was_evicted(request):
             yield Breach.EVICTED, f"{request}; the established connection of its client had been closed"
         if end is not End.LOST and self._is_late(request):
             yield Breach.LATE, f"{request}; it took {request.ended - request.began:.1f} s"
@@ -293,9 +336,9 @@ class Ledger:
 
     def _offers(self, request: Request) -> list[Offer]:
         """Every offer that may have been in force during the request: from the last reading that ended before
-        it to the first that began after it."""
-        first = max(bisect_right(self._received, request.began) - 1, 0)
-        last = bisect_left(self._sent, request.ended)
+        it to the first that began after it. Several workers hold another one a little earlier or later."""
+        first = max(bisect_right(self._received, request.began - self._apart) - 1, 0)
+        last = bisect_left(self._sent, request.ended + self._apart)
         return list(dict.fromkeys(sample.offer for sample in self._samples[first : last + 1]))
 
     # -- the offer over time
@@ -303,10 +346,16 @@ class Ledger:
     def _falls_of_offer(self) -> Iterator[tuple[str, str]]:
         """Every time that somebody saw a smaller offer than somebody had seen before, outside `falls`."""
         seen = [
-            Observation(sample.sent, sample.received, sample.offer, "/status") for sample in self._samples
+            Observation(sample.sent - self._apart, sample.received + self._apart, sample.offer, "/status")
+            for sample in self._samples
         ]
         seen += [
-            Observation(request.began, request.ended, Offer(request.lowest, request.highest), request.ident)
+            Observation(
+                request.began - self._apart,
+                request.ended + self._apart,
+                Offer(request.lowest, request.highest),
+                request.ident,
+            )
             for request in self._requests
             if request.lowest and request.highest
         ]

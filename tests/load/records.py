@@ -128,6 +128,14 @@ class Outage(NamedTuple):
     span: Span
 
 
+class Death(NamedTuple):
+    """A process of the gateway has ended."""
+
+    at: float
+    killed: bool
+    """By SIGKILL, with all that it was doing. Otherwise it was replaced in order."""
+
+
 class Delay(NamedTuple):
     """What happened in `span` may delay a request by so many seconds."""
 

@@ -1,6 +1,7 @@
 """When which fault is put on the gateway: every fault alone, then several at the same time.
 
-What it does: `schedule` is a list of groups. The acts of a group overlap; the groups follow each other.
+What it does: `schedule` is a list of groups, `compact_schedule` a shorter one. The acts of a
+group overlap; the groups follow each other.
 
 Rules: pure. The same seed gives the same schedule.
 """
@@ -84,6 +85,16 @@ APART: Final[tuple[Fault, ...]] = (Fault.BACKEND_STOPPED, Fault.PARTITION)
 """Together, they may take a request twice to a backend that does not answer, and a third try is too late."""
 
 
+PAIRED: Final[tuple[tuple[Fault, ...], ...]] = (
+    (Fault.SLOW_PEERS, Fault.RESOLVER_PARTLY_SILENT),
+    (Fault.FEW_DESCRIPTORS, Fault.FROZEN_READER),
+    (Fault.BACKEND_STOPPED, Fault.RESOLVER_DENIES),
+    (Fault.PARTITION,),
+    (Fault.GATEWAY_STOPPED, Fault.RESOLVER_SILENT),
+)
+"""Of those in a group, one at most may cost a request anything."""
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Act:
@@ -108,6 +119,17 @@ def schedule(seed: int) -> list[Group]:
         [first, *again[number :: len(APART)]] for number, first in enumerate(rng.sample(APART, len(APART)))
     ]
     return [*alone, *(tuple(_act(fault, rng) for fault in faults) for faults in together)]
+
+
+def compact_schedule(seed: int) -> list[Group]:
+    """Every fault once, and then again: as `schedule`, but what harms nobody comes with another fault."""
+    together = schedule(seed)[-len(APART) :]
+    rng = Random(f"{seed}/compact")
+    paired = [
+        tuple(Act(fault, float(number), _seconds(fault, rng)) for number, fault in enumerate(faults))
+        for faults in PAIRED
+    ]
+    return [*paired, *together]
 
 
 def _act(fault: Fault, rng: Random) -> Act:

@@ -1,6 +1,6 @@
 """Slow clients, and clients of slow backends, as a process: each sends one slow request and ends.
 
-    python -m tests.load.slow_peers PORT NAME RECORDS
+    python -m tests.load.slow_peers PORT NAME RECORDS [CA]
 
 What it does: each client first completes a quick request, so that it is no newcomer. Then it reads a large
 response slowly, sends its body or its head slowly, or requests a path on which the backend is slow. Bytes
@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.dataplane.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Messag
 from tests.load.clients import PINNED
 from tests.load.connection import HOST, framed
 from tests.load.records import RecordFile, Request
+from tests.load.tls import TlsLayer, client_context
 from tests.load.workload import (
     ANSWERED,
     DIGEST,
@@ -88,7 +90,10 @@ KINDS: Final = tuple(dict.fromkeys(errand.kind for errand in ERRANDS))
 class SlowClient:
     """One client: its quick request, then its errand, on one connection."""
 
-    def __init__(self, port: int, name: str, records: RecordFile, errand: Errand) -> None:
+    def __init__(
+        self, port: int, name: str, records: RecordFile, errand: Errand, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._tls = TlsLayer(tls, HOST) if tls is not None else None
         self._port = port
         self._name = name
         self._records = records
@@ -109,6 +114,7 @@ class SlowClient:
         receiving = None
         try:
             await asyncio.get_running_loop().sock_connect(self._socket, (HOST, self._port))
+            await self._handshake()
             receiving = asyncio.create_task(self._receive())
             quick = Errand(errand.kind, "GET", NODES)
             if await self._send(quick, f"{self._name}-quick", established=False):
@@ -149,18 +155,17 @@ class SlowClient:
 
     async def _send_slowly(self, errand: Errand, head: bytes, body: Sequence[bytes]) -> None:
         """Send the request at the rate of the errand. Stop when a response comes before its end."""
-        loop = asyncio.get_running_loop()
         if errand.drips_head:
             for number in range(len(head) - 1):
-                await loop.sock_sendall(self._socket, head[number : number + 1])
+                await self._send_all(head[number : number + 1])
                 await asyncio.sleep(HEAD_SECONDS / len(head))
             head = head[-1:]
-        await loop.sock_sendall(self._socket, head)
+        await self._send_all(head)
         before = self._received
         for piece in body:
             if self._received > before or self._reader.at_eof():
                 return
-            await loop.sock_sendall(self._socket, piece)
+            await self._send_all(piece)
             if errand.sends:
                 await asyncio.sleep(1 / PIECES_A_SECOND)
 
@@ -171,12 +176,28 @@ class SlowClient:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, FAST_RECEIVE_BUFFER)
         self._pace = 0
 
+    async def _handshake(self) -> None:
+        if self._tls is None:
+            return
+        loop = asyncio.get_running_loop()
+        while not self._tls.handshake():
+            await loop.sock_sendall(self._socket, self._tls.outgoing())
+            data = await loop.sock_recv(self._socket, RECEIVE_BUFFER)
+            if not data:
+                raise ConnectionResetError("closed in the handshake")
+            self._tls.feed(data)
+        await loop.sock_sendall(self._socket, self._tls.outgoing())
+
+    async def _send_all(self, data: bytes) -> None:
+        wire = data if self._tls is None else self._tls.sealed(data)
+        await asyncio.get_running_loop().sock_sendall(self._socket, wire)
+
     async def _receive(self) -> None:
         """Read at the pace of now."""
         loop = asyncio.get_running_loop()
         try:
             while data := await loop.sock_recv(self._socket, self._pace // PIECES_A_SECOND or 64 * 1024):
-                self._reader.feed_data(data)
+                self._reader.feed_data(data if self._tls is None else self._tls.opened(data))
                 self._received += len(data)
                 if self._pace:
                     await asyncio.sleep(len(data) / self._pace)
@@ -240,14 +261,15 @@ def fault_of(errand: Errand, ident: str, message: Message, sent: bytes) -> str:
     return ""
 
 
-async def run(port: int, name: str, path: Path) -> None:
+async def run(port: int, name: str, path: Path, ca: str = "") -> None:
     """Run all errands at once."""
-    records = RecordFile(path)
+    records, tls = RecordFile(path), client_context(ca)
     async with asyncio.TaskGroup() as group:
         for number, errand in enumerate(ERRANDS):
-            client = SlowClient(port, f"{errand.kind.replace(' ', '-')}-{name}-{number}", records, errand)
+            ident = f"{errand.kind.replace(' ', '-')}-{name}-{number}"
+            client = SlowClient(port, ident, records, errand, tls)
             group.create_task(client.run())
 
 
 if __name__ == "__main__":
-    asyncio.run(run(int(sys.argv[1]), sys.argv[2], Path(sys.argv[3])))
+    asyncio.run(run(int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), *sys.argv[4:]))

@@ -10,7 +10,8 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from time import monotonic
 from types import TracebackType
@@ -38,6 +39,7 @@ class StatusPoller:
         self._document: dict[str, Any] = {}
         self._error: Exception | None = None
         self._ended = threading.Event()
+        self._tolerant = False
         self._read = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="status-poller", daemon=True)
 
@@ -70,6 +72,15 @@ class StatusPoller:
                 )
                 self._read.wait(TIMEOUT)
 
+    @contextmanager
+    def interrupted(self) -> Iterator[None]:
+        """In it, /status may not answer, and may be another process's."""
+        self._tolerant = True
+        try:
+            yield
+        finally:
+            self._tolerant = False
+
     def phases(self, since: float) -> list[str]:
         """The phases since this time in order, each with the highest version of the offer: `mixed 1.58`."""
         with self._read:
@@ -83,8 +94,14 @@ class StatusPoller:
         try:
             while not self._ended.wait(INTERVAL):
                 sent = monotonic()
-                connection.request("GET", "/status")
-                text = connection.getresponse().read()
+                try:
+                    connection.request("GET", "/status")
+                    text = connection.getresponse().read()
+                except (OSError, http.client.HTTPException):
+                    if not self._tolerant:
+                        raise
+                    connection.close()  # the next request connects anew
+                    continue
                 self._keep(sent, monotonic(), json.loads(text))
         except Exception as error:  # noqa: BLE001 - raised again in the thread that waits
             with self._read:
@@ -95,6 +112,8 @@ class StatusPoller:
 
     def _keep(self, sent: float, received: float, document: dict[str, Any]) -> None:
         state = self._of(document)
+        if self._tolerant and state["offer"]["min"] is None:
+            return  # a gateway that has just begun
         offer = Offer(state["offer"]["min"], state["offer"]["max"])
         with self._read:
             self._document = document

@@ -23,7 +23,7 @@ from tests.load.frozen_reader import PipedProcess
 from tests.load.ledger import Ledger
 from tests.load.names import Names
 from tests.load.records import Delay, Execution, How, Offer, Outage, Request, Sample, Serving, Span
-from tests.load.schedule import APART, RESOLVER, Fault, schedule
+from tests.load.schedule import APART, RESOLVER, Fault, compact_schedule, schedule
 from tests.load.slow_peers import Errand, fault_of
 from tests.load.workload import DIGEST, SLOW_IMAGE, SLOW_INTAKE, digest, slow_pieces
 from tests.real.processes import LOOPBACK, wait_for
@@ -59,6 +59,19 @@ def test_the_faults_of_a_group_overlap_and_all_last_a_minute(seed: int) -> None:
         assert act.fault.value.shortest <= act.seconds <= act.fault.value.longest
 
     assert sum(max(act.begin + act.seconds for act in group) for group in groups) < 60
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_compact_schedule_has_every_fault_and_is_shorter(seed: int) -> None:
+    *first, _, _ = groups = compact_schedule(seed)
+    faults = [act.fault for group in first for act in group]
+
+    assert sorted(faults, key=str) == sorted(Fault, key=str)
+    assert groups[-2:] == schedule(seed)[-2:]
+    assert all(len({act.fault for act in group} & set(RESOLVER)) <= 1 for group in groups)
+    assert all(len({act.fault for act in group} & set(APART)) <= 1 for group in groups)
+    assert compact_schedule(seed) == groups
+    assert sum(max(act.begin + act.seconds for act in group) for group in groups) < 50
 
 
 # -- the name server

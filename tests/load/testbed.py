@@ -21,7 +21,7 @@ from time import monotonic
 
 from tests.load.fleet import NAMES, OLD, Backend
 from tests.load.ledger import Ledger
-from tests.load.records import Request, Span, read_lines
+from tests.load.records import Death, Request, Span, read_lines
 from tests.load.status_poller import State, StatusPoller
 from tests.real.gateway_process import CHECKOUT, SERVICE, Gateway
 from tests.real.processes import Process, wait_for
@@ -75,7 +75,9 @@ class Testbed:
         backends: Mapping[str, Backend] | None = None,
         configuration: str = CONFIGURATION,
         slowness: float = 1.0,
+        ca: Path | None = None,
     ) -> None:
+        """`ca`: that of the certificates of gateway and backends; without it, nobody speaks TLS."""
         self.backends = backends or {name: Backend(name, folder) for name in NAMES}
         self._configuration = configuration
         self.gateway = Gateway(
@@ -83,8 +85,10 @@ class Testbed:
         )
         self.steps: list[Step] = []
         self.falls: list[Span] = []
+        self.deaths: list[Death] = []
         self.folder = folder
         self.records = folder / REQUESTS
+        self._backend_tls = f", tls: {{ca: {ca}}}" if ca is not None else ""
         self.configure()
         command = [
             sys.executable,
@@ -93,6 +97,7 @@ class Testbed:
             str(self.gateway.port),
             str(self.records),
             str(slowness),
+            *([str(ca)] if ca is not None else []),
         ]
         self._load_generator = Process(
             "load-generator", command, folder, {**os.environ, "PYTHONPATH": str(CHECKOUT)}
@@ -191,7 +196,8 @@ class Testbed:
     def configure(self, *, weight: int = 1, extra: str = "") -> None:
         """Write the configuration file. `weight`: that of the first backend."""
         lines = [
-            f'      - {{name: {name}, url: "{backend.url}", weight: {weight if name == NAMES[0] else 1}}}'
+            f'      - {{name: {name}, url: "{backend.url}", weight: {weight if name == NAMES[0] else 1}'
+            f"{self._backend_tls}}}"
             for name, backend in self.backends.items()
         ]
         text = self._configuration.format(
@@ -239,4 +245,6 @@ class Testbed:
             outages=[outage for backend in backends for outage in backend.outages],
             serving=[serving for backend in backends for serving in backend.serving],
             falls=self.falls,
+            deaths=self.deaths,
+            agreement="workers:" in self._configuration,
         )

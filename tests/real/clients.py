@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,17 +96,41 @@ class Clients:
         self._environment = environment
 
     def ironicclient(
-        self, endpoint: str, calls: list[Call], *, version: str | list[str] | None = None, retries: int = 0
+        self,
+        endpoint: str,
+        calls: list[Call],
+        *,
+        version: str | list[str] | None = None,
+        retries: int = 0,
+        tls: Mapping[str, str] | None = None,
     ) -> Session:
         """Run a session of python-ironicclient. `version` None: its own default."""
-        plan = {"endpoint": endpoint, "version": version, "retries": retries, "calls": calls}
+        plan = {
+            "endpoint": endpoint,
+            "version": version,
+            "retries": retries,
+            "calls": calls,
+            "tls": tls or {},
+        }
         return self._session("ironicclient_session.py", plan)
 
     def sdk(
-        self, endpoint: str, calls: list[Call], *, version: str | None = None, retries: int = 0
+        self,
+        endpoint: str,
+        calls: list[Call],
+        *,
+        version: str | None = None,
+        retries: int = 0,
+        tls: Mapping[str, str] | None = None,
     ) -> Session:
         """Run a session of openstacksdk. `version` None: it chooses one from the documents."""
-        plan = {"endpoint": endpoint, "version": version, "retries": retries, "calls": calls}
+        plan = {
+            "endpoint": endpoint,
+            "version": version,
+            "retries": retries,
+            "calls": calls,
+            "tls": tls or {},
+        }
         return self._session("sdk_session.py", plan)
 
     def baremetal(self, endpoint: str, *arguments: str, version: str | None = None) -> CommandResult:

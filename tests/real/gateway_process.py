@@ -125,6 +125,11 @@ class Metrics:
         wanted = set(labels.items())
         return sum(value for (name, has), value in self._samples.items() if name == metric and wanted <= has)
 
+    def counters(self) -> dict[Sample, float]:
+        """Every sample of a counter or histogram."""
+        ends = ("_total", "_count", "_bucket", "_sum")
+        return {sample: value for sample, value in self._samples.items() if sample[0].endswith(ends)}
+
     def labels(self, metric: str) -> list[dict[str, str]]:
         """The label sets of every series of this name."""
         return [dict(has) for name, has in self._samples if name == metric]

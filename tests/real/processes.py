@@ -113,6 +113,12 @@ class Process:
                 f"{self.name} did not end within {STOP_LIMIT:.0f} s of SIGTERM\n{self.log_tail()}"
             ) from None
 
+    def kill(self) -> None:
+        """Send SIGKILL to this process only: its children live on."""
+        assert self._popen is not None
+        self._popen.kill()
+        self._popen.wait()
+
     def wait_until(self, ready: Callable[[], object], state: str, limit: float = START_LIMIT) -> None:
         """Wait until `ready` is true. Raises StartFailed when the process dies first or the time is up."""
         end = time.monotonic() + limit

@@ -52,6 +52,20 @@ async def test_docker_with_a_configured_version_gets_it_or_the_refusal_of_the_da
         assert testbed.executed() == []
 
 
+async def test_docker_attaches_and_runs_commands_through_a_tunnel(libraries: Libraries) -> None:
+    """Four ways: with standard input, whose end is a half-close, and with output alone."""
+    fleet = DockerEngine("1.12", "1.43"), DockerEngine("1.24", "1.47")
+    calls = ("attach", "attach_output", "exec", "exec_output")
+    talk = [[1, "some input"], [2, "end of input"]]
+    async with running("docker-engine", *fleet) as testbed:
+        fleet[0].pinged = fleet[1].pinged  # a ping may go to the other one
+        session = await libraries.session("docker", testbed.base, *calls)
+
+        output = [["output ", None], [None, "errors"]]
+        assert session.values() == [talk, "output errors", talk, [output, 0]]
+        assert set(testbed.executed()) == {"1.43"}
+
+
 async def test_elasticsearch_8_works_during_an_upgrade_and_9_after_it(
     libraries: Libraries,
 ) -> None:

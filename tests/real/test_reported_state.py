@@ -111,7 +111,7 @@ def test_status_shows_what_holds_the_offer(guaranteed: Testbed) -> None:
     assert (status["dialect"], status["phase"]) == ("ironic", "mixed")
     assert status["offer"] == {
         "min": "1.1", "max": OLD.top, "policy": "guaranteed", "ceiling": None,
-        "held_by": ["old"], "held_rule": "guaranteed",
+        "held_by": ["old"], "held_rule": "guaranteed", "held_by_replicas": [],
     }  # fmt: skip
     assert status["guaranteed"] == {"min": "1.1", "max": OLD.top}
     assert status["reachable"] == {"min": "1.1", "max": NEW.top}

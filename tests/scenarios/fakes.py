@@ -9,9 +9,12 @@ import asyncio
 import json
 import re
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple, TypeAlias
+
+from tests.stream_server import StreamServer
 
 LOOPBACK: Final = "127.0.0.1"
 OWN: Final = "X-OpenStack-Ironic-API-Version"
@@ -70,7 +73,7 @@ async def read_head(reader: asyncio.StreamReader, *, bodiless: bool = False) -> 
     return head._replace(body=await reader.readexactly(length))
 
 
-def bound_socket(port: int) -> socket.socket:
+def bound_socket(port: int, host: str = LOOPBACK) -> socket.socket:
     """A socket bound to this port of loopback; 0: a free port. Several sockets can be bound to one port.
 
     One that never listens reserves the port: connections are refused, and no other program gets the port.
@@ -78,12 +81,17 @@ def bound_socket(port: int) -> socket.socket:
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    bound.bind((LOOPBACK, port))
+    bound.bind((host, port))
     return bound
 
 
 class ApiServer:
     """One API server: its socket and the requests that it received. A subclass writes the responses."""
+
+    tls: ssl.SSLContext | None = None
+    """Set before the start: it speaks TLS."""
+    host = LOOPBACK
+    """Another address of loopback may be set before the start."""
 
     def __init__(self) -> None:
         self.received: list[Head] = []
@@ -91,28 +99,20 @@ class ApiServer:
         """Requests that it refused because of their version."""
         self.port = 0
         self._reservation: socket.socket | None = None
-        self._server: asyncio.Server | None = None
-        self._serving: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
+        self._server = StreamServer(self._serve)
 
     # -- start and stop
 
     async def start(self) -> None:
         """Listen on its own port. The port stays reserved after `stop`, until `close`."""
         if self._reservation is None:
-            self._reservation = bound_socket(self.port)
+            self._reservation = bound_socket(self.port, self.host)
             self.port = self._reservation.getsockname()[1]
-        self._server = await asyncio.start_server(self._serve, sock=bound_socket(self.port))
+        await self._server.start(sock=bound_socket(self.port, self.host), tls=self.tls)
 
     async def stop(self) -> None:
         """Close all connections and refuse new ones."""
-        if self._server is not None:
-            self._server.close()
-            tasks = [task for task in self._serving.values() if task is not None]
-            for writer in self._serving:
-                writer.close()
-            await asyncio.gather(*tasks)
-            await self._server.wait_closed()
-            self._server = None
+        await self._server.stop(cancel=False)
 
     async def close(self) -> None:
         """Stop, and release the port."""
@@ -129,18 +129,22 @@ class ApiServer:
     # -- responses
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._serving[writer] = asyncio.current_task()
         try:
             while (head := await read_head(reader)) is not None:
                 self.received.append(head)
+                if await self._take_over(head, reader, writer):
+                    break
                 writer.write(self._response(head))
                 if head.get("Connection") == "close":
                     break
         except ConnectionError:
             pass  # the client has closed the connection
-        finally:
-            del self._serving[writer]
-            writer.close()
+
+    async def _take_over(
+        self, head: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        """Answer a request that takes the connection over, to its end; False: it is an ordinary one."""
+        return False
 
     def _response(self, head: Head) -> bytes:
         """The whole response to one request."""

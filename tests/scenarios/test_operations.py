@@ -132,7 +132,7 @@ async def test_metrics_tell_versions_below_and_above_the_range_apart(testbed: Te
     for version, path in (("2.3", "added/x"), ("2.5", "removed/x"), ("2.4", "added/x")):
         await at(testbed, version, path)
 
-    counted = testbed.gateway.metrics.exposition("")[0].decode().splitlines()
+    counted = b"".join(testbed.gateway.metrics.exposition("")[0]).decode().splitlines()
     for result in ("below_min", "above_max", "served"):
         labels = {'requested="exact"', f'result="{result}"', 'service="clustering"'}
         (line,) = (

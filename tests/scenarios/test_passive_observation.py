@@ -51,7 +51,7 @@ async def test_two_servers_behind_one_address_cost_few_snapshots_and_no_request(
         seconds = monotonic() - began
 
         assert CHANGES_PER_SECOND <= changes <= CHANGES_PER_SECOND * (2 + seconds)
-        text = testbed.gateway.metrics.exposition("")[0].decode()
+        text = b"".join(testbed.gateway.metrics.exposition("")[0]).decode()
         deferred = [line for line in text.splitlines() if line.startswith("skewgate_deferred_facts_total{")]
         assert len(deferred) == 1
         assert float(deferred[0].rsplit(" ", 1)[1]) > 0

@@ -6,6 +6,8 @@ import asyncio
 import socket
 from pathlib import Path
 
+import aiohttp
+
 from tests.scenarios.fakes import LOOPBACK, Ironic
 from tests.scenarios.ironic_client import IronicClient
 from tests.scenarios.testbed import configuration, in_front_of, version_fields
@@ -49,3 +51,60 @@ async def test_a_reload_under_traffic_loses_no_request(tmp_path: Path) -> None:
         await testbed.until(lambda view: all(member.probed for member in view.pool.members))
         assert version_fields(await testbed.at("latest")) == ("1.1", "1.40", "1.40")
         assert {status for _, _, status in client.log} == {200}
+
+
+async def test_a_reload_changes_limits_headers_and_hosts_of_a_service(tmp_path: Path) -> None:
+    """What a service inherits takes effect with it. Only what is read at the start needs a restart."""
+    server, file = Ironic(58), tmp_path / "gateway.yaml"
+    async with in_front_of(server, source=file) as testbed:
+        file.write_text(
+            configuration([server.port], match="{host: ['*.metal.example', other.example]}")
+            + "    headers: {response: {set: {X-Frame-Options: DENY}}}\n"
+            "    timeouts: {backend_body_idle: off}\n"
+            "timeouts: {backend_head: 7s}\nlimits: {body: 1MiB}\n"
+        )
+
+        async with aiohttp.ClientSession() as session:
+            answer = await session.post(f"{testbed.gateway.admin_url}/-/reload")
+
+        assert answer.status == 200
+        limits = testbed.view.service.limits
+        assert (limits.backend_head, limits.backend_body_idle, limits.body) == (7.0, float("inf"), 1 << 20)
+        testbed.authority = "metal.example"
+        unrouted = await testbed.at("1.31")
+        assert (unrouted.status, unrouted.all("X-Frame-Options")) == (404, [])
+        testbed.authority = "one.METAL.example:80"
+        routed = await testbed.at("1.31")
+        assert (routed.status, routed.all("X-Frame-Options")) == (200, ["DENY"])
+
+
+async def test_maintenance_networks_and_limits_come_and_go_with_a_reload(tmp_path: Path) -> None:
+    """The offer stands and probes go on; the connection of the client stays open."""
+    server, file = Ironic(58), tmp_path / "gateway.yaml"
+    answers = (
+        ("", 200, None),
+        ("    maintenance: {status: 503, retry_after: 10m}\n    retry_after: true\n", 503, "maintenance"),
+        ("    access: {deny: [127.0.0.0/8]}\n", 403, "access"),
+        ("    client_limits: {rate: 1/h, burst: 1, concurrency: 5}\n", 200, None),
+        (
+            "    client_limits: {rate: 1/h, burst: 1, concurrency: 5}\n    retry_after: false\n",
+            429,
+            "client_rate",
+        ),
+        ("", 200, None),
+    )
+    async with in_front_of(server, source=file) as testbed, aiohttp.ClientSession() as session:
+        host, port = testbed.gateway.addresses[0]
+        for lines, status, reason in answers:
+            file.write_text(configuration([server.port]) + lines)
+            await (await session.post(f"{testbed.gateway.admin_url}/-/reload")).read()
+            async with session.get(f"http://{host}:{port}/v1/nodes") as answer:
+                assert answer.status == status
+                field = answer.headers.get("Proxy-Status", "")
+                assert field.endswith(f'details="{reason}"') if reason else not field
+                assert answer.headers.get("Retry-After") == ("600" if status == 503 else None)
+            assert testbed.view.offer.versions
+            asked = len(server.received)
+            async with asyncio.timeout(5):
+                while len(server.received) == asked:  # noqa: ASYNC110 - a probe; there is no event
+                    await asyncio.sleep(0.01)

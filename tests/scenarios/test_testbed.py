@@ -1,11 +1,18 @@
-"""The comparison of responses finds every difference that a client sees, except the time of the response."""
+"""The comparison of responses finds every difference that a client sees, except the time of the response.
+
+A fake server that stops leaves no connection open.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import socket
+
 import pytest
 
-from tests.scenarios.fakes import Head
-from tests.scenarios.testbed import comparable
+from tests.scenarios.fakes import LOOPBACK, Head, Ironic
+from tests.scenarios.testbed import TIMEOUT, comparable
 
 RESPONSE = Head("HTTP/1.1 200 OK", (("Date", "Sat, 21 Nov 2026 23:59:59 GMT"), ("Vary", "Accept")), b"body")
 
@@ -34,3 +41,18 @@ def test_the_time_of_a_response_makes_no_difference(lines: tuple[tuple[str, str]
 )
 def test_every_other_difference_is_found(other: Head) -> None:
     assert comparable(other) != comparable(RESPONSE)
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_connection_that_comes_just_before_the_end_is_closed(turns: int) -> None:
+    """However far it has come: accepted by the system only, a transport, a protocol, or a handler."""
+    server = Ironic(58)
+    await server.start()
+    with socket.create_connection((LOOPBACK, server.port)) as client:
+        client.setblocking(False)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await server.close()
+        async with asyncio.timeout(TIMEOUT):
+            with contextlib.suppress(ConnectionResetError):  # by the system
+                assert await asyncio.get_running_loop().sock_recv(client, 1) == b""

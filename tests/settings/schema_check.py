@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 KNOWN = {
-    *("$schema", "$defs", "$ref", "title", "description", "default", "examples", "x-reason", "writeOnly"),
+    *("$schema", "$defs", "$ref", "title", "description", "default", "examples", "x-reason", "x-workers"),
+    "writeOnly",
     *(
         "type",
         "enum",

@@ -29,6 +29,11 @@ def service_of(more: str, **environ: str) -> Service:
     return settings_of(BASE + more, **environ).services[0]
 
 
+@pytest.mark.parametrize("text, workers", [("1", 1), ("4", 4), ("64", 64), ("auto", None)])
+def test_the_number_of_workers(text: str, workers: int | None) -> None:
+    assert load_text(f"{BASE}workers: {text}\n").require().workers == workers
+
+
 def test_a_minimal_file_gets_every_default() -> None:
     settings = settings_of(BASE)
 
@@ -36,6 +41,7 @@ def test_a_minimal_file_gets_every_default() -> None:
     assert settings.admin == AdminSettings("127.0.0.1", 9900, None)
     assert settings.workers == 1
     assert settings.access_log == AccessLog(format="json", path="-")
+    assert settings.metrics.per_backend is True
     assert settings.trusted_proxies == ()
     assert settings.timeouts == Timeouts(
         client_head=10.0,
@@ -74,8 +80,9 @@ def test_a_whole_file() -> None:
 listen:
   - address: 0.0.0.0:80
   - {address: "[::1]:8080"}
-admin: {listen: "[::]:9901", token: abc}
+admin: {listen: "[::]:9901", token: abcdefghijklmnop}
 access_log: {format: off, path: /var/log/x}
+metrics: {per_backend: false}
 trusted_proxies: [10.0.0.0/8, "::1"]
 timeouts: {connect: 250ms, drain: 2m}
 limits: {headers: 50, body: 512B, replay_body: 0B, connections: 7}
@@ -95,13 +102,14 @@ services:
     assert settings.listen == (Listen("0.0.0.0", 80), Listen("::1", 8080))
     assert (settings.admin.host, settings.admin.port) == ("::", 9901)
     assert settings.admin.token is not None
-    assert settings.admin.token.reveal() == "abc"
+    assert settings.admin.token.reveal() == "abcdefghijklmnop"
     assert settings.access_log.format == "off"
+    assert settings.metrics.per_backend is False
     assert settings.trusted_proxies == (ip_network("10.0.0.0/8"), ip_network("::1"))
     assert (settings.timeouts.connect, settings.timeouts.drain) == (0.25, 120.0)
     assert (settings.limits.body, settings.limits.replay_body, settings.limits.connections) == (512, 0, 7)
     [service] = settings.services
-    assert service.match == RouteMatch("api.example.org", "/base", strip_prefix=False)
+    assert service.match == RouteMatch(("api.example.org",), "/base", strip_prefix=False)
     first, second = service.backends
     assert (first.name, first.host, first.port, first.weight) == ("[::1]:80", "::1", 80, 3)
     assert first.declared == VersionSet.read("1.1-1.5, 1.7", service.dialect.scheme)
@@ -138,7 +146,7 @@ def test_without_releases_in_the_file_there_are_none() -> None:
     "written, host", [("API.example", "api.example"), ("'[0:0::1]'", "[::1]"), ("10.0.0.1", "10.0.0.1")]
 )
 def test_a_host_is_kept_as_a_host_field_has_it(written: str, host: str) -> None:
-    assert service_of(f"    match:\n      host: {written}\n").match.host == host
+    assert service_of(f"    match:\n      host: {written}\n").match.hosts == (host,)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +251,7 @@ def test_R_B10_the_headers_that_are_dropped_from_untrusted_peers() -> None:
 def test_R_B10_without_the_key_it_is_a_list_of_headers_that_proxies_write() -> None:
     expected = (
         *("Forwarded", "X-Forwarded-*", "X-Real-IP", "True-Client-IP", "X-Client-IP", "Front-End-Https"),
-        *("X-Original-*", "X-Rewrite-URL"),
+        *("X-Original-*", "X-Rewrite-URL", "Client-Cert", "Client-Cert-Chain", "X-Client-Cert*", "X-SSL-*"),
     )
     listed = settings_of(BASE + f"untrusted_headers: [{', '.join(expected)}]\n")
 

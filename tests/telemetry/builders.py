@@ -15,6 +15,7 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.telemetry.request_record import ReceivedHead, RequestRecord
+from gateway.tls.values import ClientCertificate
 
 OLD: Final = Backend("old", "10.0.0.1", 6385)
 NEW: Final = Backend("new", "10.0.0.2", 6385)
@@ -33,33 +34,42 @@ def snapshot_holder(*, known: bool = True) -> SnapshotHolder:
     return holder
 
 
-class SampleRecord(RequestRecord):
-    """A record whose derived fields a test can set."""
-
-    target = ""
-    client = ""
-
-
 class Received(NamedTuple):
     """A request head, and the peer that sent it."""
 
-    method: str = "GET"
-    target: bytes = b"/v1/nodes"
+    method: str
+    target: bytes
+    client: str
     forwarded: tuple[tuple[str, bytes], ...] = ()
+    certificate: ClientCertificate | None = None
+    host: str = "ironic.example.org"
+    user_agent: bytes = b""
+    passthrough: bytes = b""
+    minor: int = 1
+    trace: bytes = b""
+    scheme: str = "http"
 
     def client_address(self, request: ReceivedHead) -> str:
-        return "192.0.2.7"
+        return self.client
 
 
-def record(**differing: object) -> RequestRecord:
+def record(
+    *,
+    method: str = "GET",
+    target: str = "/v1/nodes",
+    client: str = "192.0.2.7",
+    host: str = "ironic.example.org",
+    user_agent: bytes = b"curl/8.0",
+    trace_id: str = "",
+    **differing: object,
+) -> RequestRecord:
     """A served request; every field may differ."""
-    sample = SampleRecord(Received(), Received())
+    lines = b"\r\nUser-Agent: " + user_agent
+    received = Received(method, target.encode("ascii"), client, (), None, host, user_agent, lines)
+    sample = RequestRecord(received, received)
     fields = {
         "service": "baremetal",
         "backend": "old",
-        "method": "GET",
-        "target": "/v1/nodes",
-        "client": "192.0.2.7",
         "status": 200,
         "requested": RequestedKind.EXACT,
         "result": NegotiationResult.SERVED,
@@ -67,10 +77,15 @@ def record(**differing: object) -> RequestRecord:
         "attempts": 1,
         "seconds": 0.004,
         "backend_seconds": 0.003,
+        "negotiated": "",
+        "bytes_in": 0,
         "bytes_out": 532,
         "reason": "",
         "request_id": "",
+        "response_request_id": "",
     }
+    if trace_id:
+        sample.traceparent = f"00-{trace_id}-00f067aa0ba902b7-01".encode()
     for name, value in {**fields, **differing}.items():
         setattr(sample, name, value)
     return sample

@@ -4,10 +4,16 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import logging
 import os
+import socket
+import subprocess
+import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, final
@@ -165,13 +171,13 @@ def test_R_B8_the_end_does_not_wait_long_for_a_reader(pipe: Pipe, monkeypatch: p
 
 
 def test_a_process_that_still_forks_owns_no_thread_and_loses_no_line(tmp_path: Path) -> None:
-    before, paths = threading.active_count(), (tmp_path / "started", tmp_path / "only closed")
+    paths = (tmp_path / "started", tmp_path / "only closed")
     for path in paths:
         writer = LineWriter(str(path))
         writer.put(b"first\n")
         writer.reopen()
         writer.put(b"second\n")
-        assert threading.active_count() == before
+        assert not [thread for thread in threading.enumerate() if str(path) in thread.name]
         if path is paths[0]:
             writer.start()
         writer.close()
@@ -233,3 +239,174 @@ def test_what_tells_of_the_access_log_does_not_depend_on_a_handler(
     pipe.read_until(lambda lines: lines[-1] == "next")
     writer.close()
     assert writer.dropped == 2 * MAX_BACKLOG // LONG
+
+
+# --- several processes -------------------------------------------------------------------------------------
+
+WRITER: Final = """
+import sys
+from gateway.telemetry.line_writer import STDOUT, LineWriter
+name, number = sys.argv[1], int(sys.argv[2])
+writer = LineWriter(sys.argv[3] if sys.argv[3:] else STDOUT)
+writer.start()
+print("ready", file=sys.stderr, flush=True)
+sys.stdin.readline()
+for index in range(number):
+    length = 9000 if index % 10 == 0 else 300
+    writer.put((f"{name} {index} ".ljust(length, name) + "\\n").encode())
+writer.close()
+"""
+"""Writes lines of its own letter; each tenth is longer than what a pipe takes at once."""
+
+
+def started(stdout: int, *arguments: str) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == b"ready\n"
+    return process
+
+
+def begin(processes: list[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+
+
+def end(processes: list[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def whole(lines: list[str]) -> list[str]:
+    """Those that one process wrote, and that are as long as it made them."""
+    return [text for text in lines if len(text) in {300, 9000} and set(text) <= {text[0], " ", *"0123456789"}]
+
+
+def all_of(reader: int) -> bytes:
+    found = bytearray()
+    while data := os.read(reader, 1 << 16):
+        found += data
+    return bytes(found)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_R_B8_lines_of_several_processes_stay_whole_in_a_pipe_and_in_a_socket(kind: str) -> None:
+    """Standard output of workers. The socket is how journald reads it."""
+    reader, stdout = os.pipe() if kind == "pipe" else (each.detach() for each in socket.socketpair())
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        processes += [started(stdout, name, "1000") for name in "abc"]
+        os.close(stdout)
+        begin(processes)
+        lines = all_of(reader).decode().splitlines()
+    finally:
+        os.close(reader)
+        end(processes)
+
+    assert len(lines) == 3000
+    assert whole(lines) == lines
+    for name in "abc":
+        assert [int(text.split()[1]) for text in lines if text[0] == name] == list(range(1000))
+
+
+def test_R_B8_a_process_that_is_killed_while_it_writes_holds_nobody_up() -> None:
+    """It has the lock, since nobody reads."""
+    reader, stdout = os.pipe()
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        processes += [started(stdout, name, "1000") for name in "ab"]
+        os.close(stdout)
+        begin(processes[:1])
+        first = os.read(reader, 1)  # the pipe is about to be full
+        processes[0].kill()
+        processes[0].wait()
+        begin(processes[1:])
+        lines = (first + all_of(reader)).decode().splitlines()
+    finally:
+        os.close(reader)
+        end(processes)
+
+    complete = whole(lines)
+    torn = len(lines) - len(complete)
+    assert torn <= 1, "only a line of 9,000 bytes is not written at once"
+    assert Counter(text[0] for text in complete)["b"] >= 1000 - torn
+
+
+def test_lines_of_several_processes_stay_whole_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        processes += [started(subprocess.DEVNULL, name, "1000", str(path)) for name in "abc"]
+        begin(processes)
+        for process in processes:
+            process.wait(DEADLINE)
+    finally:
+        end(processes)
+
+    lines = path.read_text().splitlines()
+    assert len(lines) == 3000
+    assert whole(lines) == lines
+
+
+def test_a_line_that_another_process_could_not_finish_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk meets all of them, and one has written half a line."""
+    path, write, full = tmp_path / "log", os.write, True
+
+    def write_or_fail(fd: int, data: memoryview) -> int:
+        if full:
+            raise OSError(28, "No space left on device")
+        return write(fd, data)
+
+    monkeypatch.setattr("gateway.telemetry.line_writer.os.write", write_or_fail)
+    writer = LineWriter(str(path))
+    writer.start()
+    writer.put(b"lost\n")
+    wait_until(lambda: writer.dropped == 1)
+    path.write_bytes(b"half a li")
+    full = False
+    writer.put(b"next\n")
+    writer.close()
+
+    assert path.read_bytes() == b"half a li\nnext\n"
+
+
+def test_a_lock_that_the_kernel_refuses_is_asked_for_again(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lockf, refused = fcntl.lockf, [errno.EDEADLK, errno.EDEADLK]
+
+    def refuse(fd: int, command: int) -> None:
+        if refused:
+            raise OSError(refused.pop(), "Resource deadlock avoided")
+        lockf(fd, command)
+
+    monkeypatch.setattr("gateway.telemetry.line_writer.fcntl.lockf", refuse)
+    writer = LineWriter(pipe.path)
+    writer.start()
+    writer.put(b"a line\n")
+    pipe.read_until(lambda lines: lines == ["a line"])
+    writer.close()
+    assert not refused
+
+
+def test_a_stream_that_cannot_be_locked_is_written_all_the_same(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(fd: int, command: int) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr("gateway.telemetry.line_writer.fcntl.lockf", refuse)
+    writer = LineWriter(pipe.path)
+    writer.start()
+    writer.put(b"a line\n")
+    pipe.read_until(lambda lines: lines == ["a line"])
+    writer.close()

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import Advertisement, RequestedKind
+from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
@@ -19,10 +24,34 @@ from gateway.core.versions.version import Version
 from gateway.dataplane.failures import Failure
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.process_families import StateWrites, WorkerProcess, WorkerUse
 from tests.telemetry.builders import NEW, OLD, advertisement, record, snapshot_holder
 
 CONTRACT = {
+    "process_cpu_seconds": "counter",
+    "process_start_time_seconds": "gauge",
+    "process_resident_memory_bytes": "gauge",
+    "process_virtual_memory_bytes": "gauge",
+    "process_open_fds": "gauge",
+    "process_max_fds": "gauge",
     "skewgate_build_info": "gauge",
+    "skewgate_config_info": "gauge",
+    "skewgate_state_last_write_successful": "gauge",
+    "skewgate_state_last_write_success_timestamp_seconds": "gauge",
+    "skewgate_state_writes": "counter",
+    "skewgate_client_connections": "gauge",
+    "skewgate_client_connections_limit": "gauge",
+    "skewgate_tls_handshakes_active": "gauge",
+    "skewgate_tls_handshakes_active_limit": "gauge",
+    "skewgate_held_body_bytes": "gauge",
+    "skewgate_held_body_bytes_limit": "gauge",
+    "skewgate_admin_connections": "gauge",
+    "skewgate_admin_connections_limit": "gauge",
+    "skewgate_body_bytes": "counter",
+    "skewgate_offer_held_by": "gauge",
+    "skewgate_backend_advertisement_timestamp_seconds": "gauge",
+    "skewgate_backend_connections_limit": "gauge",
+    "skewgate_backend_certificate_expiry_timestamp_seconds": "gauge",
     "skewgate_requests": "counter",
     "skewgate_request_duration_seconds": "histogram",
     "skewgate_requests_in_flight": "gauge",
@@ -35,9 +64,16 @@ CONTRACT = {
     "skewgate_backend_info": "gauge",
     "skewgate_backend_up": "gauge",
     "skewgate_backend_draining": "gauge",
+    "skewgate_backend_ejected": "gauge",
+    "skewgate_backend_unhealthy": "gauge",
+    "skewgate_ejections": "counter",
+    "skewgate_queue_length": "gauge",
+    "skewgate_queue_refused": "counter",
     "skewgate_probe_duration_seconds": "histogram",
     "skewgate_probe_failures": "counter",
     "skewgate_backend_duration_seconds": "histogram",
+    "skewgate_requests_refused": "counter",
+    "skewgate_shedding_level": "gauge",
     "skewgate_retries": "counter",
     "skewgate_backend_connections": "gauge",
     "skewgate_config_last_reload_successful": "gauge",
@@ -45,18 +81,31 @@ CONTRACT = {
     "skewgate_config_reloads": "counter",
     "skewgate_admin_errors": "counter",
     "skewgate_client_errors": "counter",
+    "skewgate_tls_handshakes": "counter",
+    "skewgate_certificate_expiry_timestamp_seconds": "gauge",
+    "skewgate_certificate_reloads": "counter",
     "skewgate_event_loop_lag_seconds": "histogram",
     "skewgate_contradictions": "counter",
     "skewgate_deferred_facts": "counter",
     "skewgate_retries_given_up": "counter",
+    "skewgate_upgrades": "counter",
+    "skewgate_tunnels_open": "gauge",
+    "skewgate_tunnels": "counter",
+    "skewgate_tunnel_bytes": "counter",
 }
 """Every name and type of the contract."""
 
 Sample = tuple[str, frozenset[tuple[str, str]]]
 
 
+def exposition(metrics: Metrics, accept: str = "") -> tuple[bytes, str]:
+    """The whole body, and its content type."""
+    pieces, content_type = metrics.exposition(accept)
+    return b"".join(pieces), content_type
+
+
 def read(metrics: Metrics) -> dict[Sample, float]:
-    body, _ = metrics.exposition("")
+    body, _ = exposition(metrics)
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in parse_text(body.decode())
@@ -86,7 +135,7 @@ def test_every_metric_of_the_contract_is_there_with_its_type() -> None:
     metrics = watching()
     metrics.lag("0", 0.001)
 
-    body, content_type = metrics.exposition("")
+    body, content_type = exposition(metrics)
 
     assert content_type.startswith("text/plain; version=0.0.4")
     assert {family.name: family.type for family in parse_text(body.decode())} == CONTRACT
@@ -94,7 +143,8 @@ def test_every_metric_of_the_contract_is_there_with_its_type() -> None:
 
 
 def test_openmetrics_is_given_if_accept_prefers_it() -> None:
-    body, content_type = watching().exposition("application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
+    accept = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"
+    body, content_type = exposition(watching(), accept)
 
     assert content_type.startswith("application/openmetrics-text; version=1.0.0")
     families = parse_openmetrics(body.decode())  # type: ignore[no-untyped-call]
@@ -219,7 +269,8 @@ def test_gauges_show_the_present_state() -> None:
     phases = {dict(labels)["phase"]: number for labels, number in series(samples, "phase").items()}
     assert phases == {"unknown": 0, "mixed": 1, "capped": 0, "stabilizing": 0, "uniform": 0}
     rules = {dict(labels)["rule"]: number for labels, number in series(samples, "offer_held").items()}
-    assert rules == {"ceiling": 0, "stabilization": 0, "state": 0, "guaranteed": 1, "at_least": 0}
+    held = {"ceiling": 0, "agreement": 0, "stabilization": 0, "state": 0, "guaranteed": 1, "at_least": 0}
+    assert rules == held
     old, new = ({"service": "baremetal", "backend": name} for name in ("old", "new"))
     assert value(samples, "backend_info", **new, min="1.1", max="1.90") == 1
     assert (value(samples, "backend_up", **old), value(samples, "backend_up", **new)) == (1, 0)
@@ -228,6 +279,101 @@ def test_gauges_show_the_present_state() -> None:
     assert value(samples, "backend_connections", **old, state="idle") == 2
     assert value(samples, "backend_connections", **old, state="active") == 1
     assert value(samples, "backend_connections", **new, state="idle") == 0
+
+
+def test_who_holds_the_offer_is_named_and_since_when_advertisements_stand() -> None:
+    metrics = Metrics()
+    holder = snapshot_holder()
+    metrics.watch(holder, dict, dict)
+    before, now = time.time() - time.monotonic(), read(metrics)
+
+    old, new = ({"service": "baremetal", "backend": name} for name in ("old", "new"))
+    assert (value(now, "offer_held_by", **old), value(now, "offer_held_by", **new)) == (1, 0)
+    # Both were probed at second 1 of the clock that dates facts.
+    assert value(now, "backend_advertisement_timestamp_seconds", **old) == pytest.approx(
+        before + 1.0, abs=0.1
+    )
+
+    unknown = Metrics()
+    unknown.watch(snapshot_holder(known=False), dict, dict)
+    assert series(read(unknown), "backend_advertisement_timestamp_seconds") == {}
+    assert value(read(unknown), "offer_held_by", **old) == 0
+
+
+def test_bytes_of_bodies_are_counted_by_service() -> None:
+    metrics = watching()
+    metrics.record(record(bytes_in=7, bytes_out=532))
+    metrics.record(record(bytes_in=3, bytes_out=0))
+    metrics.record(record(service="", backend="none", status=404, requested=None, result=None, bytes_out=9))
+
+    samples = read(metrics)
+
+    labels = {"service": "baremetal"}
+    assert value(samples, "body_bytes_total", **labels, direction="in") == 10
+    assert value(samples, "body_bytes_total", **labels, direction="out") == 532
+    assert value(samples, "body_bytes_total", service="none", direction="out") == 9
+
+
+def test_what_is_used_is_beside_its_limit() -> None:
+    metrics = watching()
+    metrics.watch_use(lambda: {"0": WorkerUse(5, 100, 1, 64, 4096, 65536, 2)}, lambda: {"admin": (2, 64)})
+    metrics.watch_config(lambda: "0123456789ab")
+    metrics.watch_state(lambda: StateWrites(False, 1790000000.0, 3, 1))
+
+    samples = read(metrics)
+
+    shown = {
+        name: value(samples, name, worker="0") for name in ("client_connections", "tls_handshakes_active")
+    }
+    assert shown == {"client_connections": 5, "tls_handshakes_active": 1}
+    assert value(samples, "client_connections_limit", worker="0") == 100
+    assert value(samples, "tls_handshakes_active_limit", worker="0") == 64
+    assert value(samples, "held_body_bytes", worker="0") == 4096
+    assert value(samples, "held_body_bytes_limit", worker="0") == 65536
+    assert value(samples, "shedding_level", worker="0") == 2
+    assert value(samples, "admin_connections", listener="admin") == 2
+    assert value(samples, "admin_connections_limit", listener="admin") == 64
+    assert value(samples, "config_info", hash="0123456789ab") == 1
+    assert value(samples, "state_last_write_successful") == 0
+    assert value(samples, "state_last_write_success_timestamp_seconds") == 1790000000.0
+    assert value(samples, "state_writes_total", result="success") == 3
+    assert value(samples, "state_writes_total", result="failure") == 1
+
+
+def test_workers_that_are_processes_of_their_own_are_shown_each() -> None:
+    metrics = watching()
+    assert not [name for name, _ in read(metrics) if name.startswith("skewgate_worker_")]
+
+    serving = WorkerProcess(up=True, restarts=0, cpu_seconds=1.5, resident_bytes=4096, open_fds=30)
+    starting = WorkerProcess(up=False, restarts=3, cpu_seconds=9.0, resident_bytes=None, open_fds=None)
+    metrics.watch_workers(lambda: {"0": serving, "1": starting}, lambda: {"baremetal": 2})
+    metrics.tunnels("baremetal").open += 1
+    samples = read(metrics)
+
+    assert [value(samples, "worker_up", worker=worker) for worker in "01"] == [1, 0]
+    assert [value(samples, "worker_restarts_total", worker=worker) for worker in "01"] == [0, 3]
+    assert [value(samples, "worker_cpu_seconds_total", worker=worker) for worker in "01"] == [1.5, 9]
+    assert [value(samples, "worker_resident_memory_bytes", worker=worker) for worker in "01"] == [4096, None]
+    assert [value(samples, "worker_open_fds", worker=worker) for worker in "01"] == [30, None]
+    assert value(samples, "tunnels_open", service="baremetal") == 3
+    assert metrics.tunnels_open() == {"baremetal": 1}, "its own"
+
+
+def test_without_a_state_file_nothing_is_said_about_one() -> None:
+    assert not [name for name, _ in read(watching()) if "state_" in name]
+
+
+def test_the_expiry_of_the_certificate_of_a_backend_ends_with_the_backend() -> None:
+    holder, metrics = snapshot_holder(), Metrics()
+    metrics.watch(holder, dict, dict)
+    metrics.certificate_seen("baremetal", "old", 1790000000.0)
+    metrics.certificate_seen("baremetal", "gone", 1.0)
+
+    name = "backend_certificate_expiry_timestamp_seconds"
+    assert list(series(read(metrics), name).values()) == [1790000000.0]
+
+    reconfigured(holder, Service("baremetal", Ironic(), (NEW,)))
+    assert series(read(metrics), name) == {}
 
 
 def test_offer_changes_are_counted_by_bound_and_direction() -> None:
@@ -298,7 +444,7 @@ def test_o7_clients_cannot_make_series() -> None:
 
     for number in range(100_000):
         text = "".join(map(chr, chance.choices(range(1, 0x2FF), k=12))) if number % 2 else f"1.{number}"
-        metrics.record(record(version=text, method=text, target=f"/{text}", client=text))
+        metrics.record(record(version=text, method=text, target=f"/{number}", client=text))
         metrics.retry("baremetal", text)
 
     samples = read(metrics)
@@ -339,24 +485,124 @@ def test_client_error_reasons_are_bounded() -> None:
     assert sum(series(samples, "client_errors_total").values()) == 1000
 
 
-def test_after_a_reload_new_services_are_counted_and_removed_ones_keep_their_counts() -> None:
+def reconfigured(holder: SnapshotHolder, *configured: Service) -> None:
+    holder.update(Snapshot.configured(configured, after=holder.current, now=0.0))
+
+
+def test_after_a_reload_new_services_are_counted_and_removed_ones_end() -> None:
     holder, metrics = snapshot_holder(), Metrics()
     metrics.watch(holder, dict, dict)
     holder.subscribe(metrics.snapshot_changed)
     metrics.record(record())
 
-    holder.update(
-        Snapshot.configured([Service("metal2", Ironic(), (OLD, NEW))], after=holder.current, now=0.0)
-    )
+    reconfigured(holder, Service("metal2", Ironic(), (OLD, NEW)))
     metrics.record(record(service="metal2"))
-    metrics.record(record())
+    metrics.record(record())  # it was under way when the service was removed
     metrics.record(record(service="never", backend="x"))
+    metrics.probed("baremetal", "old", 0.1, None)
+    metrics.retry("baremetal", Failure.CONNECT)
 
     samples = read(metrics)
-    assert value(samples, "requests_total", service="baremetal", backend="old", code="200") == 2
     assert value(samples, "requests_total", service="metal2", backend="old", code="200") == 1
-    assert value(samples, "requests_total", service="other", backend="other", code="200") == 1
-    assert {dict(labels)["service"] for labels in series(samples, "offer_info")} == {"metal2"}
+    assert value(samples, "requests_total", service="other", backend="other", code="200") == 2
+    assert "baremetal" not in {dict(labels).get("service") for _, labels in samples}
+
+    reconfigured(holder, Service("baremetal", Ironic(), (OLD, NEW)))
+    assert value(read(metrics), "requests_total", service="baremetal", backend="old", code="200") == 0
+
+
+def test_the_series_of_a_removed_backend_end() -> None:
+    holder, metrics = snapshot_holder(), Metrics()
+    metrics.watch(holder, dict, dict)
+    holder.subscribe(metrics.snapshot_changed)
+    for status in (200, 404):
+        metrics.record(record(status=status))
+    metrics.record(record(backend="new"))
+
+    reconfigured(holder, Service("baremetal", Ironic(), (NEW,)))
+    metrics.record(record())  # it was under way when the backend was removed
+    metrics.version_mismatch("baremetal", "old")
+
+    samples = read(metrics)
+    assert "old" not in {dict(labels).get("backend") for _, labels in samples}
+    assert value(samples, "requests_total", service="baremetal", backend="other", code="200") == 1
+    assert value(samples, "requests_total", service="baremetal", backend="new", code="200") == 1
+    assert value(samples, "request_duration_seconds_count", service="baremetal") == 4
+
+    reconfigured(holder, Service("baremetal", Ironic(), (OLD, NEW)))
+    samples = read(metrics)
+    assert value(samples, "requests_total", service="baremetal", backend="old", code="200") == 0
+    assert value(samples, "requests_total", service="baremetal", backend="old", code="404") is None
+    assert value(samples, "backend_duration_seconds_count", service="baremetal", backend="old") == 0
+
+
+def test_any_number_of_reloads_leaves_no_more_series() -> None:
+    holder, metrics = snapshot_holder(), Metrics()
+    metrics.watch(holder, dict, dict)
+    holder.subscribe(metrics.snapshot_changed)
+    sizes = set()
+    for number in range(20):
+        backend = Backend(f"api-{number}", "10.0.0.1", 6385)
+        reconfigured(holder, Service(f"metal-{number}", Ironic(), (OLD, backend)))
+        metrics.record(record(service=f"metal-{number}", backend=backend.name))
+        sizes.add(len(read(metrics)))
+    assert len(sizes) == 1
+
+
+def test_series_by_backend_can_be_switched_off() -> None:
+    holder, metrics = snapshot_holder(), Metrics(per_backend=False)
+    metrics.watch(holder, dict, lambda: {("baremetal", "old"): (2, 1)})
+    for backend in ("old", "new", "none", "gone"):
+        metrics.record(record(backend=backend))
+
+    samples = read(metrics)
+
+    named = {name for name, labels in samples if dict(labels).get("backend") in {"old", "new"}}
+    assert named == {
+        "skewgate_backend_up",
+        "skewgate_backend_draining",
+        "skewgate_backend_ejected",
+        "skewgate_backend_unhealthy",
+        "skewgate_offer_held_by",
+    }
+    assert value(samples, "requests_total", service="baremetal", backend="any", code="200") == 3
+    assert value(samples, "requests_total", service="baremetal", backend="none", code="200") == 1
+    assert (
+        value(read(Metrics(per_backend=False)), "requests_total", service="none", backend="none", code="503")
+        == 0
+    )
+
+
+def calls_of(function: Callable[[], object]) -> int:
+    """How many functions it calls."""
+    calls = 0
+
+    def count(_: object, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_change_costs_what_has_changed() -> None:
+    """However many other services and backends there are."""
+    costs = set()
+    for services, backends in ((2, 2), (100, 2), (2, 50)):
+        members = tuple(Backend(f"api-{index}", "10.0.0.1", 6385) for index in range(backends))
+        configured = [Service(f"metal-{index}", Ironic(), members) for index in range(services)]
+        holder, metrics = SnapshotHolder(Snapshot.configured(configured, now=0.0)), Metrics()
+        metrics.watch(holder, dict, dict)
+        before = holder.current
+        holder.observe("metal-0", "api-0", ProbeSucceeded(advertisement(58), 1.0))
+        after = holder.current
+        costs.add(calls_of(partial(metrics.snapshot_changed, before, after)))
+        costs.add(calls_of(partial(metrics.record, record(service="gone"))) - 10_000)
+    assert len(costs) == 2
 
 
 def test_lost_log_lines_are_counted_where_a_log_is_watched() -> None:

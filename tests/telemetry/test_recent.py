@@ -73,3 +73,17 @@ async def test_it_samples_by_itself_until_it_is_closed() -> None:
     process.recent.close()
     assert timer.cancelled()
     process.recent.close()
+
+
+def test_a_service_that_came_back_began_at_zero() -> None:
+    process = SampledProcess()
+    process.recent.sample()
+    process.minutes(1, requests=9)
+    process.counts = {}
+    process.minutes(0)
+    process.recent.sample()
+    process.counts = {"metal": {"1.58": 4}}
+    assert process.recent.last_hour("metal").served == {"1.58": 4}
+    process.minutes(70, requests=9)
+    process.counts = {"metal": {"1.58": 5}}
+    assert process.recent.last_hour("metal").served == {"1.58": 5}

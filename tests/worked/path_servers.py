@@ -5,11 +5,14 @@ Each responds like the system of its name, as far as versions are concerned. The
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 from collections.abc import Sequence
 from typing import Final
 
 from tests.scenarios.fakes import Head, Lines, message
+from tests.worked.docker_streams import WITH_INPUT, is_stream, run_program
 from tests.worked.fleet import WorkedServer
 from tests.worked.header_servers import JSON, encoded
 
@@ -18,8 +21,33 @@ def pair(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
+VERSION: Final = re.compile(r"/v([0-9.]+)(?=/)")
+
+
 class DockerEngine(WorkedServer):
-    """A daemon that serves everything from `versions[0]` to `versions[-1]`."""
+    """A daemon that serves everything from `versions[0]` to `versions[-1]`, with one container, `c1`."""
+
+    def __init__(self, *versions: str) -> None:
+        super().__init__(*versions)
+        self.pinged = asyncio.Event()
+        """Output that needs no input waits for it: docker-py loses what comes together with the 101."""
+
+    async def _take_over(
+        self, head: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        version = self._version(head)
+        if not is_stream(head) or version is None:
+            return False
+        self.execute(version, head)
+        await run_program(self.versions[-1], self.pinged, head, reader, writer)
+        return True
+
+    def _version(self, head: Head) -> str | None:
+        """The version at which a request is executed; None: it is refused."""
+        oldest, newest = self.versions[0], self.versions[-1]
+        found = VERSION.match(head.target.partition("?")[0])
+        version = found[1] if found else newest
+        return version if pair(oldest) <= pair(version) <= pair(newest) else None
 
     @property
     def lines(self) -> Lines:
@@ -27,7 +55,7 @@ class DockerEngine(WorkedServer):
 
     def answer(self, head: Head) -> bytes:
         path, oldest, newest = head.target.partition("?")[0], self.versions[0], self.versions[-1]
-        found = re.match(r"/v([0-9.]+)(?=/)", path)
+        found = VERSION.match(path)
         version = found[1] if found else newest
         if not pair(oldest) <= pair(version) <= pair(newest):
             self.refuse(head)
@@ -38,11 +66,18 @@ class DockerEngine(WorkedServer):
             return self._json(200, self.version_document(oldest, newest))
         self.execute(version, head)
         if resource == "/_ping":
+            self.pinged.set()
             return message(200, b"OK", "text/plain; charset=utf-8", self.lines)
         if resource == "/containers/json":
             return self._json(200, [])
         if resource == "/volumes/create":
             return self._json(201, {"Name": "data", "Driver": "local"})
+        if resource == "/containers/c1/json":
+            return self._json(200, {"Id": "c1", "Name": "/c1", "Config": {"Tty": False, "Image": "x"}})
+        if resource == "/containers/c1/exec":
+            return self._json(201, {"Id": WITH_INPUT if json.loads(head.body)["AttachStdin"] else "e1"})
+        if resource in {"/exec/e1/json", f"/exec/{WITH_INPUT}/json"}:
+            return self._json(200, {"Running": False, "ExitCode": 0})
         return self._json(404, {"message": "page not found"})
 
     def _json(self, status: int, document: object) -> bytes:

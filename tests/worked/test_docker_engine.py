@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.scenarios.testbed import REPEATS
+from tests.scenarios.fakes import read_head
+from tests.scenarios.testbed import REPEATS, TIMEOUT
+from tests.worked.docker_streams import STDERR, STDOUT, frame
 from tests.worked.fleet import WorkedTestbed, running
 from tests.worked.path_servers import DockerEngine
 
@@ -129,3 +132,46 @@ async def test_after_a_prefix_that_backends_see_or_not(strip: str, target: str, 
 
         assert [head.target for head in testbed.forwarded] == [prefix + sent]
         assert refused.status == 400
+
+
+@pytest.mark.parametrize("version, target", [("", "/v1.43"), ("/v1.30", "/v1.30")])
+@pytest.mark.parametrize("body", ["", '{"Detach": false, "Tty": false}'])
+async def test_attach_and_exec_are_tunnels_at_the_negotiated_version(
+    testbed: WorkedTestbed, version: str, target: str, body: str
+) -> None:
+    """Standard input ends with a half-close, and output still comes after it."""
+    path = "/exec/with-input/start" if body else "/containers/c1/attach?stdin=1&stream=1"
+    lines = f"Host: d\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    reader, writer = await asyncio.open_connection(*testbed.gateway.addresses[0])
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            writer.write(f"POST {version}{path} HTTP/1.1\r\n{lines}".encode())
+            head = await read_head(reader)
+            assert head is not None
+            assert (head.start, head.get("Upgrade")) == ("HTTP/1.1 101 UPGRADED", "tcp")
+            assert head.get("Content-Type") == "application/vnd.docker.raw-stream"
+            assert head.get("Api-Version") == "1.43"
+            writer.write(b"some input")
+            expected = frame(STDOUT, b"some input")
+            assert await reader.readexactly(len(expected)) == expected
+            writer.write_eof()
+            assert await reader.read() == frame(STDERR, b"end of input")
+    finally:
+        writer.close()
+
+    assert testbed.executed() == [target.removeprefix("/v")]
+    (forwarded,) = testbed.forwarded
+    assert (forwarded.target, forwarded.body) == (f"{target}{path}", body.encode())
+
+
+async def test_a_version_that_not_both_serve_is_refused_before_any_upgrade(testbed: WorkedTestbed) -> None:
+    response = await testbed.send("/v1.45/containers/c1/attach?stdin=1", method="POST")
+
+    assert (response.status, testbed.forwarded) == (400, [])
+
+
+async def test_an_image_build_over_h2c_is_an_ordinary_request(testbed: WorkedTestbed) -> None:
+    response = await testbed.send("/v1.43/session", ("Upgrade", "h2c"), method="POST")
+
+    assert response.status == 404
+    assert [head.get("Upgrade") for head in testbed.forwarded] == [None]

@@ -31,16 +31,20 @@ class StateFileError(SkewgateError):
 
 @final
 class StateFile:
-    """The file at `path`. Call `read` first, then `replace` any number of times, then `close`."""
+    """The file at `path`. Call `read` first, then `replace` any number of times, then `close`. `lock` and
+    `text`: of the gateway that is taken over, which knows better than the disk what is in force."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, lock: int | None = None, text: str | None = None) -> None:
         self.path = Path(os.path.realpath(path))
         self._new = self._beside(".new")
-        self._lock: int | None = None
+        self._lock = lock
+        self._text = text
         self._damaged = False
 
     def read(self) -> str | None:
         """The text; None: there is no file. Raises `StateFileError` if it cannot be read as text."""
+        if self._text is not None:
+            return self._text
         try:
             # Without O_NONBLOCK a pipe of this name would block.
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -90,8 +94,13 @@ class StateFile:
                 self._new.unlink(missing_ok=True)
             raise StateFileError(_reason(problem)) from None
 
+    @property
+    def lock(self) -> int | None:
+        """The descriptor that holds the lock, for the gateway that takes over."""
+        return self._lock
+
     def close(self) -> None:
-        """Let other gateways write the file."""
+        """Let other gateways write the file, unless one that takes over has the lock, too."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

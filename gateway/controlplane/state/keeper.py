@@ -3,9 +3,9 @@
     file -> load_state -> Snapshot.configured(saved=…)
     SnapshotHolder -> StateKeeper -> a thread -> file
 
-One write at a time; changes that come during a write are written together in the next one. The event loop and
-requests never wait for the disk. A file that cannot be used is reported in the log and never stops the
-gateway.
+One write at a time. Changes that come together, or during a write, are written together. The text is made in
+the thread as well, of an immutable snapshot: the event loop and requests wait for neither.
+A file that cannot be used is reported in the log and never stops the gateway.
 """
 
 from __future__ import annotations
@@ -14,23 +14,39 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, final
+from contextlib import suppress
+from typing import Final, TypeAlias, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.state.file import StateFile, StateFileError
-from gateway.controlplane.state.text import StateTextError, format_state, parse_state
+from gateway.controlplane.state.text import (
+    NO_DOCUMENTS,
+    NO_REGISTRATIONS,
+    StateTextError,
+    format_state,
+    parse_state,
+)
+from gateway.core.agreement.attachment import Registered
+from gateway.core.agreement.document import Document
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.telemetry.process_families import StateWrites
 
 RETRY_PAUSE: Final = 10.0
 """Seconds until a failed write is tried again when nothing changes: people need time to empty a full disk."""
+
+PAUSE: Final = 0.25
+"""Seconds for which a change waits for others, unless somebody waits for the file: the first probes of a
+thousand backends are a few writes."""
 
 MAX_WAIT: Final = 5.0
 """Seconds for which the response to an operator's command waits for the disk."""
 
 MAX_NAMED: Final = 20
 """Entries that one log line names when they cannot be restored: the file may be another gateway's."""
+
+_Saved: TypeAlias = tuple[Mapping[str, SavedState], Mapping[str, Document], Mapping[str, Registered]]
 
 _log = logging.getLogger("skewgate.state")
 
@@ -73,25 +89,50 @@ def load_state(file: StateFile, services: Sequence[Service]) -> Mapping[str, Sav
 
 @final
 class StateKeeper:
-    """Writes `Snapshot.saved` to the file when it changes, from `start` to `close`, on the running loop."""
+    """Writes `Snapshot.saved` to the file when it changes, from `start` to `close`, on the running loop, and
+    beside it what `documents` returns: what workers hold about the offers, or are about to (`Documents`), and
+    `registrations`: those of one of several replicas (`Replication`)."""
 
     def __init__(
-        self, file: StateFile, snapshot_holder: SnapshotHolder, *, retry_pause: float = RETRY_PAUSE
+        self,
+        file: StateFile,
+        snapshot_holder: SnapshotHolder,
+        *,
+        retry_pause: float = RETRY_PAUSE,
+        documents: Callable[[], Mapping[str, Document]] = lambda: NO_DOCUMENTS,
+        registrations: Callable[[], Mapping[str, Registered]] = lambda: NO_REGISTRATIONS,
+        paused: bool = False,
     ) -> None:
         self._file = file
         self._snapshot_holder = snapshot_holder
         self._retry_pause = retry_pause
-        self._saved = snapshot_holder.current.saved()
+        self._documents = documents
+        self._registrations = registrations
+        self._saved: _Saved | None = None
+        """What is in the file; None: nothing of this run."""
         self._changes = 1
-        """How often what should be in the file has changed; the start counts as a change."""
+        """How often the snapshot has changed; the start counts as a change."""
         self._attempted = 0
         """The value of `_changes` at the beginning of the last finished attempt to write."""
         self._failing = False
+        self._written_at = 0.0
+        """Seconds since 1970; 0: nothing was written."""
+        self._writes = 0
+        self._failures = 0
         self._closing = False
+        self._paused = paused
+        """Another process writes the file."""
+        self._writing = asyncio.Lock()
         self._wake = asyncio.Event()
+        self._hurry = asyncio.Event()
+        """Set: somebody waits for the file."""
         self._attempt_ended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
+
+    def writes(self) -> StateWrites:
+        """How the writing goes, for the metrics."""
+        return StateWrites(not self._failing, self._written_at, self._writes, self._failures)
 
     async def start(self) -> None:
         """When this returns, the file holds the present state, or the log says why it does not."""
@@ -103,6 +144,8 @@ class StateKeeper:
     async def written(self) -> bool:
         """Wait until all changes up to now are in the file. False: the write failed, or takes too long."""
         change = self._changes
+        if self._attempted < change:
+            self._hurry.set()
         try:
             async with asyncio.timeout(MAX_WAIT):
                 while self._attempted < change:
@@ -111,45 +154,70 @@ class StateKeeper:
             return False
         return not self._failing
 
+    async def write(self) -> bool:
+        """The same with what `documents` returns now, of which no change of the snapshot tells."""
+        self._changes += 1
+        self._wake.set()
+        return await self.written()
+
+    async def pause(self) -> None:
+        """When this returns, the file is not written any more: another process is about to."""
+        await self.written()
+        self._paused = True
+        async with self._writing:
+            return
+
+    def resume(self) -> None:
+        """Write again."""
+        self._paused = False
+        self._saved = None
+        self._changes += 1
+        self._wake.set()
+
     async def close(self) -> None:
         """Write the last state if it is not in the file yet, and close the file."""
+        self._snapshot_holder.notify_now()
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
         if self._task is not None:
             self._closing = True
             self._wake.set()
+            self._hurry.set()
             await self._task
             self._task = None
         self._file.close()
 
     def _on_change(self, before: Snapshot, after: Snapshot) -> None:
-        saved = after.saved()
-        if saved != self._saved:
-            self._saved = saved
-            self._changes += 1
-            self._wake.set()
+        self._changes += 1
+        self._wake.set()
 
     async def _write_on_change(self) -> None:
-        """One attempt for all changes that came during the last one; further attempts while they fail."""
+        """One attempt for all changes that came together; further attempts while they fail."""
         while True:
-            if self._failing or self._attempted < self._changes:
-                await self._attempt()
-            if self._attempted < self._changes and not self._failing:
-                continue
-            if self._closing:
-                return
-            try:
-                async with asyncio.timeout(self._retry_pause if self._failing else None):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
             self._wake.clear()
+            self._hurry.clear()
+            await self._attempt()
+            while not self._failing and self._attempted == self._changes and not self._closing:
+                await self._wake.wait()
+                self._wake.clear()
+            if self._closing and (self._failing or self._attempted == self._changes):
+                return
+            wanted, pause = (self._wake, self._retry_pause) if self._failing else (self._hurry, PAUSE)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await wanted.wait()
 
     async def _attempt(self) -> None:
-        change, text = self._changes, format_state(self._snapshot_holder.current, wall_offset())
+        change, snapshot = self._changes, self._snapshot_holder.current
+        documents, registrations = self._documents(), self._registrations()
         try:
-            await asyncio.to_thread(self._file.replace, text)
+            async with self._writing:
+                if not self._paused and await asyncio.to_thread(
+                    self._write, snapshot, documents, registrations, wall_offset()
+                ):
+                    self._writes += 1
+                    self._written_at = time.time()
         except StateFileError as problem:
             if not self._failing:
                 _log.error(
@@ -157,6 +225,7 @@ class StateKeeper:
                     *(self._file.path, problem),
                 )
             self._failing = True
+            self._failures += 1
         else:
             if self._failing:
                 _log.info("%s can be written again", self._file.path)
@@ -165,3 +234,19 @@ class StateKeeper:
         # All waiting callers wake up, and each checks whether its own change is written.
         self._attempt_ended.set()
         self._attempt_ended.clear()
+
+    def _write(
+        self,
+        snapshot: Snapshot,
+        documents: Mapping[str, Document],
+        registrations: Mapping[str, Registered],
+        offset: float,
+    ) -> bool:
+        """In a thread: write what should be saved; False: it is in the file already. Raises
+        `StateFileError`."""
+        saved = snapshot.saved(), documents, registrations
+        if not self._failing and saved == self._saved:
+            return False
+        self._file.replace(format_state(snapshot, offset, documents, registrations))
+        self._saved = saved
+        return True

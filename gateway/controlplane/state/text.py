@@ -7,7 +7,8 @@
 
 Values in, values out; `file` reads and writes the disk. Whoever wrote a text, nothing in it counts that does
 not fit: a text of another form is refused as a whole, and an entry for a service that is configured otherwise
-is dropped. Format 1, without policy and advertisements, is read, too.
+is dropped. Format 1, without policy and advertisements, is read, too. Of several workers or replicas there is
+more: the `document`, and the registration as a `replica`. Releases that know neither do not look at them.
 """
 
 from __future__ import annotations
@@ -16,8 +17,16 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from gateway.core.agreement.attachment import LastAttached, Registered
+from gateway.core.agreement.document import (
+    Document,
+    UnreadableDocument,
+    read_document,
+    write_document,
+)
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.offer_state import SavedAdvertisement, SavedState
 from gateway.core.fleet.service import AtLeast, Policy, Service
@@ -48,6 +57,19 @@ _MAX_QUOTED: Final = 80
 """Characters of a text of the file in a message."""
 
 
+_MAX_IDS: Final = 64
+"""Registrations that an entry names: each process before ended, or its successor ended it."""
+
+_MAX_ID: Final = 128
+"""Characters of the id of a replica, or of a start of the machine."""
+
+NO_DOCUMENTS: Final[Mapping[str, Document]] = MappingProxyType({})
+"""One worker serves alone."""
+
+NO_REGISTRATIONS: Final[Mapping[str, Registered]] = MappingProxyType({})
+"""No replicas."""
+
+
 class StateTextError(SkewgateError):
     """The text is not a state that this release wrote."""
 
@@ -61,13 +83,20 @@ class ParsedState(NamedTuple):
     """What no longer fits the configuration, a sentence each."""
 
 
-def format_state(snapshot: Snapshot, wall_offset: float = 0.0) -> str:
+def format_state(
+    snapshot: Snapshot,
+    wall_offset: float = 0.0,
+    documents: Mapping[str, Document] = NO_DOCUMENTS,
+    registrations: Mapping[str, Registered] = NO_REGISTRATIONS,
+) -> str:
     """All of `snapshot` that should survive a restart. `wall_offset`: seconds since 1970, less those of the
-    clock that dates facts."""
+    clock that dates facts. `documents`: what workers hold about the offers, or are about to, by service.
+    `registrations`: those of this replica, by service."""
     entries = {}
     for name, saved in snapshot.saved().items():
         dialect = snapshot.views[name].service.dialect
         policy, at_least = saved.policy or (None, None)
+        document, registered = documents.get(name), registrations.get(name)
         entries[name] = {
             "dialect": dialect.name,
             "scheme": dialect.scheme.key,
@@ -81,6 +110,12 @@ def format_state(snapshot: Snapshot, wall_offset: float = 0.0) -> str:
                 backend: _advertisement_entry(known, dialect.scheme, wall_offset)
                 for backend, known in saved.advertisements.items()
             },
+            **(
+                {}
+                if document is None
+                else {"document": write_document(document, dialect.name, dialect.scheme)}
+            ),
+            **({} if registered is None else {"replica": _registered_entry(registered)}),
         }
     return json.dumps({"skewgate_state": FORMAT, "services": entries}, indent=1) + "\n"
 
@@ -91,13 +126,22 @@ def _ranges(versions: VersionSet, scheme: Scheme) -> list[list[str]]:
 
 def _advertisement_entry(known: SavedAdvertisement, scheme: Scheme, wall_offset: float) -> dict[str, Any]:
     found = known.advertisement
-    return {
+    entry = {
         "url": known.url,
         "versions": _ranges(found.versions, scheme),
         "default": None if found.default is None else scheme.format(found.default),
         "legacy": found.legacy,
         "at": max(0.0, known.at + wall_offset),  # JSON has no infinity
     }
+    if known.source:  # releases that know no sources drop the whole entry: they have no such backend
+        leaves_at = None if known.leaves_at is None else known.leaves_at + wall_offset
+        entry |= {"source": known.source, "leaves_at": leaves_at}
+    return entry
+
+
+def _registered_entry(registered: Registered) -> dict[str, object]:
+    last = registered.last
+    return {"ids": list(registered.ids), "last_attached": None if last is None else list(last)}
 
 
 def parse_state(text: str, services: Iterable[Service], wall_offset: float = 0.0) -> ParsedState:
@@ -116,14 +160,34 @@ def parse_state(text: str, services: Iterable[Service], wall_offset: float = 0.0
             found = " ".join(map(str, entry["scheme"]))
             dropped.append(f"{name}: saved for another scheme of versions, {_quoted(found)}")
         else:
-            saved[name], gone = _fitting(_saved_state(name, entry, scheme, service, wall_offset), service)
+            state = _saved_state(name, entry, scheme, service, wall_offset)
+            saved[name], gone = _fitting(state, service)
             dropped += gone
+            if "document" in entry:
+                try:
+                    document = read_document(entry["document"], service.dialect.name, service.dialect.scheme)
+                except UnreadableDocument as problem:
+                    dropped.append(f"{name}: what its workers held of the offer, {problem}")
+                else:
+                    saved[name] = replace(saved[name], document=document)
+            if "replica" in entry:
+                registered = _registered(entry["replica"])
+                if registered is None:
+                    dropped.append(f"{name}: its registration as a replica, it is malformed")
+                else:
+                    saved[name] = replace(saved[name], registered=registered)
     return ParsedState(saved, tuple(dropped))
 
 
 def _fitting(state: SavedState, service: Service) -> tuple[SavedState, list[str]]:
     """The part of `state` that is about configured backends, and a sentence about each other one."""
     urls = {backend.name: backend.url for backend in service.backends}
+    sources = {source.key for source in service.sources}
+    urls |= {
+        name: known.url
+        for name, known in state.advertisements.items()
+        if name not in urls and known.source in sources
+    }
     gone = [
         f"{service.name}/{_quoted(backend)}: was drained, no longer configured"
         for backend in sorted(state.drained - urls.keys())
@@ -171,6 +235,26 @@ def _entries(text: str) -> Mapping[str, dict[str, Any]]:
     return entries
 
 
+def _registered(entry: object) -> Registered | None:
+    match entry:
+        case {
+            "ids": [str(), *_] as ids,
+            "last_attached": None | [str(), int() | float(), int() | float()] as at,
+        }:
+            if len(ids) > _MAX_IDS or not all(isinstance(each, str) and len(each) <= _MAX_ID for each in ids):
+                return None
+            return Registered(tuple(ids), None if at is None else _last_attached(*at))
+        case _:
+            return None
+
+
+def _last_attached(boot: str, boot_time: float, wall_time: float) -> LastAttached | None:
+    """None: no clock shows that. JSON, as Python reads it, has infinities."""
+    times = boot_time, wall_time
+    fits = len(boot) <= _MAX_ID and all(0.0 <= each <= _LATEST_TIME for each in times)
+    return LastAttached(boot, float(boot_time), float(wall_time)) if fits else None
+
+
 def _is_entry(entry: object) -> bool:
     match entry:
         case {
@@ -201,10 +285,24 @@ def _is_advertisement(entry: object) -> bool:
             "default": str() | None,
             "legacy": bool(),
             "at": int() | float() as at,
+            **others,
         }:
-            return all(map(_is_range, ranges)) and -_LATEST_TIME <= at <= _LATEST_TIME
+            return (
+                all(map(_is_range, ranges))
+                and -_LATEST_TIME <= at <= _LATEST_TIME
+                and _is_source(others.get("source", ""), others.get("leaves_at"))
+            )
         case _:
             return False
+
+
+def _is_source(source: object, leaves_at: object) -> bool:
+    """What only entries of discovered backends have."""
+    if not isinstance(source, str) or isinstance(leaves_at, bool):
+        return False
+    return leaves_at is None or (
+        isinstance(leaves_at, int | float) and -_LATEST_TIME <= leaves_at <= _LATEST_TIME
+    )
 
 
 def _is_range(pair: object) -> bool:
@@ -229,6 +327,8 @@ def _saved_state(
                     None if known["default"] is None else scheme.require(known["default"]),
                 ),
                 float(known["at"]) - wall_offset,
+                known.get("source", ""),
+                leaves_at - wall_offset if (leaves_at := known.get("leaves_at")) is not None else None,
             )
             for backend, known in entry["advertisements"].items()
         }

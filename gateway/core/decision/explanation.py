@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any, final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, final
 
 from gateway.core.decision.decision import (
     Answer,
@@ -25,7 +26,7 @@ from gateway.core.decision.decision import (
 )
 from gateway.core.decision.operations import possible_methods
 from gateway.core.decision.routing import Route
-from gateway.core.decision.selection import NO_CANDIDATES
+from gateway.core.decision.selection import ALL_REQUESTS, NO_CANDIDATES, NOBODY, Candidates, Tier, is_full
 from gateway.core.dialect import RequestedKind, RequestedVersion
 from gateway.core.fleet.backend import Freshness, Member
 from gateway.core.fleet.offer import Offer
@@ -51,10 +52,12 @@ class ExclusionReason(StrEnum):
     """The gateway answers or refuses the request itself; no backend gets it."""
     UNKNOWN = "unknown"
     DRAINED = "drained"
+    LEAVING = "leaving"
     LEGACY = "legacy"
     VERSION = "version"
     MISMATCH = "mismatch"
     """A response to a request for this version named another served version."""
+    EJECTED = "ejected"
 
 
 @final
@@ -63,6 +66,7 @@ class ExplainedRoute:
     """The match that led to the service."""
 
     host: str | None
+    """As it is configured, perhaps a wildcard; None: any."""
     path: str
     strip_prefix: bool
 
@@ -204,20 +208,35 @@ class Explanation:
 NO_REQUESTS_IN_FLIGHT: Mapping[str, int] = {}
 
 
+@final
+class Load(NamedTuple):
+    """What the data plane knows of members at this moment, each by member key."""
+
+    in_flight: Mapping[str, int] = NO_REQUESTS_IN_FLIGHT
+    held_back: Mapping[str, int] = NOBODY
+    """As for `selection.select`."""
+    ejected: Mapping[str, str] = MappingProxyType({})
+    """Why each ejected one is, one sentence."""
+
+
+NO_LOAD: Final = Load()
+
+
 def explain(
     snapshot: Snapshot,
     head: Request,
     host: str = "",
-    in_flight_by_member: Mapping[str, int] = NO_REQUESTS_IN_FLIGHT,
+    load: Load = NO_LOAD,
     known_documents: Container[DocumentKey] = (),
 ) -> Explanation:
     """Explain a request. `head` is what the data plane's reader makes of it, so both read the same.
 
-    `host`: the value of `Host`. `in_flight_by_member`: requests in flight by member key. `known_documents`:
-    as for `decide`.
+    `host`: the value of `Host`. `known_documents`: as for `decide`.
     """
     route = snapshot.routes.find(host, head.path)
-    decision = decide(snapshot, head, host, in_flight_by_member, 0, {}, known_documents=known_documents)
+    decision = decide(
+        snapshot, head, host, load.in_flight, 0, {}, known_documents=known_documents, held_back=load.held_back
+    )
     target = f"{head.path}?{head.query}" if head.query else head.path
     if isinstance(decision, Unrouted) or route is None:
         return Explanation(
@@ -229,9 +248,7 @@ def explain(
             "no service matches this host and path",
             status=404,
         )
-    return _routed(
-        snapshot, head, route, decision, target=target, host=host, in_flight_by_member=in_flight_by_member
-    )
+    return _routed(snapshot, head, route, decision, target=target, host=host, load=load)
 
 
 def _routed(
@@ -242,7 +259,7 @@ def _routed(
     *,
     target: str,
     host: str,
-    in_flight_by_member: Mapping[str, int],
+    load: Load,
 ) -> Explanation:
     resolution = decision.resolution
     if isinstance(decision, AnswerKnown):
@@ -258,10 +275,10 @@ def _routed(
         target,
         host,
         kind.value,
-        _because(resolution, kind),
+        f"{_because(resolution, kind)}{_waits(decision)}",
         service=view.service.name,
         dialect=dialect.name,
-        route=ExplainedRoute(match.host, match.path, match.strip_prefix),
+        route=ExplainedRoute(route.host, match.path, match.strip_prefix),
         local_path=_local_path(resolution, path, head.query),
         endpoint=ExplainedEndpoint(endpoint.name, endpoint.negotiated, endpoint.document, endpoint.answered),
         requested=_requested(requested, scheme) if requested is not None else None,
@@ -270,8 +287,8 @@ def _routed(
         version=None if _outside(resolution) else resolution.version_text or None,
         operation=_operation(resolution, head, path),
         status=response.status if response is not None else None,
-        candidates=_candidates(resolution, in_flight_by_member),
-        left_out=_left_out(view, resolution, scheme),
+        candidates=_candidates(resolution, load),
+        left_out=_left_out(view, resolution, scheme, load),
         sends=_lines(resolution.request_field_lines),
         sends_legacy=_lines(resolution.legacy_request_field_lines),
         response=_response(response) if response is not None else None,
@@ -336,30 +353,63 @@ def _offer(offer: Offer, scheme: Scheme) -> ExplainedOffer:
     )
 
 
+def _waits(decision: Forward | Refuse | Answer | AnswerKnown) -> str:
+    if isinstance(decision, Forward) and decision.member is None:
+        return "; all that are to get it are full, so it waits"
+    return ""
+
+
 def _because(resolution: Resolution, kind: DecisionKind) -> str:
     """The reason for the decision, in one sentence. The client's own text is not repeated."""
     view, requested = resolution.view, resolution.requested
     offered = view.offer.versions.format(view.service.dialect.scheme)
+    if view.service.maintenance is not None:
+        return "the service is in maintenance: the configuration has one answer for every request"
     if kind is DecisionKind.ANSWER and resolution.rewrites_document:
         return "no backend that may give this document is in service: it is answered from what is known"
     if kind is DecisionKind.ANSWER:
         return "the gateway answers this endpoint itself"
-    if view.offer.transparent:
-        return "every backend in service is legacy, so nothing is negotiated and nothing is changed"
-    if resolution.offered is None:
-        return "nothing is on offer at the moment: no backend's versions are known, or a ceiling allows none"
+    if resolution.offered is None or view.offer.transparent:
+        return _without_offer(view)
     if requested is None:
         if kind is DecisionKind.FORWARD:
             return "no version is negotiated at this endpoint: any backend that can answer it may get it"
         return "no version is negotiated at this endpoint, but no backend can answer it"
     if _outside(resolution):
         return f"{_refused_version(requested, resolution.version_text)} is not in the offer {offered}"
-    negotiated = f"{_REQUESTED[requested.kind]} leads to {resolution.version_text} of the offer {offered}"
+    if resolution.version is None:
+        return _undecided(view)
+    negotiated = f"{_leads_to(resolution, requested)} the offer {offered}"
     if resolution.missing_operation is not None:
         return f"{negotiated}, but {resolution.missing_operation.format(view.service.dialect.scheme)}"
     if kind is DecisionKind.FORWARD:
         return negotiated
     return f"{negotiated}, but no backend in service can execute it"
+
+
+def _without_offer(view: ServiceView) -> str:
+    """Where nothing is on offer, or nothing is negotiated."""
+    agreed = view.agreed
+    if agreed is not None and agreed.legacy_only and not agreed.transparent:
+        return "some replica sees legacy backends only, so nothing is negotiated and only these get requests"
+    if view.offer.transparent:
+        return "every backend in service is legacy, so nothing is negotiated and nothing is changed"
+    if agreed is not None and agreed.voting and agreed.document is None and not agreed.attached:
+        return "this replica has not joined the others, or was away from them too long: it answers nothing"
+    return "nothing is on offer at the moment: no backend's versions are known, or a ceiling allows none"
+
+
+def _undecided(view: ServiceView) -> str:
+    if view.agreed is not None and not view.agreed.attached:
+        return "this replica is detached: others may offer this version by now, so it does not refuse it"
+    return "the replicas have not decided about this version yet"
+
+
+def _leads_to(resolution: Resolution, requested: RequestedVersion) -> str:
+    """How the negotiated version stands to the offer."""
+    if resolution.version is not None and resolution.version not in resolution.view.offer.versions:
+        return f"all replicas accept {resolution.version_text}, and tell"
+    return f"{_REQUESTED[requested.kind]} leads to {resolution.version_text} of"
 
 
 _REQUESTED: Mapping[RequestedKind, str] = {
@@ -377,9 +427,7 @@ def _refused_version(requested: RequestedVersion, text: str) -> str:
     return f"{_REQUESTED[requested.kind]} ({text})" if text else _REQUESTED[requested.kind]
 
 
-def _candidates(
-    resolution: Resolution, in_flight_by_member: Mapping[str, int]
-) -> tuple[ExplainedCandidate, ...]:
+def _candidates(resolution: Resolution, load: Load) -> tuple[ExplainedCandidate, ...]:
     """In the order in which they would be tried. Within a tier the random bits and the requests in flight
     decide."""
     scheme = resolution.view.service.dialect.scheme
@@ -392,20 +440,52 @@ def _candidates(
             _serves(member, scheme),
             member.legacy,
             member.backend.weight,
-            in_flight_by_member.get(member.key, 0),
-            _why_in_tier(member),
+            load.in_flight.get(member.key, 0),
+            f"{_why_in_tier(member)}{_why_not_now(member, load)}",
         )
-        for number, tier in enumerate(resolution.candidates.tiers, 1)
-        for member in tier.members
+        for number, members in enumerate(_not_ejected(resolution.candidates, load), 1)
+        for member in members
     )
+
+
+def _not_ejected(candidates: Candidates, load: Load) -> list[list[Member]]:
+    """The members of each tier without those that are ejected; all of them where nobody else is usable."""
+
+    def left(tier: Tier) -> list[Member]:
+        return [member for member in tier.members if load.held_back.get(member.key) != 0]
+
+    if not any(left(tier) for tier in candidates.usable):
+        return [list(tier.members) for tier in candidates.tiers]
+    return [members for members in map(left, candidates.tiers) if members]
+
+
+def _why_not_now(member: Member, load: Load) -> str:
+    """What keeps requests from it at this moment, though it may get them; mostly nothing."""
+    if is_full(member, load.in_flight):
+        return f"; it is full, it takes {member.bound} requests at a time"
+    share = load.held_back.get(member.key, ALL_REQUESTS)
+    if not share:
+        return f"; it is ejected ({_why_ejected(member, load)}), but nobody else is usable"
+    if share < ALL_REQUESTS:
+        return f"; it comes back after an ejection, with {100 * share // ALL_REQUESTS} % of its requests"
+    return ""
+
+
+def _why_ejected(member: Member, load: Load) -> str:
+    return load.ejected.get(member.key, "it failed again and again")
 
 
 def _why_in_tier(member: Member) -> str:
     if member.connect_failed:
         return "a connection to it failed, and no probe has succeeded since"
-    if member.backend.declared is not None:
-        return "its versions are declared"
-    return _FRESHNESS_REASONS[member.freshness]
+    if member.unhealthy is not None:
+        return member.unhealthy
+    known = (
+        _FRESHNESS_REASONS[member.freshness]
+        if member.backend.declared is None
+        else "its versions are declared"
+    )
+    return f"a backup, {known}" if member.backend.backup else known
 
 
 _FRESHNESS_REASONS: Mapping[Freshness, str] = {
@@ -416,13 +496,20 @@ _FRESHNESS_REASONS: Mapping[Freshness, str] = {
 }
 
 
-def _left_out(view: ServiceView, resolution: Resolution, scheme: Scheme) -> tuple[ExplainedExclusion, ...]:
+def _left_out(
+    view: ServiceView, resolution: Resolution, scheme: Scheme, load: Load
+) -> tuple[ExplainedExclusion, ...]:
     """Every other backend, with the reason."""
-    chosen = {member.key for member in resolution.candidates.members}
+    able = {member.key for member in resolution.candidates.members}
+    chosen = {member.key for tier in _not_ejected(resolution.candidates, load) for member in tier}
     exclusions = []
     for member in view.pool.members:
         if member.key not in chosen:
-            reason, why = _reason(member, resolution, scheme)
+            reason, why = (
+                (ExclusionReason.EJECTED, f"ejected: {_why_ejected(member, load)}")
+                if member.key in able
+                else _reason(member, resolution, scheme)
+            )
             exclusions.append(
                 ExplainedExclusion(
                     member.backend.name,
@@ -444,9 +531,12 @@ def _reason(member: Member, resolution: Resolution, scheme: Scheme) -> tuple[Exc
         return ExclusionReason.UNKNOWN, f"its versions are not known yet{error}"
     if member.drained:
         return ExclusionReason.DRAINED, "drained by an operator"
+    if member.absent:
+        return ExclusionReason.LEAVING, member.error or ""
     transparent = resolution.view.offer.transparent
     nothing_offered = resolution.offered is None and not transparent
-    if nothing_offered or resolution.result in _OUTSIDE or resolution.endpoint.answered:
+    answered = resolution.endpoint.answered or resolution.view.service.maintenance is not None
+    if nothing_offered or resolution.result in _OUTSIDE or answered:
         able = {None: "", True: f"; it serves {resolution.version_text}"}.get(
             _could_serve(member, resolution), f"; it does not serve {resolution.version_text}"
         )

@@ -1,5 +1,8 @@
 """Requested version and offer -> the negotiated version, or the reason for a refusal.
 
+Where several replicas or workers agree on an offer, a version that is requested exactly goes by its level in
+their document (`negotiate_agreed`).
+
 The only place that negotiates a version. Which backend serves it is `core.decision.selection`; how a refusal
 reads is the dialect's.
 """
@@ -8,6 +11,9 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from gateway.core.agreement.agreed import Agreed
+from gateway.core.agreement.attachment import Answer, answer
+from gateway.core.agreement.document import Level
 from gateway.core.dialect import (
     DefaultKind,
     DefaultVersion,
@@ -47,6 +53,38 @@ def negotiate(
             return later.lowest
     reason = RefusalReason.BELOW_MIN if wanted < offered.lowest else RefusalReason.ABOVE_MAX
     return Refusal(reason, requested, wanted, offered)
+
+
+def negotiate_agreed(
+    requested: RequestedVersion,
+    offered: OfferedVersions | None,
+    agreed: Agreed,
+    default_version: DefaultVersion,
+    match: VersionMatch = VersionMatch.EXACT,
+) -> Version | Refusal | None:
+    """The same by a document on which replicas agree; None: 503.
+
+    `offered` None: nothing is. Then there is no range that a refusal could tell, so nothing is refused.
+    """
+    wanted = _exact(requested, default_version)
+    if wanted is not None:
+        given = answer(agreed.level(wanted), attached=True)
+        if given is not Answer.REFUSE:
+            return wanted if given is Answer.SERVE else None
+    if offered is None:
+        return None
+    negotiated = negotiate(requested, offered, default_version, match)
+    if isinstance(negotiated, Refusal) and negotiated.reason is not RefusalReason.MALFORMED:
+        given = answer(Level.REFUSED, attached=agreed.attached)
+        return negotiated if given is Answer.REFUSE else None
+    return negotiated
+
+
+def _exact(requested: RequestedVersion, default_version: DefaultVersion) -> Version | None:
+    """The version that the request means whatever is on offer; None: what it means depends on that."""
+    if requested.kind is RequestedKind.NONE and default_version.kind is DefaultKind.CONSTANT:
+        return default_version.constant
+    return requested.version if requested.kind is RequestedKind.EXACT else None
 
 
 def _wanted(

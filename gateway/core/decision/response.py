@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import final
 
-from gateway.core.decision.decision import Resolution, vary_header
+from gateway.core.decision.decision import Resolution
+from gateway.core.decision.local_responses import vary_header
 from gateway.core.dialect import Advertisement, Served, VersionRefusal
 from gateway.core.fleet.backend import Member
+from gateway.core.http.header_edits import HeaderEdits
 from gateway.core.http.message import Header, all_values, as_mapping, render
 from gateway.core.versions.version import Version
 
@@ -35,6 +37,8 @@ class ResponseRewrite:
     version is unknown (semantics, Knowing)."""
     served_text: str = ""
     """With `mismatch` or `served_missing`: the version that the client is told, canonical; empty: none."""
+    edits: HeaderEdits | None = None
+    """What the service changes in its responses; None: nothing."""
     plain: bool = field(init=False)
     """Nothing to observe, to count or to hold: nearly always."""
 
@@ -58,7 +62,7 @@ def rewrite_head(
     served = dialect.read_response(resolution.endpoint, status, headers)
     fact = _fact(member, served)
     if view.offer.transparent or offered is None:
-        return ResponseRewrite(render(fields), served, fact)
+        return ResponseRewrite(render(fields), served, fact, edits=resolution.response_edits)
     named, negotiated = served.version, resolution.version
     mismatch = _contradicts(served, negotiated)
     missing = named is None and _always_named(resolution, member, status)
@@ -79,6 +83,7 @@ def rewrite_head(
         mismatch,
         missing,
         dialect.scheme.format(named) if named is not None and (mismatch or missing) else "",
+        resolution.response_edits,
     )
 
 

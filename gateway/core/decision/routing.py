@@ -1,16 +1,25 @@
 """Host and path -> service. The host decides first, then the longest path prefix on a segment boundary.
 
-Paths are compared as they came, with their escapes, so that routing, access log and backend see the same
-bytes. Nothing here checks a path: the data plane did that when it read the head.
+An exact host goes before a wildcard, a longer wildcard before a shorter one, and any of them before services
+without a host. Where the services of one host have no matching path, the next less specific host is asked.
+All of it is found by dictionaries: no service is compared one by one.
+
+Hosts are compared without case, port and the dot at the end of a full name. Paths are compared as they came,
+with their escapes, so that routing, access log and backend see the same bytes. Nothing here checks either:
+the data plane did that when it read the head.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import final
+from ipaddress import ip_address
+from typing import Final, final
 
 from gateway.core.fleet.service import RouteMatch, Service
+
+FEW: Final = 4
+"""Routes of one host that are compared one by one (measured)."""
 
 
 @final
@@ -20,13 +29,12 @@ class Route:
 
     service: str
     match: RouteMatch
+    host: str | None
+    """That of `match.hosts` which this route is for; None: any."""
     prefix: str
     """Without trailing slash; empty matches everything."""
-
-    def covers(self, path: str) -> bool:
-        """Whether the prefix ends on a segment boundary of `path`."""
-        prefix = self.prefix
-        return not prefix or path == prefix or path.startswith(prefix + "/")
+    inside: str
+    """What every path below the prefix begins with."""
 
     def local(self, path: str) -> str:
         """The path as the API itself knows it: without the prefix, never empty."""
@@ -35,44 +43,138 @@ class Route:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Routes:
-    """All routes, by host and for any host; the longest prefix comes first."""
+class Prefixes:
+    """The routes of one host, or of any host. Of many the right one is found by its prefix: that costs what
+    the deepest prefix does, however many there are."""
 
-    by_host: Mapping[str, tuple[Route, ...]]
-    any_host: tuple[Route, ...]
+    few: tuple[Route, ...]
+    """All of them, the longest prefix first, while they are so few that comparing each is cheaper."""
+    by_prefix: Mapping[str, Route]
+    deepest: int
+    """The most segments that one of them has."""
+    root: Route | None
+    """The one without a prefix."""
+    less_specific: Prefixes | None = None
+    """Those of the next less specific host, for paths that none of these covers."""
+
+    @classmethod
+    def of(cls, routes: Iterable[Route], less_specific: Prefixes | None = None) -> Prefixes:
+        ordered = sorted(routes, key=lambda route: -len(route.prefix))
+        by_prefix = {route.prefix: route for route in ordered}
+        root = by_prefix.pop("", None)
+        few = tuple(ordered) if len(ordered) <= FEW else ()
+        deepest = max((prefix.count("/") for prefix in by_prefix), default=0)
+        return cls(few, by_prefix, deepest, root, less_specific)
+
+    def find(self, path: str) -> Route | None:
+        """The route with the longest prefix that ends on a segment boundary of `path`."""
+        found, deepest = self.root, self.deepest
+        if not deepest:
+            return found
+        if self.few:
+            for route in self.few:
+                if path.startswith(route.inside) or path == route.prefix:
+                    return route
+            return None
+        get = self.by_prefix.get
+        end = path.find("/", 1)
+        while deepest > 1 and end >= 0:
+            found = get(path[:end], found)
+            end = path.find("/", end + 1)
+            deepest -= 1
+        return get(path if end < 0 else path[:end], found)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """All routes, by host and for any host."""
+
+    by_host: Mapping[str, Prefixes]
+    by_wildcard: Mapping[str, Prefixes]
+    """By what a host ends with: `.example.org` for `*.example.org`."""
+    most_labels: int
+    """Of the longest of these endings."""
+    any_host: Prefixes
     everything: Route | None
     """The only route, when it matches every request."""
 
     @classmethod
     def of(cls, services: Iterable[Service]) -> Routes:
-        hosts: dict[str | None, list[Route]] = {}
+        hosts: dict[str | None, list[Route]] = {None: []}
         for service in services:
             match = service.match
-            hosts.setdefault(match.host, []).append(Route(service.name, match, match.prefix))
-        ordered = {
-            host: tuple(sorted(routes, key=lambda route: -len(route.prefix)))
-            for host, routes in hosts.items()
+            for host in match.hosts or (None,):
+                route = Route(service.name, match, host, match.prefix, match.prefix and match.prefix + "/")
+                hosts.setdefault(host, []).append(route)
+        any_host = Prefixes.of(hosts.pop(None))
+        named = {host: routes for host, routes in hosts.items() if host is not None}
+        by_wildcard: dict[str, Prefixes] = {}
+        # The shorter ones first: each is what a longer one falls back to.
+        for host in sorted((host for host in named if host[0] == "*"), key=len):
+            ending = host[1:]
+            covering = _longest(by_wildcard, ending) or any_host
+            by_wildcard[ending] = Prefixes.of(named[host], covering)
+        by_host = {
+            host: Prefixes.of(routes, _longest(by_wildcard, host) or any_host)
+            for host, routes in named.items()
+            if host[0] != "*"
         }
-        any_host = ordered.pop(None, ())
-        only = any_host[0] if not ordered and len(any_host) == 1 and not any_host[0].prefix else None
-        return cls({host: routes for host, routes in ordered.items() if host is not None}, any_host, only)
+        most_labels = max((ending.count(".") for ending in by_wildcard), default=0)
+        only = None if named or any_host.by_prefix else any_host.root
+        return cls(by_host, by_wildcard, most_labels, any_host, only)
 
     def find(self, host: str, path: str) -> Route | None:
         """The route of a request. `host` is the Host field's value, with or without port."""
         if self.everything is not None:
             return self.everything
-        if self.by_host:
-            name = host.lower()
-            routes = self.by_host.get(name) or self.by_host.get(_without_port(name), ())
-            for route in routes:
-                if route.covers(path):
-                    return route
-        for route in self.any_host:
-            if route.covers(path):
+        prefixes: Prefixes | None = self.any_host
+        if self.by_host or self.by_wildcard:
+            prefixes = self._prefixes(host)
+        while prefixes is not None:
+            route = prefixes.find(path)
+            if route is not None:
                 return route
+            prefixes = prefixes.less_specific
         return None
 
+    def _prefixes(self, host: str) -> Prefixes:
+        """The routes of the most specific host that is `host` or covers it."""
+        name = host.lower()
+        found = self.by_host.get(name)
+        if found is not None:
+            return found
+        name = plain_host(name)
+        found = self.by_host.get(name)
+        if found is None and self.most_labels:
+            # From the end of the name, as many labels as the longest wildcard has: the longest is found last.
+            end, labels = len(name), self.most_labels
+            while labels and (end := name.rfind(".", 0, end)) > 0:
+                found = self.by_wildcard.get(name[end:], found)
+                labels -= 1
+        return self.any_host if found is None else found
 
-def _without_port(host: str) -> str:
+
+def _longest(by_wildcard: Mapping[str, Prefixes], host: str) -> Prefixes | None:
+    """The routes of the longest wildcard that covers `host`, a name or the ending of another wildcard."""
+    dot = host.find(".", 1)
+    while dot > 0:
+        found = by_wildcard.get(host[dot:])
+        if found is not None:
+            return found
+        dot = host.find(".", dot + 1)
+    return None
+
+
+def plain_host(host: str) -> str:
+    """The value of `Host`, in lower case, in the one form in which hosts are compared: without its port and
+    the dot at its end, an IPv6 address as RFC 5952 writes it."""
     name, colon, port = host.rpartition(":")
-    return host if not colon or port.strip("0123456789") else name
+    if not colon or port.strip("0123456789"):
+        name = host
+    if name[:1] == "[":
+        try:
+            return f"[{ip_address(name[1:-1])}]"
+        except ValueError:
+            return name
+    return name[:-1] if name[-1:] == "." else name

@@ -1,69 +1,106 @@
 """Which members can serve a version, and which of them gets the request.
 
-The tables are built once for each snapshot and used on every request: finding the candidates of a version is
-one bisection, choosing among them two draws. Random bits and requests in flight are parameters. Nothing here
-decides why a member is fresh or lost.
+The tables are made once for each change of a service and used on every request: finding the candidates of a
+version is one bisection, choosing among them two draws. Random bits, requests in flight and what is held back
+are parameters. Nothing here decides why a member is fresh or lost, or who is ejected and for how long.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import final
+from types import MappingProxyType
+from typing import Final, TypeAlias, final
 
-from gateway.core.fleet.backend import Freshness, Member
-from gateway.core.versions.ranges import VersionRange, VersionSet, segments
+from gateway.core.fleet.backend import Freshness, Grade, Member
+from gateway.core.versions.ranges import VersionRange, segments
 from gateway.core.versions.version import Version
 
+_FRESHNESS_ORDER: Final = {freshness: at for at, freshness in enumerate(Freshness)}
+
+Rank: TypeAlias = tuple[bool, bool, bool, bool, int]
+"""Of a tier, the lowest first: (a connection failed, lost, unhealthy, backup, freshness)."""
+
 RANDOM_BITS = 64
+_ALL_BITS: Final = (1 << RANDOM_BITS) - 1
 _HALF = RANDOM_BITS // 2
 _MASK = (1 << _HALF) - 1
+_MIX: Final = 0x9E37_79B9_7F4A_7C15
+"""Odd and irregular: multiplied by it, bits that are known to have led to one member are random again."""
+
+ALL_REQUESTS: Final = 1 << 16
+"""The share of a member that is not held back. An ejected one has 0, one that re-enters something between."""
+
+NOBODY: Final[Mapping[str, int]] = MappingProxyType({})
+"""No member is held back."""
+
+
+def rank(grade: Grade) -> Rank:
+    """Which tier a member of this grade is in."""
+    return (
+        grade.connect_failed,
+        grade.freshness is Freshness.LOST,
+        grade.unhealthy,
+        grade.backup,
+        _FRESHNESS_ORDER[grade.freshness],
+    )
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """Members of one freshness, with their weights added up for drawing."""
+    """Members of one rank, with their weights added up for drawing."""
 
     members: tuple[Member, ...]
     cumulative: tuple[int, ...]
     even: bool
     """All weights are the same: drawing needs no bisection."""
+    rank: Rank
 
     @classmethod
-    def of(cls, members: Iterable[Member]) -> Tier:
+    def of(cls, members: Iterable[Member], rank: Rank) -> Tier:
         chosen = tuple(members)
         weights = [member.weight for member in chosen]
-        return cls(chosen, tuple(accumulate(weights)), len(set(weights)) <= 1)
+        return cls(chosen, tuple(accumulate(weights)), len(set(weights)) <= 1, rank)
+
+    @property
+    def usable(self) -> bool:
+        """Nothing speaks against its members: they can be expected to respond."""
+        return not (self.rank[0] or self.rank[1])
+
+    def is_beside(self, other: Tier) -> bool:
+        """Whether a request goes from the one to the other when the first is full: they differ in nothing but
+        fresh and stale."""
+        return self.rank[:4] == other.rank[:4]
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """The members that may get a request, best tier first: fresh before stale before lost, then, in the same
-    order, those to which a connection failed. No member that serves the version is left out."""
+    """The members that may get a request, best tier first: fresh before stale, behind them the backups, those
+    whose health check says no, the lost ones, and those to which a connection failed. No member that serves
+    the version is left out."""
 
     tiers: tuple[Tier, ...] = ()
+    bounded: bool = field(init=False)
+    """One of them takes only so many requests at a time."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bounded", any(member.bound for member in self.members))
 
     @classmethod
     def of(cls, members: Iterable[Member]) -> Candidates:
-        chosen = [member for member in members if member.in_service and not member.restored]
-        tiers = (
-            Tier.of(
-                member
-                for member in chosen
-                if member.connect_failed is connect_failed and member.freshness is freshness
-            )
-            for connect_failed in (False, True)
-            for freshness in Freshness
-        )
-        return cls(tuple(tier for tier in tiers if tier.members))
+        return SelectionTable.of(list(members)).everyone
 
     @property
     def members(self) -> tuple[Member, ...]:
         return tuple(member for tier in self.tiers for member in tier.members)
+
+    @property
+    def usable(self) -> list[Tier]:
+        return [tier for tier in self.tiers if tier.usable]
 
 
 NO_CANDIDATES = Candidates()
@@ -74,22 +111,120 @@ def select(
     in_flight_by_member: Mapping[str, int],
     random_bits: int,
     tried: Collection[str] = (),
+    held_back: Mapping[str, int] = NOBODY,
+    lent: Mapping[str, int] | None = None,
 ) -> Member | None:
     """A member that was not tried, of the best tier that has one: of two drawn by weight, the one with fewer
     requests in flight.
 
     `in_flight_by_member`: requests in flight by member key (absent: 0). `random_bits`: 64 of them. `tried`:
-    keys of members that failed already. None when all were tried.
+    keys of members that failed already. `held_back`: by member key the share of the requests, of
+    `ALL_REQUESTS`, for which it may be selected; 0: it is ejected. `lent`: as for `is_full`. None when all
+    were tried, or when all that are to get the request are full (`eligible` says who).
     """
+    member: Member | None = None
     for tier in candidates.tiers:
         if tried:
-            tier = Tier.of(member for member in tier.members if member.key not in tried)
+            tier = Tier.of((one for one in tier.members if one.key not in tried), tier.rank)
         members = tier.members
-        if len(members) == 1:
-            return members[0]
         if members:
-            return _better_of_two(tier, in_flight_by_member, random_bits)
+            member = (
+                members[0] if len(members) == 1 else _better_of_two(tier, in_flight_by_member, random_bits)
+            )
+            break
+    if (
+        (held_back or candidates.bounded)
+        and member is not None
+        and (
+            held_back.get(member.key, ALL_REQUESTS) <= _least_share(random_bits)
+            or is_full(member, in_flight_by_member, lent)
+        )
+    ):
+        return _select_among(candidates, in_flight_by_member, random_bits, tried, held_back, lent)
+    return member
+
+
+def is_full(
+    member: Member, in_flight_by_member: Mapping[str, int], lent: Mapping[str, int] | None = None
+) -> bool:
+    """Whether the member has as many requests as it takes at a time. `lent`: where several share its bound,
+    how many of these requests may be ours, by member key (absent: 0). None: all of them."""
+    if not member.bound:
+        return False
+    bound = member.bound if lent is None else lent.get(member.key, 0)
+    return bound <= in_flight_by_member.get(member.key, 0)
+
+
+def _select_among(
+    candidates: Candidates,
+    in_flight_by_member: Mapping[str, int],
+    random_bits: int,
+    tried: Collection[str],
+    held_back: Mapping[str, int],
+    lent: Mapping[str, int] | None,
+) -> Member | None:
+    """The choice where somebody is held back or full. Whoever has room is preferred to waiting."""
+    least = _least_share(random_bits)
+    random_bits = random_bits * _MIX & _ALL_BITS
+    if held_back:
+        in_turn = _best(candidates.usable, tried, held_back, least)
+        member = _select_with_room(in_turn, in_flight_by_member, random_bits, lent)
+        if member is not None:
+            return member
+    return _select_with_room(eligible(candidates, tried, held_back), in_flight_by_member, random_bits, lent)
+
+
+def _select_with_room(
+    tiers: Sequence[Tier],
+    in_flight_by_member: Mapping[str, int],
+    random_bits: int,
+    lent: Mapping[str, int] | None,
+) -> Member | None:
+    """The choice among the members that have room; None: they are all full."""
+    for tier in tiers:
+        free = [member for member in tier.members if not is_full(member, in_flight_by_member, lent)]
+        if len(free) == 1:
+            return free[0]
+        if free:
+            return _better_of_two(Tier.of(free, tier.rank), in_flight_by_member, random_bits)
     return None
+
+
+def eligible(
+    candidates: Candidates, tried: Collection[str] = (), held_back: Mapping[str, int] = NOBODY
+) -> tuple[Tier, ...]:
+    """The tiers whose members are to get the request, full or not; none when all were tried.
+
+    An ejected member is left out while another one is usable. Where nobody usable is left, ejections do not
+    count: so they never take away the last member that serves a version.
+    """
+    usable = _best(candidates.usable, tried, held_back, 0) if held_back else ()
+    return usable or _best(candidates.tiers, tried, NOBODY, 0)
+
+
+def _best(
+    tiers: Iterable[Tier], tried: Collection[str], held_back: Mapping[str, int], least: int
+) -> tuple[Tier, ...]:
+    """The best tier with members that were not tried and have a share of more than `least`, and the tiers
+    beside it; in each of them those members only."""
+    found: list[Tier] = []
+    for tier in tiers:
+        if found and not tier.is_beside(found[0]):
+            break
+        members = [
+            member
+            for member in tier.members
+            if member.key not in tried and held_back.get(member.key, ALL_REQUESTS) > least
+        ]
+        if members:
+            found.append(Tier.of(members, tier.rank))
+    return tuple(found)
+
+
+def _least_share(random_bits: int) -> int:
+    """A member gets this request if its share is larger. The lowest bits: draws look at the highest ones of
+    each half."""
+    return random_bits & (ALL_REQUESTS - 1)
 
 
 def _better_of_two(tier: Tier, in_flight_by_member: Mapping[str, int], random_bits: int) -> Member:
@@ -111,37 +246,86 @@ def _better_of_two(tier: Tier, in_flight_by_member: Mapping[str, int], random_bi
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
 class SelectionTable:
-    """For every version the members that serve it, by segments in which they are the same."""
+    """For every version the members that serve it, by segments in which they are the same.
 
-    starts: tuple[Version, ...]
-    segments: tuple[tuple[VersionRange, Candidates], ...]
+    Each part is made when a request first needs it. Most snapshots are replaced before that, and of a
+    thousand segments few are asked for.
+    """
+
+    __slots__ = ("_candidates", "_everyone", "_grades", "_members", "_segments", "_starts", "_tiers")
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        grades: Sequence[Grade],
+        found: Iterable[Grade],
+        *,
+        non_legacy: bool = False,
+    ) -> None:
+        """`grades`: of each member, in order. Equal ones are one object, and `found` has each of them once.
+        `non_legacy`: without the legacy members, and those whose versions are unknown."""
+        self._members = members
+        self._grades = grades
+        self._tiers: dict[int, tuple[Grade, Rank]] = {
+            id(grade): (grade, rank(grade))
+            for grade in found
+            if grade.in_service
+            and not grade.restored
+            and not grade.absent
+            and not (non_legacy and (grade.legacy or grade.version_unknown))
+        }
+        """The grades with which a member may get requests, with the rank of each, by their ids."""
+        self._everyone: Candidates | None = None
+        self._starts: list[Version] | None = None
+        self._segments: list[VersionRange] = []
+        self._candidates: dict[int, Candidates] = {}
 
     @classmethod
     def of(cls, members: Sequence[Member]) -> SelectionTable:
-        """Cut the versions where the range of a member starts or ends; between two cuts the candidates are
+        found: dict[Grade, Grade] = {}
+        grades = [found.setdefault(each, each) for each in (one.grade for one in members)]
+        return cls(members, grades, found)
+
+    @property
+    def everyone(self) -> Candidates:
+        """All members that may get requests."""
+        if self._everyone is None:
+            self._everyone = self._made({key: at for key, (_, at) in self._tiers.items()})
+        return self._everyone
+
+    @property
+    def segments(self) -> Sequence[VersionRange]:
+        """The versions, cut where the range of a member starts or ends; between two cuts the candidates are
         the same."""
-        by_set: dict[VersionSet, list[Member]] = {}
-        for member in members:
-            if member.in_service:
-                by_set.setdefault(member.usable_versions, []).append(member)
-        found = []
-        for segment in segments(by_set):
-            able = [
-                member
-                for versions, holders in by_set.items()
-                if segment.low in versions
-                for member in holders
-            ]
-            found.append((segment, Candidates.of(able)))
-        return cls(tuple(segment.low for segment, _ in found), tuple(found))
+        self._cut()
+        return self._segments
 
     def candidates(self, version: Version) -> Candidates:
         """The members that serve `version`; none when no advertisement in service holds it."""
-        at = bisect_right(self.starts, version)
-        if at:
-            segment, candidates = self.segments[at - 1]
-            if version in segment:
-                return candidates
-        return NO_CANDIDATES
+        at = bisect_right(self._cut(), version) - 1
+        if at < 0 or version not in self._segments[at]:
+            return NO_CANDIDATES
+        found = self._candidates.get(at)
+        if found is None:
+            low = self._segments[at].low
+            found = self._candidates[at] = self._made(
+                {key: rank for key, (grade, rank) in self._tiers.items() if low in grade.usable}
+            )
+        return found
+
+    def _cut(self) -> list[Version]:
+        """The starts of the segments, which are made by the first call."""
+        if self._starts is None:
+            self._segments = segments(grade.usable for grade, _ in self._tiers.values())
+            self._starts = [segment.low for segment in self._segments]
+        return self._starts
+
+    def _made(self, ranks: Mapping[int, Rank]) -> Candidates:
+        """The members of these grades, in order, each in its tier."""
+        chosen: dict[Rank, list[Member]] = {each: [] for each in sorted(set(ranks.values()))}
+        for member, grade in zip(self._members, self._grades, strict=True):
+            at = ranks.get(id(grade))
+            if at is not None:
+                chosen[at].append(member)
+        return Candidates(tuple(Tier.of(members, at) for at, members in chosen.items() if members))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import final
+from typing import Final, NamedTuple, final
 
 from gateway.core.dialect import Advertisement
+from gateway.core.fleet.backend_tls import BackendTls
 from gateway.core.fleet.doubt import (
     KNOWN_VERSION,
     LEGACY_ANSWERS,
@@ -20,6 +21,8 @@ from gateway.core.fleet.doubt import (
     UnknownVersion,
 )
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
+
+UNIX_AUTHORITY: Final = "localhost"
 
 
 @final
@@ -35,15 +38,52 @@ class Backend:
     weight: int = 1
     declared: VersionSet | None = None
     """Versions from the configuration; such a backend is always fresh and never probed."""
+    backup: bool = False
+    """It gets requests only where no other member that serves the version is usable."""
+    max_requests: int = 0
+    """Requests in flight that it takes at a time; 0: any number."""
+    max_connections: int = 0
+    """Connections that are open to it at a time; 0: any number."""
+    queue_length: int = 0
+    """Requests that may wait for it while it is full."""
+    queue_timeout: float = 0.0
+    """Seconds that each of them may wait."""
+    tls: BackendTls | None = None
+    """How it is spoken to over TLS; None: it is spoken to without."""
+    socket_path: str = ""
+    """The path of its unix socket, instead of host and port. Empty: it is reached over TCP."""
+    source: str = ""
+    """`Source.key` of what has discovered it; empty: the configuration names it."""
+    leaves_at: float | None = None
+    """When it is removed, because its source names it no more: seconds of the clock that dates facts. Until
+    then its last advertisement counts, and it gets no request. None: it stays."""
+
+    @property
+    def leaving(self) -> bool:
+        return self.leaves_at is not None
 
     @property
     def authority(self) -> str:
-        """`host:port`, IPv6 in brackets, as in a link or a `Location`."""
+        """`host:port`, IPv6 in brackets, as in a link or a `Location`. A server on a unix socket has no
+        address; `localhost` is what clients of such servers send as Host."""
+        if self.socket_path:
+            return UNIX_AUTHORITY
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
+    def origin(self) -> str:
+        """The base of the links that it writes with an address of its own."""
+        return f"{'http' if self.tls is None else 'https'}://{self.authority}{self.path}"
+
+    @property
     def url(self) -> str:
-        return f"http://{self.authority}{self.path}"
+        """Where it is reached. Two backends are the same one if name and URL are equal."""
+        return f"unix:{self.socket_path}" if self.socket_path else self.origin
+
+    @property
+    def bound(self) -> int:
+        """Requests in flight that it takes at a time, each on a connection of its own; 0: any number."""
+        return min((each for each in (self.max_requests, self.max_connections) if each), default=0)
 
 
 class Freshness(StrEnum):
@@ -66,6 +106,36 @@ A member that never answered is `UNKNOWN` in every row. A failed probe ages what
 it."""
 
 
+class Grade(NamedTuple):
+    """All that offers and the choice of a backend look at in a member. Members of equal grade are treated
+    alike, so that a thousand of them cost about what a few do."""
+
+    advertised: VersionSet | None
+    """None: its advertisement is not known."""
+    usable: VersionSet
+    legacy: bool
+    drained: bool
+    probed: bool
+    restored: bool
+    version_unknown: bool
+    connect_failed: bool
+    freshness: Freshness
+    unhealthy: bool = False
+    backup: bool = False
+    absent: bool = False
+
+    @property
+    def in_service(self) -> bool:
+        return self.advertised is not None and not self.drained
+
+
+@final
+class Mark:
+    """Something that is equal to itself alone."""
+
+    __slots__ = ()
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -84,11 +154,19 @@ class Member:
     """Why the last probe failed, one sentence."""
     connect_failed: bool = False
     """True: a connection to it failed, and no probe has succeeded since. Tried last."""
+    connect_error: str = ""
+    """Why it failed, part of a sentence; has a meaning only with `connect_failed`."""
     mismatches: Mismatches = NO_MISMATCHES
     unknown_version: UnknownVersion = KNOWN_VERSION
     restored: bool = False
     """True: `advertisement` is from the state file, and the first probe has not ended. It counts for the
     offer, and the member gets no request (semantics, State across restarts)."""
+    unhealthy: str | None = None
+    """What its health check has answered, if that was no: it gets no new request while another member that
+    serves the version is usable. Says nothing about versions."""
+    returned: bool = False
+    """True: it was leaving, its source names it again, and no probe has ended since. What answers at its
+    address may be another server now, so it gets no request until a probe says which."""
     advertised_at: float = field(default=NEVER, compare=False)
     """When the request was sent that brought `advertisement`."""
     connect_failed_at: float = field(default=NEVER, compare=False)
@@ -96,12 +174,17 @@ class Member:
     key: str = field(init=False, default="")
     """`service/backend`, unique in the gateway."""
     weight: int = field(init=False, default=1)
+    bound: int = field(init=False, default=0)
     legacy: bool = field(init=False, default=False)
+    mark: Mark = field(init=False, compare=False, repr=False, default_factory=Mark)
+    """Two members with the same one are equal, without looking further. `fleet` hands it on where only times
+    are new."""
 
     def __post_init__(self) -> None:
         """Compute what every request reads."""
         object.__setattr__(self, "key", f"{self.service}/{self.backend.name}")
         object.__setattr__(self, "weight", self.backend.weight)
+        object.__setattr__(self, "bound", self.backend.bound)
         object.__setattr__(self, "legacy", self.advertisement is not None and self.advertisement.legacy)
 
     @property
@@ -139,16 +222,21 @@ class Member:
     @property
     def usable_versions(self) -> VersionSet:
         """The versions at which it may get requests."""
-        if self.advertisement is None or self.restored or self.version_unknown:
+        if self.advertisement is None or self.restored or self.version_unknown or self.absent:
             return NO_VERSIONS
         mismatched = self.mismatched
         return self.advertisement.versions - mismatched if mismatched else self.advertisement.versions
 
     @property
     def error(self) -> str | None:
-        """Why its advertisement cannot be relied on, one sentence; None: it can."""
+        """Why its advertisement cannot be relied on, or why it is not connected to, one sentence; None: there
+        is no reason."""
         if self.probe_error is not None:
             return self.probe_error
+        if self.backend.leaves_at is not None:
+            return "its source names it no more, it is leaving"
+        if self.returned:
+            return "its source names it again, no probe has ended since"
         if self.restored:
             return "known from the state file only, its first probe has not ended"
         if self.unknown_version.legacy_answers:
@@ -160,14 +248,42 @@ class Member:
             return "a response lacked the served version, its versions are unknown until a probe shows them"
         if self.mismatched:
             return "responses named other versions than the requested ones, it gets no requests at these"
+        if self.connect_failed and self.connect_error:
+            return f"a request could not connect to it: {self.connect_error}"
         return None
 
     @property
+    def absent(self) -> bool:
+        """Whether it counts with its last advertisement, and gets no request: it is leaving, or has come back
+        and is not probed yet."""
+        return self.returned or self.backend.leaves_at is not None
+
+    @property
     def probed(self) -> bool:
-        """True once its first probe has ended, in success or failure."""
+        """True once its first probe has ended, in success or failure. Nobody waits for one that is leaving:
+        it is not probed any more."""
+        if self.backend.leaves_at is not None:
+            return True
         return not self.restored and (self.advertisement is not None or self.failures > 0)
 
     @property
     def in_service(self) -> bool:
         """Configured, not drained, and its advertisement is known (semantics, Words)."""
         return self.advertisement is not None and not self.drained
+
+    @property
+    def grade(self) -> Grade:
+        return Grade(
+            None if self.advertisement is None else self.advertisement.versions,
+            self.usable_versions,
+            self.legacy,
+            self.drained,
+            self.probed,
+            self.restored,
+            self.version_unknown,
+            self.connect_failed,
+            self.freshness,
+            self.unhealthy is not None,
+            self.backend.backup,
+            self.absent,
+        )

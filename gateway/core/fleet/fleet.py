@@ -1,8 +1,9 @@
-"""All that is known of all backends, and the two methods that change it: `Fleet.observe` for facts, and
-`Fleet.apply` for an operator's commands.
+"""All that is known of all backends, and the methods that change it: `Fleet.observe_all` and `Fleet.observe`
+for facts, and `Fleet.apply` for an operator's commands.
 
 Immutable: a fact makes a new fleet, or the same object when it changes nothing. Nothing here forms an offer
-(`core.fleet.offer_state`, `core.fleet.offer`) or chooses a backend (`core.decision.selection`).
+(`core.fleet.offer_state`, `core.fleet.offer`) or chooses a backend (`core.decision.selection`). What a pool
+is made of is in `core.fleet.pool`.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TypeAlias, assert_never, final
+from typing import Final, NamedTuple, TypeAlias, assert_never, final
 
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import FRESHNESS_AFTER_FAILURES, Backend, Member
 from gateway.core.fleet.doubt import KNOWN_VERSION, LEGACY_ANSWERS, NO_MISMATCHES
+from gateway.core.fleet.pool import Pool, with_items
 from gateway.core.fleet.service import Service
 from gateway.core.versions.ranges import read_anew
 from gateway.core.versions.version import Version
@@ -43,6 +45,16 @@ class ProbeFailed:
 
 @final
 @dataclass(frozen=True, slots=True)
+class HealthChecked:
+    """The health check of a backend answered. It says nothing of what the backend serves."""
+
+    error: str | None
+    """What it answered, if that was no."""
+    at: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class PassiveObservation:
     """A response to a request carried its backend's range. It is not a probe, so the freshness stays."""
 
@@ -56,6 +68,8 @@ class ConnectFailed:
     """No connection to the backend could be made for a request. What it serves stays known."""
 
     at: float
+    reason: str = ""
+    """Part of a sentence."""
 
 
 @final
@@ -90,6 +104,7 @@ class AdvertisementRestored:
 Fact: TypeAlias = (
     ProbeSucceeded
     | ProbeFailed
+    | HealthChecked
     | PassiveObservation
     | ConnectFailed
     | VersionMismatch
@@ -118,28 +133,16 @@ class Drain:
 OperatorCommand: TypeAlias = Pin | Drain
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """The members of one service, in the configuration's order."""
+ObservedFact: TypeAlias = tuple[str, str, Fact]
+"""(service, backend, fact)"""
 
-    members: tuple[Member, ...]
-    pin: Version | None = None
-    """An operator's ceiling at run time."""
-    scheme_id: tuple[object, ...] = ()
-    """The scheme in which `pin` was read, see `Member.scheme_id`."""
 
-    @property
-    def in_service(self) -> tuple[Member, ...]:
-        return tuple(member for member in self.members if member.in_service)
+class Learned(NamedTuple):
+    """A fleet after facts."""
 
-    @property
-    def all_probed(self) -> bool:
-        """True once every member's first probe has ended, in success or failure."""
-        return all(member.probed for member in self.members)
-
-    def member(self, backend: str) -> Member | None:
-        return next((member for member in self.members if member.backend.name == backend), None)
+    fleet: Fleet
+    services: frozenset[str]
+    """Those whose pools are other objects than before."""
 
 
 @final
@@ -157,26 +160,38 @@ class Fleet:
         in another scheme the known versions would be others. An operator's commands are kept, too: drained
         backends, and the pin.
         """
-        pools = {}
-        for service in services:
-            before = (known.pools.get(service.name) if known else None) or Pool(())
-            members = tuple(_member(service, backend, before) for backend in service.backends)
-            pin = _pin(service, before)
-            pools[service.name] = Pool(members, pin, service.scheme_id)
+        before = known.pools if known else {}
+        pools = {service.name: configured_pool(service, before.get(service.name)) for service in services}
         return cls(MappingProxyType(pools))
 
     def observe(self, service: str, backend: str, fact: Fact) -> Fleet:
-        """The fleet after `fact`; this same object when it changes nothing.
+        """The fleet after one fact; this same object when it changes nothing."""
+        return self.observe_all(((service, backend, fact),)).fleet
+
+    def observe_all(self, facts: Iterable[ObservedFact]) -> Learned:
+        """The fleet after `facts`, one after the other; this same object when they change nothing. A pool is
+        made anew once, for all facts about its members.
 
         A fact about a backend that is not configured changes nothing. Neither does an advertisement whose
         request was sent before the one that brought the known advertisement (semantics, Knowing).
         """
-        pool = self.pools.get(service)
-        member = pool.member(backend) if pool else None
-        if pool is None or member is None:
-            return self
-        learned = _learn(member, fact)
-        return self if learned is member else self._with(pool, member, learned)
+        learned: dict[str, dict[int, Member]] = {}
+        for service, backend, fact in facts:
+            pool = self.pools.get(service)
+            at = None if pool is None else pool.positions.get(backend)
+            if pool is None or at is None:
+                continue
+            changed = learned.get(service)
+            before = (changed.get(at) if changed else None) or pool.members[at]
+            member = _learn(before, fact)
+            if member is not before:
+                if changed is None:
+                    changed = learned[service] = {}
+                changed[at] = member
+        if not learned:
+            return Learned(self, NO_SERVICES)
+        pools = {name: self.pools[name].with_members(changed) for name, changed in learned.items()}
+        return Learned(self._with(pools), frozenset(pools))
 
     def apply(self, service: str, command: OperatorCommand) -> Fleet:
         """The fleet after `command`; this same object when it changes nothing, or concerns a service or
@@ -188,18 +203,28 @@ class Fleet:
             case Pin(ceiling):
                 if ceiling == pool.pin:
                     return self
-                return Fleet(MappingProxyType({**self.pools, service: replace(pool, pin=ceiling)}))
+                return self._with({service: replace(pool, pin=ceiling)})
             case Drain(backend, drained):
-                member = pool.member(backend)
-                if member is None or member.drained is drained:
+                at = pool.positions.get(backend)
+                if at is None or pool.members[at].drained is drained:
                     return self
-                return self._with(pool, member, replace(member, drained=drained))
+                changed = {at: replace(pool.members[at], drained=drained)}
+                return self._with({service: pool.with_members(changed)})
             case _:
                 assert_never(command)
 
-    def _with(self, pool: Pool, member: Member, learned: Member) -> Fleet:
-        members = tuple(learned if other is member else other for other in pool.members)
-        return Fleet(MappingProxyType({**self.pools, member.service: replace(pool, members=members)}))
+    def _with(self, pools: Mapping[str, Pool]) -> Fleet:
+        return Fleet(with_items(self.pools, pools))
+
+
+NO_SERVICES: Final[frozenset[str]] = frozenset()
+
+
+def configured_pool(service: Service, known: Pool | None) -> Pool:
+    """The pool of a configured service, with what is `known` of its backends."""
+    before = known or Pool(())
+    members = tuple(_member(service, backend, before) for backend in service.backends)
+    return Pool(members, _pin(service, before), service.scheme_id, undiscovered=service.undiscovered)
 
 
 def _member(service: Service, backend: Backend, before: Pool) -> Member:
@@ -207,14 +232,17 @@ def _member(service: Service, backend: Backend, before: Pool) -> Member:
     known = before.member(backend.name)
     if known is not None:
         known = _read_anew(known, service) if known.backend.url == backend.url else None
+    unhealthy = known.unhealthy if known is not None and service.probe.health is not None else None
     if known is not None and known.backend.declared is None and backend.declared is None:
-        return replace(known, backend=backend)
+        returned = not backend.leaving and known.probed and (known.returned or known.backend.leaving)
+        return replace(known, backend=backend, unhealthy=unhealthy, returned=returned)
     return Member(
         service.name,
         backend,
         None if backend.declared is None else Advertisement(backend.declared),
         drained=known is not None and known.drained,
         scheme_id=service.scheme_id,
+        unhealthy=unhealthy,
     )
 
 
@@ -246,24 +274,29 @@ def _learn(member: Member, fact: Fact) -> Member:
     match fact:
         case VersionMismatch() | ServedVersionMissing():
             return _doubted(member, fact)
-        case ConnectFailed(at):
-            if member.connect_failed or at < member.advertised_at:
-                return member
-            return replace(member, connect_failed=True, connect_failed_at=at)
+        case ConnectFailed() | HealthChecked():
+            return _less_wanted(member, fact)
         case _ if member.backend.declared is not None:
             return _declared_again(member, fact) if isinstance(fact, ProbeSucceeded) else member
         case ProbeFailed(error):
             failures = min(member.failures + 1, len(FRESHNESS_AFTER_FAILURES) - 1)
             unknown = member.unknown_version.after_failed_probe()
-            if (failures, error, unknown) == (member.failures, member.probe_error, member.unknown_version):
+            learned = (failures, error, unknown, False)
+            if learned == (member.failures, member.probe_error, member.unknown_version, member.returned):
                 return member
             return replace(
-                member, failures=failures, probe_error=error, unknown_version=unknown, restored=False
+                member,
+                failures=failures,
+                probe_error=error,
+                unknown_version=unknown,
+                restored=False,
+                returned=False,
             )
         case ProbeSucceeded():
             return _probed(member, fact)
         case AdvertisementRestored(advertisement, at):
-            if member.probed:
+            # One that is leaving counts as probed, and needs its last advertisement most of all.
+            if member.failures or (member.advertisement is not None and not member.restored):
                 return member
             return replace(member, advertisement=advertisement, advertised_at=at, restored=True)
         case PassiveObservation(advertisement, at):
@@ -278,6 +311,15 @@ def _learn(member: Member, fact: Fact) -> Member:
             )
         case _:
             assert_never(fact)
+
+
+def _less_wanted(member: Member, fact: ConnectFailed | HealthChecked) -> Member:
+    """After what says nothing of its versions, only whether it should get requests."""
+    if isinstance(fact, HealthChecked):
+        return member if member.unhealthy == fact.error else replace(member, unhealthy=fact.error)
+    if member.connect_failed or fact.at < member.advertised_at:
+        return member
+    return replace(member, connect_failed=True, connect_error=fact.reason, connect_failed_at=fact.at)
 
 
 def _doubted(member: Member, fact: VersionMismatch | ServedVersionMissing) -> Member:
@@ -296,27 +338,39 @@ def _doubted(member: Member, fact: VersionMismatch | ServedVersionMissing) -> Me
 
 def _probed(member: Member, fact: ProbeSucceeded) -> Member:
     """After a probe that was answered. An older answer than the known one proves only that it answers."""
+    known, known_at, unknown = member.advertisement, member.advertised_at, member.unknown_version
     advertisement, at = fact.advertisement, fact.at
-    answered = replace(
-        member,
+    if at >= known_at:
+        believed = True
+        if not advertisement.legacy:
+            unknown = unknown.after_versions(at)
+        elif known is None or member.legacy:
+            unknown = KNOWN_VERSION
+        else:  # it has shown versions: one answer without them may come from what only stands in for it
+            unknown = unknown.with_legacy_answer(at)
+            believed = unknown.legacy_answers >= LEGACY_ANSWERS
+            unknown = KNOWN_VERSION if believed else unknown
+        if believed:
+            known, known_at = (known if known == advertisement else advertisement), at
+    connect_failed = member.connect_failed and at < member.connect_failed_at
+    # Not by `replace`: this is what most probes come to, and `replace` takes twice as long.
+    return Member(
+        member.service,
+        member.backend,
+        known,
         failures=0,
+        drained=member.drained,
+        scheme_id=member.scheme_id,
         probe_error=None,
-        restored=False,
-        connect_failed=member.connect_failed and at < member.connect_failed_at,
+        connect_failed=connect_failed,
+        connect_error=member.connect_error if connect_failed else "",
         mismatches=member.mismatches.after_probe(at, prompted=fact.prompted),
+        unknown_version=unknown,
+        restored=False,
+        unhealthy=member.unhealthy,
+        advertised_at=known_at,
+        connect_failed_at=member.connect_failed_at,
     )
-    if at < member.advertised_at:
-        return answered
-    if not advertisement.legacy:
-        unknown = member.unknown_version.after_versions(at)
-    elif member.advertisement is None or member.legacy:
-        unknown = KNOWN_VERSION
-    else:  # it has shown versions: one answer without them may come from something that only stands in for it
-        unknown = member.unknown_version.with_legacy_answer(at)
-        if unknown.legacy_answers < LEGACY_ANSWERS:
-            return replace(answered, unknown_version=unknown)
-        unknown = KNOWN_VERSION
-    return replace(answered, advertisement=advertisement, advertised_at=at, unknown_version=unknown)
 
 
 def _declared_again(member: Member, fact: ProbeSucceeded) -> Member:
@@ -334,5 +388,11 @@ def _declared_again(member: Member, fact: ProbeSucceeded) -> Member:
         else member.mismatches
     )
     unknown = member.unknown_version.after_versions(at)
-    learned = replace(member, connect_failed=connect_failed, mismatches=mismatches, unknown_version=unknown)
+    learned = replace(
+        member,
+        connect_failed=connect_failed,
+        connect_error=member.connect_error if connect_failed else "",
+        mismatches=mismatches,
+        unknown_version=unknown,
+    )
     return member if learned == member else learned

@@ -7,17 +7,18 @@ No time enters here, and nothing here chooses a backend (`core.decision.selectio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple, final
 
+from gateway.core.agreement.agreed import Agreed
 from gateway.core.dialect import OfferedVersions
-from gateway.core.fleet.backend import Freshness, Member
-from gateway.core.fleet.fleet import Pool
-from gateway.core.fleet.offer_state import OfferState, advertised_versions, policy_set, reachable_versions
+from gateway.core.fleet.backend import Freshness, Grade
+from gateway.core.fleet.offer_state import OfferState, policy_set, served_sets
+from gateway.core.fleet.pool import Pool
 from gateway.core.fleet.service import Policy, Service
-from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, held_by_at_least
+from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, held_by_at_least, union
 from gateway.core.versions.version import Version
 
 
@@ -36,6 +37,8 @@ class HeldRule(StrEnum):
 
     CEILING = "ceiling"
     """An operator's ceiling or pin hides versions."""
+    AGREEMENT = "agreement"
+    """Something else is to be offered, and not all workers, or another process that serves, hold it yet."""
     STABILIZATION = "stabilization"
     """The policy gives more, but not for long enough yet."""
     STATE = "state"
@@ -78,6 +81,9 @@ class Offer:
     added."""
     pending: VersionSet = NO_VERSIONS
     """Versions that join the offer when the policy has given them for long enough."""
+    moving: bool = False
+    """True: what is offered is on its way to what the offer state says, because several have to agree on
+    it."""
 
     @property
     def offered(self) -> OfferedVersions | None:
@@ -94,17 +100,16 @@ class Offer:
 
 def form_offer(service: Service, pool: Pool, offer_state: OfferState) -> Offer:
     """The offer of `service` by its offer state and what is known of its pool."""
-    serving = [member for member in pool.in_service if advertised_versions(member)]
-    sets = [advertised_versions(member) for member in serving]
+    sets = served_sets(pool)
+    serving = [group.grade for group in pool.groups if group.grade.in_service]
     ceiling = service.ceiling if pool.pin is None else pool.pin
     versions = offer_state.versions if ceiling is None else offer_state.versions.up_to(ceiling)
-    unserved = versions - reachable_versions(
-        [member for member in serving if member.freshness is not Freshness.LOST]
-    )
-    transparent = _is_transparent(pool, offer_state)
-    if not transparent and not (versions and any(member.advertisement for member in pool.members)):
+    unserved = versions - union(_advertised(grade) for grade in serving if not _is_away(grade))
+    transparent = is_transparent(pool, offer_state)
+    known = any(group.grade.advertised is not None for group in pool.groups)
+    if not transparent and not (versions and known):
         phase = Phase.UNKNOWN
-    elif len(set(sets)) > 1 or unserved:
+    elif any(each != sets[0][0] for each, _ in sets) or unserved:
         phase = Phase.MIXED
     elif versions != offer_state.versions:
         phase = Phase.CAPPED
@@ -118,27 +123,72 @@ def form_offer(service: Service, pool: Pool, offer_state: OfferState) -> Offer:
         phase,
         ceiling,
         pool.pin is not None,
-        _held(service, pool, offer_state, serving, versions, unserved),
-        held_by_at_least(sets, len(sets)),
-        reachable_versions(serving),
+        _held(service, pool, offer_state, versions, unserved),
+        held_by_at_least(sets, sum(number for _, number in sets)),
+        union(each for each, _ in sets),
         transparent,
         offer_state.pending_versions,
     )
 
 
-def _is_transparent(pool: Pool, offer_state: OfferState) -> bool:
+def agreed_offer(offer: Offer, agreed: Agreed) -> Offer:
+    """The same with what is agreed on in place of what the offer state says."""
+    if agreed.offered == offer.versions and agreed.transparent is offer.transparent:
+        return offer
+    held, phase = offer.held, offer.phase
+    if held.rule is not HeldRule.CEILING:
+        beside = (offer.versions - agreed.offered) | (agreed.offered - offer.versions)
+        held = Held(HeldRule.AGREEMENT, beside)
+    if not agreed.offered and not agreed.transparent:
+        phase = Phase.UNKNOWN
+    elif phase is Phase.UNKNOWN:
+        phase = Phase.MIXED
+    return replace(
+        offer,
+        versions=agreed.offered,
+        transparent=agreed.transparent,
+        phase=phase,
+        held=held,
+        moving=True,
+    )
+
+
+def voted_offer(offer: Offer, agreed: Agreed, wanted: VersionSet | None) -> Offer:
+    """The same of one of several replicas, with what all agree on. `wanted`: what would be on offer if the
+    others voted as this one does; None: it has no vote."""
+    held, phase, document = offer.held, offer.phase, agreed.document
+    transparent = agreed.unnegotiated
+    waits = agreed.legacy_only or (not transparent and wanted != agreed.offered)
+    if waits and held.rule is not HeldRule.CEILING:
+        beside = NO_VERSIONS if wanted is None else (wanted - agreed.offered) | (agreed.offered - wanted)
+        held = Held(HeldRule.AGREEMENT, beside)
+    if not agreed.offered and not transparent:
+        phase = Phase.UNKNOWN
+    elif phase is Phase.UNKNOWN and not offer.versions:  # else no backend is known
+        phase = Phase.MIXED
+    return replace(
+        offer,
+        versions=agreed.offered,
+        transparent=transparent,
+        phase=phase,
+        held=held,
+        moving=document is not None and document.offered != document.accepted,
+    )
+
+
+def is_transparent(pool: Pool, offer_state: OfferState) -> bool:
     """Whether nothing is negotiated: the first round of probes has ended, nothing is on offer beneath the
     ceiling, and every backend in service is legacy (at least one is).
 
     A backend that is not legacy ends that even while it is drained: the first offer is made when it becomes
     known (semantics, Legacy backends).
     """
-    known = [member for member in pool.members if member.advertisement is not None]
+    known = [group.grade for group in pool.groups if group.grade.advertised is not None]
     return (
         (offer_state.initialized or offer_state.round_ended is not None)
         and not offer_state.versions
-        and bool(pool.in_service)
-        and all(member.legacy for member in known)
+        and any(grade.in_service for grade in known)
+        and all(grade.legacy for grade in known)
     )
 
 
@@ -146,14 +196,12 @@ def _held(
     service: Service,
     pool: Pool,
     offer_state: OfferState,
-    serving: list[Member],
     versions: VersionSet,
     unserved: VersionSet,
 ) -> Held:
     """The first row that holds of the table in semantics, Rolling upgrade.
 
-    `serving`: the members in service that serve any version. `versions`: what is on offer. `unserved`: what
-    of that none in service serves but lost ones.
+    `versions`: what is on offer. `unserved`: what of that none in service serves but lost ones.
     """
     if versions != offer_state.versions:
         return Held(HeldRule.CEILING, offer_state.versions - versions)
@@ -163,18 +211,17 @@ def _held(
         return NOT_HELD
     if unserved:
         keeping = [
-            member
-            for member in pool.members
-            if (member.drained or member.freshness is Freshness.LOST)
-            and advertised_versions(member) & unserved
+            group.grade
+            for group in pool.groups
+            if (group.grade.drained or _is_away(group.grade)) and _advertised(group.grade) & unserved
         ]
-        return Held(HeldRule.STATE, unserved, _names(keeping))
-    highest = max((advertised_versions(member).highest for member in serving), default=None)
-    newest = [member for member in serving if advertised_versions(member).highest == highest]
-    if more := reachable_versions(newest) - versions:
-        return Held(_HELD_BACK_BY[service.policy], more, _lacking(serving, more))
+        return Held(HeldRule.STATE, unserved, _names(pool, keeping))
+    sets = [each for each, _ in served_sets(pool)]
+    highest = max((each.highest for each in sets), default=None)
+    if more := union(each for each in sets if each.highest == highest) - versions:
+        return Held(_HELD_BACK_BY[service.policy], more, _lacking(pool, more))
     if beyond := versions - policy_set(service, pool):
-        return Held(HeldRule.STATE, beyond, _lacking(serving, beyond))
+        return Held(HeldRule.STATE, beyond, _lacking(pool, beyond))
     return NOT_HELD
 
 
@@ -187,9 +234,23 @@ _HELD_BACK_BY: Mapping[Policy, HeldRule] = {
 not join on to what was offered before."""
 
 
-def _lacking(serving: list[Member], versions: VersionSet) -> tuple[str, ...]:
-    return _names([member for member in serving if not versions <= advertised_versions(member)])
+def _is_away(grade: Grade) -> bool:
+    """Whether what it advertised last is not served now."""
+    return grade.freshness is Freshness.LOST or grade.absent
 
 
-def _names(members: list[Member]) -> tuple[str, ...]:
-    return tuple(member.backend.name for member in members)
+def _advertised(grade: Grade) -> VersionSet:
+    return NO_VERSIONS if grade.advertised is None else grade.advertised
+
+
+def _lacking(pool: Pool, versions: VersionSet) -> tuple[str, ...]:
+    """The backends in service that serve any version, but not all of these."""
+    serving = (group.grade for group in pool.groups if group.grade.in_service)
+    return _names(pool, [each for each in serving if each.advertised and not versions <= each.advertised])
+
+
+def _names(pool: Pool, grades: Iterable[Grade]) -> tuple[str, ...]:
+    """The backends of these grades, in the configuration's order."""
+    wanted = set(map(id, grades))
+    members = zip(pool.members, pool.grades, strict=True)
+    return tuple(member.backend.name for member, grade in members if id(grade) in wanted)

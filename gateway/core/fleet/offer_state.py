@@ -7,20 +7,30 @@ enters here (it is a view of the state, `core.fleet.offer`), no freshness, and n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
 from types import MappingProxyType
 from typing import NamedTuple, assert_never, final
 
+from gateway.core.agreement.attachment import Registered
+from gateway.core.agreement.document import Document
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Member
 from gateway.core.fleet.falls import NO_FALLS, Falls
-from gateway.core.fleet.fleet import Pool
+from gateway.core.fleet.pool import Pool
 from gateway.core.fleet.service import AtLeast, Policy, Service
 from gateway.core.versions import ranges
-from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, held_by_at_least, held_by_most
+from gateway.core.versions.ranges import (
+    NO_VERSIONS,
+    VersionSet,
+    held_by_at_least,
+    held_by_most,
+    joined,
+    unbroken,
+    union,
+)
 from gateway.core.versions.version import Scheme, Version
 
 
@@ -74,6 +84,10 @@ class SavedAdvertisement:
     advertisement: Advertisement
     at: float = field(default=float("-inf"), compare=False)
     """When its request was sent, by the clock that dates facts."""
+    source: str = ""
+    """`Source.key` of what has discovered it."""
+    leaves_at: float | None = None
+    """When it is removed, by that clock; None: it stays."""
 
 
 @final
@@ -92,6 +106,10 @@ class SavedState:
     """By the name of the backend, without those that are declared."""
     cut: bool = False
     """As in `OfferState`: that of the last change of the policy is still due."""
+    document: Document | None = None
+    """What several workers held about the offer; None: one served alone, or nothing was decided."""
+    registered: Registered | None = None
+    """Of one of several replicas; None: it stood alone."""
 
 
 EMPTY = OfferState()
@@ -168,22 +186,43 @@ def restored(saved: SavedState, service: Service) -> OfferState:
 
 def policy_set(service: Service, pool: Pool) -> VersionSet:
     """The versions that the policy gives: those that enough of the backends in service serve."""
-    sets = _served_sets(pool)
+    sets = served_sets(pool)
+    backends = sum(number for _, number in sets)
     match service.policy:
         case Policy.GUARANTEED:
-            enough = len(sets)
+            enough = backends
         case Policy.REACHABLE:
             enough = 1
         case Policy.AT_LEAST:
-            enough = service.at_least.of(len(sets))
+            enough = service.at_least.of(backends)
         case _:
             assert_never(service.policy)
     return held_by_at_least(sets, enough)
 
 
-def reachable_versions(members: Sequence[Member]) -> VersionSet:
+def formed_versions(service: Service, pool: Pool) -> VersionSet:
+    """An offer formed from nothing: what the policy gives, or if that is empty, what the largest number of
+    backends in service serves. Not what any of them serves: that would promise what one alone can do."""
+    return unbroken(policy_set(service, pool) or held_by_most(served_sets(pool)), service.dialect.scheme)
+
+
+def served_sets(pool: Pool) -> list[tuple[VersionSet, int]]:
+    """What each backend in service serves that serves any version, with how many serve the same."""
+    return [
+        (group.grade.advertised, group.number)
+        for group in pool.groups
+        if group.grade.in_service and group.grade.advertised
+    ]
+
+
+def last_words(pool: Pool) -> VersionSet:
+    """The versions that any of its backends advertised last, drained and lost ones included."""
+    return union(group.grade.advertised for group in pool.groups if group.grade.advertised)
+
+
+def reachable_versions(members: Iterable[Member]) -> VersionSet:
     """The versions that any of them serves."""
-    return reduce(or_, map(advertised_versions, members), NO_VERSIONS)
+    return union(map(advertised_versions, members))
 
 
 def advertised_versions(member: Member) -> VersionSet:
@@ -192,14 +231,15 @@ def advertised_versions(member: Member) -> VersionSet:
     return member.advertisement.versions if member.advertisement else NO_VERSIONS
 
 
-# --- the rules ---------------------------------------------------------------------------------------------
+# --- the rules; `core.agreement.votes` applies them to the state that several replicas share ----------------
 
 
 def _updated(before: OfferState, service: Service, pool: Pool, now: float) -> OfferState:
     """The offer state after what is known now: first it shrinks, then it grows."""
     offer_state = replace(before, falls=before.falls.at(now))
     if not offer_state.initialized:
-        return _begun(offer_state, service, pool, now)
+        offer_state = first_round(offer_state, service, pool, now)
+        return _formed(offer_state, service, pool, now) if offer_state.initialized else offer_state
     if not pool.all_probed:
         # The first probe of a backend is missing: the versions stay, and nothing is pending.
         return replace(offer_state, pending=())
@@ -207,12 +247,12 @@ def _updated(before: OfferState, service: Service, pool: Pool, now: float) -> Of
     offer_state = replace(offer_state, versions=versions, falls=falls, cut=False, removed=NO_VERSIONS)
     if not versions:
         return _formed(offer_state, service, pool, now)
-    pending = _pending(offer_state, service, pool, now)
+    pending = pending_beyond(offer_state, service, pool, now)
     return _grow(replace(offer_state, pending=pending, falls=falls.following(versions, now)), service, now)
 
 
-def _begun(offer_state: OfferState, service: Service, pool: Pool, now: float) -> OfferState:
-    """The state before the first offer, or with it.
+def first_round(offer_state: OfferState, service: Service, pool: Pool, now: float) -> OfferState:
+    """The state before the first offer; `initialized` when it is to be made.
 
     It waits `stabilization` for those that did not answer in the first round. Legacy backends alone make
     none: the service is transparent then, and negotiates at once when another one becomes known.
@@ -220,20 +260,17 @@ def _begun(offer_state: OfferState, service: Service, pool: Pool, now: float) ->
     round_ended = now if offer_state.round_ended is None and pool.all_probed else offer_state.round_ended
     if round_ended is None:
         return offer_state
-    answered = [member for member in pool.members if member.advertisement is not None]
+    answered = sum(group.number for group in pool.groups if group.grade.advertised is not None)
     versioned = _any_versioned(pool)
-    legacy_alone = offer_state.legacy_alone or (bool(answered) and not versioned)
-    waited = len(answered) == len(pool.members) or now >= round_ended + service.stabilization
-    offer_state = replace(offer_state, round_ended=round_ended, legacy_alone=legacy_alone)
-    if versioned and (legacy_alone or (pool.all_probed and waited)):
-        return _formed(replace(offer_state, initialized=True), service, pool, now)
-    return offer_state
+    legacy_alone = offer_state.legacy_alone or (answered > 0 and not versioned)
+    waited = answered == len(pool.members) or now >= round_ended + service.stabilization
+    initialized = versioned and (legacy_alone or (pool.all_probed and waited))
+    return replace(offer_state, round_ended=round_ended, legacy_alone=legacy_alone, initialized=initialized)
 
 
 def _formed(offer_state: OfferState, service: Service, pool: Pool, now: float) -> OfferState:
-    """An offer formed from nothing: what the policy gives, or if that is empty, what the largest number of
-    backends in service serves. Not what any of them serves: that would promise what one alone can do."""
-    versions = _unbroken(policy_set(service, pool) or held_by_most(_served_sets(pool)), service)
+    """With the offer that is formed from nothing."""
+    versions = formed_versions(service, pool)
     falls = offer_state.falls.following(versions, now)
     return replace(offer_state, versions=versions, pending=(), falls=falls, cut=False, removed=NO_VERSIONS)
 
@@ -242,21 +279,21 @@ def _shrink(offer_state: OfferState, service: Service, pool: Pool) -> tuple[Vers
     """Without the versions that are in the last word of no configured backend, drained and lost ones
     included, and cut to what the policy gives if an operator has changed it. With the falls: what a removal
     takes away has not fallen."""
-    left = offer_state.versions & reachable_versions(pool.members)
+    left = offer_state.versions & last_words(pool)
     fallen = offer_state.versions - left - offer_state.removed
     if offer_state.cut and (given := policy_set(service, pool)):
         left &= given
-    left = _unbroken(left, service)
+    left = unbroken(left, service.dialect.scheme)
     return left, offer_state.falls.after_fall(fallen)
 
 
-def _pending(
+def pending_beyond(
     offer_state: OfferState, service: Service, pool: Pool, now: float
 ) -> tuple[PendingVersions, ...]:
     """What the policy gives beyond the versions on offer: what it gave before with its own time, the rest
     since now."""
     versions = offer_state.versions
-    left = _joined(versions, policy_set(service, pool), service) - versions
+    left = joined(versions, policy_set(service, pool), service.dialect.scheme) - versions
     pending = []
     for part in offer_state.pending:
         still_given = part.versions & left
@@ -274,7 +311,7 @@ def _grow(offer_state: OfferState, service: Service, now: float) -> OfferState:
     of them."""
     while (at := _next_join(offer_state, service)) is not None and at <= now:
         stable = [part.versions for part in offer_state.pending if part.due(service.stabilization) <= at]
-        versions = _joined(offer_state.versions, reduce(or_, stable), service)
+        versions = joined(offer_state.versions, reduce(or_, stable), service.dialect.scheme)
         waiting = (part._replace(versions=part.versions - versions) for part in offer_state.pending)
         offer_state = replace(
             offer_state,
@@ -295,37 +332,16 @@ def _next_join(offer_state: OfferState, service: Service) -> float | None:
         (
             part.due(service.stabilization)
             for part in offer_state.pending
-            if _joined(offer_state.versions, part.versions, service) != offer_state.versions
+            if joined(offer_state.versions, part.versions, service.dialect.scheme) != offer_state.versions
         ),
         default=None,
     )
 
 
-def _joined(versions: VersionSet, more: VersionSet, service: Service) -> VersionSet:
-    """Both together; of an offer that must be unbroken, the range that holds `versions`.
-
-    What would leave a gap is not added: a client that was shown 1.5 must not lose it because a backend serves
-    1.8 alone (decision 0015).
-    """
-    both = versions | more
-    if not service.dialect.scheme.contiguous:
-        return both
-    return VersionSet(tuple(one for one in both.ranges if versions.lowest in one))
-
-
-def _unbroken(versions: VersionSet, service: Service) -> VersionSet:
-    """The newest unbroken part, where the scheme's clients are shown only a minimum and a maximum."""
-    return versions.newest_unbroken() if service.dialect.scheme.contiguous else versions
-
-
-def _served_sets(pool: Pool) -> list[VersionSet]:
-    """What each backend in service serves that serves any version."""
-    return [versions for versions in map(advertised_versions, pool.in_service) if versions]
-
-
 def _any_versioned(pool: Pool) -> bool:
     """Whether a backend is known that is not legacy, drained or not."""
-    return any(member.advertisement is not None and not member.legacy for member in pool.members)
+    grades = (group.grade for group in pool.groups)
+    return any(grade.advertised is not None and not grade.legacy for grade in grades)
 
 
 def _changed(before: OfferState, after: OfferState) -> OfferState:

@@ -5,15 +5,20 @@ Values only: `settings` makes them, and everything after it reads them. No rule 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from hashlib import sha256
 from types import MappingProxyType
 from typing import final
 
 from gateway.core.decision.operations import NO_OPERATIONS, Operations
 from gateway.core.dialect import DefaultVersion, Dialect
+from gateway.core.fleet.admission import NO_CLIENT_LIMITS, Access, ClientLimits, Maintenance
 from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.limits import DEFAULT_LIMITS, ServiceLimits
+from gateway.core.fleet.source import Source
+from gateway.core.http.header_edits import HeaderEdits
 from gateway.core.versions.version import Scheme, Version
 
 
@@ -50,8 +55,8 @@ ALL_BACKENDS = AtLeast(100, percent=True)
 class RouteMatch:
     """Which requests belong to a service."""
 
-    host: str | None = None
-    """Lower case, without port; None: any."""
+    hosts: tuple[str, ...] = ()
+    """Lower case, without port; `*.` at the beginning stands for one label or more. Empty: any host."""
     path: str = "/"
     """A prefix on a segment boundary, with a leading slash and (but for `/`) no trailing one."""
     strip_prefix: bool = True
@@ -65,6 +70,16 @@ class RouteMatch:
 
 @final
 @dataclass(frozen=True, slots=True)
+class HealthPlan:
+    """What a backend is asked whether it wants requests, beside its versions."""
+
+    path: str
+    status: int = 200
+    """The answer that means yes."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class ProbePlan:
     """How a service's backends are probed. Seconds."""
 
@@ -72,6 +87,40 @@ class ProbePlan:
     timeout: float = 2.0
     path: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    health: HealthPlan | None = None
+    """None: nobody is asked."""
+    max_document: int = DEFAULT_LIMITS.document
+    """Bytes of a response: `limits.document` of the service."""
+
+
+class EjectionReason(StrEnum):
+    """The kinds of failures for which a backend is ejected, and the label `reason` of the metrics."""
+
+    CONNECT = "connect"
+    """No connection could be made."""
+    BAD_GATEWAY = "bad_gateway"
+    """A connection broke, or what came was no valid response: what clients see as 502."""
+    TIMEOUT = "timeout"
+    """No response, or no rest of one, came in time: what clients see as 504."""
+    SERVER_ERROR = "server_error"
+    """The API itself answered with a status from 500 on."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class EjectionPlan:
+    """When a backend that fails gets no requests for a while. Seconds."""
+
+    failures: int = 5
+    """In a row."""
+    time: float = 10.0
+    """Of the first ejection; of each further one so much longer."""
+    max_time: float = 300.0
+    max_share: int = 50
+    """Of a hundred members in service: so many are ejected at the same time at most."""
+    on: frozenset[EjectionReason] = frozenset(
+        {EjectionReason.CONNECT, EjectionReason.BAD_GATEWAY, EjectionReason.TIMEOUT}
+    )
 
 
 @final
@@ -110,6 +159,43 @@ class Service:
     """Operations that exist only in some of its versions."""
     probe: ProbePlan = ProbePlan()
     retry: RetryPlan = RetryPlan()
+    ejection: EjectionPlan | None = EjectionPlan()
+    """None: no backend is ejected."""
+    limits: ServiceLimits = DEFAULT_LIMITS
+    request_edits: HeaderEdits | None = None
+    """What is changed in the heads of requests to backends; None: nothing."""
+    response_edits: HeaderEdits | None = None
+    """The same in the heads of responses to clients, also in those that the gateway makes."""
+    maintenance: Maintenance | None = None
+    """None: requests are served."""
+    access: Access | None = None
+    """None: from every address."""
+    client_limits: ClientLimits = NO_CLIENT_LIMITS
+    upgrade: frozenset[str] = frozenset()
+    """Protocols, in lower case, to which a client may switch its connection: then it is a tunnel."""
+    written: str = ""
+    """A digest of all that the file says of it, and of what was discovered; empty: it is not from a file."""
+    sources: tuple[Source, ...] = ()
+    """Where further backends come from."""
+    undiscovered: bool = False
+    """True: some source has not answered and not failed yet."""
+
+    def is_written_as(self, other: Service) -> bool:
+        """Whether both are configured alike: then nothing changes where one replaces the other."""
+        return self is other or (self.written != "" and self.written == other.written)
+
+    def with_backends(self, discovered: Iterable[Backend], *, undiscovered: bool) -> Service:
+        """The same with exactly these discovered backends, behind those that the file names."""
+        own = tuple(backend for backend in self.backends if not backend.source)
+        found = tuple(discovered)
+        digest = sha256(repr((found, undiscovered)).encode("utf-8", "surrogatepass")).hexdigest()
+        written = f"{self.written.partition('+')[0]}+{digest}" if self.written else ""
+        return replace(self, backends=(*own, *found), undiscovered=undiscovered, written=written)
+
+    @property
+    def has_rules(self) -> bool:
+        """It does not take every request of every client."""
+        return self.access is not None or self.client_limits != NO_CLIENT_LIMITS
 
     @property
     def effective_default_version(self) -> DefaultVersion:

@@ -8,16 +8,19 @@ cached for that view stays valid. Nothing here swaps snapshots: `controlplane.sn
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol, final
+from typing import Final, NamedTuple, Protocol, final
 
+from gateway.core.agreement import votes
+from gateway.core.agreement.agreed import NOT_JOINED, NOTHING_AGREED, Agreed
+from gateway.core.agreement.ladder import Vote
 from gateway.core.decision.routing import Routes
 from gateway.core.decision.selection import Candidates, SelectionTable
 from gateway.core.dialect import Endpoint
-from gateway.core.fleet.fleet import AdvertisementRestored, Drain, Fleet, Pin, Pool
-from gateway.core.fleet.offer import Offer, form_offer
+from gateway.core.fleet.fleet import AdvertisementRestored, Drain, Fleet, ObservedFact, Pin, configured_pool
+from gateway.core.fleet.offer import Offer, agreed_offer, form_offer, voted_offer
 from gateway.core.fleet.offer_state import (
     EMPTY,
     OfferState,
@@ -30,10 +33,24 @@ from gateway.core.fleet.offer_state import (
     reconfigured,
     restored,
 )
+from gateway.core.fleet.pool import Pool, names_of_others, with_items
 from gateway.core.fleet.service import Service
 from gateway.core.http.message import UNTRUSTED_HEADERS
 from gateway.core.versions import ranges
 from gateway.core.versions.version import Version
+
+
+@final
+class OwnVote(NamedTuple):
+    """What this replica says to the others about one service."""
+
+    vote: Vote | None
+    """None: it has none yet, or `transparent`."""
+    transparent: bool
+    """It sees legacy backends only, and nothing is on offer."""
+
+
+NO_VOTE: Final = OwnVote(None, transparent=False)
 
 
 @final
@@ -49,24 +66,67 @@ class ServiceView:
     by_version: SelectionTable
     """Every member in service."""
     non_legacy_by_version: SelectionTable
-    """Without the legacy members."""
-    non_legacy: Candidates
-    """For endpoints where nothing is negotiated and a legacy member does not suffice."""
-    everyone: Candidates
+    """Without the legacy members, and those whose versions are unknown."""
+    due: float | None
+    """When time alone will change the offer, or this replica's vote, next; None: never."""
+    agreed: Agreed | None = None
+    """What several replicas or workers agree on: it is offered, in place of the offer state. None: this one
+    stands alone."""
 
     @classmethod
-    def of(cls, service: Service, pool: Pool, offer_state: OfferState) -> ServiceView:
-        non_legacy = [member for member in pool.in_service if not (member.legacy or member.version_unknown)]
+    def of(
+        cls,
+        service: Service,
+        pool: Pool,
+        offer_state: OfferState,
+        agreed: Agreed | None = None,
+        now: float | None = None,
+    ) -> ServiceView:
+        """`now`: of whoever votes. None: a worker, which passes on what it is told and has no vote."""
+        offer = form_offer(service, pool, offer_state)
+        at = None
+        if agreed is None or not agreed.voting:
+            at = due(offer_state, service, pool)
+            offer = offer if agreed is None else agreed_offer(offer, agreed)
+        else:
+            wanted = votes.wanted(offer_state, agreed.document, service, pool, now)
+            offer = voted_offer(offer, agreed, wanted)
+            at = None if now is None else votes.vote_due(offer_state, service, pool, now)
+        found = [group.grade for group in pool.groups]
+        # Where nothing is negotiated, a member that is not legacy would show its own versions for all. It is
+        # known here while not everybody knows it yet.
+        getting = [grade for grade in found if grade.legacy] if offer.transparent else found
+        if not getting and (agreed is None or not agreed.voting):
+            getting = found
         return cls(
             service,
             pool,
             offer_state,
-            form_offer(service, pool, offer_state),
-            SelectionTable.of(pool.members),
-            SelectionTable.of(non_legacy),
-            Candidates.of(non_legacy),
-            Candidates.of(pool.members),
+            offer,
+            SelectionTable(pool.members, pool.grades, getting),
+            SelectionTable(pool.members, pool.grades, found, non_legacy=True),
+            at,
+            agreed,
         )
+
+    def with_agreed(self, agreed: Agreed | None, now: float) -> ServiceView:
+        """The same view, decided by `agreed` from now on."""
+        offer_state, service, pool = self.offer_state, self.service, self.pool
+        if agreed is not None and agreed.voting:
+            if self.agreed is None or not self.agreed.voting:
+                offer_state = EMPTY  # what it offered alone, and what fell there, is no word of the others
+            offer_state = votes.remember(offer_state, agreed.document, service, pool, now)
+        return ServiceView.of(service, pool, offer_state, agreed, now)
+
+    @property
+    def everyone(self) -> Candidates:
+        """For endpoints where nothing is negotiated."""
+        return self.by_version.everyone
+
+    @property
+    def non_legacy(self) -> Candidates:
+        """For those of them where a legacy member does not suffice."""
+        return self.non_legacy_by_version.everyone
 
     def candidates(self, version: Version | None, endpoint: Endpoint) -> Candidates:
         """The members that may get a request at `version`; None: nothing is negotiated for it.
@@ -111,6 +171,8 @@ class Snapshot:
     selects."""
     untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS
     """The headers, some with `*` at the end, that are dropped from peers that are not trusted."""
+    dues: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """When time alone will change an offer next, by service. Most are not here."""
 
     @classmethod
     def configured(
@@ -121,62 +183,158 @@ class Snapshot:
         after: Snapshot | None = None,
         saved: Mapping[str, SavedState] | None = None,
         untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS,
+        agreed: Agreed | None = None,
     ) -> Snapshot:
         """The snapshot of a (new) configuration at `now`, in seconds of the clock that dates facts.
 
         `after`: the present snapshot, from which are kept what is known of the backends that stay, the offer
-        states and the operator's commands. `saved`: for the first snapshot, what survived the restart, by
-        service.
+        states and the operator's commands, and the view of each service that is written as before. `saved`:
+        for the first snapshot, what survived the restart, by service. `agreed`: with what a service begins
+        that is new; None: it stands alone.
         """
-        fleet = Fleet.of(services, after.fleet if after else None)
-        views = {}
-        for service in services:
-            found = (saved or {}).get(service.name)
-            if found is not None:
-                fleet = _restored(fleet, service, found, now)
-            pool = fleet.pools[service.name]
-            before = after.views.get(service.name) if after else None
-            if before is not None and service.earlier_scheme(before.service.scheme_id) is not None:
-                offer_state = _reconfigured(before, service, pool, now)
-            else:
-                offer_state = advance(
-                    EMPTY if found is None else restored(found, service), service, pool, now
-                )
-            views[service.name] = ServiceView.of(service, pool, offer_state)
+        found = saved or {}
+        both = {
+            service.name: _configured(service, after, found.get(service.name), now, agreed)
+            for service in services
+        }
+        views = {name: view for name, (view, _) in both.items()}
         return cls(
             after.generation + 1 if after else 1,
             Routes.of(services),
             MappingProxyType(views),
-            fleet,
-            frozenset().union(
-                *(service.dialect.reads | service.dialect.owned_request for service in services)
-            ),
+            Fleet(MappingProxyType({name: pool for name, (_, pool) in both.items()})),
+            names_selected_by(services),
             untrusted_headers,
+            dues_after({}, views),
         )
 
+    def brought_up(self, before: Snapshot, to: Snapshot, now: float) -> Snapshot:
+        """This snapshot, which was configured after `before`, as it is when configured after `to`. Only what
+        has changed in between is looked at, so a configuration can be worked out aside, however large."""
+        if to is before:
+            return self
+        known, known_to = before.fleet.pools, to.fleet.pools
+        return self._configured_anew(
+            to,
+            [
+                view.service
+                for name, view in self.views.items()
+                if to.views.get(name) is not before.views.get(name)
+                or known_to.get(name) is not known.get(name)
+            ],
+            now,
+        )
+
+    def with_discovered(self, services: Iterable[Service], now: float) -> Snapshot:
+        """The same with these services in place of those of the same names: only their backends are others.
+        This same object if there is no such service, or nothing is other."""
+        changed = [
+            service
+            for service in services
+            if (view := self.views.get(service.name)) is not None and not service.is_written_as(view.service)
+        ]
+        return self._configured_anew(self, changed, now) if changed else self
+
+    def _configured_anew(self, after: Snapshot, services: Iterable[Service], now: float) -> Snapshot:
+        """With these services as they are when configured after `after`."""
+        changed = {service.name: _configured(service, after, None, now) for service in services}
+        views = with_items(self.views, {name: view for name, (view, _) in changed.items()})
+        pools = with_items(self.fleet.pools, {name: pool for name, (_, pool) in changed.items()})
+        return self._with(after.generation + 1, views, Fleet(pools), dues_after({}, views))
+
+    def with_agreed(self, agreed: Mapping[str, Agreed | None], now: float) -> Snapshot:
+        """The same with what is agreed on from now on, by service; this same object when nothing is other. A
+        service that is not configured is passed over."""
+        views = {
+            name: view.with_agreed(each, now)
+            for name, each in agreed.items()
+            if (view := self.views.get(name)) is not None and view.agreed != each
+        }
+        if not views:
+            return self
+        dues = dues_after(self.dues, views)
+        return self._with(self.generation + 1, with_items(self.views, views), self.fleet, dues)
+
+    def vote(self, service: str, now: float) -> OwnVote:
+        """What this replica says to the others about a service, by all that is known at `now` and by the
+        document that its view has. Of a service that is not configured, or does not vote: nothing."""
+        view = self.views.get(service)
+        if view is None or view.agreed is None or not view.agreed.voting:
+            return NO_VOTE
+        document, one, pool = view.agreed.document, view.service, self.fleet.pools[service]
+        remembered = votes.remember(view.offer_state, document, one, pool, now)
+        return OwnVote(
+            votes.vote(remembered, document, one, pool, now),
+            votes.votes_transparent(remembered, document, one, pool),
+        )
+
+    def after(self, facts: Iterable[ObservedFact], now: float) -> Snapshot:
+        """The snapshot after `facts`, one after the other, as one change at `now`; this same object when they
+        change nothing, and time does not either."""
+        fleet, services = self.fleet.observe_all(facts)
+        return self._renewed(fleet, services, now)
+
     def with_fleet(self, fleet: Fleet, now: float) -> Snapshot:
-        """The snapshot after new facts and at a later time; this same object when neither changes anything.
-        Views of services about which nothing has changed stay the same objects."""
-        views = {name: _renewed(view, fleet.pools[name], now) for name, view in self.views.items()}
-        if all(views[name] is view for name, view in self.views.items()):
-            return self if fleet is self.fleet else replace(self, fleet=fleet)
-        return replace(self, generation=self.generation + 1, views=MappingProxyType(views), fleet=fleet)
+        """The same with a fleet that somebody has made of this one's."""
+        before = self.fleet.pools
+        return self._renewed(fleet, [name for name in before if fleet.pools[name] is not before[name]], now)
+
+    def _renewed(self, fleet: Fleet, services: Collection[str], now: float) -> Snapshot:
+        """With the views of `services` renewed, and of those for which it is time. All other views, and those
+        of them about which nothing has changed, stay the same objects."""
+        views = {}
+        for name in {*services, *(name for name, at in self.dues.items() if at <= now)}:
+            view = self.views[name]
+            renewed = _renewed(view, fleet.pools[name], now)
+            if renewed is not view:
+                views[name] = renewed
+        if not views:
+            return self if fleet is self.fleet else self._with(self.generation, self.views, fleet, self.dues)
+        dues = dues_after(self.dues, views)
+        return self._with(self.generation + 1, with_items(self.views, views), fleet, dues)
+
+    def _with(
+        self, generation: int, views: Mapping[str, ServiceView], fleet: Fleet, dues: Mapping[str, float]
+    ) -> Snapshot:
+        return Snapshot(
+            generation, self.routes, views, fleet, self.selected_names, self.untrusted_headers, dues
+        )
+
+    def news_since(self, before: Snapshot) -> list[tuple[ServiceView | None, ServiceView]]:
+        """The views that are others than in `before`, each behind the one that it replaces (None: its service
+        is new)."""
+        old_views, views = before.views, self.views
+        return [(old_views.get(name), views[name]) for name in names_of_others(old_views, views)]
 
     @property
     def due(self) -> float | None:
         """When time alone will change an offer next, by the clock of `now`; None: never."""
-        dues = (due(view.offer_state, view.service, view.pool) for view in self.views.values())
-        return min((each for each in dues if each is not None), default=None)
+        return min(self.dues.values(), default=None)
 
     def saved(self) -> Mapping[str, SavedState]:
         """What survives a restart, by service."""
-        return {
-            name: _saved(view.service, view.offer_state, self.fleet.pools[name])
-            for name, view in self.views.items()
-        }
+        return {name: _saved(view, self.fleet.pools[name]) for name, view in self.views.items()}
 
 
-def _saved(service: Service, offer_state: OfferState, pool: Pool) -> SavedState:
+def dues_after(dues: Mapping[str, float], views: Mapping[str, ServiceView]) -> Mapping[str, float]:
+    """When time alone will change an offer next, by service: as in `dues`, but for these views."""
+    if not any(view.due is not None or name in dues for name, view in views.items()):
+        return dues
+    all_dues = dict(dues) | {name: view.due for name, view in views.items()}
+    return {name: at for name, at in all_dues.items() if at is not None}
+
+
+def names_selected_by(services: Iterable[Service]) -> frozenset[str]:
+    """Every request header (normalized) that the dialect of one of them reads or owns."""
+    return frozenset().union(*(service.dialect.reads | service.dialect.owned_request for service in services))
+
+
+def _saved(view: ServiceView, pool: Pool) -> SavedState:
+    service, offer_state, agreed = view.service, view.offer_state, view.agreed
+    cut = offer_state.cut
+    if agreed is not None and agreed.voting and agreed.document is not None:
+        # The file may be read by one that stands alone.
+        cut = agreed.document.rule != votes.policy_text(service)
     return SavedState(
         offer_state.versions,
         pool.pin,
@@ -185,62 +343,125 @@ def _saved(service: Service, offer_state: OfferState, pool: Pool) -> SavedState:
         MappingProxyType(
             {
                 member.backend.name: SavedAdvertisement(
-                    member.backend.url, member.advertisement, member.advertised_at
+                    member.backend.url,
+                    member.advertisement,
+                    member.advertised_at,
+                    member.backend.source,
+                    member.backend.leaves_at,
                 )
                 for member in pool.members
                 if member.advertisement is not None and member.backend.declared is None
             }
         ),
-        offer_state.cut,
+        cut,
     )
 
 
 def _renewed(view: ServiceView, pool: Pool, now: float) -> ServiceView:
     """The view after new facts. What was due before them happens first, by what was known then."""
-    offer_state, at = view.offer_state, due(view.offer_state, view.service, view.pool)
-    if at is not None and at <= now:
-        offer_state = advance(offer_state, view.service, view.pool, now)
-    offer_state = advance(offer_state, view.service, pool, now)
-    if offer_state is view.offer_state and pool == view.pool:
+    offer_state, same = view.offer_state, pool.knows_the_same(view.pool)
+    is_due = view.due is not None and view.due <= now
+    if is_due:
+        offer_state = _brought_up(offer_state, view.service, view.pool, view.agreed, now)
+    elif same:
         return view
-    return ServiceView.of(view.service, pool, offer_state)
+    offer_state = _brought_up(offer_state, view.service, pool, view.agreed, now)
+    voted = is_due and view.agreed is not None and view.agreed.voting  # the vote is another, the state is not
+    if offer_state is view.offer_state and same and not voted:
+        return view
+    return ServiceView.of(view.service, pool, offer_state, view.agreed, now)
+
+
+def _brought_up(
+    offer_state: OfferState, service: Service, pool: Pool, agreed: Agreed | None, now: float
+) -> OfferState:
+    """The offer state after all that is known at `now`: what is on offer, or what is remembered for a
+    vote."""
+    if agreed is not None and agreed.voting:
+        return votes.remember(offer_state, agreed.document, service, pool, now)
+    return advance(offer_state, service, pool, now)
 
 
 def _reconfigured(before: ServiceView, service: Service, pool: Pool, now: float) -> OfferState:
     """The offer state of a service under its new configuration. What was due before happens first."""
-    offer_state = advance(before.offer_state, before.service, before.pool, now)
+    offer_state = _brought_up(before.offer_state, before.service, before.pool, before.agreed, now)
     staying = {(member.backend.name, member.backend.url) for member in pool.members}
     removed = reachable_versions(
         [member for member in before.pool.members if (member.backend.name, member.backend.url) not in staying]
     )
     scheme = service.earlier_scheme(before.service.scheme_id)
     assert scheme is not None, "otherwise the state begins empty"
+    removed = ranges.read_anew(removed, scheme, service.dialect.scheme)
     offer_state = read_anew(offer_state, scheme, service.dialect.scheme)
+    if before.agreed is not None and before.agreed.voting:
+        document = before.agreed.read_anew(scheme, service.dialect.scheme).document
+        return votes.remember(votes.without_backends(offer_state, removed), document, service, pool, now)
     return reconfigured(
         offer_state,
         before.service,
         service,
         pool,
         now,
-        removed=ranges.read_anew(removed, scheme, service.dialect.scheme),
+        removed=removed,
     )
 
 
-def _restored(fleet: Fleet, service: Service, saved: SavedState, now: float) -> Fleet:
-    """The fleet with what was known before a restart, and with the operator's commands from then.
+def _configured(
+    service: Service,
+    after: Snapshot | None,
+    saved: SavedState | None,
+    now: float,
+    agreed: Agreed | None = None,
+) -> tuple[ServiceView, Pool]:
+    """The view of one service of a configuration, and its pool in the fleet. `agreed`: with what it begins if
+    it is new."""
+    before = after.views.get(service.name) if after else None
+    known = after.fleet.pools.get(service.name) if after else None
+    if before is not None and known is not None and service.is_written_as(before.service):
+        return before, known
+    pool = configured_pool(service, known)
+    if saved is not None:
+        pool = _restored(pool, service, saved, now)
+    agreed = agreed if before is None else _agreed_anew(before, service)
+    if before is not None and service.earlier_scheme(before.service.scheme_id) is not None:
+        offer_state = _reconfigured(before, service, pool, now)
+    else:
+        # One of several replicas begins by what the others agree on, or by the saved document.
+        alone = saved is not None and (agreed is None or not agreed.voting)
+        offer_state = restored(saved, service) if saved is not None and alone else EMPTY
+        offer_state = _brought_up(offer_state, service, pool, agreed, now)
+    return ServiceView.of(service, pool, offer_state, agreed, now), pool
+
+
+def _agreed_anew(before: ServiceView, service: Service) -> Agreed | None:
+    """What is agreed on about a service, under its new configuration. In another scheme nothing is, and it
+    does not stand alone for that."""
+    if before.agreed is None:
+        return None
+    scheme = service.earlier_scheme(before.service.scheme_id)
+    if scheme is None:
+        return NOT_JOINED if before.agreed.voting else NOTHING_AGREED
+    return before.agreed.read_anew(scheme, service.dialect.scheme)
+
+
+def _restored(pool: Pool, service: Service, saved: SavedState, now: float) -> Pool:
+    """The pool with what was known before a restart, and with the operator's commands from then.
 
     No advertisement is newer than `now`: the wall clock may have been set back meanwhile, and then no probe
     could replace it.
     """
-    fleet = fleet.apply(service.name, Pin(saved.pin))
-    for backend in service.backends:
-        known = saved.advertisements.get(backend.name)
-        if known is not None and known.url == backend.url and backend.declared is None:
-            fact = AdvertisementRestored(known.advertisement, min(known.at, now))
-            fleet = fleet.observe(service.name, backend.name, fact)
-    for name in sorted(saved.drained):
-        fleet = fleet.apply(service.name, Drain(name))
-    return fleet
+    name = service.name
+    facts = [
+        (name, backend.name, AdvertisementRestored(known.advertisement, min(known.at, now)))
+        for backend in service.backends
+        if (known := saved.advertisements.get(backend.name)) is not None
+        and known.url == backend.url
+        and backend.declared is None
+    ]
+    fleet = Fleet({name: pool}).observe_all(facts).fleet.apply(name, Pin(saved.pin))
+    for backend_name in sorted(saved.drained):
+        fleet = fleet.apply(name, Drain(backend_name))
+    return fleet.pools[name]
 
 
 class SnapshotSource(Protocol):
@@ -249,3 +470,6 @@ class SnapshotSource(Protocol):
 
     @property
     def current(self) -> Snapshot: ...
+
+    def let_in(self) -> None:
+        """Take in at once the facts that wait for the end of this turn of the event loop."""

@@ -70,10 +70,16 @@ requests (threats O11). No client has a use for it, so it is dropped from everyb
 UNTRUSTED_HEADERS = (
     *("Forwarded", "X-Forwarded-*", "X-Real-IP", "True-Client-IP", "X-Client-IP", "Front-End-Https"),
     *("X-Original-*", "X-Rewrite-URL"),
+    *("Client-Cert", "Client-Cert-Chain", "X-Client-Cert*", "X-SSL-*"),
 )
-"""Headers by which a proxy in front tells who the client is, its address or the original URL; `*` at the end:
-every header that begins so. They are dropped from peers that are not trusted, unless the configuration has
-another list (threats O11)."""
+"""Headers by which a proxy in front tells who the client is, its address, its certificate or the original
+URL; `*` at the end: every header that begins so. They are dropped from peers that are not trusted, unless the
+configuration has another list (threats O11)."""
+
+CLIENT_CERT = ("Client-Cert", "Client-Cert-Chain")
+"""The headers of RFC 9440: servers take them for the certificate of the client, verified. They are dropped
+from peers that are not trusted whatever list the configuration has, and from everybody where the gateway
+writes them itself (RFC 9440 4)."""
 
 UNLISTABLE = frozenset({"host", "content-length", "transfer-encoding"})
 """Names that `Connection` must not list: removing them would change what the message is (threats S16)."""

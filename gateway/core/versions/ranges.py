@@ -3,16 +3,16 @@
 A range has two inclusive ends (no wire format here can say "less than"). What backends serve, and what is
 offered, are ranges inside one major, where versions count in steps of one (`VersionRange.in_major`,
 `VersionSet.between`, `VersionSet.read`). An operator's rule for an operation may span majors and have an open
-end (`VersionSet.read_open`). Neighbouring ranges merge, so every set has exactly one form and the derived
-`==` is set equality. tests/core/test_ranges.py proves the laws against Python's own `set`.
+end (`VersionSet.read_open`). Neighbouring ranges merge, so every set has exactly one form and
+equal ranges are equal sets. tests/core/test_ranges.py proves the laws against Python's own `set`.
 
 Nothing here is a policy: `core.fleet.offer` decides what is offered.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import deque
+from bisect import bisect_right
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -78,7 +78,7 @@ class VersionRange:
         return f"{scheme.format(low)}{_dash(scheme)}{scheme.format(high)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class VersionSet:
     """A set of versions as sorted ranges that neither overlap nor touch. `of` makes one from any ranges."""
 
@@ -183,6 +183,14 @@ class VersionSet:
                 left.append(VersionRange(low, whole.high))
         return type(self)(tuple(left))
 
+    # A compiled class with `__le__` takes neither of these from `dataclass`.
+
+    def __eq__(self, other: object) -> bool:
+        return self.ranges == other.ranges if isinstance(other, VersionSet) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.ranges)
+
     def __le__(self, other: Self) -> bool:
         """Subset. Sound because each set has one form."""
         return (self & other) == self
@@ -237,20 +245,29 @@ NO_VERSIONS = VersionSet()
 def segments(sets: Iterable[VersionSet]) -> list[VersionRange]:
     """The coarsest ranges that lie wholly inside or outside each of `sets`, without those outside all of
     them. Raises `ValueError` when a range is not countable."""
-    sets = list(sets)
-    everything = VersionSet.of(one for versions in sets for one in versions.ranges)
-    _require_countable(everything.ranges)
-    starts = {one.low for versions in sets for one in versions.ranges}
-    starts |= {one.high.step(1) for versions in sets for one in versions.ranges}
-    ordered = sorted(starts)
-    found = []
-    for whole in everything.ranges:
-        cuts = ordered[bisect_left(ordered, whole.low) : bisect_right(ordered, whole.high)]
-        found += [
-            VersionRange(low, following.step(-1))
-            for low, following in zip(cuts, [*cuts[1:], whole.high.step(1)], strict=True)
-        ]
-    return found
+    return [one for one, _ in _with_holders([(versions, 1) for versions in sets])]
+
+
+def union(sets: Iterable[VersionSet]) -> VersionSet:
+    """The versions that any of `sets` holds. One sort, however many there are."""
+    return VersionSet.of({one for versions in sets for one in versions.ranges})
+
+
+def unbroken(versions: VersionSet, scheme: Scheme) -> VersionSet:
+    """The newest unbroken part, where the scheme's clients are shown only a minimum and a maximum."""
+    return versions.newest_unbroken() if scheme.contiguous else versions
+
+
+def joined(versions: VersionSet, more: VersionSet, scheme: Scheme) -> VersionSet:
+    """Both together; of an offer that must be unbroken, the range that holds `versions`.
+
+    What would leave a gap is not added: a client that was shown 1.5 must not lose it because a backend serves
+    1.8 alone (decision 0015).
+    """
+    both = versions | more
+    if not scheme.contiguous:
+        return both
+    return VersionSet(tuple(one for one in both.ranges if versions.lowest in one))
 
 
 def read_anew(versions: VersionSet, before: Scheme, scheme: Scheme) -> VersionSet:
@@ -260,20 +277,35 @@ def read_anew(versions: VersionSet, before: Scheme, scheme: Scheme) -> VersionSe
     return VersionSet.only(*(scheme.require(before.format(version)) for version in versions))
 
 
-def held_by_at_least(sets: Sequence[VersionSet], enough: int) -> VersionSet:
-    """The versions that at least `enough` of `sets` hold: the intersection when `enough` is all of them, the
-    union when it is one. Empty for no sets."""
-    return VersionSet.of(
-        one for one in segments(sets) if sum(one.low in versions for versions in sets) >= enough
-    )
+def held_by_at_least(sets: Sequence[tuple[VersionSet, int]], enough: int) -> VersionSet:
+    """The versions that at least `enough` of `sets` hold, each of which counts as often as its number says:
+    the intersection when `enough` is all of them, the union when it is one. Empty for no sets."""
+    return VersionSet.of(one for one, holders in _with_holders(sets) if holders >= enough)
 
 
-def held_by_most(sets: Sequence[VersionSet]) -> VersionSet:
-    """The versions that the largest number of `sets` hold: all of them, or else all but one, and so on. Empty
-    if all are empty."""
-    found = [(sum(one.low in versions for versions in sets), one) for one in segments(sets)]
-    most = max((count for count, _ in found), default=0)
-    return VersionSet.of(one for count, one in found if count == most)
+def held_by_most(sets: Sequence[tuple[VersionSet, int]]) -> VersionSet:
+    """The versions that the largest number of `sets` hold, counted as above: all of them, or else all but
+    one, and so on. Empty if all are empty."""
+    found = _with_holders(sets)
+    most = max((holders for _, holders in found), default=0)
+    return VersionSet.of(one for one, holders in found if holders == most)
+
+
+def _with_holders(sets: Sequence[tuple[VersionSet, int]]) -> list[tuple[VersionRange, int]]:
+    """The `segments` of `sets`, each with the number of sets that hold it: one pass over all ends, so that a
+    thousand different sets cost no more than their sort."""
+    changes: defaultdict[Version, int] = defaultdict(int)
+    for versions, number in sets:
+        _require_countable(versions.ranges)
+        for one in versions.ranges:
+            changes[one.low] += number
+            changes[one.high.step(1)] -= number
+    found, holders = [], 0
+    for low, following in pairwise(sorted(changes)):
+        holders += changes[low]
+        if holders:
+            found.append((VersionRange(low, following.step(-1)), holders))
+    return found
 
 
 def _touch(before: VersionRange, after: VersionRange) -> bool:

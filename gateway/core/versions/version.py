@@ -30,6 +30,10 @@ class Version(tuple[int, ...]):
     def __new__(cls, *parts: int) -> Version:
         return super().__new__(cls, parts)
 
+    def __getnewargs__(self) -> tuple[int, ...]:
+        """What `copy` and `pickle` call the constructor with."""
+        return tuple(self)
+
     @property
     def major(self) -> tuple[int, ...]:
         """All parts but the last."""

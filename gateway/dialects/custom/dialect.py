@@ -18,6 +18,7 @@ from gateway.core.dialect import (
     DefaultKind,
     DefaultVersion,
     Dialect,
+    DirectPaths,
     Endpoint,
     GatewayError,
     Links,
@@ -39,7 +40,7 @@ from gateway.core.http.message import Response, all_values, normalize_name
 from gateway.core.versions.version import Version
 from gateway.dialects.custom.codec import MOST_READ, rewrite
 from gateway.dialects.custom.json_path import dump
-from gateway.dialects.custom.locations import LONGEST_TEXT, PathLocation, agreed
+from gateway.dialects.custom.locations import LONGEST_TEXT, HeaderLocation, PathLocation, agreed
 from gateway.dialects.custom.option_reader import Parts, read_parts
 from gateway.dialects.custom.options import CustomOptions
 from gateway.dialects.custom.spellings import comparable, without_suffix
@@ -94,12 +95,23 @@ class Custom(Dialect):
         self._unversioned = frozenset(parts.unversioned)
         self._prefixes = tuple(path + "/" for path in self._unversioned if path != "/")
         self._has_known_paths = bool(self._unversioned or self._documents)
+        self.direct_paths = self._direct_paths()
 
     @classmethod
     def configured(cls, options: object) -> Self:
         """The dialect of one service. Raises `OptionsError` with every mistake."""
         assert isinstance(options, CustomOptions)
         return cls(read_parts(options))
+
+    def _direct_paths(self) -> tuple[DirectPaths, ...]:
+        """All but what may be a document or a path without versions, if headers alone carry the version."""
+        if self._parts.in_target or not all(
+            isinstance(one, HeaderLocation) for one in self._parts.in_headers
+        ):
+            return ()
+        known = (*self._documents, *(path.lower() for path in self._unversioned))
+        besides = {f"/{path.lstrip('/').partition('/')[0].partition('.')[0]}" for path in known} - {"/"}
+        return (DirectPaths("/", besides=tuple(sorted(besides))),)
 
     # -- 1. the request
 

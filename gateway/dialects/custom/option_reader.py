@@ -107,6 +107,11 @@ def read_parts(options: CustomOptions) -> Parts:
     return _Reader(options).read()
 
 
+WHOLE: Final = JsonPath(())
+"""The path of a document itself."""
+ITEMS: Final = JsonPath((None,))
+
+
 class _Reader:
     """Reads one set of options. Its methods share the problems found."""
 
@@ -260,8 +265,8 @@ class _Reader:
 
     # -- documents and response headers
 
-    def _json_path(self, at: Position, text: str | None) -> JsonPath | None:
-        return None if text is None else self.problems.attempt(at, lambda: JsonPath.read(text), JsonPath(()))
+    def _json_path(self, at: Position, text: str | None, otherwise: JsonPath = WHOLE) -> JsonPath | None:
+        return None if text is None else self.problems.attempt(at, lambda: JsonPath.read(text), otherwise)
 
     def _codec(
         self,
@@ -270,10 +275,12 @@ class _Reader:
         scheme: Scheme,
         affixes: Affixes,
     ) -> DocumentCodec:
-        listed = self._json_path((*at, "list"), options.list)
-        if listed is not None and None not in listed.steps and isinstance(options, DocumentOptions):
+        listed = self._json_path((*at, "list"), options.list, ITEMS)
+        if listed is not None and None not in listed.steps and not isinstance(options, RefusalOptions):
             self.problems.add(
-                (*at, "list"), "no step of this path means every item", "write [*], as in $.versions[*]"
+                (*at, "list"),
+                "no step of this path means every item",
+                'write [*], and quotation marks: "$.versions[*]"',
             )
         return DocumentCodec(
             VersionCodec(scheme, affixes),

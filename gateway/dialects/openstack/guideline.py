@@ -21,9 +21,11 @@ from urllib.parse import unquote
 
 from gateway.core.dialect import (
     NO_HEADERS,
+    PLAIN_IDS,
     Advertisement,
     DefaultVersion,
     Dialect,
+    DirectPaths,
     Endpoint,
     GatewayError,
     Links,
@@ -129,7 +131,8 @@ class OpenStack(Dialect):
         self.releases = profile.releases
         self.retry_after = profile.retry_after
         ids = profile.request_id_headers
-        self.request_ids = RequestIds(REQUEST_ID, ids) if ids else None
+        self.request_ids = RequestIds(REQUEST_ID, ids) if ids else PLAIN_IDS
+        self.direct_paths = _direct_paths(profile)
 
     @classmethod
     def configured(cls, options: object) -> Self:
@@ -422,6 +425,16 @@ def _mounts(profile: ServiceProfile) -> Mapping[str, tuple[Endpoint, Endpoint]]:
         own = VERSION if _VERSION_PATH.fullmatch(f"/{name}") else ECHOING_RESOURCE
         mounts[name] = (own, ECHOING_RESOURCE)
     return mounts
+
+
+def _direct_paths(profile: ServiceProfile) -> tuple[DirectPaths, ...]:
+    """Below the mounts that name the served version, or everywhere but where a segment may be a version."""
+    mounts = [name for name in sorted(profile.echoing_mounts) if name.startswith("v")]
+    if mounts:
+        return tuple(DirectPaths(f"/{name}/") for name in mounts)
+    versions = () if profile.unversioned_mounts else (DirectPaths("/v1/"), DirectPaths("/v2/"))
+    besides = tuple(f"/{name.lower()}" for name in sorted(profile.unversioned_mounts))
+    return (DirectPaths("/", "A-Za-uw-z0-9_", besides), *versions)
 
 
 def _why_malformed(text: str) -> str:

@@ -21,6 +21,7 @@ from gateway.core.dialect import (
     DefaultKind,
     DefaultVersion,
     Dialect,
+    DirectPaths,
     Endpoint,
     GatewayError,
     Links,
@@ -172,7 +173,8 @@ class Ironic(Dialect):
     retry_after = False
     method_parameter: str | None = "_method"
     # The second name is the one that Ironic sent before it had the middleware of all services.
-    request_ids: RequestIds | None = RequestIds(REQUEST_ID, (REQUEST_ID, "Openstack-Request-Id"))
+    direct_paths: tuple[DirectPaths, ...] = (DirectPaths("/v1/"),)
+    request_ids: RequestIds = RequestIds(REQUEST_ID, (REQUEST_ID, "Openstack-Request-Id"))
 
     # -- 1. the request
 

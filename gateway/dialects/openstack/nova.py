@@ -24,6 +24,7 @@ from gateway.core.dialect import (
     DefaultKind,
     DefaultVersion,
     Dialect,
+    DirectPaths,
     Endpoint,
     GatewayError,
     Links,
@@ -169,7 +170,8 @@ class Nova(Dialect):
     legacy_versions = VersionSet()
     releases = RELEASES
     method_parameter: str | None = "_method"
-    request_ids: RequestIds | None = RequestIds(REQUEST_ID, (REQUEST_ID, "X-Compute-Request-Id"))
+    direct_paths: tuple[DirectPaths, ...] = (DirectPaths("/v2.1/"),)
+    request_ids: RequestIds = RequestIds(REQUEST_ID, (REQUEST_ID, "X-Compute-Request-Id"))
 
     # -- 1. the request
 

@@ -22,6 +22,7 @@ from gateway.core.dialect import (
     DefaultKind,
     DefaultVersion,
     Dialect,
+    DirectPaths,
     Endpoint,
     GatewayError,
     Links,
@@ -130,7 +131,8 @@ class Senlin(Dialect):
     legacy_versions = VersionSet.only(Version(1, 0))
     releases = RELEASES
     method_parameter: str | None = "_method"
-    request_ids: RequestIds | None = RequestIds(REQUEST_ID, (REQUEST_ID,))
+    direct_paths: tuple[DirectPaths, ...] = (DirectPaths("/v1/"),)
+    request_ids: RequestIds = RequestIds(REQUEST_ID, (REQUEST_ID,))
 
     # -- 1. the request
 

@@ -86,7 +86,7 @@ class ServiceProfile:
     retry_after: bool = True
     """False: its clients break on `Retry-After`."""
     request_id_headers: tuple[str, ...] = (REQUEST_ID,)
-    """Response headers with the id of a request; empty: its servers have none."""
+    """Response headers with the id of a request; empty: its servers have no ids of their own."""
     request_id_in_errors: bool = False
     """True: each error of an `api_sig` body names the id, too."""
 

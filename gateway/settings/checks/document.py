@@ -6,18 +6,27 @@ One service by itself is in `services`. Each check reports everything that it fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import reduce
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from operator import or_
 from typing import Final
 
 from gateway.core.decision.negotiation import negotiate
-from gateway.core.dialect import OfferedVersions, Refusal, RequestedKind, RequestedVersion, VersionMatch
+from gateway.core.dialect import (
+    PLAIN_IDS,
+    OfferedVersions,
+    Refusal,
+    RequestedKind,
+    RequestedVersion,
+    VersionMatch,
+)
 from gateway.core.fleet.service import Service
-from gateway.core.http.message import HOP_BY_HOP, UNLISTABLE, normalize_name, normalize_pattern
-from gateway.settings.model.addresses import Address
-from gateway.settings.model.document import Document, Limits
+from gateway.core.http.message import HOP_BY_HOP, UNLISTABLE, normalize_pattern
+from gateway.settings.checks.headers import read_by
+from gateway.settings.checks.sources import PLACES
+from gateway.settings.model.addresses import UNIX, Address, UnixAddress
+from gateway.settings.model.document import Document
+from gateway.settings.model.limits import Limits
 from gateway.settings.yaml.document import Findings
 from gateway.settings.yaml.problem import Severity
 from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child
@@ -28,11 +37,13 @@ _OF_THE_MESSAGE: Final = HOP_BY_HOP | UNLISTABLE | {"expect", "via"}
 """Headers (normalized names) that the gateway itself reads from every peer or removes."""
 
 
-def check_addresses(document: Document, root: MappingNode, findings: Findings) -> tuple[Address, ...]:
+def check_addresses(
+    document: Document, root: MappingNode, findings: Findings
+) -> tuple[Address | UnixAddress, ...]:
     """The addresses to listen on. Two that cannot be bound at the same time are an error."""
     node = child(root, "listen")
-    if isinstance(document.listen, Address):
-        listen: tuple[Address, ...] = (document.listen,)
+    if isinstance(document.listen, Address | UnixAddress):
+        listen: tuple[Address | UnixAddress, ...] = (document.listen,)
         nodes: list[Node | None] = [node]
     else:
         listen = tuple(listener.address for listener in document.listen)
@@ -45,9 +56,11 @@ def check_addresses(document: Document, root: MappingNode, findings: Findings) -
         for other, other_node in taken[:index]:
             if _collide(address, other):
                 message = f"this address conflicts with the one{_in_line(other_node)}"
-                findings.add(address_node, "address-taken", message, "give one of them another port")
+                other_place = "path" if isinstance(address, UnixAddress) else "port"
+                hint = f"give one of them another {other_place}"
+                findings.add(address_node, "address-taken", message, hint)
                 break
-    _check_admin_address(document, root, taken, findings)
+    _check_admin_addresses(document, root, taken, findings)
     return listen
 
 
@@ -55,33 +68,52 @@ def _in_line(node: Node | None) -> str:
     return f" in line {node.position.line}" if node else ""
 
 
-def _check_admin_address(
-    document: Document, root: MappingNode, taken: list[tuple[Address, Node | None]], findings: Findings
+def _check_admin_addresses(
+    document: Document,
+    root: MappingNode,
+    taken: list[tuple[Address | UnixAddress, Node | None]],
+    findings: Findings,
 ) -> None:
-    """The admin listener's address against the others. When it is the default, which is not in the file, the
-    problem is shown at the other address."""
-    if findings.is_dropped("admin", "listen"):
-        return
-    node = child(root, "admin", "listen")
+    """The addresses of the admin listener against the others. When it is the default, which is not in the
+    file, the problem is shown at the other address."""
+    admin, node = document.admin, child(root, "admin", "listen")
+    metrics_node = child(root, "admin", "metrics_listen")
+    own: list[tuple[Address | UnixAddress, Node | None]] = []
+    if not findings.is_dropped("admin", "listen"):
+        _check_admin_address(admin.listen, node, taken, findings)
+        own = [(admin.listen, node)]
+    if admin.metrics_listen is not None:
+        _check_admin_address(admin.metrics_listen, metrics_node, [*taken, *own], findings)
+
+
+def _check_admin_address(
+    address: Address,
+    node: Node | None,
+    taken: list[tuple[Address | UnixAddress, Node | None]],
+    findings: Findings,
+) -> None:
     for other, other_node in taken:
-        if _collide(document.admin.listen, other):
-            message = (
-                f"this address conflicts with the one{_in_line(other_node)}"
-                if node
-                else f"this address conflicts with the default of admin.listen, {document.admin.listen}"
-            )
+        if _collide(address, other):
+            if node is None:
+                message = f"this address conflicts with the default of admin.listen, {address}"
+            elif other_node is None:
+                message = f"this address conflicts with the default of admin.listen, {other}"
+            else:
+                message = f"this address conflicts with the one{_in_line(other_node)}"
             findings.add(node or other_node, "address-taken", message, "give one of them another port")
             return
 
 
-def _collide(one: Address, other: Address) -> bool:
+def _collide(one: Address | UnixAddress, other: Address | UnixAddress) -> bool:
+    if isinstance(one, UnixAddress) or isinstance(other, UnixAddress):
+        return one == other
     if one.port != other.port or one.port == 0:
         return False
     for mine in _addresses(one.host):
         for theirs in _addresses(other.host):
             if mine == theirs:
                 return True
-            # An IPv6 wildcard does not include IPv4: asyncio sets IPV6_V6ONLY.
+            # An IPv6 wildcard does not include IPv4 where another listener has that port (`listeners`).
             if (":" in mine) == (":" in theirs) and {mine, theirs} & WILDCARDS:
                 return True
     return False
@@ -89,27 +121,6 @@ def _collide(one: Address, other: Address) -> bool:
 
 def _addresses(host: str) -> tuple[str, ...]:
     return ("127.0.0.1", "::1") if host == LOOPBACK_NAME else (host,)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address. A name other than localhost may be any address."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == LOOPBACK_NAME
-
-
-def check_admin(document: Document, root: MappingNode, findings: Findings) -> None:
-    """An admin listener that other machines can reach needs a token: it can change the offer."""
-    if findings.is_dropped("admin", "token") or document.admin.token is not None:
-        return
-    if not is_loopback(document.admin.listen.host):
-        findings.add(
-            child(root, "admin", "listen"),
-            "admin-exposed",
-            "other machines could reach the admin listener without a token",
-            "set admin.token: ${SKEWGATE_ADMIN_TOKEN}, or listen on 127.0.0.1",
-        )
 
 
 def check_limits(limits: Limits, root: MappingNode, findings: Findings) -> None:
@@ -133,7 +144,7 @@ def check_trust(root: MappingNode, findings: Findings) -> None:
     node = child(root, "trusted_proxies")
     for item in node.items if isinstance(node, SequenceNode) else ():
         text = getattr(item, "text", "")
-        if not item.broken and ip_network(text).prefixlen == 0:
+        if not item.broken and text != UNIX and ip_network(text).prefixlen == 0:
             findings.add(
                 item,
                 "trusts-everyone",
@@ -164,7 +175,7 @@ def check_untrusted_headers(
             )
             continue
         for service in services:
-            if name := _covers(pattern, _read_by(service)):
+            if name := _covers(pattern, read_by(service.dialect)) or _exactly(pattern):
                 findings.add(
                     item,
                     "contradiction",
@@ -174,11 +185,9 @@ def check_untrusted_headers(
                 break
 
 
-def _read_by(service: Service) -> frozenset[str]:
-    """The request headers (normalized) that have a meaning for a service's dialect."""
-    dialect = service.dialect
-    ids = () if dialect.request_ids is None else (dialect.request_ids.request_header,)
-    return dialect.reads | dialect.owned_request | set(map(normalize_name, (*ids, *dialect.method_override)))
+def _exactly(pattern: str) -> str:
+    """A request id is taken from everybody. A pattern with `*` may include it, and has no effect on it."""
+    return pattern if pattern == PLAIN_IDS.normalized_header else ""
 
 
 def _covers(pattern: str, names: frozenset[str]) -> str:
@@ -195,16 +204,19 @@ def check_matches(services: tuple[Service, ...], root: MappingNode, findings: Fi
     for service in services:
         if findings.is_dropped("services", service.name, "match"):
             continue
-        match = service.match.host, service.match.path
-        if match not in seen:
-            seen[match] = service.name
-            continue
-        findings.add(
-            next(_match_nodes(root, service.name)),
-            "duplicate-match",
-            f"services {seen[match]!r} and {service.name!r} match the same requests",
-            "give one of them another match.path or match.host",
-        )
+        for host in service.match.hosts or (None,):
+            other = seen.setdefault((host, service.match.path), service.name)
+            if other == service.name:
+                continue
+            node = _match_node(root, service, host)
+            first = _match_node(root, next(one for one in services if one.name == other), host)
+            findings.add(
+                node,
+                "duplicate-match",
+                f"services {other!r} and {service.name!r} match the same requests"
+                + (f" in {findings.line_of(first, node)}" if first else ""),
+                "give one of them another match.path or match.host",
+            )
 
 
 def check_default_version(services: tuple[Service, ...], root: MappingNode, findings: Findings) -> None:
@@ -225,7 +237,7 @@ def check_default_version(services: tuple[Service, ...], root: MappingNode, find
                 "lower the default version or raise the ceiling",
             )
         served = [backend.declared for backend in service.backends if backend.declared is not None]
-        if not served or len(served) < len(service.backends):
+        if not served or len(served) < len(service.backends) or service.sources:
             continue  # a backend that is probed may serve any version
         declared = reduce(or_, served)
         if isinstance(
@@ -266,12 +278,13 @@ def check_option_paths(services: tuple[Service, ...], root: MappingNode, finding
 def check_declared(services: tuple[Service, ...], root: MappingNode, findings: Findings) -> None:
     """Where backends cannot be probed, each needs declared versions."""
     for service in services:
+        if service.dialect.configuration_rules.can_be_probed:
+            continue
         backends = child(root, "services", service.name, "backends")
-        unknown = service.backends if not service.dialect.configuration_rules.can_be_probed else ()
-        for index, backend in enumerate(unknown):
-            if backend.declared is None and child(backends, index, "versions") is None:
+        for item in backends.items if isinstance(backends, SequenceNode) else ():
+            if child(item, "versions") is None:
                 findings.add(
-                    child(backends, index, "url") or child(backends, index),
+                    next((place for key in PLACES if (place := child(item, key)) is not None), item),
                     "missing-key",
                     "nothing says which versions this backend serves",
                     "add `versions: ...`, or configure in the dialect's options where its servers say it",
@@ -291,21 +304,31 @@ def check_signed_paths(services: tuple[Service, ...], root: MappingNode, finding
                 "clients sign the path: without its prefix every signature would be wrong",
                 "set match.strip_prefix: false, or match by host",
             )
-        for index, backend in enumerate(service.backends):
-            if backend.path:
-                findings.add(
-                    child(node, "backends", index, "url"),
-                    "contradiction",
-                    "clients sign the path: with a base path every signature would be wrong",
-                    f"end the URL after the port: http://{backend.authority}",
-                )
+        own, sources = iter(service.backends), iter(service.sources)
+        items = child(node, "backends")
+        for item in items.items if isinstance(items, SequenceNode) else ():
+            url = child(item, "url")
+            place = url or child(item, "dns") or child(item, "srv")
+            backend = next(own, None) if url is not None else None
+            source = next(sources, None) if url is None else None
+            if not (backend.path if backend is not None else source is not None and source.path):
+                continue
+            without = "http://NAME" if backend is None else f"http://{backend.authority}"
+            findings.add(
+                place,
+                "contradiction",
+                "clients sign the path: with a base path every signature would be wrong",
+                f"end the URL after the port: {without}",
+            )
 
 
-def _match_nodes(root: MappingNode, name: str) -> Iterator[Node | None]:
-    """The nodes that say what a service matches, the most specific first."""
-    service = child(root, "services", name)
-    for path in (("match", "path"), ("match", "host")):
-        if node := child(service, *path):
-            yield node
+def _match_node(root: MappingNode, service: Service, host: str | None) -> Node | None:
+    """The node that says that a service matches `host`, the most specific that there is."""
+    match = child(root, "services", service.name, "match")
+    hosts = child(match, "host")
+    if isinstance(hosts, SequenceNode) and len(hosts.items) == len(service.match.hosts) and host is not None:
+        return hosts.items[service.match.hosts.index(host)]
+    if node := child(match, "path") or hosts:
+        return node
     services = child(root, "services")
-    yield services.entries[name].key if isinstance(services, MappingNode) else None
+    return services.entries[service.name].key if isinstance(services, MappingNode) else None

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
+from hashlib import sha256
 from typing import Final
 
 from gateway.core.dialect import DefaultKind, DefaultVersion, Dialect
 from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.limits import ServiceLimits
 from gateway.core.fleet.service import (
     ALL_BACKENDS,
     AtLeast,
@@ -22,16 +25,24 @@ from gateway.core.fleet.service import (
     RouteMatch,
     Service,
 )
+from gateway.core.fleet.source import Source
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.errors import OptionsError, VersionTextError
+from gateway.settings.checks.admission import read_access, read_client_limits, read_maintenance
+from gateway.settings.checks.backend_tls import check_name, default_name, read_backend_tls
+from gateway.settings.checks.balancing import check_backups, read_capacity, read_ejection, read_health
+from gateway.settings.checks.headers import read_header_edits
 from gateway.settings.checks.operations import read_operations
+from gateway.settings.checks.sources import check_place, check_sources, read_source, source_place
 from gateway.settings.model import service as service_model
+from gateway.settings.model.addresses import BackendUrl
 from gateway.settings.model.document import RENAMED_DIALECTS, Document
+from gateway.settings.model.limits import limits_of_service
 from gateway.settings.model.options import read_options
 from gateway.settings.yaml.document import Findings
 from gateway.settings.yaml.problem import Severity, quoted
-from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child
+from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child, plain
 
 _DECIMAL: Final = re.compile(r"[-+]?[0-9]+\.[0-9]*", re.ASCII)
 
@@ -51,7 +62,7 @@ def read_services(
         findings.add(node, "bad-value", "no service is configured", "add one: its name, dialect and backends")
     services = []
     for name, written in document.services.items():
-        reader = _ServiceReader(name, written, node, dialects, findings)
+        reader = _ServiceReader(name, written, document, node, dialects, findings)
         if service := reader.read():
             services.append(service)
     return tuple(services)
@@ -64,12 +75,14 @@ class _ServiceReader:
         self,
         name: str,
         written: service_model.Service,
+        document: Document,
         services: Node | None,
         dialects: Mapping[str, type[Dialect]],
         findings: Findings,
     ) -> None:
         self.name = name
         self.written = written
+        self.document = document
         self.node = child(services, name)
         self.key = services.entries[name].key if isinstance(services, MappingNode) else None
         self.dialects = dialects
@@ -80,20 +93,30 @@ class _ServiceReader:
         dialect = self._dialect()
         self._warn_of_numbers()
         self._check_names()
+        check_backups(self.written.backends, child(self.node, "backends"), self.findings)
         at_least = self._at_least()
         if dialect is None:
             return None
-        backends = self._backends(dialect)
+        backends, sources = self._backends(dialect)
         releases = self._releases(dialect)
         ceiling = self._ceiling(dialect, releases)
         default_version = self._default_version(dialect)
-        self._check_ceiling(ceiling, dialect, backends)
-        match, probe, retry = self.written.match, self.written.probe, self.written.retry
+        self._check_ceiling(ceiling, dialect, releases, backends)
+        match = self.written.match
+        request_edits, response_edits = read_header_edits(
+            self.written.headers, dialect, child(self.node, "headers"), self.findings
+        )
+        limits = self._limits()
+        # What is inherited, and what files of TLS hold, may change while the service is written as before.
+        all_tls = [*(each.tls for each in backends), *(each.tls for each in sources)]
+        digested = self.node and (plain(self.node), limits, all_tls)
         return Service(
             name=self.name,
             dialect=dialect,
             backends=backends,
-            match=RouteMatch(_host_field(match.host), match.path, match.strip_prefix),
+            sources=sources,
+            undiscovered=bool(sources),
+            match=RouteMatch(self._hosts(), match.path, match.strip_prefix),
             policy=Policy(self.written.offer.policy),
             at_least=at_least,
             stabilization=self.written.offer.stabilization,
@@ -104,10 +127,25 @@ class _ServiceReader:
             operations=read_operations(
                 self.written.operations, dialect, child(self.node, "operations"), self.findings
             ),
-            probe=ProbePlan(probe.interval, probe.timeout, probe.path, tuple(probe.headers.items())),
-            retry=RetryPlan(
-                retry.attempts, "connect" in retry.on, "no_reply" in retry.on, "version" in retry.on
+            probe=self._probe_plan(limits),
+            retry=self._retry_plan(),
+            ejection=read_ejection(self.written.ejection, child(self.node, "ejection"), self.findings),
+            limits=limits,
+            upgrade=frozenset(self.written.upgrade),
+            maintenance=read_maintenance(
+                self.written.maintenance,
+                dialect,
+                child(self.node, "maintenance"),
+                self.findings,
+                retry_after=self.written.retry_after,
             ),
+            access=read_access(self.name, self.written.access, child(self.node, "access"), self.findings),
+            client_limits=read_client_limits(
+                self.name, self.written.client_limits, child(self.node, "client_limits"), self.findings
+            ),
+            request_edits=request_edits,
+            response_edits=response_edits,
+            written=sha256(repr(digested).encode("utf-8", "surrogatepass")).hexdigest() if digested else "",
         )
 
     def _dialect(self) -> Dialect | None:
@@ -134,7 +172,7 @@ class _ServiceReader:
                     f"remove them, or write them under `{name}`",
                 )
         try:
-            return kind.configured(read_options(getattr(self.written, name), kind.Options))
+            return kind.made(read_options(getattr(self.written, name), kind.Options))
         except OptionsError as error:
             # Where the model refused an option, the dialect got a default that nobody wrote. Problems with
             # that default are not reported.
@@ -159,7 +197,6 @@ class _ServiceReader:
         releases = child(self.node, "releases")
         nodes = [
             child(self.node, "offer", "ceiling"),
-            child(self.node, "offer", "ceiling", "release"),
             child(self.node, "default_version"),
             *(
                 child(item, "versions")
@@ -189,15 +226,24 @@ class _ServiceReader:
                 node, "bad-value", "the service has no backend", "add one: `- url: http://HOST:PORT`"
             )
         names: set[str] = set()
-        urls: set[tuple[str, int, str]] = set()
+        urls: set[BackendUrl] = set()
         for index, backend in enumerate(self.written.backends):
-            name = backend.name or _authority(backend)
+            check_place(
+                *(backend, child(node, index), self.findings),
+                *("services", self.name, "backends", index),
+            )
+            if backend.url is None:
+                continue
+            name = backend.name or default_name(backend.url)
+            check_name(name, child(node, index, "url"), self.findings)
             if name in names:
                 self.findings.add(
                     child(node, index, "name") or child(node, index, "url"),
                     "duplicate-backend",
                     "two backends of the service have this name"
                     if backend.name
+                    else "two backends of the service have the same name, which is that of their socket"
+                    if backend.url.socket_path
                     else "two backends of the service have this address, which is also their name",
                     "give each its own name" if backend.name else "remove one, or give each a name",
                 )
@@ -212,8 +258,9 @@ class _ServiceReader:
             names.add(name)
             urls.add(backend.url)
 
-    def _backends(self, dialect: Dialect) -> tuple[Backend, ...]:
-        backends = []
+    def _backends(self, dialect: Dialect) -> tuple[tuple[Backend, ...], tuple[Source, ...]]:
+        """Those that the file names, and the sources of others."""
+        backends, sources, nodes = [], [], []
         for index, written in enumerate(self.written.backends):
             declared = None
             if written.versions is not None:
@@ -223,10 +270,70 @@ class _ServiceReader:
                 except VersionTextError as error:
                     example = dialect.scheme.example
                     self.findings.refused(node, error, f'write one version such as "{example}", or a range')
-            host, port, path = written.url
-            name = written.name or _authority(written)
-            backends.append(Backend(name, host, port, path, written.weight, declared))
-        return tuple(backends)
+            backend_node = child(self.node, "backends", index)
+            capacity = read_capacity(written, backend_node, self.findings)
+            template = Backend("", "", 0, "", written.weight, declared, written.backup, *capacity)
+            if written.url is not None:
+                host, port, path, _, socket_path = written.url
+                tls = read_backend_tls(written, written.url, backend_node, self.findings)
+                name = written.name or default_name(written.url)
+                own = replace(template, name=name, host=host, port=port, path=path, socket_path=socket_path)
+                backends.append(replace(own, tls=tls))
+            elif source_place(written) is not None:
+                sources.append(read_source(written, template, backend_node, self.findings))
+                nodes.append(backend_node)
+        check_sources(tuple(sources), tuple(nodes), self.findings)
+        return tuple(backends), tuple(sources)
+
+    def _hosts(self) -> tuple[str, ...]:
+        """The hosts, as `Host` fields name them. One that is there twice is reported."""
+        written, node = self.written.match.host, child(self.node, "match", "host")
+        if written is None:
+            return ()
+        if isinstance(written, str):
+            return (written,)
+        items = node.items if isinstance(node, SequenceNode) else []
+        if not written and not (node is not None and node.broken) and not items:
+            self.findings.add(
+                node, "bad-value", "the list is empty", "add a host, or remove the key: any host"
+            )
+        for index, host in enumerate(written):
+            if host in written[:index] and len(items) == len(written):
+                first = items[written.index(host)].position.line
+                self.findings.add(
+                    items[index],
+                    "duplicate-match",
+                    f"the same host as in line {first}",
+                    "hosts are compared without case and without the dot at the end",
+                )
+        return tuple(dict.fromkeys(written))
+
+    def _probe_plan(self, limits: ServiceLimits) -> ProbePlan:
+        probe = self.written.probe
+        return ProbePlan(
+            probe.interval,
+            probe.timeout,
+            probe.path,
+            tuple(probe.headers.items()),
+            read_health(probe.health),
+            limits.document,
+        )
+
+    def _retry_plan(self) -> RetryPlan:
+        retry = self.written.retry
+        return RetryPlan(retry.attempts, "connect" in retry.on, "no_reply" in retry.on, "version" in retry.on)
+
+    def _limits(self) -> ServiceLimits:
+        """Its time-outs and limits. Its own that contradict each other are reported, inherited ones not."""
+        limits = self.written.limits
+        if limits.body is not None and limits.replay_body is not None and limits.replay_body > limits.body:
+            self.findings.add(
+                child(self.node, "limits", "replay_body"),
+                "contradiction",
+                "limits.replay_body is larger than limits.body",
+                "a larger body is never accepted",
+            )
+        return limits_of_service(self.document.timeouts, self.document.limits, self.written.timeouts, limits)
 
     def _releases(self, dialect: Dialect) -> Mapping[str, Version]:
         """The dialect's table and the releases of the file."""
@@ -305,7 +412,11 @@ class _ServiceReader:
                 f"the policy {policy} does not use at_least",
                 "write `policy: at_least`, or remove this key",
             )
-        elif not share.percent and share.number > len(self.written.backends):
+        elif (
+            not share.percent
+            and share.number > len(self.written.backends)
+            and all(source_place(backend) is None for backend in self.written.backends)
+        ):
             self.findings.add(
                 node,
                 "contradiction",
@@ -334,9 +445,23 @@ class _ServiceReader:
         return DefaultVersion(DefaultKind.CONSTANT, version)
 
     def _check_ceiling(
-        self, ceiling: Version | None, dialect: Dialect, backends: tuple[Backend, ...]
+        self,
+        ceiling: Version | None,
+        dialect: Dialect,
+        releases: Mapping[str, Version],
+        backends: tuple[Backend, ...],
     ) -> None:
-        """Report a ceiling below the lowest declared version: nothing could be offered."""
+        """Report a ceiling above all that the known releases serve, and one below the lowest declared
+        version: nothing could be offered."""
+        known = {**dialect.releases, **releases}
+        if ceiling is not None and known and ceiling > (highest := max(known.values())):
+            self.findings.add(
+                child(self.node, "offer", "ceiling"),
+                "no-effect",
+                f"no known release serves more than {dialect.scheme.format(highest)}: this hides nothing",
+                "lower the ceiling, or remove it; newer releases can be named under `releases`",
+                severity=Severity.WARNING,
+            )
         declared = [backend.declared for backend in backends if backend.declared]
         reachable = self.written.offer.policy == Policy.REACHABLE and len(declared) < len(backends)
         if ceiling is None or not declared or reachable:
@@ -349,13 +474,3 @@ class _ServiceReader:
                 f"the lowest declared version is {dialect.scheme.format(lowest)}: nothing would be offered",
                 "raise the ceiling",
             )
-
-
-def _host_field(host: str | None) -> str | None:
-    """A host as a `Host` field names it: IPv6 in brackets."""
-    return f"[{host}]" if host and ":" in host else host
-
-
-def _authority(backend: service_model.Backend) -> str:
-    host, port, _ = backend.url
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -7,15 +7,22 @@ connection.
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
-from gateway.settings.model.fields import TEXT, TextReader, matching, reject
+from gateway.settings.model.fields import TEXT, PathReader, TextReader, matching, read_text, reject
 
 _HOST: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_-]{1,63})*", re.ASCII)
 _PATH_CHARACTERS: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/-]*", re.ASCII)
-_URL: Final = r"[Hh][Tt][Tt][Pp]://[^@?#/]+(?:/[^?#@%]*)?"
+_URL: Final = r"[Hh][Tt][Tt][Pp][Ss]?://[^@?#/]+(?:/[^?#@%]*)?|unix:/.*[^/]"
+_URL_OF_NAME: Final = r"[Hh][Tt][Tt][Pp][Ss]?://[^@?#/]+(?:/[^?#@%]*)?"
+UNIX: Final = "unix:"
+"""The beginning of an address that is the path of a Unix socket. Among trusted peers: all that connect so."""
+MAX_SOCKET_PATH: Final = 107
+"""Bytes, of `sun_path` in Linux without the zero at its end."""
 _PATH: Final = r"/|(?:/[A-Za-z0-9._~!$&'()*+,;=:@-]+)+"
+_DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 
 
 class Address(NamedTuple):
@@ -28,13 +35,24 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class UnixAddress(NamedTuple):
+    """The path of a Unix socket."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return UNIX + self.path
+
+
 class BackendUrl(NamedTuple):
-    """The address of a backend that speaks plain HTTP. `path` is empty, or begins with a slash and does not
-    end with one."""
+    """The address of a backend. `path` is empty, or begins with a slash and does not end with one."""
 
     host: str
     port: int
     path: str
+    tls: bool = False
+    socket_path: str = ""
+    """Of a Unix socket; host and port have no meaning then."""
 
 
 def read_host(text: str) -> str:
@@ -55,21 +73,82 @@ def read_host(text: str) -> str:
     return text.lower()
 
 
+def read_host_pattern(text: str) -> str:
+    """The name or address of a `Host` field, as `core.decision.routing` compares it, or a wildcard,
+    `*.example.org`, which stands for names with one label or more in its place."""
+    name = text.removesuffix(".")
+    if name in {"*", "*."}:
+        reject("`*` alone is not a host", "leave this key out: then any host matches")
+    wildcard = name.startswith("*.")
+    if wildcard:
+        name = name[2:]
+    if "*" in name:
+        reject("`*` can only stand for the first labels of a name", "write *.example.org")
+    if not name.isascii():
+        import idna  # noqa: PLC0415 - only such a name needs it
+
+        try:
+            name = idna.encode(name, uts46=True).decode()
+        except idna.IDNAError:
+            reject("not a valid international host name")
+    if re.fullmatch(r"[^\[]*[^:]:[0-9]+", name):
+        reject("a host here has no port", "the port of a request is never compared")
+    if wildcard and (name.startswith("[") or re.fullmatch(r"[0-9]+", name.rpartition(".")[2])):
+        reject("a wildcard is for names, not for addresses", "write *.example.org")
+    host = read_host(name)
+    return f"[{host}]" if ":" in host else f"*.{host}" if wildcard else host
+
+
 def read_address(text: str) -> Address:
     """`HOST:PORT`, IPv6 as `[::1]:8080`."""
     host, colon, port = text.rpartition(":")
+    if text.lower().startswith("https://"):
+        reject(
+            "an address has the form HOST:PORT, without a scheme",
+            "for TLS write a list: `- {address: 0.0.0.0:8443, tls: {certificates: [...]}}`",
+        )
     if "://" in text:
         reject("an address has the form HOST:PORT, without a scheme", "write 127.0.0.1:8080")
+    if text.startswith(("/", "./")):
+        reject("an address has the form HOST:PORT", "for a Unix socket write unix:/run/skewgate/http.sock")
+    if re.fullmatch("[0-9]+", text, re.ASCII):
+        reject("an address has the form HOST:PORT", "write a host before the port: 127.0.0.1:8080")
+    if not colon and re.fullmatch(r"[0-9.]+|\[.*\]|[A-Za-z][A-Za-z0-9.-]*", text):
+        reject("the address has no port", "write one after the host: 127.0.0.1:8080")
     if not colon or (":" in host and not host.startswith("[")):
         reject("an address has the form HOST:PORT", "write 127.0.0.1:8080 or [::1]:8080")
     if host in {"", "*"}:
         reject("the address has no host", "write 0.0.0.0 or [::] for every interface")
-    return Address(read_host(host), _read_port(port, lowest=0))
+    return Address(read_host(host), read_port(port, lowest=0))
 
 
-def _read_port(text: str, *, lowest: int) -> int:
+def read_socket_path(text: str) -> str:
+    """The path of a Unix socket, without `unix:`."""
+    if text.startswith("//"):
+        reject("after unix: comes the path itself, without //", "write unix:/run/skewgate/http.sock")
+    if read_text(text).rpartition("/")[2] in {"", ".", ".."}:
+        reject("the address has no path of a socket", "write unix:/run/skewgate/http.sock")
+    if len(text.encode()) > MAX_SOCKET_PATH:
+        reject(f"the path of a Unix socket may have at most {MAX_SOCKET_PATH} bytes", "use a shorter path")
+    return text
+
+
+def read_client_address(text: str) -> Address | UnixAddress:
+    """`HOST:PORT` or `unix:PATH`."""
+    if text.startswith(UNIX):
+        return UnixAddress(read_socket_path(text.removeprefix(UNIX)))
+    return read_address(text)
+
+
+def read_trusted_peer(text: str) -> IPv4Network | IPv6Network | str:
+    """A network, or `unix:`."""
+    return UNIX if text == UNIX else read_network(text)
+
+
+def read_port(text: str, *, lowest: int) -> int:
+    """The number of a port."""
     if re.fullmatch(r"[0-9]{1,5}", text, re.ASCII) is None or not lowest <= int(text) <= 65_535:
-        reject(f"the port must be a number from {lowest} to 65535")
+        reject(f"the port must be a number from {lowest} to 65535", "write it at the end: HOST:8080")
     return int(text)
 
 
@@ -89,28 +168,68 @@ def read_network(text: str) -> IPv4Network | IPv6Network:
 
 
 def read_url(text: str) -> BackendUrl:
-    """`http://HOST[:PORT][/base]`."""
+    """`http://HOST[:PORT][/base]`, the same with `https`, or `unix:/PATH`."""
+    if text.startswith(UNIX):
+        path = read_socket_path(text.removeprefix(UNIX))
+        if not path.startswith("/"):
+            reject("the path of a Unix socket must begin with a slash", "write unix:/run/api.sock")
+        return BackendUrl("", 0, "", socket_path=path)
     scheme, mark, rest = text.partition("://")
     if not mark:
-        reject("a URL must begin with http://", "write http://HOST:PORT")
-    if scheme.lower() == "https":
-        reject("https:// to a backend is not supported in this release", code="unsupported")
-    if scheme.lower() != "http":
-        reject("a backend's URL must begin with http://")
+        path = "for a Unix socket write unix:/PATH" if text.startswith("/") else ""
+        reject("a URL must begin with http:// or https://", path or "write http://HOST:PORT, or unix:/PATH")
+    scheme = scheme.lower()
+    if scheme not in _DEFAULT_PORTS:
+        close = get_close_matches(scheme, _DEFAULT_PORTS, n=1)
+        meant = f"did you mean {close[0]}://?" if close else "write http://HOST:PORT or https://HOST:PORT"
+        reject("a backend's URL must begin with http://, https:// or unix:", meant)
     for character, part in (("@", "user or password"), ("?", "query"), ("#", "fragment")):
         if character in rest:
             reject(
                 f"a backend's URL must not contain a {part}",
-                "write http://HOST:PORT or http://HOST:PORT/base",
+                f"write {scheme}://HOST:PORT or {scheme}://HOST:PORT/base",
             )
     authority, slash, path = rest.partition("/")
-    host, port = authority, "80"
+    host, port = authority, _DEFAULT_PORTS[scheme]
     if found := re.fullmatch(r"(.*?):([^:\]]*)", authority):
         host, port = found[1], found[2]
     if not host:
-        reject("the URL has no host", "write http://HOST:PORT")
+        reject("the URL has no host", f"write {scheme}://HOST:PORT")
     base = read_path("/" + path.removesuffix("/")) if slash and path else "/"
-    return BackendUrl(read_host(host), _read_port(port, lowest=1), "" if base == "/" else base)
+    return BackendUrl(
+        read_host(host), read_port(port, lowest=1), "" if base == "/" else base, tls=scheme == "https"
+    )
+
+
+def read_dns_url(text: str) -> BackendUrl:
+    """`http://NAME[:PORT][/base]`: a URL whose host is looked up."""
+    url = _read_url_of_name(text, "http://NAME:PORT")
+    if url.host.startswith("_"):
+        reject("this is the name of SRV records", "write `srv` instead of `dns`")
+    return url
+
+
+def read_srv_url(text: str) -> BackendUrl:
+    """`http://_SERVICE._PROTOCOL.NAME[/base]`: the records bring the ports."""
+    url = _read_url_of_name(text, "http://_api._tcp.NAME")
+    if re.match(r"_[^.]+\._[^.]+\.", url.host) is None:
+        reject("not the name of SRV records", "write http://_SERVICE._tcp.NAME")
+    if re.search(r"//[^/]*:", text):
+        reject("the URL has a port, but each SRV record brings its own", "remove the port")
+    return url
+
+
+def _read_url_of_name(text: str, example: str) -> BackendUrl:
+    if text.startswith(UNIX):
+        reject("a socket cannot be looked up", "write `url` for one backend")
+    if "://" not in text:
+        reject("a URL must begin with http:// or https://", f"write {example}")
+    url = read_url(text)
+    try:
+        ip_address(url.host)
+    except ValueError:
+        return url
+    return reject("an address cannot be looked up", f"write `url` for one backend, or {example}")
 
 
 def read_path(text: str) -> str:
@@ -131,9 +250,19 @@ def read_path(text: str) -> str:
 ListenAddress: TypeAlias = Annotated[
     Address, TextReader(read_address, matching(r".+:[0-9]{1,5}"), (Address,))
 ]
+ClientAddress: TypeAlias = Annotated[
+    Address | UnixAddress,
+    PathReader(read_client_address, matching(r"unix:.+|.+:[0-9]{1,5}"), (Address, UnixAddress), before=UNIX),
+]
+TrustedPeer: TypeAlias = Annotated[
+    IPv4Network | IPv6Network | str, TextReader(read_trusted_peer, TEXT, (IPv4Network, IPv6Network))
+]
 Network: TypeAlias = Annotated[
     IPv4Network | IPv6Network, TextReader(read_network, TEXT, (IPv4Network, IPv6Network))
 ]
 Url: TypeAlias = Annotated[BackendUrl, TextReader(read_url, matching(_URL))]
+DnsUrl: TypeAlias = Annotated[BackendUrl, TextReader(read_dns_url, matching(_URL_OF_NAME))]
+SrvUrl: TypeAlias = Annotated[BackendUrl, TextReader(read_srv_url, matching(_URL_OF_NAME))]
 Host: TypeAlias = Annotated[str, TextReader(read_host, TEXT)]
+HostPattern: TypeAlias = Annotated[str, TextReader(read_host_pattern, TEXT)]
 Path: TypeAlias = Annotated[str, TextReader(read_path, matching(_PATH))]

@@ -12,56 +12,32 @@ from typing import Annotated, Any, Final
 from pydantic import Tag
 
 from gateway.core.http.message import UNTRUSTED_HEADERS
-from gateway.settings.model.addresses import ListenAddress, Network
+from gateway.settings.model.addresses import ClientAddress, TrustedPeer
+from gateway.settings.model.admin import Admin
+from gateway.settings.model.agreement import Agreement
 from gateway.settings.model.fields import (
     OTHER_SHAPE,
+    TEXT,
     TEXT_SHAPE,
-    Duration,
     FilePath,
+    FilePattern,
+    Flag,
     HeaderPattern,
     Name,
-    SecretText,
+    PathReader,
     Section,
-    Text,
     TextReader,
     by_shape,
-    count,
     key,
     one_of,
     read_count,
+    read_text,
     reject,
     required,
-    size,
 )
+from gateway.settings.model.limits import Limits, Timeouts
+from gateway.settings.model.listener import Listener
 from gateway.settings.model.service import Service
-
-
-class Listener(Section):
-    """One address on which clients are served."""
-
-    address: ListenAddress = required(
-        "HOST:PORT; IPv6 as [HOST]:PORT.",
-        reason="Only the operator knows where clients may reach the services.",
-        example="0.0.0.0:8080",
-    )
-
-
-class Admin(Section):
-    """The listener for the people and programs that operate the gateway."""
-
-    listen: ListenAddress = key(
-        "127.0.0.1:9900",
-        "HOST:PORT of the admin listener: health, metrics, status, pins.",
-        reason="Everybody who reaches it can drain backends, so it is open to this machine only.",
-        example="127.0.0.1:9900",
-    )
-    token: SecretText | None = key(
-        None,
-        "The token that clients of the admin listener send as `Authorization: Bearer TOKEN`. Required unless "
-        "`listen` is a loopback address.",
-        reason="On loopback the users of the machine are trusted.",
-        example="${SKEWGATE_ADMIN_TOKEN}",
-    )
 
 
 class AccessLog(Section):
@@ -73,171 +49,71 @@ class AccessLog(Section):
         reason="Programs read the lines before people do.",
         example="text",
     )
-    path: Text = key(
+    path: Annotated[str, PathReader(read_text, TEXT, unplaced=frozenset("-"))] = key(
         "-",
         "The file to which lines are appended; `-` is standard output.",
         reason="Containers and systemd collect standard output.",
         example="/var/log/skewgate/access.log",
     )
-
-
-class Timeouts(Section):
-    """How long the gateway waits. Seconds as float."""
-
-    client_head: Duration = key(
-        "10s",
-        "In total, from the first byte of a request to the end of its head; then 408.",
-        reason="The usual value in HAProxy. It limits clients that send one byte at a time.",
-        example="5s",
-    )
-    client_body_idle: Duration = key(
-        "30s",
-        "Between two parts of a request body; then 408.",
-        reason="Longer than a disturbance of the network, shorter than a slow attack needs.",
-        example="1m",
-    )
-    client_idle: Duration = key(
-        "75s",
-        "How long a client connection may wait for its next request.",
-        reason="The value of nginx: load balancers in front keep connections for 60 s, so they close first.",
-        example="30s",
-    )
-    client_write_idle: Duration = key(
-        "30s",
-        "How long a client may take nothing of a response that is ready. A slow reader has no time limit.",
-        reason="A client that does not read keeps a backend connection in use.",
-        example="1m",
-    )
-    connect: Duration = key(
-        "2s",
-        "To open a connection to a backend; then another backend that serves the version is tried.",
-        reason="Backends are near. Nothing has been sent yet, so an early switch costs nothing.",
-        example="500ms",
-    )
-    backend_head: Duration = key(
-        "30s",
-        "In total, from the end of a request to the end of the response head; then 504.",
-        reason="API calls that take longer respond 202 and continue in the background.",
-        example="60s",
-    )
-    backend_body_idle: Duration = key(
-        "60s",
-        "Between two parts of a response body; then the client connection is closed.",
-        reason="A response that was cut cannot be repaired, so this is longer than the other limits.",
-        example="2m",
-    )
-    backend_write_idle: Duration = key(
-        "30s",
-        "How long a backend may take nothing of a request body; then 504.",
-        reason="A slow upload is no fault while bytes move; a backend that takes nothing has hung.",
-        example="1m",
-    )
-    backend_idle: Duration = key(
-        "15s",
-        "How long an idle connection to a backend is kept.",
-        reason="It must be shorter than the backend's own limit, or requests meet a connection that closes.",
-        example="4s",
-    )
-    drain: Duration = key(
-        "30s",
-        "At shutdown: how long requests in flight may take before they are cut.",
-        reason="As long as `backend_head`: a backend may use all of its time to respond.",
-        example="2m",
+    query: Annotated[str, one_of("redact", "keep")] = key(
+        "redact",
+        "What a line shows of the query of a target: `redact` writes `*` for each value (`?limit=*`), `keep` "
+        "the query as it came.",
+        reason="Queries hold tokens, signatures and names of people, and logs are kept for long.",
+        example="keep",
     )
 
 
-def read_connections(text: str) -> int | None:
+class Log(Section):
+    """What the gateway says of itself, on standard error."""
+
+    format: Annotated[str, one_of("text", "json")] = key(
+        "text",
+        "The format of a line. In JSON every event is one line, with the keys of the access log where they "
+        "mean the same.",
+        reason="People read it first: at the start, and in `journalctl`.",
+        example="json",
+    )
+    level: Annotated[str, one_of("debug", "info", "warning", "error")] = key(
+        "info",
+        "Events below this level are not written.",
+        reason="A healthy gateway writes a few lines a day.",
+        example="warning",
+    )
+
+
+class Metrics(Section):
+    """Which series `/metrics` has."""
+
+    per_backend: Flag = key(
+        default=True,
+        description="Whether durations, failures, connections, ranges and requests are shown for each "
+        "backend. If not, a backend has five series: skewgate_backend_up, _draining, _ejected and "
+        "_unhealthy, and skewgate_offer_held_by; a discovered one also skewgate_backend_leaving.",
+        reason="Some 70 series for a backend find the slow one; a thousand backends may be too many for a "
+        "Prometheus.",
+        example=False,
+    )
+
+
+MAX_WORKERS: Final = 64
+
+
+def read_workers(text: str) -> int | None:
     """`auto` (None) or a whole number."""
     if text == "auto":
         return None
     value = read_count(text)
-    if not 1 <= value <= 1_000_000:
-        reject("the number must be from 1 to 1000000", "or write auto: from the limit of open files")
+    if not 1 <= value <= MAX_WORKERS:
+        reject(f"the number must be from 1 to {MAX_WORKERS}", "or write auto: one for each CPU")
     return value
 
 
-_CONNECTIONS: Final = TextReader(
-    read_connections,
-    {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": 1_000_000}]},
+_WORKERS: Final = TextReader(
+    read_workers,
+    {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": MAX_WORKERS}]},
     (int, type(None)),
 )
-
-
-class Limits(Section):
-    """How much the gateway accepts. Bytes as int."""
-
-    head: Annotated[int, size("1KiB", "1MiB")] = key(
-        "32KiB",
-        "All header lines of a request together; then 431.",
-        reason="Real heads stay below 16 KiB, even with large tokens. More memory would only help attackers.",
-        example="64KiB",
-    )
-    line: Annotated[int, size("256B", "1MiB")] = key(
-        "8KiB",
-        "The request line (then 414) and each header line (then 431).",
-        reason="The limit of Apache, nginx and most API servers: a longer line would fail there.",
-        example="16KiB",
-    )
-    headers: Annotated[int, count(8, 10_000)] = key(
-        100,
-        "How many header lines a request may have; then 431.",
-        reason="The value of Envoy and HAProxy.",
-        example=200,
-    )
-    body: Annotated[int, size("0B", "1024GiB")] = key(
-        "1GiB",
-        "The body of a request; then 413.",
-        reason="Bodies are streamed, so a large one costs no memory. The limit is for endless ones.",
-        example="10MiB",
-    )
-    replay_body: Annotated[int, size("0B", "16MiB")] = key(
-        "64KiB",
-        "Request bodies up to this size are kept, so that the request can be sent again to another backend.",
-        reason="The value of Linkerd: API documents fit, and a thousand at once stay below 64 MiB.",
-        example="256KiB",
-    )
-    replay_total: Annotated[int, size("0B", "64GiB")] = key(
-        "64MiB",
-        "All request bodies that are kept, together. Beyond it a body is streamed, and its request is not "
-        "sent again.",
-        reason="A thousand bodies of the largest size that is kept. It bounds what clients can fill.",
-        example="256MiB",
-    )
-    document: Annotated[int, size("1KiB", "16MiB")] = key(
-        "256KiB",
-        "A discovery document of a backend; a larger one is 502.",
-        reason="Documents are read whole before they are rewritten. Real ones have some kilobytes.",
-        example="1MiB",
-    )
-    write_buffer: Annotated[int, size("4KiB", "16MiB")] = key(
-        "64KiB",
-        "What may wait for a client that reads slowly; beyond it no more is read from the backend. The same "
-        "for a backend that reads a request body slowly.",
-        reason="Large enough that a fast reader never waits, small enough for thousands of slow ones.",
-        example="256KiB",
-    )
-    min_rate: Annotated[int, count(0, 1_000_000_000)] = key(
-        240,
-        "Bytes a second that a request must bring on average once it has lasted 10 s; then 408. 0: no "
-        "minimum.",
-        reason="The slowest rate that Kestrel (ASP.NET) accepts, with its grace: an attack by slow bodies "
-        "holds a connection for a day otherwise.",
-        example=1000,
-    )
-    connections: Annotated[int | None, _CONNECTIONS] = key(
-        "auto",
-        "How many clients may be connected at once; `auto`: from the limit of open files, with a reserve "
-        "for backends.",
-        reason="Without free descriptors requests fail, and the process knows its own limit.",
-        example=2000,
-    )
-
-
-def only_one(text: str) -> int:
-    """The number of workers, which must be 1."""
-    if read_count(text) != 1:
-        reject("more than one worker is not supported in this release", "write 1", "unsupported")
-    return 1
 
 
 def services_key() -> Any:  # noqa: ANN401
@@ -255,25 +131,53 @@ class Document(Section):
     dialects."""
 
     listen: Annotated[
-        Annotated[ListenAddress, Tag(TEXT_SHAPE)] | Annotated[tuple[Listener, ...], Tag(OTHER_SHAPE)],
+        Annotated[ClientAddress, Tag(TEXT_SHAPE)] | Annotated[tuple[Listener, ...], Tag(OTHER_SHAPE)],
         by_shape,
     ] = required(
-        "Where clients are served: HOST:PORT, or a list of `{address: HOST:PORT}`.",
+        "Where clients are served: HOST:PORT, unix:PATH, or a list of `{address: HOST:PORT}` with more keys. "
+        "`[::]:PORT` is for IPv4, too, unless another listener has the port there.",
         reason="Only the operator knows where clients may reach the services.",
         example="127.0.0.1:8080",
     )
     services: dict[Name, Service] = services_key()
+    include: FilePattern | None = key(
+        None,
+        "A pattern of files with further services, each `services: {...}` and nothing else. `*`, `?` and "
+        "`[ ]` as in a shell, relative to the folder of this file, which is itself left out. A name that two "
+        "files have is an error.",
+        reason="One file is enough for most. Teams may each have their own.",
+        example="conf.d/*.yaml",
+    )
+    watch: Flag = key(
+        default=True,
+        description="Whether the gateway reloads by itself once the content of a file that it has read is "
+        "another one and has stayed so for a second: this file, included ones, `${FILE:PATH}`, TLS of "
+        "backends. A change that is refused is tried again when a file changes again.",
+        reason="ConfigMaps and Secrets change without a signal.",
+        example=False,
+    )
     admin: Admin = key(
         {},
         "The listener for the people and programs that operate the gateway.",
         reason="Every installation needs health and metrics.",
         example={"listen": "127.0.0.1:9900"},
     )
-    workers: Annotated[int, TextReader(only_one, {"type": "integer", "const": 1}, (int,))] = key(
+    workers: Annotated[int | None, _WORKERS] = key(
         1,
-        "Processes of the data plane. This release supports one.",
-        reason="One process handles thousands of requests a second.",
-        example=1,
+        "How many processes serve requests; `auto`: one for each CPU that the gateway may use, at most "
+        f"{MAX_WORKERS}. With 1 they are served by the process that also probes. With more, that one serves "
+        "none (docs/workers.md).",
+        reason="One process handles thousands of requests a second, and needs the least of everything.",
+        example="auto",
+    )
+    agreement: Agreement | None = key(
+        None,
+        "What all replicas of this gateway agree over, so that they offer the same (docs/replicas.md).",
+        reason="Without it a replica stands alone.",
+        example={
+            "etcd": {"endpoints": ["https://etcd-1:2379", "https://etcd-2:2379", "https://etcd-3:2379"]},
+            "cluster": "site-1",
+        },
     )
     access_log: AccessLog = key(
         {},
@@ -281,9 +185,22 @@ class Document(Section):
         reason="JSON lines on standard output.",
         example={"format": "off"},
     )
-    trusted_proxies: tuple[Network, ...] = key(
+    log: Log = key(
+        {},
+        "What the gateway says of itself, on standard error. A reload puts it in force.",
+        reason="Each key has its own.",
+        example={"format": "json"},
+    )
+    metrics: Metrics = key(
+        {},
+        "Which series `/metrics` has.",
+        reason="Each key has its own.",
+        example={"per_backend": False},
+    )
+    trusted_proxies: tuple[TrustedPeer, ...] = key(
         (),
-        "Networks whose X-Forwarded-* headers are accepted; from all others they are replaced.",
+        "Networks whose X-Forwarded-* headers and PROXY headers are accepted; from all others they are "
+        "replaced. `unix:` is whoever connects to a Unix socket.",
         reason="A trusted peer can claim any origin.",
         example=["10.0.0.0/8"],
     )
@@ -310,16 +227,6 @@ class Document(Section):
         {}, "How much the gateway accepts.", reason="Each key has its own.", example={"body": "10MiB"}
     )
 
-
-UNSUPPORTED: Final = frozenset(
-    {
-        "admin.tls",
-        "listen.*.tls",
-        "services.*.backends.*.tls",
-    }
-)
-"""Documented keys that this release does not support. They get their own error: they are never taken for
-misspelled keys, and never accepted without effect."""
 
 RENAMED: Final = {
     "services.*.offer.settle": "write `stabilization`",

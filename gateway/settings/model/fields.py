@@ -12,12 +12,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import PurePath
 from typing import Annotated, Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from gateway.core.fleet.service import AtLeast
+from gateway.core.http.upgrade import PROTOCOL_PATTERN, carries_requests
 from gateway.settings.model.secret import MaskedText, Secret
 
 # -- sections and keys
@@ -26,12 +28,30 @@ from gateway.settings.model.secret import MaskedText, Secret
 class Section(BaseModel):
     """A mapping of the file. It is frozen, and an unknown key in it is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        hide_input_in_errors=True,
+        defer_build=True,  # a section is mostly read as a part of the whole, which is built once
+    )
 
 
-def key(default: object, description: str, *, reason: str, example: object) -> Any:  # noqa: ANN401
-    """An optional key. `reason` says why its default is what it is."""
-    return Field(default, description=description, examples=[example], json_schema_extra={"x-reason": reason})
+DIVIDED: Final = "divided"
+"""Each of several workers has an equal part, and no worker more."""
+SHARED: Final = "shared"
+"""It holds for all workers together."""
+PER_WORKER: Final = "per worker"
+"""Each worker has all of it."""
+
+
+def key(default: object, description: str, *, reason: str, example: object, workers: str = "") -> Any:  # noqa: ANN401
+    """An optional key. `reason` says why its default is what it is. `workers`: of what adds up over requests
+    or connections what it means for several workers; it begins with one of the three words above."""
+    extra: dict[str, Any] = {"x-reason": reason}
+    if workers:
+        extra["x-workers"] = workers
+    return Field(default, description=description, examples=[example], json_schema_extra=extra)
 
 
 def required(description: str, *, reason: str, example: object, **schema: int) -> Any:  # noqa: ANN401
@@ -110,6 +130,33 @@ class TextReader(Generic[T]):
         return value if isinstance(value, self.accepted) else self.read(text_of(value))
 
 
+@dataclass(frozen=True, eq=False)
+class PathReader(TextReader[T]):
+    """A text with the path of a file: a relative one begins in the folder of the configuration."""
+
+    before: str = ""
+    """What comes before the path. A text without it has no path."""
+    unplaced: frozenset[str] = frozenset()
+    """Texts that are no path."""
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
+        return core_schema.with_info_plain_validator_function(self._validate_in)
+
+    def _validate_in(self, value: object, info: core_schema.ValidationInfo[Any]) -> object:
+        found = self._validate(value)  # as it is written: `.` is no name of a file, whatever the folder
+        if isinstance(value, self.accepted) or info.context is None:
+            return found
+        text = text_of(value)
+        path = text.removeprefix(self.before)
+        if path.startswith("/") or not text.startswith(self.before) or text in self.unplaced:
+            return found
+        return self.read(f"{self.before}{PurePath(info.context[FOLDER], path)}")
+
+
+FOLDER: Final = "folder"
+"""In the context of a validation: the folder in which relative paths begin."""
+
+
 def matching(pattern: str) -> dict[str, object]:
     """The schema of a text that matches a pattern as a whole."""
     return {"type": "string", "pattern": f"^(?:{pattern})$"}
@@ -122,10 +169,9 @@ def one_of(*words: str) -> TextReader[str]:
         if text not in words:
             close = [word for word in words if word.lower() == text.lower()]
             close = close or get_close_matches(text, words, n=1)
-            reject(
-                "not one of the allowed values",
-                f"did you mean {close[0]}?" if close else "write one of: " + ", ".join(words),
-            )
+            hint = f"did you mean {close[0]}?" if close else "write one of: " + ", ".join(words)
+            only = f"write {words[0]}, or leave the key out to get its defaults"
+            reject("not one of the allowed values", hint if len(words) > 1 else only)
         return text
 
     return TextReader(read, {"type": "string", "enum": list(words)})
@@ -133,28 +179,29 @@ def one_of(*words: str) -> TextReader[str]:
 
 # -- numbers, durations, sizes
 
-_DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m)", re.ASCII)
+DURATION_PATTERN: Final = "[0-9]{1,9}(?:ms|s|m|h)"
+_DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h)", re.ASCII)
 _SIZE: Final = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)", re.ASCII)
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES: Final = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
 
-def read_duration(text: str) -> float:
-    """`250ms`, `5s`, `2m` as seconds."""
-    seconds = read_wait(text)
+def read_duration(text: str, otherwise: str = "") -> float:
+    """`250ms`, `5s`, `2m`, `24h` as seconds. `otherwise`: what else may be written, for the hint."""
+    seconds = read_wait(text, otherwise)
     if not seconds:
         reject("a duration must be more than 0")
     return seconds
 
 
-def read_wait(text: str) -> float:
+def read_wait(text: str, otherwise: str = "") -> float:
     """A duration that may be zero, `0s`."""
     found = _DURATION.fullmatch(text)
     if found is None:
-        reject("not a valid duration", "write a whole number and its unit: 250ms, 5s or 2m")
+        reject("not a valid duration", f"write a whole number and its unit: 250ms, 5s, 2m or 24h{otherwise}")
     seconds = int(found[1]) * _SECONDS[found[2]]
     if seconds > 86_400:
-        reject("a duration must be at most 1440m (a day)")
+        reject("a duration must be at most 24h")
     return seconds
 
 
@@ -216,6 +263,8 @@ def size(low: str, high: str) -> TextReader[int]:
 
 # -- names, headers, secrets, other texts
 
+MIN_SECRET: Final = 16
+"""Characters: nobody guesses so many by trying."""
 NAME_PATTERN: Final = r"[A-Za-z0-9_.-]{1,64}"
 BACKEND_NAME_PATTERN: Final = r"[A-Za-z0-9_.:\[\]-]{1,255}"
 HEADER_NAME_PATTERN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -253,6 +302,13 @@ def read_header_name(text: str) -> str:
     return text
 
 
+def read_header_token(text: str) -> str:
+    """The name of any header. Which may be changed depends on the dialect, and is checked in `checks`."""
+    if _HEADER_NAME.fullmatch(text) is None:
+        reject("not a valid header name", "a header name has no blanks and no colon")
+    return text
+
+
 def read_header_pattern(text: str) -> str:
     """The name of a header; `*` at its end stands for any further characters."""
     if re.fullmatch(HEADER_PATTERN, text, re.ASCII) is None:
@@ -274,6 +330,8 @@ def read_secret(text: str) -> Secret:
     """A token that fits into an `Authorization: Bearer` line."""
     if re.fullmatch(r"[\x21-\x7e]+", text) is None:
         reject("a token must be visible ASCII without blanks", "clients send it in a header")
+    if len(text) < MIN_SECRET:
+        reject(f"a token must have at least {MIN_SECRET} characters", "make one: openssl rand -hex 16")
     return Secret(text)
 
 
@@ -291,6 +349,19 @@ def read_lines(text: str) -> str:
     return text
 
 
+def read_protocol(text: str) -> str:
+    """A protocol of `Upgrade` that may be tunnelled, in lower case."""
+    if re.fullmatch(PROTOCOL_PATTERN, text, re.ASCII) is None:
+        reject("not a valid protocol", "write its name, and its version after a slash if it has one")
+    if carries_requests(text):
+        reject(
+            "this protocol is never tunnelled: HTTP requests in it would reach a backend with no version "
+            "negotiated",
+            "write a protocol that is not HTTP, such as websocket",
+        )
+    return text.lower()
+
+
 def read_file_path(text: str) -> str:
     """The path of a file that the gateway writes."""
     if read_text(text).rpartition("/")[2] in {"", ".", ".."}:
@@ -298,12 +369,17 @@ def read_file_path(text: str) -> str:
     return text
 
 
+def read_pattern(text: str) -> str:
+    """The path of files that the gateway reads, with `*`, `?` and `[ ]` as in a shell."""
+    if read_text(text).rpartition("/")[2] in {"", ".", ".."}:
+        reject("the path names a folder, not files", "add a pattern of file names, such as *.yaml")
+    return text
+
+
 # -- the types that keys use
 
-Duration: TypeAlias = Annotated[
-    float, TextReader(read_duration, matching("[0-9]{1,9}(?:ms|s|m)"), (float, int))
-]
-Wait: TypeAlias = Annotated[float, TextReader(read_wait, matching("[0-9]{1,9}(?:ms|s|m)"), (float, int))]
+Duration: TypeAlias = Annotated[float, TextReader(read_duration, matching(DURATION_PATTERN), (float, int))]
+Wait: TypeAlias = Annotated[float, TextReader(read_wait, matching(DURATION_PATTERN), (float, int))]
 Share: TypeAlias = Annotated[
     AtLeast,
     TextReader(
@@ -323,14 +399,21 @@ BackendName: TypeAlias = Annotated[str, TextReader(read_backend_name, matching(B
 HeaderName: TypeAlias = Annotated[
     str, TextReader(read_header_name, matching(HEADER_NAME_PATTERN), is_key=True)
 ]
+HeaderToken: TypeAlias = Annotated[
+    str, TextReader(read_header_token, matching(HEADER_NAME_PATTERN), is_key=True)
+]
+HeaderTokenText: TypeAlias = Annotated[str, TextReader(read_header_token, matching(HEADER_NAME_PATTERN))]
 HeaderPattern: TypeAlias = Annotated[str, TextReader(read_header_pattern, matching(HEADER_PATTERN))]
 HeaderValue: TypeAlias = Annotated[MaskedText, TextReader(read_header_value, TEXT)]
 SecretText: TypeAlias = Annotated[
-    Secret, TextReader(read_secret, {**matching("[\\x21-\\x7e]+"), "writeOnly": True}, (Secret,))
+    Secret,
+    TextReader(read_secret, {**matching(f"[\\x21-\\x7e]{{{MIN_SECRET},}}"), "writeOnly": True}, (Secret,)),
 ]
+Protocol: TypeAlias = Annotated[str, TextReader(read_protocol, matching(PROTOCOL_PATTERN))]
 Text: TypeAlias = Annotated[str, TextReader(read_text, TEXT)]
 Lines: TypeAlias = Annotated[str, TextReader(read_lines, TEXT)]
-FilePath: TypeAlias = Annotated[str, TextReader(read_file_path, matching(r"(?:.*/)?(?!\.{1,2}$)[^/]+"))]
+FilePath: TypeAlias = Annotated[str, PathReader(read_file_path, matching(r"(?:.*/)?(?!\.{1,2}$)[^/]+"))]
+FilePattern: TypeAlias = Annotated[str, TextReader(read_pattern, matching(r"(?:.*/)?(?!\.{1,2}$)[^/]+"))]
 VersionText: TypeAlias = Annotated[
     str, TextReader(read_text, {"type": ["string", "integer"], "minLength": 1})
 ]

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import create_model
 
@@ -24,6 +24,7 @@ from gateway.settings.model.fields import (
     TextReader,
     VersionText,
     key,
+    one_of,
     read_count,
     required,
 )
@@ -70,6 +71,8 @@ def _type(hint: Any, metadata: Mapping[str, object]) -> Any:  # noqa: ANN401
         return tuple.__class_getitem__((_type(get_args(hint)[0], metadata), ...))
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return _section(hint, hint.__name__, (hint.__doc__ or "").strip())
+    if get_origin(hint) is Literal:
+        return Annotated[str, one_of(*get_args(hint))]
     if hint is str:
         return next((text for flag, text in _TEXTS.items() if metadata.get(flag)), Text)
     return _PLAIN_TYPES.get(hint, hint)

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Tag
+from pydantic import ConfigDict, Tag
 
-from gateway.settings.model.addresses import Host, Path, Url
+from gateway.settings.model.addresses import DnsUrl, HostPattern, Path, SrvUrl, Url
+from gateway.settings.model.admission import Access, ClientLimits, Maintenance
+from gateway.settings.model.balancing import EjectionOrOff, Health, Queue
 from gateway.settings.model.fields import (
     OTHER_SHAPE,
+    SHARED,
     TEXT_SHAPE,
     BackendName,
     Duration,
+    FilePath,
     Flag,
     HeaderName,
+    HeaderToken,
+    HeaderTokenText,
     HeaderValue,
+    Protocol,
     Section,
     Share,
     Text,
@@ -30,17 +37,27 @@ from gateway.settings.model.fields import (
     one_of,
     required,
 )
+from gateway.settings.model.limits import ServiceLimitsSection, ServiceTimeouts
 from gateway.settings.model.operation import Operation
+from gateway.settings.model.tls import BackendTls
 
 
 class Match(Section):
     """Which requests belong to the service."""
 
-    host: Host | None = key(
+    host: (
+        Annotated[
+            Annotated[HostPattern, Tag(TEXT_SHAPE)] | Annotated[tuple[HostPattern, ...], Tag(OTHER_SHAPE)],
+            by_shape,
+        ]
+        | None
+    ) = key(
         None,
-        "The Host of the request, without port. Without this key: any.",
+        "The Host of the request, without port, or a list of such. `*.example.org` stands for every name "
+        "with one label or more before `.example.org`. An exact name wins over a wildcard, a longer wildcard "
+        "over a shorter one, and both over services without this key. Without this key: any.",
         reason="Most gateways have one name.",
-        example="baremetal.example.org",
+        example=["baremetal.example.org", "*.metal.example.org"],
     )
     path: Path = key(
         "/",
@@ -57,16 +74,51 @@ class Match(Section):
 
 
 class Backend(Section):
-    """One replica's address."""
+    """One replica's address, or a source of several: exactly one of `url`, `dns`, `srv` and `file`."""
 
-    url: Url = required(
-        "http://HOST[:PORT][/base]. The base path is added before every path.",
-        reason="A backend has no other identity than its address.",
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": [name]} for name in ("url", "dns", "srv", "file")]}
+    )
+
+    url: Url | None = key(
+        None,
+        "http://HOST[:PORT][/base], https://HOST[:PORT][/base] or unix:/PATH of a socket. The base path is "
+        "added before every path.",
+        reason="A backend has no other identity than its address; `dns`, `srv` and `file` find several.",
         example="http://127.0.0.1:6385",
+    )
+    dns: DnsUrl | None = key(
+        None,
+        "Instead of `url`: http://NAME:PORT, or https. Each address of the name is a backend, which comes "
+        "and goes with it. A headless service of Kubernetes is such a name.",
+        reason="Backends that do not come and go are named one by one.",
+        example="http://ironic-api.openstack.svc.cluster.local:6385",
+    )
+    srv: SrvUrl | None = key(
+        None,
+        "Instead of `url`: http://_SERVICE._tcp.NAME, or https. Each address of the targets of these SRV "
+        "records is a backend, at the port of its record.",
+        reason="Backends that do not come and go are named one by one.",
+        example="http://_api._tcp.ironic-api.openstack.svc.cluster.local",
+    )
+    file: FilePath | None = key(
+        None,
+        "Instead of `url`: a file with a list of backends in the form of Prometheus' file_sd, JSON or YAML. "
+        "It is read again when it changes.",
+        reason="Backends that do not come and go are named one by one.",
+        example="/etc/skewgate/backends.json",
+    )
+    leave_grace: Wait = key(
+        "5m",
+        "For how long a backend that `dns`, `srv` or `file` lists no more counts for the offer with what it "
+        "advertised last. It gets no new requests in this time, and is removed at its end.",
+        reason="Longer than it takes to replace a pod: so a restart never moves the offer.",
+        example="15m",
     )
     name: BackendName | None = key(
         None,
-        "The name in status, metrics and logs, unique in the service. Without it: HOST:PORT of the URL.",
+        "The name in status, metrics and logs, unique in the service. Without it: HOST:PORT of the URL, or "
+        "the last part of a socket's path.",
         reason="People look for HOST:PORT first.",
         example="api-1",
     )
@@ -82,6 +134,43 @@ class Backend(Section):
         "Its share of the requests, relative to the other backends.",
         reason="Replicas are usually equal.",
         example=2,
+    )
+    backup: Flag = key(
+        default=False,
+        description="Whether it gets requests only where no other backend that serves the version is usable: "
+        "all others are lost, ejected, drained, unhealthy, or cannot be connected to. Its versions count for "
+        "the offer like any other's.",
+        reason="Replicas are usually equal.",
+        example=True,
+    )
+    max_requests: Annotated[int, count(1, 100_000)] | None = key(
+        None,
+        "How many requests it takes at the same time. When all that serve the version are "
+        "full, requests wait in their queues, then get 503.",
+        reason="An API server has its own limit and refuses, or queues, what is beyond it.",
+        example=64,
+        workers=f"{SHARED}: never more, from all workers together. They lend each other what they do not "
+        "use. If it is less than their number, they take turns",
+    )
+    max_connections: Annotated[int, count(1, 100_000)] | None = key(
+        None,
+        "How many connections are open to it at the same time. A request needs one of its own, so this "
+        "bounds requests, too.",
+        reason="Most servers take more connections than any gateway opens.",
+        example=64,
+        workers=f"{SHARED}, as `max_requests`",
+    )
+    queue: Queue = key(
+        {},
+        "How requests wait for it while it is full.",
+        reason="A short burst passes.",
+        example={"length": 100},
+    )
+    tls: BackendTls | None = key(
+        None,
+        "How it is spoken to over TLS, with an https URL.",
+        reason="The CAs of the system, and the host of the URL.",
+        example={"ca": "/etc/skewgate/backends-ca.crt"},
     )
 
 
@@ -112,6 +201,12 @@ class Probe(Section):
         reason="Discovery needs no authentication in any dialect.",
         example={"X-Auth-Token": "${PROBE_TOKEN}"},
     )
+    health: Health | None = key(
+        None,
+        "What is asked beside the versions: whether the backend wants requests. Without this key: nothing.",
+        reason="A server that tells its versions usually wants requests.",
+        example={"path": "/healthcheck"},
+    )
 
 
 class ReleaseCeiling(Section):
@@ -121,6 +216,50 @@ class ReleaseCeiling(Section):
         "A release of the dialect's table or of `releases`.",
         reason="A ceiling needs a version or a release.",
         example="2024.1",
+    )
+
+
+class HeaderChanges(Section):
+    """What is changed in one direction. A name that the dialect owns, that belongs to the connection or the
+    framing, or that the gateway itself writes is refused."""
+
+    set: dict[HeaderToken, HeaderValue] = key(
+        {},
+        "Headers that replace all of the same name, each with its value.",
+        reason="Backends and clients get what the other has sent.",
+        example={"X-Frame-Options": "DENY"},
+    )
+    add: dict[HeaderToken, HeaderValue] = key(
+        {},
+        "Headers that come in addition to those of the same name, each with its value.",
+        reason="Backends and clients get what the other has sent.",
+        example={"Vary": "Origin"},
+    )
+    remove: tuple[HeaderTokenText, ...] = key(
+        (),
+        "Headers that are removed, in every spelling that servers take for the same name (`X_User` with "
+        "`X-User`).",
+        reason="Backends and clients get what the other has sent.",
+        example=["X-Powered-By"],
+    )
+
+
+class Headers(Section):
+    """What is changed in the heads of requests and responses."""
+
+    request: HeaderChanges = key(
+        {},
+        "In requests to backends. Probes have headers of their own (`probe.headers`). The values are never "
+        "shown.",
+        reason="The gateway adds only what describes the client.",
+        example={"remove": ["X-Debug"]},
+    )
+    response: HeaderChanges = key(
+        {},
+        "In responses to clients, also in those that the gateway makes for this service. Errors before a "
+        "request has its service have none of them.",
+        reason="The gateway adds nothing of its own but `Vary`.",
+        example={"set": {"X-Frame-Options": "DENY"}},
     )
 
 
@@ -253,4 +392,58 @@ class Service(Section):
         "When a request is sent to another backend.",
         reason="Only where a second attempt does no harm.",
         example={"attempts": 2},
+        workers=f"{SHARED}: at a time each worker repeats at most a fifth of its own requests in flight. The "
+        "3 that every service may have are lent to the worker that needs them",
+    )
+    ejection: EjectionOrOff = key(
+        {},
+        "When a backend that fails gets no requests for a while; `off`: never. While nobody else who serves "
+        "a version is usable, ejected ones get its requests. The offer does not change.",
+        reason="A backend that fails costs clients time until its next probe, and some pass every probe.",
+        example={"failures": 3, "time": "30s"},
+    )
+    headers: Headers = key(
+        {},
+        "Headers that are set, added and removed.",
+        reason="What was sent passes as it came.",
+        example={"response": {"remove": ["X-Powered-By"]}},
+    )
+    upgrade: tuple[Protocol, ...] = key(
+        (),
+        "Protocols to which a client may switch its connection, as `Upgrade` names them. It becomes a tunnel "
+        "to the backend. All others are removed from the request, which goes on as an ordinary one.",
+        reason="Nothing in a tunnel is negotiated, checked or logged, so only named protocols may have one.",
+        example=["websocket"],
+    )
+    access: Access = key(
+        {},
+        "From which addresses the service may be used.",
+        reason="Who may reach the listener may use its services.",
+        example={"allow": ["10.0.0.0/8"]},
+    )
+    client_limits: ClientLimits = key(
+        {},
+        "How much of the service one client may use.",
+        reason="Only the operator knows what is much for one client.",
+        example={"rate": "100/s", "concurrency": 50},
+    )
+    maintenance: Maintenance | None = key(
+        None,
+        "A fixed answer to every request of the service, discovery documents included, while this key is "
+        "there. Probes go on, and the offer with them.",
+        reason="Services are there to be used.",
+        example={"retry_after": "10m"},
+    )
+    timeouts: ServiceTimeouts = key(
+        {},
+        "How long the gateway waits for the peers of this service. What is not here is inherited from the "
+        "`timeouts` of the whole file.",
+        reason="Most services need the same.",
+        example={"backend_body_idle": "off"},
+    )
+    limits: ServiceLimitsSection = key(
+        {},
+        "How much this service accepts. What is not here is inherited from the `limits` of the whole file.",
+        reason="Most services need the same.",
+        example={"body": "10GiB"},
     )

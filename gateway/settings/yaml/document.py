@@ -6,16 +6,18 @@ see the rest, and one run reports every problem. This module knows no more about
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final, final
+from unicodedata import category
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.settings.model.document import RENAMED, UNSUPPORTED, Document
-from gateway.settings.model.fields import OTHER_SHAPE, TEXT_SHAPE, shape_of
+from gateway.settings.model.document import RENAMED, Document
+from gateway.settings.model.fields import FOLDER, OTHER_SHAPE, TEXT_SHAPE, shape_of
+from gateway.settings.model.limits import NOT_PER_SERVICE
 from gateway.settings.schema import Path, keys_of
 from gateway.settings.yaml.problem import Problem, Severity, quoted
 from gateway.settings.yaml.tree import (
@@ -31,6 +33,12 @@ from gateway.settings.yaml.tree import (
 MAX_PASSES: Final = 16
 """Each pass removes at least one level of what the model refuses. No configuration has so many levels."""
 
+NO_BREAK: Final = "\u00a0\u202f\u2007"
+"""Blanks that are none to YAML."""
+
+LISTENER: Final = "`listen[]"
+AGREEMENT: Final = "`agreement"
+
 Location = tuple[str | int, ...]
 
 
@@ -41,11 +49,23 @@ class Findings:
 
     problems: list[Problem] = field(default_factory=list)
     dropped: set[Location] = field(default_factory=set)
-    """What was removed because the model refuses it. The model has a default there, which nobody wrote."""
+    """What was removed because the model refuses it, without tags. The model has a default there,
+    which nobody wrote."""
+    check_files: bool = True
+    """Whether the files that the configuration names are read, too."""
+    filename: str = ""
+    """Of the configuration, for messages about another file."""
+    note_file: Callable[[str], None] = lambda path: None
+    """Called with each file that a check is about to read."""
 
     def is_dropped(self, *path: str) -> bool:
         """Whether something at, above or below `path` was removed, so that its value means nothing."""
         return any(dropped[: len(path)] == path[: len(dropped)] for dropped in self.dropped)
+
+    def is_any_dropped(self, *keys: str) -> bool:
+        """Whether something was removed at or below these keys, wherever in the file they are."""
+        size = len(keys)
+        return any(path[at : at + size] == keys for path in self.dropped for at in range(len(path)))
 
     def add(
         self,
@@ -59,19 +79,43 @@ class Findings:
         """Report a problem of a node, unless one of it was reported before."""
         if node is not None and node.broken:
             return
-        if isinstance(node, Scalar) and node.variables and code in {"bad-value", "wrong-type", "unsupported"}:
-            source = "the value comes from the environment: " + ", ".join(node.variables)
-            hint = f"{hint}; {source}" if hint else source
+        if isinstance(node, Scalar) and severity is Severity.ERROR:
+            more = _invisible(node) or _source(node, code)
+            hint = f"{hint}; {more}" if hint and more else hint or more
         position = node.position if node is not None else Position()
         self.problems.append(
-            Problem(position.line, position.column, code, message, hint or None, severity, position.width)
+            Problem(
+                *(position.line, position.column, code, message, hint or None, severity, position.width),
+                position.file,
+            )
         )
+
+    def line_of(self, node: Node, beside: Node | None) -> str:
+        """Where `node` is, for a message that is shown at `beside`."""
+        line, file = node.position.line, node.position.file
+        same = beside is None or file == beside.position.file
+        return f"line {line}" if same else f"line {line} of {file or self.filename}"
 
     def refused(self, node: Node | None, error: Exception, hint: str | None = None) -> None:
         """Report a text that `core` or a dialect refused. The message of the error quotes the text, so it is
         not shown when the text comes from the environment."""
-        secret = isinstance(node, Scalar) and node.variables
+        secret = isinstance(node, Scalar) and node.substituted
         self.add(node, "bad-value", "not a valid value" if secret else str(error), hint)
+
+
+def _source(node: Scalar, code: str) -> str:
+    """Where a refused text came from, if not from this place."""
+    if code not in {"bad-value", "wrong-type"}:
+        return ""
+    parts = [f"the environment: {', '.join(node.variables)}"] if node.variables else []
+    parts += [f"the file {quoted(path)}" for path in node.files]
+    return f"the value comes from {' and '.join(parts)}" if parts else ""
+
+
+def _invisible(node: Scalar) -> str:
+    """A character that nobody sees, as it comes with a text from a web page or a chat."""
+    found = next((each for each in node.written if category(each) == "Cf" or each in NO_BREAK), None)
+    return f"it has an invisible character, U+{ord(found):04X}: write the text anew" if found else ""
 
 
 @final
@@ -85,17 +129,22 @@ class _Place:
 
 
 def read_document(
-    root: MappingNode, model: type[Document], schema: dict[str, Any], findings: Findings
+    root: MappingNode,
+    model: type[Document],
+    schema: Callable[[], dict[str, Any]],
+    folder: str,
+    findings: Findings,
 ) -> Document | None:
     """The document without what the model refuses. `root` is changed in the same way. None should never
-    happen."""
+    happen. `schema`: of the model, made only where something is refused; it costs more than a short file.
+    `folder`: where relative paths begin."""
     for number in range(MAX_PASSES):
         try:
-            return model.model_validate(plain(root))
+            return model.model_validate(plain(root), context={FOLDER: folder})
         except ValidationError as error:
             errors = error.errors(include_url=False, include_input=False)
         if number == 0:
-            known = [path for path, _, _ in keys_of(schema)]
+            known = [path for path, _, _ in keys_of(schema())]
             misspelt = _misspelt(errors)
             for details in errors:
                 if details["type"] != "missing" or details["loc"] not in misspelt.values():
@@ -156,13 +205,13 @@ def _report(
             if not place.node.broken:
                 _report_unknown(place, location, known, misspelt.get(location), findings)
         case "model_type" | "dict_type" | "mapping_type":
-            _report_shape(place, "a mapping", findings)
+            _report_shape(place, "a mapping", _keys_below(location, known), findings)
         case "tuple_type" | "list_type":
-            _report_shape(place, "a list", findings)
+            _report_shape(place, "a list", (), findings)
         case "too_short":
             if plain(place.node) == []:  # otherwise each item that was removed has been reported
                 findings.add(place.node, "bad-value", "the list is empty", "add at least one item")
-        case "bad-value" | "wrong-type" | "unsupported" as code:
+        case "bad-value" | "wrong-type" as code:
             node = place.key if location[-1] == "[key]" else place.node
             findings.add(node, code, context["message"], context["hint"])
         case _:
@@ -173,13 +222,23 @@ def _missing_at(place: _Place) -> Node:
     """The node at which a missing key is shown: the key that should contain it, or the list item's start."""
     if place.node.broken or place.key is None:
         at = place.node.position
-        return Scalar("", Position(at.line, at.column), broken=place.node.broken)
+        return Scalar("", Position(at.line, at.column, file=at.file), broken=place.node.broken)
     return place.key
 
 
-def _report_shape(place: _Place, expected: str, findings: Findings) -> None:
+def _report_shape(place: _Place, expected: str, keys: Sequence[str], findings: Findings) -> None:
     shape = shape_of(plain(place.node))
-    hint = "remove the key to use its defaults" if shape == "nothing" else None
+    hint = None
+    if shape == "nothing":
+        hint = "remove the key to use its defaults"
+    elif expected == "a list":
+        hint = "write it in brackets: [ ]" if shape == "a text" else None
+    elif isinstance(place.node, Scalar) and "url" in keys and not place.node.substituted:
+        hint = f"write {{url: {quoted(place.node.written)}}}"
+    elif 0 < len(keys) <= 5:
+        hint = f"write its keys in braces: {{{', '.join(f'{key}: ...' for key in keys)}}}"
+    elif keys:
+        hint = "write its keys below it: see docs/configuration.md"
     findings.add(place.node, "wrong-type", f"{expected} is expected here, not {shape}", hint)
 
 
@@ -192,22 +251,38 @@ def _report_unknown(
     if dotted in RENAMED:
         findings.add(place.key, "unknown-key", f"the key {quoted(key)} was replaced", RENAMED[dotted])
         return
-    if dotted in UNSUPPORTED:
+    reason = NOT_PER_SERVICE.get(dotted.removeprefix("services.*.")) if generic[:1] == ("services",) else None
+    if reason is not None:
+        group = generic[-2]
         findings.add(
-            place.key, "unsupported", f"the key {quoted(key)} is not supported in this release", "remove it"
+            place.key,
+            "not-per-service",
+            f"the key {quoted(key)} has no meaning in a service: {reason}",
+            f"write it in the `{group}` of the whole file",
         )
         return
     here = sorted({path[-1] for path in known if path[:-1] == generic[:-1]})
-    elsewhere = sorted({_parent_name(path[:-1]) for path in known if path[-1] == key and path[-1] != "*"})
+    elsewhere = sorted(
+        {_parent_name(path[:-1]) for path in known if path[-1] == key and path[-1] != "*"},
+        # Clients' own first, and what few files have last.
+        key=lambda name: (not name.startswith(LISTENER), name.startswith(AGREEMENT), name),
+    )
     if close := [str(meant[-1])] if meant else get_close_matches(key, here, n=1):
         hint = f"did you mean `{close[0]}`?"
     elif elsewhere:
         hint = f"`{key}` belongs under {' or '.join(elsewhere[:3])}"
+        if elsewhere[0] == f"{LISTENER}`":
+            hint += f"; `listen` is a list then, of {{address: HOST:PORT, {key}: ...}}"
     elif here:
         hint = "known keys: " + ", ".join(here)
     else:
         hint = "no key is allowed here"
     findings.add(place.key, "unknown-key", f"there is no key {quoted(key)} here", hint)
+
+
+def _keys_below(location: Location, known: Sequence[Path]) -> list[str]:
+    generic = _generic(location, known)
+    return sorted({path[-1] for path in known if path[:-1] == generic and path[-1] not in {"*", "[]"}})
 
 
 def _generic(location: Location, known: Iterable[Path]) -> Path:
@@ -241,7 +316,9 @@ def _fillers() -> dict[str, Node]:
         "services": MappingNode(at, broken=True),
         "dialect": Scalar("?", at, broken=True),
         "backends": SequenceNode(at, broken=True),
-        "url": Scalar("http://placeholder:1", at, broken=True),
+        "certificates": SequenceNode(at, broken=True),
+        "certificate": Scalar("placeholder", at, broken=True),
+        "key": Scalar("placeholder", at, broken=True),
     }
 
 
@@ -254,7 +331,7 @@ def _prune(root: MappingNode, errors: Sequence[tuple[Location, str]], findings: 
             _rename(place.holder, place.node)
         elif kind != "missing":
             refused.append(place.node)
-            findings.dropped.add(location)
+            findings.dropped.add(tuple(part for part in location if part not in {TEXT_SHAPE, OTHER_SHAPE}))
         elif isinstance(place.node, MappingNode) and (filler := _fillers().get(str(location[-1]))):
             place.node.entries[str(location[-1])] = MappingEntry(
                 Scalar(str(location[-1]), Position(), broken=True), filler
@@ -280,6 +357,8 @@ def _remove(node: Node, refused: set[int]) -> None:
         for entry in node.entries.values():
             _remove(entry.value, refused)
     elif isinstance(node, SequenceNode):
+        if node.items and all(id(item) in refused for item in node.items):
+            node.broken = True  # it was not empty: each of its items has been reported
         node.items[:] = [item for item in node.items if id(item) not in refused]
         for item in node.items:
             _remove(item, refused)

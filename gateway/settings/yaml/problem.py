@@ -15,17 +15,23 @@ from typing import Final, final
 HIDDEN: Final = "***"
 """Replaces a secret. It always has the same length, because a length would be a hint."""
 
+MAX_SHOWN: Final = 90
+"""Characters of a source line that are shown: with what stands before them, they fit a terminal."""
+CUT: Final = "\u2026"
+"""Stands where a long line was cut."""
+
 _LINE_END: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 """The ends of lines in YAML 1.1, and so in PyYAML's line count."""
 
 # Applied to the text alone, because a file that is not valid YAML may contain a secret as well.
 _SECRET_WORD: Final = re.compile(
     r"(?i)(?:token|password|passwd|secret|authorization|credential)s?[\"']?\s*[:=\s]\s*(?=\S)"
+    r"|headers?[\"']?\s*:\s*(?=\{\s*[^}\s])"
 )
 _USERINFO: Final = re.compile(r"://(?=[^/\s]*@)")
 _SECRET_BLOCK: Final = re.compile(
     r"(?i)^(?P<indent>[ \t-]*)[\"']?"
-    r"(?:[\w-]*(?:token|password|passwd|secret|authorization)|headers)[\"']?\s*:"
+    r"(?:[\w-]*(?:token|password|passwd|secret|authorization)|headers?)[\"']?\s*:"
 )
 
 
@@ -33,20 +39,32 @@ CODES: Final[Mapping[str, str]] = {
     "address-taken": "two listeners whose addresses conflict",
     "admin-exposed": "the admin listener is open to other machines and has no token",
     "alias": "a YAML anchor or alias",
+    "bad-certificate": "a certificate, a key or a CA whose file cannot be used",
     "bad-character": "a character that YAML does not allow",
     "bad-key": "a key that is a list or a mapping",
+    "bad-targets": "a file of backends that is not there or cannot be used (warning)",
     "bad-value": "a value that is not valid, or outside its limits",
     "bad-variable": "`${` that does not begin a variable",
     "ceiling-below-minimum": "a ceiling under which nothing could be offered",
     "contradiction": "two values that exclude each other",
+    "divided": "a limit that is too small to be divided among the workers (warning)",
     "duplicate-backend": "two backends of a service with the same name",
     "duplicate-key": "a key that is set twice in a mapping",
-    "duplicate-match": "two services that match the same requests",
+    "duplicate-match": "two services that match the same requests, or a host that is listed twice",
     "duplicate-release": "a release that the dialect already has, with another version",
     "duplicate-url": "two backends of a service with the same URL (warning)",
+    "engine": "a service that an engine cannot serve (`check --engine` only)",
+    "own-address": "a backend that is the gateway itself",
+    "reserved-header": "a header that the dialect or the gateway itself needs",
     "empty-file": "a file without content",
+    "expires-soon": "a certificate that expires within 14 days (warning)",
     "missing-key": "a required key is missing",
     "multiple-documents": "a second YAML document in the file",
+    "needs-restart": "a value that cannot change while the gateway runs (reload only)",
+    "no-effect": "a value that changes nothing (warning)",
+    "not-per-service": "a key that has no meaning in a service",
+    "not-verified": "a backend whose certificate is not verified (warning)",
+    "not-writable": "a file whose folder this user cannot write (warning)",
     "not-utf-8": "a file that is not UTF-8",
     "number": "a version that other tools read as a number (warning)",
     "repeated-prefix": "a path in a dialect's options that repeats match.path (warning)",
@@ -58,8 +76,8 @@ CODES: Final[Mapping[str, str]] = {
     "unknown-key": "a key that does not exist at this place",
     "unknown-release": "a release that neither the dialect nor `releases` has",
     "unreadable": "a file that cannot be opened or read",
+    "too-many-workers": "more workers than CPUs that the gateway may use (warning)",
     "unset-variable": "an environment variable that is not set and has no default",
-    "unsupported": "a documented key or value that this release does not support",
     "wrong-dialect": "options of another dialect than the service's",
     "wrong-type": "a text, a list or a mapping where one of the others is expected",
     "yaml-syntax": "not valid YAML",
@@ -88,10 +106,13 @@ class Problem:
     severity: Severity = Severity.ERROR
     width: int = 1
     """How many characters of the line get a caret."""
+    file: str = ""
+    """The included file that it is in; empty: the file that was named."""
 
     def headline(self, filename: str) -> str:
         """`FILE:LINE:COL: error[CODE]: message`."""
-        return f"{filename}:{self.line}:{self.column}: {self.severity}[{self.code}]: {self.message}"
+        at = f"{self.file or filename}:{self.line}:{self.column}"
+        return f"{at}: {self.severity}[{self.code}]: {self.message}"
 
     def sentence(self, filename: str) -> str:
         """The headline and the hint on one line, for a log."""
@@ -106,6 +127,7 @@ class Problem:
             start = min(self.column - 1, len(source))
             if source.endswith(HIDDEN):
                 start = min(start, len(source) - len(HIDDEN))
+            source, start = _cut(source, start)
             # Tabs stay tabs, so that the carets are below the token in a terminal.
             blanks = "".join("\t" if character == "\t" else " " for character in source[:start])
             carets = "^" * max(1, min(self.width, len(source) - start))
@@ -113,6 +135,16 @@ class Problem:
         if self.hint:
             parts.append(f"      = hint: {self.hint}")
         return "\n".join(parts)
+
+
+def _cut(source: str, start: int) -> tuple[str, int]:
+    """As much of a long line as a terminal shows, around `start`; and where `start` is in it."""
+    if len(source) <= MAX_SHOWN:
+        return source, start
+    begin = max(0, min(start - MAX_SHOWN // 3, len(source) - MAX_SHOWN))
+    end = begin + MAX_SHOWN
+    before, after = CUT if begin else "", CUT if end < len(source) else ""
+    return before + source[begin + len(before) : end - len(after)] + after, start - begin
 
 
 def split_lines(text: str) -> list[str]:

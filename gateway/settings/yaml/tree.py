@@ -9,12 +9,13 @@ key.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias, final
 
 import yaml
 
+from gateway.settings.sources import SourceError
 from gateway.settings.yaml.problem import Problem, quoted, split_lines
 
 MAX_CHARACTERS: Final = 1024 * 1024
@@ -22,7 +23,13 @@ MAX_CHARACTERS: Final = 1024 * 1024
 MAX_DEPTH: Final = 32
 """The deepest key of the configuration is at level 6."""
 
-_REFERENCE: Final = re.compile(r"\$\{(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<rest>:-(?P<default>[^}]*))?\})?")
+_REFERENCE: Final = re.compile(
+    r"\$\{(?:FILE:(?!-)(?P<file>[^}]*)\}"
+    r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<rest>:-(?P<default>[^}]*))?\})?"
+)
+
+ReadValue: TypeAlias = Callable[[str], str]
+"""The value that a file holds. Raises `SourceError`."""
 
 
 @final
@@ -33,11 +40,13 @@ class Position:
     line: int = 1
     column: int = 1
     width: int = 1
+    file: str = ""
+    """An included file; empty: the file that was named."""
 
 
 @dataclass(slots=True)
 class Scalar:
-    """One text. Each `${NAME}` has already been replaced."""
+    """One text. Each `${NAME}` and `${FILE:PATH}` has already been replaced."""
 
     text: str
     position: Position
@@ -47,8 +56,17 @@ class Scalar:
     """The text as it is in the file. Messages may quote this one only."""
     variables: tuple[str, ...] = ()
     """The environment variables whose values are part of `text`."""
+    files: tuple[str, ...] = ()
+    """The files whose content is part of `text`."""
+    unset: tuple[Position, ...] = ()
+    """Where variables are that are not set."""
     broken: bool = False
     """True: a problem with it was already reported, so nothing else is reported about it."""
+
+    @property
+    def substituted(self) -> bool:
+        """Whether a part of `text` comes from elsewhere: no message may show it."""
+        return bool(self.variables or self.files)
 
 
 @dataclass(slots=True)
@@ -102,12 +120,25 @@ def child(node: Node | None, *path: str | int) -> Node | None:
     return node
 
 
-def read_tree(text: str, environ: Mapping[str, str]) -> tuple[Node | None, list[Problem]]:
-    """The tree of `text` (None when it cannot be read at all), and every problem of form. Never raises."""
+def read_tree(
+    text: str, environ: Mapping[str, str], read_value: ReadValue | None = None, *, file: str = ""
+) -> tuple[Node | None, list[Problem]]:
+    """The tree of `text` (None when it cannot be read at all), and every problem of form. Never raises.
+
+    `read_value`: of a file, for `${FILE:PATH}`; without it such a value is an error. `file`: what positions
+    and problems name.
+    """
+    root, problems = _read_tree(text, environ, read_value, file)
+    return root, [replace(problem, file=file) for problem in problems] if file else problems
+
+
+def _read_tree(
+    text: str, environ: Mapping[str, str], read_value: ReadValue | None, file: str
+) -> tuple[Node | None, list[Problem]]:
     if len(text) > MAX_CHARACTERS:
         message = f"the file is larger than {MAX_CHARACTERS} characters"
         return None, [Problem(1, 1, "too-large", message)]
-    builder = _Builder(text, environ)
+    builder = _Builder(text, environ, read_value, file)
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
             if not builder.feed(event):
@@ -137,9 +168,13 @@ def read_tree(text: str, environ: Mapping[str, str]) -> tuple[Node | None, list[
 class _Builder:
     """Takes the parser's events one by one and keeps the path of the nodes that are still open."""
 
-    def __init__(self, text: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, text: str, environ: Mapping[str, str], read_value: ReadValue | None, file: str
+    ) -> None:
         self.text = text
         self.environ = environ
+        self.read_value = read_value
+        self.file = file
         self.root: Node | None = None
         self.problems: list[Problem] = []
         self._open: list[tuple[MappingNode | SequenceNode, Scalar | None]] = []
@@ -259,12 +294,17 @@ class _Builder:
         return node
 
     def _substitute(self, node: Scalar, event: yaml.ScalarEvent) -> None:
-        """Replace every `${NAME}`. A value from the environment is not searched for further variables."""
+        """Replace every `${NAME}` and `${FILE:PATH}`. What comes from the environment or from a file is not
+        searched for further ones."""
         positions = self._reference_positions(event, node.position)
         names: list[str] = []
+        files: list[str] = []
 
         def value_of(found: re.Match[str]) -> str:
             position = next(positions)
+            if found["file"] is not None:
+                files.append(found["file"])
+                return self._file_value(node, found["file"], position)
             name = found["name"]
             if name is None:
                 node.broken = True
@@ -272,7 +312,7 @@ class _Builder:
                     position,
                     "bad-variable",
                     "`${` does not begin a variable",
-                    "write ${NAME} or ${NAME:-default}",
+                    "write ${NAME}, ${NAME:-default} or ${FILE:PATH}",
                 )
                 return ""
             names.append(name)
@@ -281,6 +321,7 @@ class _Builder:
                 return value or found["default"]  # as in a shell: unset or empty
             if value is None:
                 node.broken = True
+                node.unset = (*node.unset, position)
                 self._report(
                     Position(position.line, position.column, len(name) + 3),
                     "unset-variable",
@@ -293,6 +334,21 @@ class _Builder:
         text = _REFERENCE.sub(value_of, event.value)
         node.text = "" if node.broken else text
         node.variables = tuple(names)
+        node.files = tuple(files)
+
+    def _file_value(self, node: Scalar, path: str, position: Position) -> str:
+        """The content of a file, or nothing after a report."""
+        at = Position(position.line, position.column, len(path) + len("${FILE:}"))
+        if not path or self.read_value is None:
+            message = "`${FILE:}` names no file" if not path else "no file is read here"
+            self._report(at, "bad-variable", message, "write ${FILE:/path/of/the/file}")
+        else:
+            try:
+                return self.read_value(path)
+            except SourceError as error:
+                self._report(at, error.code, f"{quoted(path)}: {error}")
+        node.broken = True
+        return ""
 
     def _reference_positions(self, event: yaml.ScalarEvent, fallback: Position) -> Iterator[Position]:
         """The position of each `${` in a scalar; the scalar's own position when escapes hide it."""
@@ -304,7 +360,7 @@ class _Builder:
         while at >= 0:
             before = split_lines(source[:at])
             column = len(before[-1]) + 1 + (start.column if len(before) == 1 else 0)
-            yield Position(start.line + len(before), column, 2)
+            yield Position(start.line + len(before), column, 2, self.file)
             at = source.find("${", at + 2)
         while True:
             yield fallback
@@ -312,9 +368,9 @@ class _Builder:
     def _position(self, event: yaml.Event) -> Position:
         start, end = event.start_mark, event.end_mark
         if start is None:
-            return Position()
+            return Position(file=self.file)
         width = end.column - start.column if end is not None and end.line == start.line else 1
-        return Position(start.line + 1, start.column + 1, max(1, width))
+        return Position(start.line + 1, start.column + 1, max(1, width), self.file)
 
     def _report(self, position: Position, code: str, message: str, hint: str | None = None) -> None:
         self.problems.append(
@@ -341,6 +397,7 @@ _SYNTAX_HINTS: Final = (
         "mapping values are not allowed",
         "a text that contains `: ` needs quotation marks; also check the indentation",
     ),
+    ("expected alphabetic or numeric", 'a text that starts with * or & needs quotation marks: "*.yaml"'),
     ("could not find expected ':'", "a key needs a colon and a blank after it: `key: value`"),
     ("expected the node content", "a value is missing here, or it needs quotation marks"),
     ("chomping or indentation", 'a text that starts with > or | needs quotation marks: ">=1.58"'),
@@ -348,6 +405,10 @@ _SYNTAX_HINTS: Final = (
     ("expected ',' or", "a bracket or brace is not closed"),
     ("unexpected end of stream", "a quotation mark is not closed"),
 )
+
+
+_BRACKET_IN_TEXT: Final = re.compile(r"[\w.$]\[(\*\]?)?$")
+"""The end of a text such as `$.a[*]`, up to where the parser stopped."""
 
 
 def _syntax_problem(text: str, error: yaml.MarkedYAMLError) -> Problem:
@@ -358,6 +419,8 @@ def _syntax_problem(text: str, error: yaml.MarkedYAMLError) -> Problem:
     )
     message = problem_text or error.context or "not valid YAML"
     hint = next((hint for part, hint in _SYNTAX_HINTS if part in message), None)
+    if mark and _BRACKET_IN_TEXT.search(text[max(0, mark.index - 60) : mark.index + 1]):
+        hint = 'inside [ ] and { } a text with a bracket in it needs quotation marks: "$.a[*]"'
     if mark and text[: mark.index].endswith("$"):
         hint = 'inside [ ] and { } a variable needs quotation marks: "${NAME}"'
     if error.context_mark and mark and error.context_mark.line != mark.line:

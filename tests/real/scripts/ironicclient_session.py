@@ -2,8 +2,8 @@
 
 It runs inside the clients' environment and imports nothing of this project. The only argument is a JSON
 object: `endpoint`; `version` (null for the library's own default, a version, `latest`, or a list); `retries`;
-`calls`, each `[name, argument]`. A call that fails does not end the session, as in a program that catches the
-error: its entry is `{"error": class, "text": message}`.
+`tls` (`cacert`, `cert` and `key`, or none); `calls`, each `[name, argument]`. A call that fails does not end
+the session, as in a program that catches the error: its entry is `{"error": class, "text": message}`.
 """
 
 import json
@@ -18,6 +18,7 @@ ironic = client.get_client(
     endpoint=plan["endpoint"],
     os_ironic_api_version=plan["version"],
     max_retries=plan["retries"],
+    **plan.get("tls", {}),
 )
 
 

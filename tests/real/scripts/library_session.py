@@ -7,6 +7,7 @@ the one of the library at the end.
 """
 
 import json
+import socket
 import sys
 
 plan = json.loads(sys.argv[1])
@@ -15,12 +16,46 @@ endpoint, version = plan["endpoint"], plan["version"]
 
 def docker():
     import docker
+    from docker.utils.socket import frames_iter
 
     client = docker.DockerClient(base_url=endpoint.replace("http://", "tcp://"), version=version)
+
+    container = "c1"
+
+    def talk(stream):
+        """Send input, end it, and read the output to its end, as (1 or 2, text)."""
+        stream._sock.sendall(b"some input")
+        stream._sock.shutdown(socket.SHUT_WR)
+        return [[number, data.decode()] for number, data in frames_iter(stream, tty=False)]
+
+    def attach():
+        params = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+        return talk(client.containers.get(container).attach_socket(params=params))
+
+    def attach_output():
+        stream = client.containers.get(container).attach(stream=True)
+        client.ping()  # then the container writes
+        return b"".join(stream).decode()
+
+    def exec_input():
+        made = client.api.exec_create(container, ["cat"], stdin=True)
+        return talk(client.api.exec_start(made["Id"], socket=True))
+
+    def exec_output():
+        made = client.api.exec_create(container, ["date"])
+        stream = client.api.exec_start(made["Id"], stream=True, demux=True)
+        client.ping()
+        output = [[part and part.decode() for part in parts] for parts in stream]
+        return output, client.api.exec_inspect(made["Id"])["ExitCode"]
+
     return lambda: client.api._version, {
         "ping": client.ping,
         "containers": lambda: client.containers.list(sparse=True),
         "volume": lambda: client.volumes.create("data").name,
+        "attach": attach,
+        "attach_output": attach_output,
+        "exec": exec_input,
+        "exec_output": exec_output,
         "range": lambda: [client.version()[key] for key in ("MinAPIVersion", "ApiVersion")],
     }
 

@@ -2,8 +2,8 @@
 
 It runs inside the clients' environment and imports nothing of this project. The only argument is a JSON
 object: `endpoint`; `version` (the default microversion in the configuration; null: the SDK chooses one from
-the documents); `retries` of a 503; `calls`, each `[name, argument]`. A call that fails does not end the
-session: its entry is `{"error": class, "text": message}`.
+the documents); `retries` of a 503; `tls` (`cacert`, `cert` and `key`, or none); `calls`, each `[name,
+argument]`. A call that fails does not end the session: its entry is `{"error": class, "text": message}`.
 """
 
 import json
@@ -22,6 +22,7 @@ connection = openstack.connect(
     baremetal_status_code_retries=plan["retries"],
     baremetal_connect_retries=0,
     **settings,
+    **plan.get("tls", {}),
 )
 
 

@@ -1,0 +1,1 @@
+"""The backends of the bench: their configuration, and the one that takes bodies."""

@@ -1,0 +1,1 @@
+"""The loads: wrk, a constant rate, large bodies, idle connections, or none."""

@@ -1,0 +1,131 @@
+"""`skewgate build`: compiles the hot path of a checkout into its environment, if a C compiler is there.
+
+What is compiled, and how, is said by pyproject.toml alone: this verb has hatchling make the compiled wheel
+and keeps its compiled modules (`gateway.compiled` finds them). It works on a copy of the sources, because the
+hook of hatchling puts compiled modules beside them. Nothing is done if the build of these sources stands. A
+gateway that runs is not touched.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import zipfile
+from collections.abc import Sequence
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Final
+
+import click
+
+from gateway.cli.command import verb
+from gateway.compiled import BUILDS, SOURCES, builds, stamp
+from gateway.errors import BuildError
+
+COPIED: Final = ("pyproject.toml", "README.md", "LICENSE", "requirements/build.txt", "docs/skewgate.1")
+"""What a wheel is made from, and its stamp, besides the package."""
+FOLDERS: Final = ("gateway", "config", "deploy")
+ENABLED: Final = {"HATCH_BUILD_HOOK_ENABLE_MYPYC": "1"}
+REMEDY: Final = "On Debian and Ubuntu: apt-get install gcc libc6-dev python3-dev"
+
+
+@verb("build")
+@click.option(
+    "--check", is_flag=True, help="build nothing; exit 1 with the reason if it cannot be built here"
+)
+def command(*, check: bool) -> int:
+    """Build. Raises `BuildError` if that is not possible here, or fails."""
+    if not (SOURCES / "requirements" / "build.txt").exists():
+        raise BuildError(f"{SOURCES} is no checkout of skewgate: an installed package is compiled or is not")
+    wanted = BUILDS / stamp(SOURCES)
+    if not wanted.is_dir():
+        require_compiler()
+    if check:
+        return 0
+    BUILDS.mkdir(exist_ok=True)
+    with (BUILDS / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
+        if wanted.is_dir():
+            print(f"the compiled build of these sources stands already: {wanted}")
+            return 0
+        began = time.monotonic()
+        install_tools(wanted.name)
+        number = make(wanted)
+        for old in builds():
+            if old != wanted:
+                shutil.rmtree(old)
+    print(f"compiled {number} modules in {time.monotonic() - began:.0f} s: {wanted}")
+    return 0
+
+
+def require_compiler() -> None:
+    """Compile one line that needs everything. Raises `BuildError` with what is missing."""
+    command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    if shutil.which(command[0]) is None:
+        raise BuildError(f"no compiled build: there is no C compiler ({command[0]}) on the PATH. {REMEDY}")
+    folders = dict.fromkeys(sysconfig.get_path(name) for name in ("include", "platinclude"))
+    if not any((Path(folder) / "Python.h").exists() for folder in folders):
+        raise BuildError(f"no compiled build: the headers of {sys.executable} are missing"
+                           f" ({sysconfig.get_path('include')}/Python.h). {REMEDY}")  # fmt: skip
+    check = [*command, *(f"-I{folder}" for folder in folders), "-fsyntax-only", "-x", "c", "-"]
+    ended = subprocess.run(check, input="#include <Python.h>\n", capture_output=True, text=True, check=False)
+    if ended.returncode:
+        reason = ended.stderr.strip().partition("\n")[0]
+        raise BuildError(f"no compiled build: the C compiler does not work: {reason}. {REMEDY}")
+
+
+def install_tools(text: str) -> None:
+    """Bring the environment to what `requirements/build.txt` locks. One that requirements/install.py has not
+    made is left as it is."""
+    if not (Path(sys.prefix) / ".skewgate-runtime").exists():
+        return
+    # Not by the interpreter inside the environment, which may be made anew.
+    program = getattr(sys, "_base_executable", sys.executable)
+    _execute([program, str(SOURCES / "requirements" / "install.py"), sys.prefix, "build", text], SOURCES, {})
+
+
+def make(wanted: Path) -> int:
+    """Make the wheel and keep its compiled modules in `wanted`; their number. Complete or not there at all:
+    the folder gets its name last."""
+    with tempfile.TemporaryDirectory(prefix=".", dir=BUILDS) as name:
+        scratch = Path(name)
+        copy, unpacked = scratch / "copy", scratch / "unpacked"
+        for folder in FOLDERS:
+            ignored = shutil.ignore_patterns("__pycache__", "*.so")
+            shutil.copytree(SOURCES / folder, copy / folder, ignore=ignored)
+        for file in COPIED:
+            (copy / file).parent.mkdir(exist_ok=True)
+            shutil.copy(SOURCES / file, copy / file)
+        if stamp(copy) != wanted.name:
+            raise BuildError("the sources were changed meanwhile: run it again")
+        _execute(
+            [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(scratch)], copy, ENABLED
+        )
+        (wheel,) = scratch.glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            modules = [member for member in archive.namelist() if member.endswith(EXTENSION_SUFFIXES[0])]
+            archive.extractall(unpacked, modules)
+        unpacked.rename(wanted)
+    return sum(module.startswith("gateway/") for module in modules)
+
+
+def _execute(command: Sequence[str], folder: Path, variables: dict[str, str]) -> None:
+    environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
+    ended = subprocess.run(
+        command,
+        cwd=folder,
+        env={**environment, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if ended.returncode:
+        raise BuildError(f"no compiled build: {' '.join(command)} failed:\n{ended.stdout.rstrip()}")

@@ -1,0 +1,120 @@
+"""What all verbs are made of: the class of their commands, and the options and types that several have.
+
+A verb is a function that returns the exit code, with `@verb(NAME)` and the options of click above it. Texts
+of the command line are read here or in the verb; what they mean is decided elsewhere. Imports neither
+settings nor anything that a running gateway needs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+
+import click
+
+from gateway.cli.verbs import VERBS
+
+Function: TypeAlias = Callable[..., int]
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+CONFIG_VARIABLE: Final = "SKEWGATE_CONFIG"
+DEFAULT_FILES: Final = ("skewgate.yaml", "/etc/skewgate/skewgate.yaml")
+"""Where a configuration is looked for if none is named, the first that exists."""
+STDIN: Final = "-"
+STDIN_NAME: Final = "<stdin>"
+"""The name of standard input where a file may be named, and in messages."""
+CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Command(click.Command):
+    """A verb. Its usage begins as it always has, and a file without its option is told from a slip."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.allow_extra_args = True  # reported here
+        rest = super().parse_args(ctx, args)
+        if rest and not ctx.resilient_parsing:
+            takes_config = any("--config" in each.opts for each in self.params)
+            meant = takes_config and rest[0].endswith((".yaml", ".yml"))
+            hint = f"; did you mean -c {rest[0]}?" if meant else ""
+            raise click.UsageError(f"unexpected argument {rest[0]!r}{hint}", ctx)
+        return rest
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_usage(ctx.command_path, " ".join(self.collect_usage_pieces(ctx)), prefix="usage: ")
+
+
+def verb(name: str, details: str = "") -> Callable[[Function], Command]:
+    """The command of a verb. `details`: what its help says beyond the sentence in `VERBS`, in paragraphs."""
+    sentence = f"{VERBS[name][0].upper()}{VERBS[name][1:]}."
+    text = f"{sentence}\n\n{details}" if details else sentence
+    return click.command(name, cls=Command, help=text, short_help=VERBS[name], context_settings=CONTEXT)
+
+
+def usage_error(message: str) -> NoReturn:
+    """Bad usage of the verb that runs: its usage and one sentence, exit code 2."""
+    raise click.UsageError(message, click.get_current_context(silent=True))
+
+
+def output_option(function: Decorated) -> Decorated:
+    """`-o json`, for verbs that print a table or a state."""
+    formats = click.Choice(("text", "json"))
+    return click.option("-o", "--output", type=formats, default="text", show_default=True, help="the format")(
+        function
+    )
+
+
+def find_config(named: Path | None) -> Path:
+    """The configuration that is named, or else the first of the usual places. Bad usage if there is none."""
+    if named is not None:
+        return named
+    if configured := os.environ.get(CONFIG_VARIABLE):
+        return Path(configured)
+    for place in DEFAULT_FILES:
+        if Path(place).exists():
+            return Path(place)
+    usage_error(f"there is no configuration: name a FILE, set {CONFIG_VARIABLE}, or write ./skewgate.yaml"
+                " or /etc/skewgate/skewgate.yaml")  # fmt: skip
+
+
+class FileName(click.Path):
+    """The name of a file, which shells complete. Whether it can be read is said by whoever reads it."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401
+        return Path(value)
+
+
+class Text(click.ParamType[Any]):
+    """A text that a function reads, which raises `ValueError` with one sentence. `complete`: what may be
+    written, for shells."""
+
+    def __init__(self, name: str, read: Callable[[str], object]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except ValueError as problem:
+            self.fail(str(problem), param, ctx)
+
+
+def seconds(low: float, high: float) -> Text:
+    """A number of seconds, `20` or `20s`."""
+
+    def read(text: str) -> float:
+        try:
+            number = float(text.removesuffix("s"))
+        except ValueError:
+            number = -1.0
+        if not low <= number <= high:
+            raise ValueError(f"must be a number of seconds from {low:g} to {high:g}")
+        return number
+
+    return Text("seconds", read)

@@ -1,0 +1,80 @@
+"""The names that shells complete: of the gateway that runs, or services and backends of the file.
+
+A key of completion must never fail, print or wait for long: whatever goes wrong, nothing is completed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+import click
+
+from gateway.cli import admin_client
+from gateway.cli.admin_client import Where
+from gateway.errors import AdminError, SkewgateError
+
+PATIENCE: Final = 1.0
+"""Seconds for the gateway's answer."""
+
+Names: TypeAlias = Mapping[str, Iterable[str]]
+"""Of each service its backends."""
+
+
+def services(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Those whose names begin so."""
+    return [name for name in sorted(_names(ctx)) if name.startswith(incomplete)]
+
+
+def backends(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """SERVICE/BACKEND of all that begin so."""
+    found = [f"{service}/{name}" for service, names in _names(ctx).items() for name in names]
+    return sorted(target for target in found if target.startswith(incomplete))
+
+
+def replicas(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The ids of those that are not attached and begin so."""
+    try:
+        found = _status(_where(ctx))["agreement"]["replicas"]
+        ids = [str(each["id"]) for each in found if not each["attached"]]
+    except (SkewgateError, click.UsageError, OSError, LookupError, TypeError):
+        return []
+    return sorted(each for each in ids if each.startswith(incomplete))
+
+
+def _names(ctx: click.Context) -> Names:
+    where = _where(ctx)
+    try:
+        return _of_gateway(where)
+    except (SkewgateError, click.UsageError, OSError):
+        pass
+    try:
+        return {} if where.config is None else _of_file(where)
+    except (SkewgateError, click.UsageError, OSError):
+        return {}
+
+
+def _where(ctx: click.Context) -> Where:
+    return Where(*(ctx.params.get(name) for name in Where._fields))
+
+
+def _status(where: Where) -> Mapping[str, Any]:
+    return replace(admin_client.find(where), timeout=PATIENCE).status()
+
+
+def _of_gateway(where: Where) -> Names:
+    found = _status(where)["services"]
+    try:
+        return {str(name): [str(backend) for backend in each["backends"]] for name, each in found.items()}
+    except (LookupError, TypeError) as problem:
+        url = admin_client.find(where).url
+        raise AdminError(admin_client.NO_GATEWAY.format(url=url)) from problem
+
+
+def _of_file(where: Where) -> Names:
+    from gateway.cli.files import read_settings  # noqa: PLC0415 - costs more than all the rest
+
+    assert where.config is not None
+    settings = read_settings(where.config)
+    return {service.name: [backend.name for backend in service.backends] for service in settings.services}

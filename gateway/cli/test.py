@@ -1,0 +1,181 @@
+"""`skewgate test FILE`: a table of requests, and whether the gateway would decide each as expected.
+
+Before a new configuration is put in force, or an upgrade changes the fleet, this says what clients would
+notice. What a backend serves is written in the table, or is asked for by one probe. `--admin` asks a running
+gateway. No request is ever sent to a backend. What a table is: `expectations`. `core` decides.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+
+from gateway import process
+from gateway.cli import admin_client, offline
+from gateway.cli.admin_client import Where
+from gateway.cli.command import FileName, find_config, output_option, verb
+from gateway.cli.expectations import DOWN, LEGACY, Claim, Expectations, Row, Value, read_expectations
+from gateway.cli.files import read_settings
+from gateway.core.dialect import Advertisement
+from gateway.core.fleet.fleet import Fact, ProbeFailed, ProbeSucceeded
+from gateway.core.fleet.service import Service
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.versions.ranges import VersionSet
+from gateway.errors import AdminError, VersionTextError
+from gateway.settings import Settings
+from gateway.terminal import plain
+
+DETAILS: Final = (
+    "FILE has the rows, and may name the configuration and what each backend serves. Without that, the"
+    " backends of the configuration are probed once. With --admin a running gateway decides instead."
+    " Exit code 1: a row differs.\n\n"
+    "A row has `request` (GET /path), perhaps `headers`, and `expect` with at least one of `decision`,"
+    " `status`, `service`, `version` and `backends`. The rows are the list `requests`; `config` is the"
+    " configuration, and `backends` what each serves. docs/cli.md shows such a file."
+)
+
+
+class RowResult(NamedTuple):
+    """One row, and what was decided."""
+
+    row: Row
+    found: Mapping[str, Value | None]
+    because: str
+
+    @property
+    def differences(self) -> list[str]:
+        """What is not as expected, one part of a sentence each."""
+        return [
+            f"{key} is {_shown(self.found[key])}, not {_shown(expected)}"
+            for key, expected in self.row.expect.items()
+            if self.found[key] != (tuple(sorted(expected)) if isinstance(expected, tuple) else expected)
+        ]
+
+
+@verb("test", DETAILS)
+@admin_client.options
+@output_option
+@click.argument("file", metavar="FILE", type=FileName())
+def command(*, where: Where, output: str, file: Path) -> int:
+    """Compare all rows. 0 if all are as expected, else 1. Raises `SettingsError` and `AdminError`."""
+    table = read_expectations(file)
+    results = _explained_online(where, table) if where.admin is not None else _decide(where.config, table)
+    different = [result for result in results if result.differences]
+    if output == "json":
+        print(json.dumps({"file": table.filename, "requests": [_as_json(result) for result in results]}))
+    else:
+        for result in different:
+            row = result.row
+            reason = f" (because {plain(result.because)})" if result.because else ""
+            print(f"{table.filename}:{row.line}: {row.method} {plain(row.path)}:"
+                  f" {plain('; '.join(result.differences))}{reason}")  # fmt: skip
+        number = f"{len(results)} request{'' if len(results) == 1 else 's'}"
+        print(f"{table.filename}: {number}, {f'{len(different)} not' if different else 'all'} as expected")
+    return 1 if different else 0
+
+
+def _explained_online(where: Where, table: Expectations) -> list[RowResult]:
+    """What a running gateway would do."""
+    admin = admin_client.find(where)
+    results = []
+    for row in table.rows:
+        query = [("method", row.method), ("path", row.path)]
+        query += [("header", f"{name}: {value}") for name, value in row.headers]
+        results.append(_result(row, admin.document("GET", "/explain", query)))
+    return results
+
+
+def _decide(config: Path | None, table: Expectations) -> list[RowResult]:
+    """What a gateway with this configuration would do."""
+    settings = read_settings(config or table.config or find_config(None))
+    if table.backends is None:
+        snapshot = process.run_in_loop(offline.probed(settings))
+    else:
+        snapshot = _claimed(settings, table, table.backends)
+    results = []
+    for row in table.rows:
+        try:
+            explanation = offline.explain_request(snapshot, settings, row.method, row.path, row.headers)
+        except AdminError as refused:  # before any service, as a malformed request is
+            explanation = {"decision": "refuse", "because": str(refused)}
+        results.append(_result(row, explanation))
+    return results
+
+
+def _claimed(settings: Settings, table: Expectations, claims: Sequence[Claim]) -> Snapshot:
+    """What would be known if the backends served what the table says. The others have never answered, but
+    those whose versions the configuration declares."""
+    named = {(claim.service, claim.backend) for claim in claims}
+    services = [_undeclared(service, named) for service in settings.services]
+    by_name = {service.name: service for service in services}
+    snapshot = Snapshot.configured(services, now=0.0)
+    facts: list[tuple[str, str, Fact]] = []
+    for claim in claims:
+        service = by_name.get(claim.service)
+        if service is None or claim.backend not in {backend.name for backend in service.backends}:
+            raise table.problem(claim.position, "the configuration has no such backend")
+        facts.append((claim.service, claim.backend, _fact(table, claim, service)))
+    unheard = [
+        (service.name, backend.name, ProbeFailed("nothing is said of it in the table", 1.0))
+        for service in services
+        for backend in service.backends
+        if backend.declared is None and (service.name, backend.name) not in named
+    ]
+    fleet = snapshot.fleet.observe_all([*facts, *unheard]).fleet
+    return offline.with_first_offer(snapshot, fleet)
+
+
+def _undeclared(service: Service, named: set[tuple[str, str]]) -> Service:
+    """The table goes before `versions` in the configuration."""
+    backends = tuple(
+        replace(backend, declared=None) if (service.name, backend.name) in named else backend
+        for backend in service.backends
+    )
+    return replace(service, backends=backends)
+
+
+def _fact(table: Expectations, claim: Claim, service: Service) -> Fact:
+    if claim.text == DOWN:
+        return ProbeFailed("the table says so", 1.0)
+    if claim.text == LEGACY:
+        return ProbeSucceeded(Advertisement(service.dialect.legacy_versions, legacy=True), 1.0)
+    try:
+        versions = VersionSet.read(claim.text, service.dialect.scheme)
+    except VersionTextError as problem:
+        raise table.problem(claim.position, str(problem)) from None
+    return ProbeSucceeded(Advertisement(versions), 1.0)
+
+
+def _result(row: Row, explanation: Mapping[str, Any]) -> RowResult:
+    status = explanation.get("status")
+    found: dict[str, Value | None] = {
+        "decision": explanation.get("decision"),
+        "status": None if status is None else str(status),
+        "service": explanation.get("service"),
+        "version": explanation.get("version"),
+        "backends": tuple(sorted(candidate["backend"] for candidate in explanation.get("candidates") or ())),
+    }
+    return RowResult(row, found, str(explanation.get("because") or ""))
+
+
+def _shown(value: Value | None) -> str:
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else f"[{', '.join(value)}]"
+
+
+def _as_json(result: RowResult) -> dict[str, Any]:
+    row = result.row
+    return {
+        "line": row.line,
+        "request": f"{row.method} {row.path}",
+        "as_expected": not result.differences,
+        "expected": dict(row.expect),
+        "found": dict(result.found),
+        "because": result.because,
+    }

@@ -1,0 +1,43 @@
+"""The verbs of the command, and one sentence for each, for the help, shells, docs/cli.md and the man page.
+
+Each verb is `command` in the module of its name. Modules are imported when their verb is called, because what
+`run` needs takes half a second to import, and `healthcheck` is called every second. Imports nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+VERBS: Final[Mapping[str, str]] = {
+    "run": "run the gateway in the foreground",
+    "engine": "run a gateway beside HAProxy, which sends plain requests straight to backends",
+    "check": "validate configurations: every problem with its position; exit 0 or 2",
+    "explain": "show what would happen to a request and why",
+    "test": "compare a table of requests with what the gateway would decide",
+    "status": "show services, offers, the phase of the upgrade, and backends",
+    "pin": "limit a service's offer to a version or a release",
+    "unpin": "remove a service's pin: offer again what the fleet serves",
+    "drain": "take a backend out of service; its requests in flight are finished",
+    "enable": "put a drained backend back into service",
+    "forget": "end the registration of a replica that does not come back",
+    "reload": "make a running gateway read its configuration again",
+    "healthcheck": "check whether a running gateway is ready: exit 0 or 1",
+    "init": "write a configuration with comments from the answers of an API that runs",
+    "fmt": "lay a configuration out in one way; comments stay, versions get quotation marks",
+    "schema": "print the JSON Schema of the configuration",
+    "completion": "print the completion script of a shell",
+    "build": "compile the hot path, if a C compiler is here",
+    "demo": (
+        "demonstrate the gateway with two servers, five kinds of clients and an upgrade; "
+        "needs no configuration"
+    ),
+    "version": "print the versions of the program and its libraries",
+}
+
+COMPILED: Final = frozenset({"run", "engine", "explain", "test", "demo", "version"})
+"""The verbs that use the compiled build, if there is one, or tell of it. Whether one fits the sources is a
+question of ten milliseconds, which the others do without."""
+
+SERVES: Final = "run"
+"""The verb that runs for months. All others end soon."""

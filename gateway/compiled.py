@@ -1,0 +1,150 @@
+"""What runs here: version, interpreter, event loop, and whether the hot path is compiled.
+
+`skewgate build` compiles the modules that pyproject.toml lists, into the environment and never beside the
+sources: there, a build of older sources would win silently. A build has the name of its stamp, a checksum of
+everything that it was made from. `use_compiled` computes the stamp of what is here now and takes only the
+build of that name; without one, the sources run interpreted. An installed compiled wheel needs none of this:
+its modules are compiled where they are. Builds nothing itself, and imports no module of the gateway but
+errors, and nothing dear: every verb of the command begins here.
+
+The loop: SKEWGATE_LOOP=asyncio or uvloop; without it, uvloop if it is installed. `process` makes it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from importlib.util import find_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Final, NamedTuple, final
+
+from gateway import __version__
+from gateway.errors import SettingsError
+
+VARIABLE: Final = "SKEWGATE_COMPILED"
+"""`0`: the sources run interpreted. `1`: nothing runs but a compiled build. Unset: compiled where there is
+one of these sources."""
+SOURCES: Final = Path(__file__).resolve().parent.parent
+"""The folder with the package `gateway`: a checkout, or the `site-packages` of an installed one."""
+BUILDS: Final = Path(sys.prefix) / "compiled"
+"""The builds of this environment: one folder each, with its stamp as the name."""
+LOOP_VARIABLE: Final = "SKEWGATE_LOOP"
+ASYNCIO: Final = "asyncio"
+UVLOOP: Final = "uvloop"
+
+STALE: Final = "compiled build is of other sources: run ./run build"
+HOT_MODULE: Final = "gateway.dataplane.exchange"
+"""Compiled in every compiled build."""
+
+
+class BuildInfo(NamedTuple):
+    """What `/status` and `skewgate_build_info` tell."""
+
+    version: str
+    python: str
+    loop: str
+    """`asyncio` or `uvloop`: the package of the running event loop; `none` without one."""
+    compiled: bool
+
+
+def build_info() -> BuildInfo:
+    """Of this process, at this moment."""
+    loop = "none"
+    if (asyncio := sys.modules.get("asyncio")) is not None:  # else none can run
+        with suppress(RuntimeError):
+            loop = type(asyncio.get_running_loop()).__module__.partition(".")[0]
+    return BuildInfo(__version__, platform.python_version(), loop, is_compiled())
+
+
+def chosen_loop() -> str:
+    """The loop's name. Raises `SettingsError` if the variable names an unknown one, or one not installed."""
+    wanted = os.environ.get(LOOP_VARIABLE, "")
+    installed = find_spec(UVLOOP) is not None
+    if wanted not in ("", ASYNCIO, UVLOOP):
+        raise SettingsError(f"{LOOP_VARIABLE} must be {ASYNCIO} or {UVLOOP}, not {wanted!r}")
+    if wanted == UVLOOP and not installed:
+        raise SettingsError(f"{LOOP_VARIABLE} is {UVLOOP}, which is not installed")
+    return wanted or (UVLOOP if installed else ASYNCIO)
+
+
+def is_compiled() -> bool:
+    """Whether the hot path of this process is compiled."""
+    spec = find_spec(HOT_MODULE)
+    return spec is not None and spec.origin is not None and spec.origin.endswith(tuple(EXTENSION_SUFFIXES))
+
+
+def note() -> str:
+    """Why a compiled build that is here does not run, for people; empty if there is nothing to say."""
+    if is_compiled() or os.environ.get(VARIABLE) == "0" or not builds():
+        return ""
+    return STALE
+
+
+def require(*, runs_gateway: bool = True) -> None:
+    """Raises `SettingsError` if the variable has no meaning, or asks for a compiled build and none runs.
+    `runs_gateway`: whether this process runs anything that is compiled in one."""
+    wanted = os.environ.get(VARIABLE, "")
+    if wanted not in ("", "0", "1"):
+        raise SettingsError(f"{VARIABLE} must be 0 or 1, not {wanted!r}")
+    if wanted == "1" and runs_gateway and not is_compiled():
+        raise SettingsError(f"{VARIABLE} is 1, but there is no compiled build of these sources: ./run build")
+
+
+def use_compiled() -> None:
+    """From now on, modules of the fitting compiled build are imported instead of their sources. To be called
+    before any of them is imported."""
+    if os.environ.get(VARIABLE) == "0" or not builds():
+        return
+    folder = BUILDS / stamp(SOURCES)
+    if folder.is_dir():
+        sys.meta_path.insert(0, CompiledModules(folder))
+
+
+def builds() -> tuple[Path, ...]:
+    """The builds in this environment, of whatever sources. None if the package is no checkout."""
+    if not (SOURCES / "pyproject.toml").exists() or not BUILDS.is_dir():
+        return ()
+    return tuple(folder for folder in BUILDS.iterdir() if folder.is_dir() and not folder.name.startswith("."))
+
+
+def stamp(sources: Path) -> str:
+    """A checksum of all that a build of `sources` is made from: interpreter, tools, list of modules, sources.
+
+    All modules count, and not only those that are compiled: a compiled module contains constants and layouts
+    of the modules that it imports.
+    """
+    import hashlib  # noqa: PLC0415 - a verb that uses no build does without
+    import tomllib  # noqa: PLC0415
+
+    project = tomllib.loads((sources / "pyproject.toml").read_text(encoding="utf-8"))
+    checksum = hashlib.sha256(f"{sys.version}\n{sys.base_prefix}\n{EXTENSION_SUFFIXES[0]}\n".encode())
+    checksum.update(repr(project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]).encode())
+    checksum.update((sources / "requirements" / "build.txt").read_bytes())
+    for path in sorted((sources / "gateway").rglob("*.py")):
+        text = path.read_bytes()
+        checksum.update(f"\n{path.relative_to(sources)} {len(text)}\n".encode())
+        checksum.update(text)
+    return checksum.hexdigest()[:32]
+
+
+@final
+class CompiledModules:
+    """Finds the modules of one build. The modules that are not compiled, and all packages, are not found
+    here but by Python's own finders, among the sources."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """As `importlib.abc.MetaPathFinder` describes it."""
+        if not fullname.startswith("gateway.") and not fullname.endswith("__mypyc"):
+            return None
+        file = self._folder / f"{fullname.replace('.', '/')}{EXTENSION_SUFFIXES[0]}"
+        return spec_from_file_location(fullname, file) if file.exists() else None

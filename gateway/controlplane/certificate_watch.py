@@ -1,0 +1,157 @@
+"""Keeps the certificates of listeners up to date with their files, and says when one is about to expire.
+
+    every few seconds, in a thread: stat -> changed? -> ServerCertificates.reload -> log, metrics
+
+A pair that is wrong is told with its reason and changes nothing: new connections go on with what was in
+force. Connections that are open never notice. Reads no configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol, final
+
+from gateway.errors import CertificateError
+from gateway.settings.values import Listen, Settings
+from gateway.tls.server import ServerCertificates
+from gateway.tls.values import WARN_BEFORE, ServerTls
+
+INTERVAL: Final = 5.0
+"""Seconds between two looks. One costs a few microseconds for each file."""
+ADMIN: Final = "the admin listener"
+WARN_AGAIN: Final = 86_400.0
+"""Seconds after which it is said again that a certificate is about to expire."""
+
+_log = logging.getLogger("skewgate.tls")
+
+
+class CertificateMetrics(Protocol):
+    """The part of `telemetry.metrics.Metrics` that is used here."""
+
+    def certificates_reloaded(self, *, ok: bool) -> None: ...
+
+
+@final
+class CertificateWatch:
+    """Watches the certificates of some listeners, by the names of the listeners. `shown_to_backends`: when
+    those expire that the gateway shows to backends (seconds since the epoch, by path), which are only warned
+    of here: a reload reads them again. `on_read`: called when files were read again and are in force here."""
+
+    def __init__(
+        self,
+        watched: Mapping[str, ServerCertificates],
+        metrics: CertificateMetrics,
+        shown_to_backends: Callable[[], Mapping[str, float]] = dict,
+        *,
+        on_read: Callable[[], None] = lambda: None,
+        interval: float = INTERVAL,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._watched = dict(watched)
+        self._metrics = metrics
+        self._shown_to_backends = shown_to_backends
+        self._on_read = on_read
+        self._interval = interval
+        self._wall = wall
+        self._warned_at: dict[str, float] = {}
+        """By path."""
+        self._task: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+
+    def start(self) -> None:
+        """Look from now on."""
+        self._warn_of_expiry()
+        # Owned by this object until `close`.
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="certificates")
+
+    async def close(self) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    def expiry(self) -> Mapping[str, float]:
+        """When each certificate in force expires: seconds since the epoch, by path."""
+        return {
+            **self._shown_to_backends(),
+            **{
+                certificate.path: certificate.not_after
+                for certificates in self._watched.values()
+                for certificate in certificates.certificates
+            },
+        }
+
+    async def reload(self, wanted: Settings) -> None:
+        """A configuration is about to be in force: read its certificates, whether they have changed or not.
+        Of listeners that are the same otherwise; the others need a restart."""
+        for name, settings in tls_of(wanted).items():
+            certificates = self._watched.get(name)
+            if certificates is not None:
+                await self._reload(name, certificates, settings)
+        self._warn_of_expiry()
+
+    async def look(self) -> None:
+        """Read again what has changed."""
+        for name, certificates in self._watched.items():
+            if await asyncio.to_thread(certificates.changed):
+                await self._reload(name, certificates, None)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            await self.look()
+            self._warn_of_expiry()
+
+    async def _reload(self, name: str, certificates: ServerCertificates, settings: ServerTls | None) -> None:
+        async with self._lock:
+            before = certificates.certificates
+            try:
+                await asyncio.to_thread(certificates.reload, settings)
+            except CertificateError as error:
+                self._metrics.certificates_reloaded(ok=False)
+                _log.error(
+                    "the certificates of %s stay as they were: %s (%s)%s",
+                    name,
+                    error,
+                    error.path or error.part,
+                    f"; {error.hint}" if error.hint else "",
+                )
+                return
+        self._metrics.certificates_reloaded(ok=True)
+        self._on_read()
+        if certificates.certificates != before:
+            _log.info("the certificates of %s were read again", name)
+
+    def _warn_of_expiry(self) -> None:
+        now = self._wall()
+        for path, not_after in self.expiry().items():
+            left = not_after - now
+            if left > WARN_BEFORE:
+                self._warned_at.pop(path, None)
+            elif now >= self._warned_at.get(path, float("-inf")) + WARN_AGAIN:
+                self._warned_at[path] = now
+                if left <= 0:
+                    _log.error("the certificate %s has expired: it is refused", path)
+                else:
+                    _log.warning("the certificate %s expires in %d days", path, left // 86_400)
+
+
+def names_of(listen: Sequence[Listen]) -> tuple[str, ...]:
+    """A name for each listener. Several may be on port 0 of one host."""
+    texts = [str(each) for each in listen]
+    return tuple(
+        text if texts.count(text) == 1 else f"{text} ({number})" for number, text in enumerate(texts, start=1)
+    )
+
+
+def tls_of(settings: Settings) -> dict[str, ServerTls]:
+    """TLS of those listeners that have it, by their names."""
+    names = names_of(settings.listen)
+    found = {
+        name: each.tls for name, each in zip(names, settings.listen, strict=True) if each.tls is not None
+    }
+    return found if settings.admin.tls is None else {**found, ADMIN: settings.admin.tls}

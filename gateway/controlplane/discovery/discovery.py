@@ -1,0 +1,396 @@
+"""Keeps the backends of every service up to date with what their sources list.
+
+    task of a source -> Lister.look -> Listed -> after_answer -> SnapshotHolder.discover -> Prober, Resolver
+                                       Failed or empty: the last answer stays
+
+One look at a source at a time, by its TTL. What a list means for who is there is up to `core.fleet.source`.
+A reload takes what was discovered with it (`completed`), and no list comes into force during one (`changes`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from time import monotonic
+from typing import Final, Protocol, TypeAlias, final
+
+from gateway.controlplane.discovery.file import FileLister
+from gateway.controlplane.discovery.lister import Answer, Failed, Lister
+from gateway.controlplane.discovery.names import DnsLister, SrvLister
+from gateway.controlplane.name_lookup import NO_ANSWER, NameLookup
+from gateway.controlplane.resolver import (
+    LINES_PER_INTERVAL,
+    LOG_INTERVAL,
+    LONGEST_LOOKUP,
+    pause_after,
+    pause_after_failures,
+)
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.fleet.backend import Backend, Member
+from gateway.core.fleet.offer_state import SavedState
+from gateway.core.fleet.service import Service
+from gateway.core.fleet.source import (
+    MAX_BACKENDS,
+    Address,
+    Source,
+    SourceKind,
+    after_answer,
+    after_time,
+)
+from gateway.settings.target_file import restored_address
+from gateway.telemetry.access_log import printable
+from gateway.telemetry.discovery import SourceReport
+from gateway.telemetry.process_log import about
+
+MAX_NAMED: Final = 4
+"""Backends that a log line names; the others are only counted."""
+
+NOTHING_LISTED: Final = "it lists no backend"
+
+MakeLister: TypeAlias = Callable[[Source], Lister]
+Key: TypeAlias = tuple[str, str]
+"""(service, `Source.key`)."""
+
+_log = logging.getLogger("skewgate.discovery")
+
+
+class Retargetable(Protocol):
+    """The part of `prober.Prober` and of `resolver.Resolver` that is used here."""
+
+    def retarget(self, services: Iterable[Service]) -> None: ...
+
+
+def lister_of(source: Source, lookup: NameLookup) -> Lister:
+    """What asks this source."""
+    match source.kind:
+        case SourceKind.DNS:
+            return DnsLister(lookup, source.name, source.port)
+        case SourceKind.SRV:
+            return SrvLister(lookup, source.name)
+        case SourceKind.FILE:
+            return FileLister(source.text)
+
+
+@final
+@dataclass(eq=False, slots=True)
+class _Watched:
+    """One source of one service, and its backends."""
+
+    service: str
+    source: Source
+    backends: tuple[Backend, ...] = ()
+    addresses: dict[str, Address] = field(default_factory=dict)
+    """What was listed of each backend, by name."""
+    unlisted: tuple[str, ...] = ()
+    """Names of those that stay although they are listed no more."""
+    ended: bool = False
+    """Its first look has ended."""
+    problem: str | None = None
+    failures: int = 0
+    """In a row."""
+    answers: int = 0
+    all_failures: int = 0
+    answered_at: float | None = None
+    """Wall-clock seconds of the last list that was taken."""
+    task: asyncio.Task[None] | None = None
+    removed: bool = False
+    lines: int = 0
+    lines_since: float = float("-inf")
+
+
+@final
+class Discovery:
+    """Backends of sources; `restore`, then `retarget` any number of times, then `close`. For one event loop.
+    `retargetables` are told of new backends, in this order around the new snapshot: before, after."""
+
+    def __init__(
+        self,
+        make_lister: MakeLister | None = None,
+        *,
+        clock: Callable[[], float] = monotonic,
+        wall: Callable[[], float] = time.time,
+        rng: random.Random | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._make_lister = make_lister or partial(
+            lister_of, lookup=NameLookup(max_addresses=MAX_BACKENDS + 1)
+        )
+        self._clock = clock
+        self._wall = wall
+        self._rng = rng or random.Random()  # noqa: S311 - spreads load, protects no secret
+        self._sleep = sleep
+        self._watched: dict[Key, _Watched] = {}
+        """In the order of the configuration."""
+        self._snapshot_holder: SnapshotHolder | None = None
+        self._before: Retargetable | None = None
+        self._after: Retargetable | None = None
+        self.changes = asyncio.Lock()
+        """Held while a configuration is worked out and put in force."""
+
+    def connect(
+        self, snapshot_holder: SnapshotHolder, *, resolver: Retargetable, prober: Retargetable
+    ) -> None:
+        """Set where backends go."""
+        self._snapshot_holder, self._before, self._after = snapshot_holder, resolver, prober
+
+    # --- configurations -------------------------------------------------------------------------------------
+
+    def restore(self, services: Iterable[Service], saved: Mapping[str, SavedState]) -> None:
+        """Take in the backends that the state file remembers of these services: they are there until their
+        source says otherwise."""
+        for service in services:
+            state = saved.get(service.name)
+            for source in service.sources if state is not None else ():
+                assert state is not None
+                watched = self._watched[service.name, source.key] = _Watched(service.name, source)
+                for name, known in state.advertisements.items():
+                    address = restored_address(known.url, source) if known.source == source.key else None
+                    if address is not None and address.name == name:
+                        watched.addresses[name] = address
+                        backend = replace(source.backend(address), leaves_at=known.leaves_at)
+                        watched.backends = (*watched.backends, backend)
+                restored = after_time(watched.backends, self._clock(), _own_names(service))
+                watched.backends = restored[:MAX_BACKENDS]
+
+    def completed(self, services: Iterable[Service]) -> tuple[Service, ...]:
+        """The services of a configuration with the backends that are discovered."""
+        return tuple(self._completed(service) if service.sources else service for service in services)
+
+    def retarget(self, services: Iterable[Service]) -> None:
+        """Watch the sources of these services, which `completed` has given, and no others."""
+        configured = {
+            (service.name, source.key): source for service in services for source in service.sources
+        }
+        for key in self._watched.keys() - configured.keys():
+            self._remove(self._watched[key])
+        watched = {
+            key: self._watched.get(key) or _Watched(key[0], source) for key, source in configured.items()
+        }
+        self._watched = watched
+        for key, each in watched.items():
+            each.backends = _anew(each, configured[key])
+            each.source = configured[key]
+            if each.task is None:
+                # Owned by `_watched` until the source is removed.
+                each.task = asyncio.get_running_loop().create_task(
+                    self._watch(each), name=f"discover {key[0]} {key[1]}"
+                )
+
+    async def close(self) -> None:
+        """Look no more."""
+        tasks = [each.task for each in self._watched.values() if each.task is not None]
+        for each in self._watched.values():
+            self._remove(each)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _remove(self, watched: _Watched) -> None:
+        watched.removed = True
+        if watched.task is not None:
+            watched.task.cancel()
+
+    def _completed(self, service: Service) -> Service:
+        """With the backends of its sources. A name belongs to the configuration, else to the first source
+        that lists it."""
+        taken = _own_names(service)
+        found: list[Backend] = []
+        undiscovered = False
+        for source in service.sources:
+            watched = self._watched.get((service.name, source.key))
+            undiscovered |= watched is None or not watched.ended
+            for backend in _anew(watched, source) if watched is not None else ():
+                if backend.name not in taken:
+                    taken.add(backend.name)
+                    found.append(backend)
+        return service.with_backends(found, undiscovered=undiscovered)
+
+    # --- one source -----------------------------------------------------------------------------------------
+
+    async def _watch(self, watched: _Watched) -> None:
+        """Look at a source while it is configured. One look at a time, each after a pause."""
+        lister = self._make_lister(watched.source)
+        while True:
+            answer = await self._look(watched, lister)
+            async with self.changes:
+                if watched.removed:  # Python 3.11 may lose a cancellation inside `asyncio.timeout`
+                    return
+                pause = self._take_in(watched, answer)
+            await self._pause(watched, pause)
+
+    async def _look(self, watched: _Watched, lister: Lister) -> Answer:
+        """One look, with an end, and without an exception."""
+        try:
+            async with asyncio.timeout(LONGEST_LOOKUP):
+                return await lister.look()
+        except TimeoutError:
+            return Failed(NO_ANSWER)
+        # A bug of ours, or of the library, must not end the looks at a source.
+        except Exception:  # noqa: BLE001 - logged
+            _log.exception("%s: a look at %s failed because of a bug", watched.service, watched.source.key)
+            return Failed("the look failed because of a bug in the gateway, see its log")
+
+    async def _pause(self, watched: _Watched, seconds: float) -> None:
+        """Wait until the next look. Those whose time has come leave meanwhile."""
+        until = self._clock() + seconds
+        while (now := self._clock()) < until and not watched.removed:
+            next_departure = min(
+                (each.leaves_at for each in watched.backends if each.leaves_at is not None), default=until
+            )
+            await self._sleep(max(0.0, min(until, next_departure) - now))
+            if next_departure <= self._clock():
+                async with self.changes:
+                    if not watched.removed:
+                        left = after_time(watched.backends, self._clock(), ())
+                        self._put_in_force(watched, left, ended=watched.ended)
+
+    def _take_in(self, watched: _Watched, answer: Answer) -> float:
+        """What an answer means; gives the pause until the next look."""
+        if isinstance(answer, Failed) or not answer.addresses:
+            reason = answer.reason if isinstance(answer, Failed) else NOTHING_LISTED
+            self._failed(watched, reason)
+            self._put_in_force(watched, after_time(watched.backends, self._clock(), ()), ended=True)
+            if isinstance(answer, Failed):
+                watched.failures += 1
+                return pause_after_failures(watched.failures, self._rng)
+            watched.failures = 0
+            return pause_after(answer.ttl)
+        known, taken = self._known(watched)
+        membership = after_answer(
+            watched.source, watched.backends, answer.addresses, known, self._clock(), taken
+        )
+        watched.failures, watched.answers, watched.answered_at = 0, watched.answers + 1, self._wall()
+        watched.unlisted = membership.unlisted
+        listed = {each.name: each for each in answer.addresses}
+        # Only of those that are taken: a list may name other strangers every second.
+        watched.addresses = {
+            each.name: listed.get(each.name) or watched.addresses[each.name] for each in membership.backends
+        }
+        problem = (
+            f"{membership.refused} of its backends are not taken: there are {MAX_BACKENDS} already"
+            if membership.refused
+            else None
+        )
+        self._answered(watched, problem)
+        self._put_in_force(watched, membership.backends, ended=True)
+        return pause_after(answer.ttl)
+
+    def _known(self, watched: _Watched) -> tuple[dict[str, Member], set[str]]:
+        """What is observed of the members of its service, and the names that are not its own."""
+        assert self._snapshot_holder is not None
+        self._snapshot_holder.let_in()
+        view = self._snapshot_holder.current.views[watched.service]
+        taken = _own_names(view.service)
+        for source in view.service.sources:
+            if source.key == watched.source.key:
+                break
+            other = self._watched.get((watched.service, source.key))
+            taken.update(each.name for each in (other.backends if other is not None else ()))
+        members = self._snapshot_holder.current.fleet.pools[watched.service].members
+        return {member.backend.name: member for member in members}, taken
+
+    def _put_in_force(self, watched: _Watched, backends: tuple[Backend, ...], *, ended: bool) -> None:
+        """Without `await`: nothing may run between the new snapshot and the new probes."""
+        assert self._snapshot_holder is not None
+        assert self._before is not None
+        assert self._after is not None
+        if backends == watched.backends and ended == watched.ended:
+            return
+        self._tell_changes(watched, watched.backends, backends)
+        watched.backends, watched.ended = backends, ended
+        names = {each.name for each in backends}
+        watched.addresses = {name: each for name, each in watched.addresses.items() if name in names}
+        service = self._completed(self._snapshot_holder.current.views[watched.service].service)
+        views = self._snapshot_holder.current.views.values()
+        services = [service if view.service.name == service.name else view.service for view in views]
+        self._before.retarget(services)
+        self._snapshot_holder.discover([service])
+        self._after.retarget(services)
+
+    # --- for people -----------------------------------------------------------------------------------------
+
+    def report(self) -> tuple[SourceReport, ...]:
+        """What each source has said."""
+        return tuple(map(_report, self._watched.values()))
+
+    def _failed(self, watched: _Watched, reason: str) -> None:
+        reason = printable(reason)
+        if reason != watched.problem:
+            number = len(watched.backends)
+            rest = f"its last {number} stay" if number else "none is known so far"
+            self._log_line(
+                watched, logging.WARNING, f"no backends from {watched.source.key}: {reason} ({rest})"
+            )
+        watched.problem = reason
+        watched.all_failures += 1
+
+    def _answered(self, watched: _Watched, problem: str | None) -> None:
+        if problem is not None and problem != watched.problem:
+            self._log_line(watched, logging.WARNING, f"{watched.source.key}: {problem}")
+        elif problem is None and watched.problem is not None:
+            self._log_line(watched, logging.INFO, f"{watched.source.key} answers again")
+        watched.problem = problem
+
+    def _tell_changes(self, watched: _Watched, before: Sequence[Backend], after: Sequence[Backend]) -> None:
+        old, new = {each.name: each for each in before}, {each.name: each for each in after}
+        grace = watched.source.leave_grace
+        changes = (
+            ("new", [name for name in new if name not in old]),
+            ("back", [name for name in new if name in old and old[name].leaving and not new[name].leaving]),
+            (
+                f"leaving within {grace:g} s",
+                [name for name in new if new[name].leaving and not (name in old and old[name].leaving)],
+            ),
+            ("gone", [name for name in old if name not in new]),
+        )
+        texts = [f"{what} {_named(names)}" for what, names in changes if names]
+        if texts:
+            self._log_line(watched, logging.INFO, f"{watched.source.key}: {'; '.join(texts)}")
+
+    def _log_line(self, watched: _Watched, level: int, text: str) -> None:
+        """What changes often is logged for who asks for it only."""
+        now = self._clock()
+        if now >= watched.lines_since + LOG_INTERVAL:
+            watched.lines, watched.lines_since = 0, now
+        watched.lines += 1
+        level = level if watched.lines <= LINES_PER_INTERVAL else logging.DEBUG
+        _log.log(level, "%s: %s", watched.service, text, extra=about(watched.service))
+
+
+def _own_names(service: Service) -> set[str]:
+    """The names of the backends that the configuration has itself."""
+    return {backend.name for backend in service.backends if not backend.source}
+
+
+def _anew(watched: _Watched, source: Source) -> tuple[Backend, ...]:
+    """Its backends as `source` has them, which a reload may have changed."""
+    if source == watched.source:
+        return watched.backends
+    return tuple(
+        replace(source.backend(watched.addresses[each.name]), leaves_at=each.leaves_at)
+        for each in watched.backends
+    )
+
+
+def _report(watched: _Watched) -> SourceReport:
+    staying = {each.name for each in watched.backends if not each.leaving}
+    unlisted = len(staying.intersection(watched.unlisted)) if watched.answers else len(staying)
+    return SourceReport(
+        watched.service,
+        watched.source.key,
+        listed=len(staying) - unlisted,
+        unlisted=unlisted,
+        leaving=len(watched.backends) - len(staying),
+        answers=watched.answers,
+        failures=watched.all_failures,
+        answered_at=watched.answered_at,
+        error=watched.problem,
+    )
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,116 @@
+"""The source `file`: a list of backends on the disk, read again whenever it has changed.
+
+It is looked at by its status, through symbolic links: a file that is renamed over the old one, and the links
+of a Kubernetes ConfigMap, are seen like any other change. All of that is done in a thread that nobody waits
+for: a file system that hangs holds neither the event loop nor the end of the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import threading
+import time
+from contextlib import suppress
+from typing import Final, TypeAlias, final
+
+from gateway.controlplane.discovery.lister import Answer, Failed, Listed, Lister
+from gateway.core.fleet.source import Address
+from gateway.settings.target_file import MAX_SIZE, TargetsError, read_targets
+
+INTERVAL: Final = 1.0
+"""Seconds between two looks. One costs some 50 µs, in a thread."""
+
+PATIENCE: Final = 5.0
+"""Seconds after which a file that does not answer is reported."""
+
+RECENT: Final = 2.0
+"""Seconds after a change in which a file is read at every look: one that is written in place may be complete
+a moment later with the same times."""
+
+Seen: TypeAlias = tuple[int, ...]
+"""By which a change is recognized."""
+
+
+@final
+class FileLister(Lister):
+    """The targets of the file at `path`."""
+
+    def __init__(self, path: str, *, interval: float = INTERVAL, patience: float = PATIENCE) -> None:
+        self._path = path
+        self._interval = interval
+        self._patience = patience
+        self._seen: Seen | None = None
+        self._answer: tuple[Address, ...] | Failed = Failed("it was not read yet")
+        self._reading: asyncio.Future[None] | None = None
+
+    async def look(self) -> Answer:
+        """Read the file if it has changed."""
+        if self._reading is None:
+            self._reading = _in_daemon_thread(self._read)
+        done, _ = await asyncio.wait([self._reading], timeout=self._patience)
+        if not done:
+            return Failed("it cannot be read: the file system does not answer")
+        reading, self._reading = self._reading, None
+        reading.result()
+        answer = self._answer
+        return answer if isinstance(answer, Failed) else Listed(answer, self._interval)
+
+    def _read(self) -> None:
+        """In a thread, one at a time."""
+        try:
+            # Without O_NONBLOCK a pipe of this name would block.
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except (OSError, ValueError) as error:
+            self._fail(error)
+            return
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                self._seen, self._answer = None, Failed("it is not a regular file")
+                return
+            seen = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev)
+            if seen == self._seen:
+                return
+            with os.fdopen(fd, "rb", closefd=False) as file:
+                data = file.read(MAX_SIZE + 1)
+            self._seen = seen if time.time() - status.st_mtime > RECENT else None
+            self._answer = read_targets(data, self._path)
+        except TargetsError as error:
+            self._answer = Failed(str(error))
+        except OSError as error:
+            self._fail(error)
+        finally:
+            os.close(fd)
+
+    def _fail(self, error: Exception) -> None:
+        reason = getattr(error, "strerror", None) or "not a valid file name"
+        self._seen, self._answer = None, Failed(f"it cannot be read: {reason.lower()}")
+
+
+def _in_daemon_thread(work: object) -> asyncio.Future[None]:
+    """The end of `work`, which a thread does that the end of the process does not wait for."""
+    assert callable(work)
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def end(error: BaseException | None) -> None:
+        if ended.cancelled():
+            return
+        if error is None:
+            ended.set_result(None)
+        else:
+            ended.set_exception(error)
+
+    def run() -> None:
+        problem: BaseException | None = None
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+            problem = error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(end, problem)
+
+    threading.Thread(target=run, name="skewgate-file", daemon=True).start()
+    return ended

@@ -1,0 +1,392 @@
+"""Moves the document of each service towards what this gateway offers, one step of the ladder at a time.
+
+    SnapshotHolder  ->  Documents  ->  StateKeeper  ->  SnapshotHolder.agree  ->  workers  ->  acknowledged
+      offer states      next steps     saved first        published
+
+Several workers hold the snapshot at slightly different times. What each of them offers and refuses is in the
+document that it holds. The next one is published only when every live worker has acknowledged this one, so no
+two of them are more than one level apart (`core.agreement.ladder`). Where one worker serves alone, views have
+no document and nothing here runs, but for a take-over: then documents stand in for two processes.
+
+Decides nothing about versions and knows no worker: `held` says what they have acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple, final
+
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.agreement.agreed import Agreed
+from gateway.core.agreement.document import Document
+from gateway.core.agreement.ladder import FIRST_SEQ, Target, step
+from gateway.core.agreement.votes import policy_text
+from gateway.core.fleet.offer import is_transparent
+from gateway.core.fleet.offer_state import SavedState
+from gateway.core.fleet.snapshot import ServiceView, Snapshot
+from gateway.core.versions.ranges import VersionSet
+from gateway.telemetry.process_log import about
+
+SAVE_WAIT: Final = 2.0
+"""Seconds for which a step waits for the state file."""
+
+SHORT_SAVE_WAIT: Final = 0.1
+"""The same after a step that was published unsaved: the disk is slow or full, and offers go on moving."""
+
+MAX_WAIT: Final = 5.0
+"""Seconds for which `in_force` waits."""
+
+WORKERS: Final = "workers"
+STATE_FILE: Final = "state file"
+TAKE_OVER: Final = "take-over"
+EARLIER_WORKERS: Final = "workers of an earlier process"
+
+_MAX_STEPS: Final = 16
+"""Steps in a row while nobody holds a document; the ladder rests after five."""
+
+_log = logging.getLogger("skewgate.documents")
+
+
+class _Step(NamedTuple):
+    """A step that is being saved."""
+
+    before: Agreed
+    after: Agreed
+
+
+@final
+class Documents:
+    """Follows the offers from `start` to `close`, on the running loop.
+
+    `held(service)`: the lowest seq of its document that any live worker has acknowledged, 0 for none; None:
+    no worker is live, so whoever joins has to hold the present one first. `restored`: the documents of the
+    state file, or of the gateway that is taken over. `alone`: one worker serves in this process, and what it
+    offers needs no document as long as no other process serves beside it. `orphans`: whether workers of an
+    earlier process may still serve. They refuse nothing; what they serve is not refused here meanwhile.
+    `save`: write `to_save` to the state file and return whether it is there; None: there is no file.
+    """
+
+    def __init__(
+        self,
+        snapshot_holder: SnapshotHolder,
+        held: Callable[[str], int | None] = lambda service: None,
+        *,
+        restored: Mapping[str, Document] | None = None,
+        alone: bool = False,
+        orphans: Callable[[], bool] = lambda: False,
+        save: Callable[[], Awaitable[bool]] | None = None,
+    ) -> None:
+        self._snapshot_holder = snapshot_holder
+        self._held = held
+        self._restored = dict(restored or {})
+        self._alone = alone
+        self._orphans = orphans
+        self._save = save
+        self._unsaved = False
+        """The last step was published before it was saved."""
+        self._frozen: frozenset[str] = frozenset()
+        """Services whose documents stand still."""
+        self._holding = False
+        self._planned: dict[str, _Step] = {}
+        """Steps that are being saved, by service."""
+        self._awaited: dict[str, str] = {}
+        """For whom the document of a service waits. A service that is not here is where it is to be."""
+        self._changed = asyncio.Event()
+        self._publishing: asyncio.Task[None] | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+
+    # --- its life
+
+    def start(self) -> None:
+        """Give every view its document, if there are to be any, and take the steps that need nobody's word.
+        To be called before the state file is written and before any worker serves."""
+        if not self._alone or self._orphans():
+            self._take_part()
+            self._put_in_force(self._steps(self._snapshot_holder.current.views))
+
+    async def close(self) -> None:
+        """Move no document any more. What is being saved is not published."""
+        self._stop_following()
+        if self._publishing is not None:
+            self._publishing.cancel()
+            await asyncio.gather(self._publishing, return_exceptions=True)
+            self._publishing = None
+
+    # --- what happens elsewhere
+
+    def acknowledged(self) -> None:
+        """A worker has acknowledged, joined or ended, or the last orphan is gone: step where that can be done
+        now."""
+        if self._unsubscribe is None:
+            return
+        if self._alone and not self._holding and not self._orphans():
+            self._drop_documents()
+        else:
+            self._look(tuple(self._awaited))
+
+    def hold(self, *, everything: bool = True) -> None:
+        """No document moves from now on, because another process serves by it, too.
+
+        The gateway that is taken over holds everything. The one that takes over holds what the other one
+        serves (`everything` False): what that one neither serves nor refuses may be offered here.
+        """
+        self._take_part()
+        self._planned.clear()
+        self._holding = True
+        views = self._snapshot_holder.current.views
+        self._frozen = frozenset(name for name, view in views.items() if everything or _may_serve(view))
+        self._look(views)
+
+    def release(self) -> None:
+        """Go on: no other process serves any more, or it has not begun."""
+        self._holding, self._frozen = False, frozenset()
+        if self._unsubscribe is None:
+            return
+        if self._alone and not self._orphans():
+            self._drop_documents()
+        else:
+            self._look(self._snapshot_holder.current.views)
+
+    # --- what it says
+
+    async def in_force(self, service: str | None = None) -> bool:
+        """Wait until every document (or that of `service`) is where it is to be, and every live worker holds
+        it. False: it takes too long, or waits for another process."""
+        try:
+            async with asyncio.timeout(MAX_WAIT):
+                while whom := self._awaits(service):
+                    if whom <= {TAKE_OVER, EARLIER_WORKERS}:
+                        return False
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def awaited(self) -> Mapping[str, str]:
+        """For whom the document of a service waits, by service: for workers, the state file, or another
+        process. Empty: all are where they are to be."""
+        return dict(self._awaited)
+
+    def to_save(self) -> Mapping[str, Document]:
+        """What the state file has to hold before any worker does: the documents by service."""
+        found = {}
+        for name, view in self._snapshot_holder.current.views.items():
+            planned = self._planned.get(name)
+            agreed = view.agreed if planned is None else planned.after
+            if agreed is not None and agreed.document is not None:
+                found[name] = agreed.document
+        return found
+
+    def _awaits(self, service: str | None) -> set[str]:
+        if service is None:
+            return set(self._awaited.values())
+        return {whom for name, whom in self._awaited.items() if name == service}
+
+    # --- documents come and go
+
+    def _take_part(self) -> None:
+        """Give every view a document that has none."""
+        if self._unsubscribe is None:
+            self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
+        begun = {
+            name: self._begun(name, view)
+            for name, view in self._snapshot_holder.current.views.items()
+            if view.agreed is None or (view.agreed.document is None and name in self._restored)
+        }
+        self._restored.clear()
+        if begun:
+            self._snapshot_holder.agree(begun)
+
+    def _begun(self, name: str, view: ServiceView) -> Agreed:
+        """What stood before the restart; of one that has stood alone, what it offers at this moment."""
+        document = self._restored.get(name)
+        if document is None and self._alone and view.offer_state.versions:
+            document = _at_rest(view)
+        return Agreed(document, transparent=document is None and view.offer.transparent)
+
+    def _drop_documents(self) -> None:
+        """Nobody else serves: views need no documents."""
+        self._stop_following()
+        self._snapshot_holder.agree(dict.fromkeys(self._snapshot_holder.current.views))
+
+    def _stop_following(self) -> None:
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        self._planned.clear()
+        self._awaited.clear()
+        self._tell()
+
+    # --- steps
+
+    def _on_change(self, before: Snapshot, after: Snapshot) -> None:
+        if after.routes is not before.routes:
+            self._look(before.views.keys() - after.views.keys())
+        self._look(view.service.name for _, view in after.news_since(before))
+
+    def _look(self, services: Iterable[str]) -> None:
+        """Take the steps that can be taken, and note for whom the others wait."""
+        steps = self._steps(services)
+        if self._save is None:
+            self._put_in_force(steps)
+        elif steps:
+            self._planned |= steps
+            self._awaited |= dict.fromkeys(steps, STATE_FILE)
+            if self._publishing is None:
+                # Owned by this object until `close`.
+                self._publishing = asyncio.get_running_loop().create_task(self._publish(), name="documents")
+
+    def _steps(self, services: Iterable[str]) -> dict[str, _Step]:
+        """The steps that can be taken now, by service."""
+        found = {}
+        views = self._snapshot_holder.current.views
+        for name in services:
+            view = views.get(name)
+            if view is None or view.agreed is None:
+                self._planned.pop(name, None)
+                self._awaited.pop(name, None)
+                continue
+            if name in self._planned:
+                continue
+            if (taken := self._taken(view, view.agreed)) is not None:
+                found[name] = taken
+            elif (whom := self._awaited_by(view, view.agreed)) is not None:
+                self._awaited[name] = whom
+            else:
+                self._awaited.pop(name, None)
+        self._tell()
+        return found
+
+    def _taken(self, view: ServiceView, agreed: Agreed) -> _Step | None:
+        """The step that can be taken now from what is agreed on."""
+        if view.service.name in self._frozen:
+            return None
+        holders = self._held(view.service.name)
+        document, all_attached = agreed.document, not self._orphans()
+        for _ in range(_MAX_STEPS):
+            following = _following(view, document, all_attached=all_attached)
+            if following is None:
+                break
+            if holders is not None and holders != _seq(agreed.document):
+                return None
+            document = following
+            if holders is not None or self._save is not None:
+                break  # who joins while it is saved holds the one before
+        offers_nothing = document is None or document.is_empty
+        transparent = offers_nothing and is_transparent(view.pool, view.offer_state)
+        if document is agreed.document and transparent is agreed.transparent:
+            return None
+        return _Step(agreed, replace(agreed, document=document, transparent=transparent))
+
+    def _awaited_by(self, view: ServiceView, agreed: Agreed) -> str | None:
+        """For whom the document waits from which no step can be taken now."""
+        wanted = _following(view, agreed.document, all_attached=True) is not None
+        if view.service.name in self._frozen:
+            return TAKE_OVER if wanted else None
+        holders = self._held(view.service.name)
+        if holders is not None and holders != _seq(agreed.document):
+            return WORKERS
+        return EARLIER_WORKERS if wanted else None
+
+    async def _publish(self) -> None:
+        """Save the planned steps and put them in force, until there are none."""
+        try:
+            while self._planned:
+                planned = dict(self._planned)
+                await self._saved()
+                ready = {name: each for name, each in planned.items() if self._planned.get(name) is each}
+                for name in ready:
+                    del self._planned[name]
+                self._put_in_force(ready)
+        finally:
+            self._publishing = None
+
+    async def _saved(self) -> None:
+        """Wait until what is planned is in the state file. A disk that is slow or full does not hold an offer
+        for ever: the log says what that costs."""
+        assert self._save is not None
+        saved = False
+        try:
+            async with asyncio.timeout(SHORT_SAVE_WAIT if self._unsaved else SAVE_WAIT):
+                saved = await self._save()
+        except TimeoutError:
+            pass
+        if self._unsaved is saved:
+            if saved:
+                _log.info("steps of offers are saved again before workers take them")
+            else:
+                _log.warning(
+                    "the state file takes too long: offers move on unsaved; if this process is killed now, "
+                    "its workers may serve what the next one refuses, until they have drained"
+                )
+        self._unsaved = not saved
+
+    def _put_in_force(self, steps: Mapping[str, _Step]) -> None:
+        """Publish the steps, unless what they start from has been replaced meanwhile."""
+        if not steps:
+            return
+        views = self._snapshot_holder.current.views
+        current = {
+            name: each.after
+            for name, each in steps.items()
+            if (view := views.get(name)) is not None and view.agreed == each.before
+        }
+        for name, agreed in current.items():
+            _log_step(views[name], agreed)
+            self._awaited[name] = WORKERS
+        if current:
+            self._snapshot_holder.agree(current)  # which looks at them again
+        self._look(steps.keys() - current.keys())
+
+    def _tell(self) -> None:
+        """Wake whoever waits for `in_force`."""
+        self._changed.set()
+        self._changed.clear()
+
+
+def restored_documents(saved: Mapping[str, SavedState]) -> dict[str, Document]:
+    """The documents of a state file, by service."""
+    return {name: each.document for name, each in saved.items() if each.document is not None}
+
+
+def _following(view: ServiceView, document: Document | None, *, all_attached: bool) -> Document | None:
+    """The document one step nearer to what this gateway offers."""
+    state, service = view.offer_state, view.service
+    if not state.initialized and state.round_ended is None:
+        return None  # nothing is known yet: what stood goes on standing
+    rule = policy_text(service) if document is None or not state.cut else document.rule
+    towards = Target(rule, state.versions, view.offer.ceiling)
+    return step(document, towards, service.dialect.scheme, all_attached=all_attached)
+
+
+def _at_rest(view: ServiceView) -> Document:
+    """The document that says what is offered and refused without one."""
+    offered: VersionSet = view.offer.versions
+    rule = policy_text(view.service)
+    return Document(FIRST_SEQ, rule, view.offer_state.versions, offered, offered, offered)
+
+
+def _may_serve(view: ServiceView) -> bool:
+    """Whether somebody is served who holds its document, or the one before it: that one may have accepted
+    what this one has open."""
+    document = None if view.agreed is None else view.agreed.document
+    return document is not None and bool(document.open)
+
+
+def _seq(document: Document | None) -> int:
+    return 0 if document is None else document.seq
+
+
+def _log_step(view: ServiceView, agreed: Agreed) -> None:
+    document, scheme, name = agreed.document, view.service.dialect.scheme, view.service.name
+    if document is None or not _log.isEnabledFor(logging.DEBUG):
+        return
+    _log.debug(
+        "%s: document %d: offered %s, accepted %s, open %s",
+        *(name, document.seq),
+        *(each.format(scheme) for each in (document.offered, document.accepted, document.open)),
+        extra=about(name),
+    )

@@ -1,0 +1,84 @@
+"""Writes one log line when a backend is ejected, and one when it gets requests again.
+
+The data plane tells it of each change (`dataplane.ejection`). What changes too often is told together
+(`controlplane.flap_damping`). It changes nothing. `controlplane.change_log` writes what is learned of a
+backend; an ejection is no such fact.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import final
+
+from gateway.controlplane.flap_damping import Damped, FlapDamping
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.telemetry.process_log import about
+
+_log = logging.getLogger("skewgate.ejection")
+
+
+@final
+class EjectionLog:
+    """`clock`: monotonic seconds. Used on one event loop."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._damping = FlapDamping()
+        self._last: dict[str, tuple[bool, str]] = {}
+        """What was told last, or would have been: (ejected, text) by `service/backend`."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def changed(self, key: str, text: str, ejected: bool) -> None:  # noqa: FBT001
+        """A backend was ejected, or is no longer. `key`: `service/backend`."""
+        self._last[key] = (ejected, text)
+        if self._damping.change(key, self._clock()):
+            _write(key, text, ejected=ejected)
+        else:
+            self._set_timer()
+
+    def on_change(self, before: Snapshot, after: Snapshot) -> None:
+        """Forget backends that are gone; a subscriber of the snapshot holder."""
+        if self._last and (after.routes is not before.routes or _backends_changed(before, after)):
+            pools = after.fleet.pools.values()
+            for key in self._last.keys() - {member.key for pool in pools for member in pool.members}:
+                del self._last[key]
+                self._damping.forget(key)
+
+    def close(self) -> None:
+        """Log what has not been told: the last line about every backend is true."""
+        self._closed = True
+        self._set_timer()
+        self._tell(self._damping.take_all(self._clock()))
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self._damping.next_due
+        if due is not None and not self._closed:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(0.0, due - self._clock()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._tell(self._damping.take_due(self._clock()))
+        self._set_timer()
+
+    def _tell(self, damped: Iterable[Damped]) -> None:
+        for each in damped:
+            ejected, text = self._last[each.key]
+            number = "once" if each.changes == 1 else f"{each.changes} times"
+            _write(
+                each.key, f"changed {number} in the last {each.seconds:.0f} s, now {text}", ejected=ejected
+            )
+
+
+def _backends_changed(before: Snapshot, after: Snapshot) -> bool:
+    return any(old is None or old.service is not view.service for old, view in after.news_since(before))
+
+
+def _write(key: str, text: str, *, ejected: bool) -> None:
+    _log.log(logging.WARNING if ejected else logging.INFO, "%s: %s", key, text, extra=about(key))

@@ -1,0 +1,101 @@
+"""What is told about replicas, for status and metrics: values made from what was read last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+
+from gateway.controlplane.replication.clocks import Clocks
+from gateway.controlplane.replication.following import Beat
+from gateway.controlplane.replication.membership import Membership
+from gateway.controlplane.replication.reading import Reading
+from gateway.controlplane.replication.texts import config_digest
+from gateway.core.agreement.attachment import Attachment
+from gateway.core.agreement.ladder import awaited
+from gateway.settings import AgreementSettings
+from gateway.telemetry.agreement import AgreementReport, ReplicaReport, ServiceReport
+
+
+def make_report(
+    own: str,
+    members: Mapping[str, Membership],
+    readings: Mapping[str, Reading],
+    beats: Mapping[str, Beat],
+    settings: AgreementSettings,
+    clocks: Clocks,
+    *,
+    store_error: str,
+) -> AgreementReport:
+    """Everything about it now."""
+    now = clocks.boot_time()
+    services = {name: _service(me, readings.get(name), now, settings) for name, me in sorted(members.items())}
+    found = {each for reading in readings.values() for each in reading.known}
+    replicas = tuple(_replica(each, own, readings, beats, clocks) for each in sorted(found))
+    return AgreementReport(own, store_error, replicas, services)
+
+
+def _service(
+    me: Membership, reading: Reading | None, now: float, settings: AgreementSettings
+) -> ServiceReport:
+    at = me.attachment(now, settings.ttl, settings.forget)
+    attached = at is Attachment.ATTACHED
+    left = None
+    if at is Attachment.FORGOTTEN:
+        left = 0.0
+    elif not attached and settings.forget is not None and me.sent_at > -inf:
+        left = max(0.0, me.sent_at + settings.forget - now)
+    if reading is None:
+        return ServiceReport(attached, me.since, me.seq, left, problem=me.problem)
+    live = {each: word.replica for each, word in reading.live.items()}
+    not_idle = {
+        backend: (  # what cannot be read may say anything
+            *sorted(each for each, word in reading.live.items() if backend not in word.idle),
+            *reading.unreadable,
+        )
+        for backend in reading.drained
+    }
+    return ServiceReport(
+        attached,
+        me.since,
+        me.seq,
+        left,
+        awaited(reading.document, live),
+        me.problem,
+        reading.pin is not None,
+        frozenset(backend for backend, whom in not_idle.items() if not whom),
+        {backend: whom for backend, whom in not_idle.items() if whom},
+        tuple(sorted(reading.known.keys() - reading.live.keys() - {*reading.unreadable})),
+    )
+
+
+def _replica(
+    each: str, own: str, readings: Mapping[str, Reading], beats: Mapping[str, Beat], clocks: Clocks
+) -> ReplicaReport:
+    registered = {name: reading for name, reading in readings.items() if each in reading.known}
+    who = next(reading.known[each] for reading in registered.values())
+    beat = beats.get(each)
+    live = {name: reading.live[each] for name, reading in registered.items() if each in reading.live}
+    return ReplicaReport(
+        each,
+        *who,
+        attached=len(live) == len(registered),
+        seen_at=None if beat is None or not beat.revision else clocks.wall_of(beat.seen_at),
+        holds=tuple(name for name, reading in registered.items() if _holds(each, reading)),
+        differs=tuple(
+            name for name, word in live.items() if word.config != config_digest(registered[name].service)
+        ),
+    )
+
+
+def _holds(each: str, reading: Reading) -> bool:
+    """Whether the next step waits for it, or its vote is against what another one wants."""
+    word = reading.live.get(each)
+    document = reading.document
+    if word is None:
+        return document is not None and document.open != document.accepted
+    vote = word.replica.vote
+    if word.replica.ack != (0 if document is None else document.seq) or vote is None:
+        return True
+    others = [one.replica.vote for one in reading.live.values() if one.replica.vote is not None]
+    state = None if document is None else document.state
+    return any(bool(other.want - vote.want - (vote.want if state is None else state)) for other in others)

@@ -1,0 +1,132 @@
+"""What of this replica has to be in the state file before it acknowledges a document, or joins with one.
+
+A replica that restarts by an older document than it had acknowledged would serve what it had agreed to give
+up. So a round waits for the file without waiting: `is_saved` says whether it is there, `written` is called
+when it may be. Knows no store and no disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Final, final
+
+from gateway.controlplane.replication.clocks import Clocks
+from gateway.controlplane.replication.membership import NEVER, Membership
+from gateway.core.agreement.attachment import Registered
+from gateway.core.agreement.document import Document
+
+SAVE_WAIT: Final = 2.0
+"""Seconds for which an acknowledgement waits for the state file."""
+
+_RECORDED: Final = 60.0
+"""Seconds after which the state file is told again that this replica is attached."""
+
+MAX_IDS: Final = 64
+"""Registrations that the file names: as many as its reader takes."""
+
+_log = logging.getLogger("skewgate.agreement")
+
+
+@final
+class Saving:
+    """For all services of one replica, whose `members` it looks at."""
+
+    def __init__(
+        self,
+        replica: str,
+        members: Mapping[str, Membership],
+        save: Callable[[], Awaitable[bool]] | None,
+        clocks: Clocks,
+        written: Callable[[], None],
+    ) -> None:
+        self._replica = replica
+        self._members = members
+        self._save = save
+        self._clocks = clocks
+        self._written = written
+        self._task: asyncio.Task[None] | None = None
+        self._unsaved = False
+        """The last acknowledgement was not in the file."""
+        self._recorded_at = NEVER
+
+    def is_saved(self, me: Membership) -> bool:
+        """Whether all that is to be acknowledged, or joined with, is in the file."""
+        return self._save is None or me.saved == self._wanted(me)
+
+    def save_what_is_new(self) -> None:
+        """Begin to write it, unless a write is under way."""
+        if self._save is None or self._task is not None:
+            return
+        now = self._clocks.boot_time()
+        new = any(me.saved != self._wanted(me) for me in self._members.values())
+        attached = any(me.live_revision for me in self._members.values())
+        if new or (attached and now >= self._recorded_at + _RECORDED):
+            # Owned by this object until `close`.
+            self._task = asyncio.get_running_loop().create_task(self._write(), name="replication-state")
+
+    async def close(self) -> None:
+        """Wait for no write any more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def end(self) -> None:
+        """The registrations end: others may refuse by the next moment what is on offer here. So the file says
+        that this replica was not attached, and whoever reads it answers nothing before it has joined."""
+        for me in self._members.values():
+            me.last, me.beats = None, False
+        if self._save is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SAVE_WAIT / 2):
+                    await self._save()
+
+    def documents(self) -> Mapping[str, Document]:
+        """What the state file has to hold, by service."""
+        found = {name: me.to_save for name, me in self._members.items()}
+        return {name: document for name, document in found.items() if document is not None}
+
+    def registrations(self) -> Mapping[str, Registered]:
+        """The same of the registrations."""
+        return {name: Registered(self._ids(me), me.last) for name, me in self._members.items()}
+
+    def _ids(self, me: Membership) -> tuple[str, ...]:
+        # The oldest: those after them never reached the store, or they would have ended theirs.
+        return (self._replica, *me.predecessors[1 - MAX_IDS :])
+
+    def _wanted(self, me: Membership) -> tuple[object, ...]:
+        return me.to_save, self._ids(me)
+
+    async def _write(self) -> None:
+        """A disk that is slow or full holds nobody for ever: the log says what that costs."""
+        assert self._save is not None
+        self._recorded_at = self._clocks.boot_time()
+        for me in self._members.values():
+            if me.beats and me.joined:  # else it was attached before this process began
+                me.last = self._clocks.last_attached(me.sent_at)
+        begun = {name: self._wanted(me) for name, me in self._members.items()}
+        saved = False
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SAVE_WAIT):
+                    saved = await self._save()
+            self._report(saved=saved)
+        finally:
+            self._task = None
+        for name, wanted in begun.items():
+            if name in self._members:
+                self._members[name].saved = wanted
+        self._written()
+
+    def _report(self, *, saved: bool) -> None:
+        if self._unsaved and saved:
+            _log.info("what this replica acknowledges is saved again")
+        elif not self._unsaved and not saved:
+            _log.warning(
+                "the state file takes too long: this replica acknowledges unsaved; if it is killed now, "
+                "remove the file before it is started again"
+            )
+        self._unsaved = not saved

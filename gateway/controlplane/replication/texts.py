@@ -1,0 +1,239 @@
+"""What replicas write under their own keys, as texts: what a live one says, and who is registered.
+
+Read strictly: a text of which anything is not as it should be is no vote. Values in, values out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from hashlib import sha256
+from typing import Final, NamedTuple, final
+
+from gateway.core.agreement.document import (
+    FORMS,
+    MAX_ITEMS,
+    MAX_SEQ,
+    UnreadableDocument,
+    read_rule,
+    read_version,
+    read_versions,
+    write_versions,
+)
+from gateway.core.agreement.ladder import LiveReplica, Vote
+from gateway.core.decision.operations import Operation
+from gateway.core.fleet.service import Service
+from gateway.core.versions.version import Scheme
+
+_MAX_TEXT: Final = 200
+"""Characters of a name, a host, a release, or a digest."""
+
+_MAX_BACKEND: Final = 255
+"""Characters of the name of a backend, as in the configuration."""
+
+_MAX_FORMS: Final = 64
+
+_LIVE_KEYS: Final = 6
+_VOTE_KEYS: Final = 5
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LiveWord:
+    """What a live replica says of itself."""
+
+    text: str
+    """As it stands in the store."""
+    replica: LiveReplica
+    forms: tuple[int, ...]
+    idle: frozenset[str]
+    """Drained backends to which it has no request in flight."""
+    config: str
+    """A digest of what clients can notice."""
+
+
+class Who(NamedTuple):
+    """A registration."""
+
+    name: str
+    host: str
+    release: str
+
+
+def write_live(
+    ack: int, vote: Vote | None, idle: frozenset[str], service: Service, *, transparent: bool
+) -> str:
+    """What this replica says."""
+    scheme = service.dialect.scheme
+    return _text(
+        {
+            "ack": ack,
+            "forms": sorted(FORMS),
+            "vote": None if vote is None else _vote(vote, scheme),
+            "transparent": transparent,
+            "idle": sorted(idle),
+            "config": config_digest(service),
+        }
+    )
+
+
+def read_live(text: str, scheme: Scheme) -> LiveWord:
+    """Raises `UnreadableDocument`."""
+    found = _object(text)
+    match found:
+        case {
+            "ack": int() as ack,
+            "forms": [*forms],
+            "vote": dict() | None as vote,
+            "transparent": bool() as transparent,
+            "idle": [*idle],
+            "config": str() as config,
+        } if len(found) == _LIVE_KEYS and _is_number(ack, 0) and len(config) <= _MAX_TEXT:
+            own = None if vote is None else _read_vote(vote, scheme)
+            return LiveWord(
+                text, LiveReplica(ack, own, transparent), _read_forms(forms), _read_idle(idle), config
+            )
+        case _:
+            raise UnreadableDocument("it is no word of a replica")
+
+
+def _read_forms(found: Sequence[object]) -> tuple[int, ...]:
+    if not 0 < len(found) <= _MAX_FORMS or not all(_is_number(each, 1) for each in found):
+        raise UnreadableDocument("its `forms` are no numbers of forms")
+    return tuple(each for each in found if isinstance(each, int))
+
+
+def _read_idle(found: Sequence[object]) -> frozenset[str]:
+    if len(found) > MAX_ITEMS or not all(
+        isinstance(each, str) and 0 < len(each) <= _MAX_BACKEND for each in found
+    ):
+        raise UnreadableDocument("its `idle` are no names of backends")
+    return frozenset(map(str, found))
+
+
+def _is_number(value: object, lowest: int) -> bool:
+    """A bool is none, though Python takes it for one."""
+    return type(value) is int and lowest <= value <= MAX_SEQ
+
+
+def write_who(who: Who) -> str:
+    """This replica's registration."""
+    return _text(who._asdict())
+
+
+def read_who(text: str) -> Who:
+    """For people: whatever cannot be read is empty."""
+    try:
+        found = _object(text)
+    except UnreadableDocument:
+        found = {}
+    return Who(*(str(found.get(name, ""))[:_MAX_TEXT] for name in Who._fields))
+
+
+def write_names(names: frozenset[str]) -> str:
+    """Names of drained backends."""
+    return _text(sorted(names))
+
+
+def read_names(text: str) -> frozenset[str] | None:
+    """None: it is no list of names."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return frozenset(found) if isinstance(found, list) and _are(found, str) else None
+
+
+def config_digest(service: Service) -> str:
+    """Of all in the configuration of a service that its clients can notice. Made of values that are named
+    here, so that two releases come to the same one; an option that another release lacks counts only where it
+    is not at its default."""
+    scheme, default = service.dialect.scheme, service.effective_default_version
+    policy, number = service.policy_and_number
+    noticed = {
+        "dialect": [service.dialect.name, *scheme.key],
+        "options": _plain(service.dialect.made_of),
+        "default": [default.kind.value, _plain(default.constant)],
+        "policy": [policy.value, None if number is None else [number.number, number.percent]],
+        "ceiling": _plain(service.ceiling),
+        "retry_after": service.effective_retry_after,
+        "operations": sorted(_operation(each) for each in service.operations.listed),
+        "match": [sorted(service.match.hosts), service.match.path],
+    }
+    text = json.dumps(noticed, sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode("ascii")).hexdigest()[:16]
+
+
+def _operation(operation: Operation) -> str:
+    return json.dumps(
+        [
+            operation.method,
+            list(operation.path.segments),
+            [[_plain(one.low), _plain(one.high)] for one in operation.versions.ranges],
+            operation.refusal,
+        ]
+    )
+
+
+def _plain(value: object) -> object:
+    """As JSON, alike in every process: without orders of sets, addresses of objects, and defaults."""
+    if is_dataclass(value):
+        found = {each.name: (getattr(value, each.name), each.default) for each in fields(value)}
+        return {name: _plain(own) for name, (own, default) in found.items() if own != default}
+    match value:
+        case Enum():
+            return _plain(value.value)
+        case None | bool() | int() | float() | str():
+            return value
+        case Mapping():
+            return {str(name): _plain(each) for name, each in value.items()}
+        case frozenset() | set():
+            return sorted((_plain(each) for each in value), key=json.dumps)
+        case tuple() | list():
+            return [_plain(each) for each in value]
+        case _:
+            return type(value).__name__
+
+
+def _vote(vote: Vote, scheme: Scheme) -> dict[str, object]:
+    return {
+        "rule": vote.rule,
+        "floor": write_versions(vote.floor, scheme),
+        "want": write_versions(vote.want, scheme),
+        "gives": write_versions(vote.gives, scheme),
+        "cap": None if vote.cap is None else scheme.format(vote.cap),
+    }
+
+
+def _read_vote(found: Mapping[str, object], scheme: Scheme) -> Vote:
+    if len(found) != _VOTE_KEYS:
+        raise UnreadableDocument("its vote has foreign keys, or lacks some")
+    floor, want, gives = (read_versions(found.get(name), scheme, name) for name in ("floor", "want", "gives"))
+    cap = found.get("cap")
+    return Vote(
+        read_rule(found.get("rule")),
+        floor,
+        want,
+        gives,
+        None if cap is None else read_version(cap, scheme, "cap"),
+    )
+
+
+def _are(values: list[object], kind: type) -> bool:
+    return all(type(each) is kind for each in values)
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _object(text: str) -> dict[str, object]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise UnreadableDocument("it is not JSON") from None
+    if not isinstance(found, dict):
+        raise UnreadableDocument("it is no object")
+    return found

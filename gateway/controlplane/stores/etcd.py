@@ -1,0 +1,562 @@
+"""etcd 3.4 or newer as the store, through its JSON gateway.
+
+    read, commit ──> one endpoint, or several after each other ──> POST /v3/… ──> checked values
+
+A read is asked of the endpoint that answered last. Another one is asked as well when it has not answered for
+a while: a member without a quorum, or one that is stopped, says nothing. A transaction is sent to one
+endpoint only: to repeat one that may have been carried out would show its own guards as broken. It goes on to
+the next endpoint only where no connection could be made.
+
+Nothing that comes from etcd is taken on trust: its size is bounded, its shape checked. No token and no
+password is in any message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+from base64 import b64decode, b64encode
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar, final
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from gateway.controlplane.stores.store import (
+    Contents,
+    Entry,
+    Guard,
+    NothingNewer,
+    StoreError,
+    StoreRefused,
+    Transaction,
+    Unchanged,
+)
+from gateway.errors import CertificateError
+from gateway.settings.values import EtcdSettings
+from gateway.telemetry.access_log import printable
+from gateway.tls.client import reason_of
+
+RANGE: Final = "/v3/kv/range"
+TXN: Final = "/v3/kv/txn"
+WATCH: Final = "/v3/watch"
+AUTHENTICATE: Final = "/v3/auth/authenticate"
+
+CALL_TTLS: Final = 0.23
+"""Of one call, in parts of the TTL: less than the time between two beats."""
+LOGIN_TIME: Final = 5.0
+"""Seconds for a login. etcd makes passwords slow to check on purpose, so calls may end before it does."""
+WATCH_TTLS: Final = 10.0
+"""A watch that says nothing for so long is made anew: its connection may be gone."""
+MAX_ANSWER: Final = 8 * 1024 * 1024
+MAX_REQUEST: Final = 1024 * 1024
+MAX_MESSAGE: Final = 200
+
+_BAD_TOKEN: Final = ("invalid auth token", "user name is empty", "revision of auth store is old")
+"""What etcd says to a token that it does not know (any more), and to a request without one."""
+_NO_END: Final = aiohttp.ClientTimeout(total=None)
+"""One deadline is for all requests of a call: see `EtcdStore._within`."""
+_NO_USERS: Final = "authentication is not enabled"
+
+Json: TypeAlias = dict[str, Any]
+T = TypeVar("T")
+
+
+@final
+class _NotSent(StoreError):
+    """There is no connection: nothing was sent."""
+
+
+@final
+class _BadToken(StoreError):
+    """Nothing was done: the token is none, or is too old."""
+
+
+@final
+class EtcdStore:
+    """The store of one replica, for one event loop. Connections are made when they are needed."""
+
+    def __init__(self, settings: EtcdSettings, ttl: float) -> None:
+        self._endpoints: Final = settings.endpoints
+        self._settings = settings
+        self._ttl = ttl
+        self._call_time = CALL_TTLS * ttl
+        self._addresses = _Addresses()
+        self._preferred = 0
+        """The index of the endpoint that answered last."""
+        self._moved = asyncio.Event()
+        """Set, and replaced, when it is another one."""
+        self._clusters: dict[str, str] = {}
+        """The id of the cluster by endpoint, as far as it has answered."""
+        self._token = ""
+        self._login: asyncio.Task[StoreError | None] | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._context: ssl.SSLContext | None = None
+        self._watches: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def read(self, prefix: str) -> Contents:
+        """All keys under `prefix`, linearizably."""
+        answer = await self._within(lambda: self._send_until_one_answers(RANGE, _range(prefix)))
+        return _contents(answer)
+
+    async def commit(self, transaction: Transaction) -> int | None:
+        """The revision that it has made; None: a guard does not hold."""
+        answer = await self._within(lambda: self._send_in_turn(TXN, _txn(transaction)))
+        if answer.get("succeeded", False) is not True:
+            return None
+        return _revision(answer)
+
+    def watch(self, prefix: str, changed: Callable[[], None]) -> None:
+        """Call `changed` soon after something under `prefix` has changed, as a hint. Until `close`."""
+        task = _start(self._watch(prefix, changed))
+        self._watches.add(task)
+        task.add_done_callback(self._watches.discard)
+
+    async def close(self) -> None:
+        """End all watches and connections."""
+        self._closed = True
+        tasks: list[asyncio.Task[Any]] = [*self._watches]
+        if self._login is not None:
+            tasks.append(self._login)
+        await _end(tasks)
+        await self._addresses.close()
+        if self._session is not None:
+            await self._session.close()
+
+    # -- which endpoint
+
+    async def _within(self, send: Callable[[], Awaitable[Json]]) -> Json:
+        if self._closed:
+            raise StoreError("the connection to etcd was closed")
+        try:
+            async with asyncio.timeout(self._call_time):
+                return await send()
+        except TimeoutError:
+            milliseconds = round(1000 * self._call_time)
+            raise StoreError(f"no endpoint of etcd answered within {milliseconds} ms") from None
+
+    def _in_order(self) -> list[int]:
+        count = len(self._endpoints)
+        return [(self._preferred + each) % count for each in range(count)]
+
+    def _prefer(self, index: int) -> None:
+        if index != self._preferred:
+            self._preferred = index
+            self._moved.set()
+            self._moved = asyncio.Event()
+
+    async def _send_until_one_answers(self, path: str, body: Json) -> Json:
+        """Ask the next endpoint when one fails or takes long. The first answer counts. The first endpoint is
+        asked twice: its connection may have been an old one that it has closed."""
+        order = self._in_order()
+        order.append(order[0])
+        patience = self._call_time / len(order)
+        asked: dict[asyncio.Task[Json], int] = {}
+        errors: list[StoreError] = []
+        try:
+            while order or asked:
+                if order:
+                    index = order.pop(0)
+                    task = _start(self._send(self._endpoints[index], path, body))
+                    asked[task] = index
+                done, _ = await asyncio.wait(
+                    asked, timeout=patience if order else None, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    index = asked.pop(task)
+                    try:
+                        answer = task.result()
+                    except StoreRefused:
+                        raise
+                    except StoreError as error:
+                        errors.append(error)
+                    else:
+                        self._prefer(index)
+                        return answer
+        finally:
+            await _end(list(asked))
+        raise errors[0]
+
+    async def _send_in_turn(self, path: str, body: Json) -> Json:
+        """Ask the next endpoint only when the one before was not reached at all."""
+        first: StoreError | None = None
+        for index in self._in_order():
+            try:
+                answer = await self._send(self._endpoints[index], path, body)
+            except _NotSent as error:
+                first = first or error
+            else:
+                self._prefer(index)
+                return answer
+        assert first is not None
+        raise first
+
+    async def _send(self, endpoint: str, path: str, body: Json) -> Json:
+        """One answer of one endpoint. A token that is too old is renewed once."""
+        used = self._token
+        if self._settings.user is not None and not used:
+            await self._renew_token(endpoint, used)
+            used = self._token
+        try:
+            answer = await self._post(endpoint, path, body, used)
+        except _BadToken as error:
+            if self._settings.user is None:
+                raise StoreRefused("etcd wants a user: set agreement.etcd.user and .password") from error
+            await self._renew_token(endpoint, used)
+            try:
+                answer = await self._post(endpoint, path, body, self._token)
+            except _BadToken as again:
+                raise StoreError(f"{endpoint} refuses the token that etcd has just given") from again
+        await self._check_cluster(endpoint, answer)
+        return answer
+
+    async def _check_cluster(self, endpoint: str, answer: Json) -> None:
+        """Members of two clusters would be two truths. An endpoint that has said something else before is
+        asked again: the cluster may be a new one."""
+        mine = _header(answer).get("cluster_id")
+        if not isinstance(mine, str):
+            raise StoreError(f"{endpoint} answers without the id of its cluster: it is not etcd")
+        self._clusters[endpoint] = mine
+        for other, theirs in list(self._clusters.items()):
+            if theirs == mine:
+                continue
+            del self._clusters[other]
+            if await self._is_in_another_cluster(other, mine):
+                raise StoreError(
+                    f"{endpoint} and {other} belong to two clusters of etcd: there would be two truths"
+                )
+
+    async def _is_in_another_cluster(self, endpoint: str, mine: str) -> bool:
+        try:
+            answer = await self._post(endpoint, RANGE, _range("\0"), self._token)
+        except StoreError:
+            return False  # it says nothing: it is asked when it does
+        found = _header(answer).get("cluster_id")
+        if isinstance(found, str) and found != mine:
+            self._clusters[endpoint] = found
+            return True
+        return False
+
+    # -- one request
+
+    async def _renew_token(self, endpoint: str, used: str) -> None:
+        """Log in, unless somebody has done so meanwhile. The login goes on when the call that wanted it
+        ends."""
+        if self._token != used:
+            return
+        if self._login is None or self._login.done():
+            self._login = _start(self._log_in(endpoint))
+        error = await asyncio.shield(self._login)
+        if error is not None:
+            raise error
+
+    async def _log_in(self, endpoint: str) -> StoreError | None:
+        password = self._settings.password
+        body = {"name": self._settings.user, "password": "" if password is None else password.reveal()}
+        try:
+            async with asyncio.timeout(LOGIN_TIME):
+                token = (await self._post(endpoint, AUTHENTICATE, body, "")).get("token")
+        except TimeoutError:
+            return StoreError(f"{endpoint} did not answer to the login within {LOGIN_TIME:g} s")
+        except StoreError as error:
+            if _NO_USERS not in str(error):
+                return error
+            token = ""  # everybody may read and write: it will say when this changes
+        if not isinstance(token, str) or not token.isprintable():
+            return StoreError(f"{endpoint} answers the login with no token")
+        self._token = token
+        return None
+
+    async def _post(self, endpoint: str, path: str, body: Json, token: str) -> Json:
+        """The one table from the library's exceptions to texts for operators."""
+        try:
+            async with await self._open(endpoint, path, body, token) as response:
+                return _json(endpoint, response.status, await _read(response, endpoint))
+        except aiohttp.ClientConnectorCertificateError as error:  # it has no `os_error`
+            cause = error.certificate_error
+            self._no_connection(endpoint, cause if isinstance(cause, OSError) else OSError(str(cause)))
+        except aiohttp.ClientConnectorError as error:
+            self._no_connection(endpoint, error.os_error)
+        except aiohttp.ServerDisconnectedError:
+            raise StoreError(f"{endpoint} closed the connection without an answer") from None
+        except OSError as error:
+            self._context = None  # it may be the certificate: it is said after the handshake
+            cause = error.__cause__ if isinstance(error.__cause__, ssl.SSLError) else error
+            reason = printable(reason_of(cause), MAX_MESSAGE)
+            raise StoreError(f"the connection to {endpoint} broke: {reason}") from error
+        except (aiohttp.ClientError, ValueError) as error:
+            name = type(error).__name__
+            raise StoreError(f"{endpoint} sent no valid HTTP response ({name})") from error
+
+    def _no_connection(self, endpoint: str, error: OSError) -> NoReturn:
+        if isinstance(error, ssl.SSLError):
+            self._context = None  # the files may have been renewed
+        reason = printable(reason_of(error), MAX_MESSAGE)
+        raise _NotSent(f"no connection to {endpoint}: {reason}") from error
+
+    async def _open(
+        self, endpoint: str, path: str, body: Json, token: str, waits: aiohttp.ClientTimeout = _NO_END
+    ) -> aiohttp.ClientResponse:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                timeout=_NO_END,
+                connector=aiohttp.TCPConnector(use_dns_cache=False, resolver=self._addresses),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+                auto_decompress=False,
+            )
+        data = json.dumps(body).encode()
+        if len(data) > MAX_REQUEST:
+            raise StoreError(f"a transaction of {len(data)} bytes is more than etcd takes")
+        tls = self._settings.tls
+        headers = {
+            "User-Agent": "skewgate",
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+        }
+        if token:
+            headers["Authorization"] = token
+        return await self._session.post(
+            endpoint + path,
+            data=data,
+            headers=headers,
+            allow_redirects=False,
+            ssl=await self._tls_context(),
+            server_hostname=None if tls is None or not tls.server_name else tls.server_name,
+            timeout=waits,
+        )
+
+    async def _tls_context(self) -> ssl.SSLContext | bool:
+        """What reads certificates is loaded only where it is needed."""
+        if self._settings.tls is None:
+            return True
+        if self._context is None:
+            files = import_module("gateway.tls.client_files")
+            try:
+                context = await asyncio.to_thread(files.client_context, self._settings.tls)
+            except CertificateError as error:
+                raise _NotSent(f"agreement.etcd.tls.{error.part}: {error}") from error
+            assert isinstance(context, ssl.SSLContext)
+            self._context = context
+            return context
+        return self._context
+
+    # -- watching
+
+    async def _watch(self, prefix: str, changed: Callable[[], None]) -> None:
+        """Whatever comes is a hint. Where a watch ends or was silent for long, there is a new one."""
+        while True:
+            with suppress(StoreError, aiohttp.ClientError, OSError, ValueError, TimeoutError):
+                await self._watch_once(prefix, changed)
+            await asyncio.sleep(self._ttl / 4)
+
+    async def _watch_once(self, prefix: str, changed: Callable[[], None]) -> None:
+        moved, used = self._moved, self._token
+        waits = aiohttp.ClientTimeout(
+            total=None, sock_connect=self._call_time, sock_read=WATCH_TTLS * self._ttl
+        )
+        endpoint = self._endpoints[self._preferred]
+        if self._settings.user is not None and not used:
+            await self._renew_token(endpoint, used)
+            used = self._token
+        body = {"create_request": _range(prefix)}
+        async with await self._open(endpoint, WATCH, body, used, waits) as response:
+            if response.status != 200:
+                return
+            reading = _start(self._tell(response, changed))
+            moving = _start(moved.wait())
+            try:
+                await asyncio.wait((reading, moving), return_when=asyncio.FIRST_COMPLETED)
+                ended = reading.done() and not reading.cancelled() and reading.exception() is None
+                if ended and reading.result():
+                    await self._renew_token(endpoint, used)
+            finally:
+                await _end([reading, moving])
+
+    async def _tell(self, response: aiohttp.ClientResponse, changed: Callable[[], None]) -> bool:
+        """Whether etcd has ended the watch for the token's sake."""
+        async for chunk in response.content.iter_any():
+            if b'"canceled":true' in chunk:
+                return any(words.encode() in chunk for words in _BAD_TOKEN)
+            changed()
+        return False
+
+
+@final
+class _Addresses(AbstractResolver):
+    """What aiohttp asks for the addresses of a name. A lookup by the system may take long and holds a thread,
+    so there is one at a time for each name, and what was found last serves meanwhile."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, int, int], list[ResolveResult]] = {}
+        self._looking: dict[tuple[str, int, int], asyncio.Task[None]] = {}
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        key = (host, port, family)
+        if key not in self._looking or self._looking[key].done():
+            self._looking[key] = _start(self._look_up(key))
+        if key not in self._found:
+            await asyncio.shield(self._looking[key])
+        if key not in self._found:
+            raise OSError(None, f"no address of {host} was found")
+        return self._found[key]
+
+    async def _look_up(self, key: tuple[str, int, int]) -> None:
+        host, port, family = key
+        with suppress(OSError):
+            found = await asyncio.get_running_loop().getaddrinfo(
+                host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
+            )
+            self._found[key] = [
+                ResolveResult(
+                    hostname=host,
+                    host=str(address[0]),
+                    port=port,
+                    family=one,
+                    proto=proto,
+                    flags=socket.AI_NUMERICHOST,
+                )
+                for one, _, proto, _, address in found
+            ]
+
+    async def close(self) -> None:
+        await _end(list(self._looking.values()))
+
+
+def _start(doing: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Whoever calls this keeps the task, and ends it."""
+    return asyncio.create_task(doing)  # noqa: TID251 - a set, a name or a `finally` has each of them
+
+
+async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Nobody wants their results any more."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# -- what is written
+
+
+def _b64(text: str) -> str:
+    return b64encode(text.encode()).decode("ascii")
+
+
+def _range(prefix: str) -> Json:
+    """All keys that begin so: up to the next text of the same length."""
+    key = prefix.encode()
+    return {"key": _b64(prefix), "range_end": b64encode(key[:-1] + bytes([key[-1] + 1])).decode("ascii")}
+
+
+def _compare(guard: Guard) -> Json:
+    if isinstance(guard, NothingNewer):
+        return {
+            **_range(guard.prefix),
+            "target": "MOD",
+            "result": "LESS",
+            "mod_revision": str(guard.revision + 1),
+        }
+    return {
+        "key": _b64(guard.key),
+        "target": "MOD",
+        "result": "EQUAL",
+        "mod_revision": str(guard.revision),
+    }
+
+
+def _txn(transaction: Transaction) -> Json:
+    puts = [
+        {"request_put": {"key": _b64(key), "value": _b64(text)}} for key, text in transaction.puts.items()
+    ]
+    deletes = [{"request_delete_range": {"key": _b64(key)}} for key in transaction.deletes]
+    texts = [
+        {"key": _b64(guard.key), "target": "VALUE", "result": "EQUAL", "value": _b64(guard.text)}
+        for guard in transaction.guards
+        if isinstance(guard, Unchanged) and guard.text is not None
+    ]
+    compare = [*(_compare(guard) for guard in transaction.guards), *texts]
+    return {"compare": compare, "success": [*puts, *deletes]}
+
+
+# -- what is read
+
+
+async def _read(response: aiohttp.ClientResponse, endpoint: str) -> bytes:
+    """The body. Of one that is too large no more is read than the bound."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > MAX_ANSWER:
+            response.close()
+            size = MAX_ANSWER // 1024 // 1024
+            raise StoreError(
+                f"the answer of {endpoint} is larger than {size} MiB: something else is stored there"
+            )
+    return bytes(body)
+
+
+def _json(endpoint: str, status: int, body: bytes) -> Json:
+    if status == 404:
+        raise StoreError(f"{endpoint} does not know {RANGE}: it is no etcd of 3.4 or newer")
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        raise StoreError(f"{endpoint} answers {status} without JSON: it is not etcd")
+    if status == 200:
+        return answer
+    message = printable(str(answer.get("message") or answer.get("error") or "no reason given"), MAX_MESSAGE)
+    message = message.removeprefix("etcdserver: ")
+    if any(words in message for words in _BAD_TOKEN):
+        raise _BadToken(f"{endpoint} says: {message}")
+    if status in {401, 403} or "authentication failed" in message or "permission denied" in message:
+        raise StoreRefused(f"{endpoint} refuses us: {message}")
+    raise StoreError(f"{endpoint} says: {message}")
+
+
+def _header(answer: Json) -> Json:
+    header = answer.get("header")
+    return header if isinstance(header, dict) else {}
+
+
+def _revision(answer: Json) -> int:
+    return _whole_number(_header(answer).get("revision"))
+
+
+def _whole_number(found: object) -> int:
+    """A whole number of 64 bits, which JSON from etcd has as text."""
+    if not isinstance(found, str) or not found.isascii() or not found.isdecimal() or len(found) > 19:
+        raise StoreError("etcd answers without a revision, or with one that is no number")
+    return int(found)
+
+
+def _contents(answer: Json) -> Contents:
+    kvs = answer.get("kvs", [])
+    if not isinstance(kvs, list) or answer.get("more"):
+        raise StoreError("etcd answers with keys that cannot be read")
+    entries: dict[str, Entry] = {}
+    for kv in kvs:
+        if not isinstance(kv, Mapping):
+            raise StoreError("etcd answers with a key that cannot be read")
+        entries[_text(kv.get("key"))] = Entry(
+            _text(kv.get("value", "")), _whole_number(kv.get("mod_revision"))
+        )
+    return Contents(_revision(answer), entries)
+
+
+def _text(found: object) -> str:
+    """Bytes that are no UTF-8 are nothing of ours: whoever reads the text says so."""
+    if not isinstance(found, str):
+        raise StoreError("etcd answers with a key or value that is no text")
+    try:
+        return b64decode(found, validate=True).decode("utf-8", "replace")
+    except ValueError as error:
+        raise StoreError("etcd answers with a key or value that is no base64") from error

@@ -1,0 +1,148 @@
+"""Attached or detached: what a replica may still answer by the document that it holds, and until when.
+
+A replica is attached while its deadline has not passed. It counts the deadline by its own clock, from when it
+sent its last good beat; the others take its registration as live away later, by theirs. So whoever goes on
+without a replica knows that this one refuses no version any more. Times are seconds of a clock that also
+counts while the machine sleeps; the caller reads it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple, final
+
+from gateway.core.agreement.document import Document, Level
+
+DEADLINE_SHARE: Final = 0.9
+"""Of the TTL, after which a replica is detached by its own clock."""
+
+REMOVAL_SHARE: Final = 1.1
+"""Of the TTL without a new beat, after which others remove `live`. Between two clocks whose rates differ by
+at most 10 %, that is never before the deadline."""
+
+BEATS_IN_TTL: Final = 4
+"""Beats that are sent within one TTL."""
+
+FORGET_SHARE: Final = 1.1
+"""Of `forget` without `live`, after which others end a registration. Between two such clocks the replica has
+stopped answering by then."""
+
+WARNING_SHARE: Final = 0.5
+"""Of `forget`, after which a detached replica warns."""
+
+
+class Answer(Enum):
+    """What a client that requests exactly one version gets."""
+
+    SERVE = "serve"
+    UNAVAILABLE = "unavailable"
+    """503: later, or elsewhere, the answer may be another."""
+    REFUSE = "refuse"
+    """The dialect's refusal."""
+
+
+def answer(level: Level, *, attached: bool) -> Answer:
+    """What a replica does with a version on this level. A detached one refuses none: the others may offer by
+    now what it would refuse."""
+    if level >= Level.ACCEPTED:
+        return Answer.SERVE
+    return Answer.REFUSE if attached and level is Level.REFUSED else Answer.UNAVAILABLE
+
+
+class Attachment(Enum):
+    """Whether a replica may answer by the document that it holds, and how."""
+
+    ATTACHED = "attached"
+    DETACHED = "detached"
+    """It keeps the document, and refuses no version."""
+    FORGOTTEN = "forgotten"
+    """It answers nothing: others may have ended its registration."""
+
+
+def beat_interval(ttl: float) -> float:
+    """Seconds from one beat to the next."""
+    return ttl / BEATS_IN_TTL
+
+
+def deadline(sent_at: float, ttl: float) -> float:
+    """Until when a replica is attached whose last good beat was sent at `sent_at`."""
+    return sent_at + DEADLINE_SHARE * ttl
+
+
+def attachment_at(now: float, sent_at: float, ttl: float, forget: float | None) -> Attachment:
+    """Where a replica stands whose last good beat was sent at `sent_at`. `forget` None: never."""
+    if now < deadline(sent_at, ttl):
+        return Attachment.ATTACHED
+    return Attachment.DETACHED if forget is None or now < sent_at + forget else Attachment.FORGOTTEN
+
+
+def may_remove(now: float, beat_seen_at: float, ttl: float) -> bool:
+    """Whether `live` of another replica may be removed. `beat_seen_at`: when a new beat of it was last seen,
+    by the clock of the one that looks."""
+    return now >= beat_seen_at + REMOVAL_SHARE * ttl
+
+
+def may_end_registration(now: float, live_seen_at: float, forget: float | None) -> bool:
+    """Whether the registration of another replica may be ended. `live_seen_at`: when its `live` was last
+    seen, by the clock of the one that looks."""
+    return forget is not None and now >= live_seen_at + FORGET_SHARE * forget
+
+
+def seconds_to_forget(now: float, sent_at: float, forget: float | None) -> float | None:
+    """How long a detached replica goes on answering, once that is worth a warning; None: it is not."""
+    if forget is None or now < sent_at + WARNING_SHARE * forget:
+        return None
+    return max(0.0, sent_at + forget - now)
+
+
+@final
+class LastAttached(NamedTuple):
+    """When the process that has written a state file was attached last."""
+
+    boot: str
+    """Which start of the machine `boot_time` counts from."""
+    boot_time: float
+    wall_time: float
+
+
+@final
+class Registered(NamedTuple):
+    """What a state file says about the registration of the process that has written it."""
+
+    ids: tuple[str, ...]
+    """Its own, then those of processes before it whose registrations are still to be ended."""
+    last: LastAttached | None = None
+    """None: it was never attached."""
+
+
+def may_resume(
+    last: LastAttached, boot: str, boot_time: float, wall_time: float, forget: float | None
+) -> bool:
+    """Whether a restarted replica may answer as a detached one by the document of its state file. An age
+    below zero is too old: the clock was set back, so nobody knows."""
+    age = boot_time - last.boot_time if boot == last.boot else wall_time - last.wall_time
+    return age >= 0.0 and (forget is None or age < forget)
+
+
+# --- which document ----------------------------------------------------------------------------------------
+
+
+def adopts(held: Document | None, stored: Document) -> bool:
+    """Whether an attached replica that holds `held` goes over to `stored`. It never goes back."""
+    return held is None or stored.seq > held.seq
+
+
+def has_lost(held: Document | None, stored: Document | None) -> bool:
+    """Whether the store was emptied, or an older copy of it restored: a replica that holds `held` and reads
+    `stored` detaches, and joins again."""
+    return held is not None and (stored is None or stored.seq < held.seq)
+
+
+def joined_document(held: Document | None, stored: Document | None) -> Document | None:
+    """The document with which a replica joins, in one transaction on the revision of `stored`. Its own, with
+    the number after the one that it had, if the store has lost that; else what is stored."""
+    if held is None or not has_lost(held, stored):
+        return stored
+    return Document(
+        held.seq + 1, held.rule, held.state, held.offered, held.accepted, held.open, held.scheme_key
+    )

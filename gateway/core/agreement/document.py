@@ -1,0 +1,240 @@
+"""The document: what all replicas of a service hold about its offer, and its form in a store.
+
+Four sets of versions say on which level of the ladder each version is (`core.agreement.ladder`). Whatever a
+store holds is read strictly: a replica that cannot read all of a document does not follow it, and does not
+follow a part of it either. What `pin` and `drained` say is no part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, final
+
+from gateway.core.versions.ranges import NO_VERSIONS, VersionRange, VersionSet, read_anew, unbroken
+from gateway.core.versions.version import Scheme, Version
+from gateway.errors import SkewgateError
+
+FORM: Final = 1
+"""The form that this release writes. Raised when an older release could misread what a newer one writes."""
+
+FORMS: Final = frozenset({FORM})
+"""The forms that this release reads and writes."""
+
+MAX_ITEMS: Final = 4096
+"""Ranges or versions of a set: no API has as many, and whoever may write to the store may write anything."""
+
+MAX_SEQ: Final = 2**53 - 1
+"""The largest whole number that every reader of JSON reads as it stands."""
+
+_MAX_RULE: Final = 64
+"""Characters of a policy with its number."""
+
+_MAX_QUOTED: Final = 80
+"""Characters of a foreign text in a message."""
+
+_KEYS: Final = ("form", "dialect", "scheme", "seq", "rule", "state", "offered", "accepted", "open")
+
+
+class UnreadableDocument(SkewgateError):
+    """What a store holds for a service is no document that this release and this configuration can follow."""
+
+
+class Level(IntEnum):
+    """What the replicas that hold a document do with a version."""
+
+    REFUSED = 0
+    """They refuse it."""
+    UNDECIDED = 1
+    """They answer 503."""
+    ACCEPTED = 2
+    """They serve requests for exactly it, and do not tell it."""
+    OFFERED = 3
+    """They serve and tell it."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What all replicas of a service agree on. `offered` is in `accepted`, and that in `open`."""
+
+    seq: int
+    """Each document has the number after that of the one before."""
+    rule: str
+    """The policy, with its number, under which `state` stands."""
+    state: VersionSet
+    """The offer state, beneath any ceiling."""
+    offered: VersionSet
+    accepted: VersionSet
+    open: VersionSet
+    scheme_key: tuple[object, ...] = ()
+    """The scheme in which it was written: this replica's, or one with fewer names. Empty: this replica's."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is on offer, and nothing is decided about any version."""
+        return not self.state and not self.open
+
+    def level(self, version: Version) -> Level:
+        """Where `version` stands."""
+        if version in self.offered:
+            return Level.OFFERED
+        if version in self.accepted:
+            return Level.ACCEPTED
+        if version in self.open or self.is_empty:
+            return Level.UNDECIDED
+        return Level.REFUSED
+
+
+def level(document: Document | None, version: Version) -> Level:
+    """Where `version` stands; without a document nothing is decided about it."""
+    return Level.UNDECIDED if document is None else document.level(version)
+
+
+def document_anew(document: Document, before: Scheme, scheme: Scheme) -> Document:
+    """The same document in a scheme that has only gained versions since `before`."""
+    return Document(
+        document.seq,
+        document.rule,
+        read_anew(document.state, before, scheme),
+        read_anew(document.offered, before, scheme),
+        read_anew(document.accepted, before, scheme),
+        read_anew(document.open, before, scheme),
+        document.scheme_key or before.key,
+    )
+
+
+# --- its form ----------------------------------------------------------------------------------------------
+
+
+def write_document(document: Document, dialect: str, scheme: Scheme, form: int = FORM) -> dict[str, object]:
+    """The document as values of JSON. Versions are texts, so a named scheme may gain names.
+
+    As long as no name is in it that the scheme of its last writer lacks, it is written in that scheme: so a
+    replica whose configuration has not gained the names can go on reading it.
+    """
+    if form not in FORMS:
+        raise ValueError(f"form {form} cannot be written")
+    written_in = _writing_scheme(document, scheme)
+    return {
+        "form": form,
+        "dialect": dialect,
+        "scheme": list(written_in.key),
+        "seq": document.seq,
+        "rule": document.rule,
+        "state": write_versions(document.state, scheme),
+        "offered": write_versions(document.offered, scheme),
+        "accepted": write_versions(document.accepted, scheme),
+        "open": write_versions(document.open, scheme),
+    }
+
+
+def read_document(value: object, dialect: str, scheme: Scheme) -> Document:
+    """The document that a store holds, read from JSON. Raises `UnreadableDocument`."""
+    if not isinstance(value, Mapping):
+        raise UnreadableDocument("it is no object")
+    form = value.get("form")
+    if type(form) is not int or form not in FORMS:
+        raise UnreadableDocument(f"its form is {_quoted(form)}, and this release reads form {FORM}")
+    _require_keys(value)
+    if value["dialect"] != dialect:
+        raise UnreadableDocument(f"it is about the dialect {_quoted(value['dialect'])}, not {dialect}")
+    key = value["scheme"]
+    if not isinstance(key, list) or not all(isinstance(part, str | bool) for part in key):
+        raise UnreadableDocument("its scheme is no list of texts")
+    earlier = scheme.earlier(tuple(key))
+    if earlier is None:
+        raise UnreadableDocument(f"its versions are of another scheme, {_quoted(' '.join(map(str, key)))}")
+    state, offered, accepted, opened = (
+        read_anew(read_versions(value[name], earlier, name), earlier, scheme)
+        for name in ("state", "offered", "accepted", "open")
+    )
+    if not (offered <= accepted <= opened):
+        raise UnreadableDocument("`offered` is not in `accepted`, or `accepted` not in `open`")
+    if any(unbroken(each, scheme) != each for each in (state, offered)):
+        raise UnreadableDocument("`state` or `offered` has a gap")
+    return Document(
+        _seq(value["seq"]), read_rule(value["rule"]), state, offered, accepted, opened, tuple(key)
+    )
+
+
+def write_versions(versions: VersionSet, scheme: Scheme) -> list[object]:
+    """Integers and X.Y as `[low, high]`; of dates and names, which are not counted, each version."""
+    if scheme.contiguous:
+        return [[scheme.format(one.low), scheme.format(one.high)] for one in versions.ranges]
+    return [scheme.format(version) for version in versions]
+
+
+def read_versions(value: object, scheme: Scheme, name: str) -> VersionSet:
+    """The versions of a set that a store holds under `name`. Raises `UnreadableDocument`."""
+    if not isinstance(value, list) or len(value) > MAX_ITEMS:
+        raise UnreadableDocument(f"`{name}` is no list of at most {MAX_ITEMS} items")
+    if not scheme.contiguous:
+        return VersionSet.only(*(read_version(item, scheme, name) for item in value))
+    return VersionSet.of([_read_range(item, scheme, name) for item in value]) if value else NO_VERSIONS
+
+
+def read_version(value: object, scheme: Scheme, name: str) -> Version:
+    """One version. Raises `UnreadableDocument`."""
+    version = scheme.parse(value) if isinstance(value, str) else None
+    if version is None:
+        raise UnreadableDocument(
+            f"{_quoted(value)} in `{name}` is not a version of the form {scheme.example}"
+        )
+    return version
+
+
+def read_rule(value: object) -> str:
+    """A policy with its number, as text. Raises `UnreadableDocument`."""
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_RULE or not value.isprintable():
+        raise UnreadableDocument(f"its rule is {_quoted(value)}")
+    return value
+
+
+def form_for_all(forms: Collection[Collection[int]]) -> int | None:
+    """The form in which a document is written that all live replicas read: the lowest one that all list.
+    None: there is none, or this release cannot write it."""
+    common = frozenset.intersection(*map(frozenset, forms)) if forms else frozenset()
+    lowest = min(common, default=None)
+    return lowest if lowest in FORMS else None
+
+
+def _writing_scheme(document: Document, scheme: Scheme) -> Scheme:
+    if not document.scheme_key or document.scheme_key == scheme.key:
+        return scheme
+    earlier = scheme.earlier(document.scheme_key)
+    if earlier is None:
+        return scheme
+    everything = document.state | document.open
+    known = all(earlier.parse(scheme.format(version)) is not None for version in everything)
+    return earlier if known else scheme
+
+
+def _read_range(item: object, scheme: Scheme, name: str) -> VersionRange:
+    if not isinstance(item, list) or len(item) != 2:
+        raise UnreadableDocument(f"`{name}` has {_quoted(item)} in place of a range")
+    low, high = (read_version(end, scheme, name) for end in item)
+    if low.major != high.major or low > high:
+        raise UnreadableDocument(f"{_quoted(item)} in `{name}` does not run upwards inside one major version")
+    return VersionRange(low, high)
+
+
+def _require_keys(value: Mapping[object, object]) -> None:
+    for key in _KEYS:
+        if key not in value:
+            raise UnreadableDocument(f"it lacks `{key}`")
+    if len(value) > len(_KEYS):
+        foreign = next(key for key in value if key not in _KEYS)
+        raise UnreadableDocument(f"it has a foreign key, {_quoted(foreign)}")
+
+
+def _seq(value: object) -> int:
+    if type(value) is not int or not 1 <= value <= MAX_SEQ:
+        raise UnreadableDocument(f"its seq is {_quoted(value)}, not a whole number from 1")
+    return value
+
+
+def _quoted(value: object) -> str:
+    """A foreign value in a message: short, and without control characters."""
+    return repr(str(value)[:_MAX_QUOTED])

@@ -1,0 +1,165 @@
+"""The ladder: from one document to the next, by the votes of all live replicas.
+
+    OFFERED 3   ▲ │    One step moves each version by at most one level. The next step is taken only when
+    ACCEPTED 2  │ │    every live replica has acknowledged this one. So two attached replicas hold the same
+    UNDECIDED 1 │ │    document or neighbours, and no version is offered by one and refused by another.
+    REFUSED 0   │ ▼    1 -> 0 also waits for every registered replica that is not attached.
+
+Any replica may compute the next document; all compute the same one from the same values. The caller writes it
+only if nothing has changed since it read those values. Nothing here knows a store or a backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import Final, NamedTuple, final
+
+from gateway.core.agreement.document import Document
+from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, joined, unbroken, union
+from gateway.core.versions.version import Scheme, Version
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What one replica wants, by its own knowledge and its own clock (`core.agreement.votes`)."""
+
+    rule: str
+    """Its policy, with its number."""
+    floor: VersionSet
+    """What it would keep of the state."""
+    want: VersionSet
+    """What it would add; if `floor` is empty, what it would form anew."""
+    gives: VersionSet
+    """What its policy gives."""
+    cap: Version | None = None
+    """The ceiling of its file."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LiveReplica:
+    """One attached replica, as the others see it."""
+
+    ack: int
+    """The seq of the document that it and all its workers hold; 0: it holds none."""
+    vote: Vote | None = None
+    """None: its first round of probes has not ended with an advertisement. That holds everything."""
+    transparent: bool = False
+    """True: it sees legacy backends only, and nothing is on offer. Its vote is None then."""
+
+
+class Target(NamedTuple):
+    """Where a step leads to."""
+
+    rule: str
+    state: VersionSet
+    limit: Version | None
+    """The highest version to be offered; None: the state's own."""
+
+
+FIRST_SEQ: Final = 1
+
+
+def next_document(
+    document: Document | None,
+    live: Mapping[str, LiveReplica],
+    registered: Collection[str],
+    pin: Version | None,
+    scheme: Scheme,
+) -> Document | None:
+    """The document after `document`; None: nothing is to be changed, or something is still awaited.
+
+    `live` and `registered` by the id of a replica. All values are of one moment of the store.
+    """
+    seq = 0 if document is None else document.seq
+    votes = [replica.vote for replica in live.values() if replica.vote is not None]
+    if not live or len(votes) < len(live) or any(replica.ack != seq for replica in live.values()):
+        return None
+    all_attached = all(replica in live for replica in registered)
+    return step(document, target(document, votes, pin, scheme), scheme, all_attached=all_attached)
+
+
+def target(document: Document | None, votes: Sequence[Vote], pin: Version | None, scheme: Scheme) -> Target:
+    """Where `votes`, of every live replica, lead to."""
+    rule, state = _agreed_state(document, votes, scheme)
+    caps = [vote.cap for vote in votes if vote.cap is not None]
+    return Target(rule, state, min(caps, default=None) if pin is None else pin)
+
+
+def _agreed_state(document: Document | None, votes: Sequence[Vote], scheme: Scheme) -> tuple[str, VersionSet]:
+    """The four rules of votes but the last, in their order."""
+    rules = sorted({vote.rule for vote in votes})
+    wanted = reduce(and_, (vote.want for vote in votes))
+    if document is None:
+        return rules[0], unbroken(wanted, scheme)
+    rule, state = document.rule, document.state
+    if len(rules) == 1 and rules[0] != rule:
+        rule = rules[0]
+        state &= union(vote.gives for vote in votes) or state
+    state = unbroken(state & union(vote.floor for vote in votes), scheme)
+    return rule, joined(state, wanted, scheme) if state else unbroken(wanted, scheme)
+
+
+def step(
+    document: Document | None, towards: Target, scheme: Scheme, *, all_attached: bool
+) -> Document | None:
+    """The document one step nearer to `towards`; None: it is there, or what is missing must wait.
+
+    `all_attached`: every registered replica is live, so a version may become refused.
+    """
+    if document is None or document.is_empty:
+        return _begun(document, towards)
+    state = towards.state
+    wanted = state if towards.limit is None else state.up_to(towards.limit)
+    offered, accepted, opened = document.offered, document.accepted, document.open
+    staying, rising = offered & wanted, (accepted - offered) & wanted
+    after = Document(
+        document.seq + 1,
+        towards.rule,
+        state,
+        joined(staying, rising, scheme) if staying else unbroken(rising, scheme),
+        offered | (opened & wanted),
+        accepted | wanted | (NO_VERSIONS if all_attached else opened),
+        document.scheme_key,
+    )
+    return None if _contents(after) == _contents(document) else after
+
+
+def _begun(document: Document | None, towards: Target) -> Document | None:
+    """The document with which versions are offered about which nothing was decided. All replicas answer 503
+    until they hold it, which is one level below `ACCEPTED` and one above `REFUSED`."""
+    state = towards.state
+    if document is None:
+        return Document(FIRST_SEQ, towards.rule, state, NO_VERSIONS, state, state) if state else None
+    if not state and towards.rule == document.rule:
+        return None
+    return Document(document.seq + 1, towards.rule, state, NO_VERSIONS, state, state, document.scheme_key)
+
+
+def _contents(document: Document) -> tuple[str, VersionSet, VersionSet, VersionSet, VersionSet]:
+    """All but the seq."""
+    return document.rule, document.state, document.offered, document.accepted, document.open
+
+
+def all_transparent(document: Document | None, live: Iterable[LiveReplica]) -> bool:
+    """Whether nothing is negotiated: nothing is on offer, and each live replica sees legacy backends only."""
+    return _offers_nothing(document) and all(replica.transparent for replica in live)
+
+
+def legacy_only(document: Document | None, live: Iterable[LiveReplica]) -> bool:
+    """Whether requests go to legacy backends only: nothing is on offer, and a live replica sees no others."""
+    return _offers_nothing(document) and any(replica.transparent for replica in live)
+
+
+def _offers_nothing(document: Document | None) -> bool:
+    return document is None or document.is_empty
+
+
+def awaited(document: Document | None, live: Mapping[str, LiveReplica]) -> tuple[str, ...]:
+    """The live replicas for which the next step waits: they have not acknowledged, or have no vote yet."""
+    seq = 0 if document is None else document.seq
+    return tuple(sorted(name for name, replica in live.items() if replica.ack != seq or replica.vote is None))

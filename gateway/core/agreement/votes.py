@@ -1,0 +1,140 @@
+"""What one replica votes: the rules of the offer, applied to the state that all replicas share.
+
+Each replica has an offer state of its own, whose versions are those of the document: beside them it remembers
+since when its policy has given more, and what has fallen. It never moves the versions itself, as
+`offer_state.advance` does for one that stands alone: it says in its vote what it would keep and add, and
+the ladder moves them. Time is a parameter. No pin enters here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+
+from gateway.core.agreement.document import Document
+from gateway.core.agreement.ladder import Vote, target
+from gateway.core.fleet.offer import is_transparent
+from gateway.core.fleet.offer_state import (
+    OfferState,
+    due,
+    first_round,
+    formed_versions,
+    last_words,
+    pending_beyond,
+    policy_set,
+)
+from gateway.core.fleet.pool import Pool
+from gateway.core.fleet.service import Policy, Service
+from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, joined, unbroken
+
+
+def remember(
+    offer_state: OfferState, document: Document | None, service: Service, pool: Pool, now: float
+) -> OfferState:
+    """A replica's offer state after all that is known at `now`, and with the document that it holds. The same
+    object when nothing changes. What was due before counts: call it when something is `vote_due`."""
+    state = NO_VERSIONS if document is None else document.state
+    after = replace(offer_state, falls=offer_state.falls.at(now))
+    if not after.initialized:
+        after = _first_round(after, document, service, pool, now)
+    if after.versions != state:
+        fallen = after.versions - state - last_words(pool) - after.removed
+        falls = after.falls.after_fall(fallen).following(state, now)
+        after = replace(after, versions=state, falls=falls)
+    floor = _floor(state, service, pool)
+    if pool.all_probed:
+        # What a removal takes away is still to be taken as long as other replicas keep it.
+        after = replace(after, removed=after.removed & (state - floor))
+    # What waits is counted beyond the floor. Without one, or while a first probe is missing, nothing waits.
+    waits = floor and after.initialized and pool.all_probed
+    pending = pending_beyond(replace(after, versions=floor), service, pool, now) if waits else ()
+    # Legacy backends alone let the first offer wait for nobody; later ones wait.
+    after = replace(after, pending=pending, legacy_alone=after.legacy_alone and not state)
+    return offer_state if after == offer_state else after
+
+
+def vote(
+    offer_state: OfferState, document: Document | None, service: Service, pool: Pool, now: float
+) -> Vote | None:
+    """The vote of a replica, by its offer state of now; None: its first round of probes has not ended with an
+    advertisement, or it sees legacy backends only and nothing is on offer."""
+    if not offer_state.initialized or votes_transparent(offer_state, document, service, pool):
+        return None
+    state = offer_state.versions
+    at_once = offer_state.legacy_alone and not state
+    if not pool.all_probed and not at_once:
+        # A backend was added whose first probe has not ended: this replica moves nothing.
+        rule = policy_text(service) if document is None else document.rule
+        return Vote(rule, state, NO_VERSIONS, state, service.ceiling)
+    floor = _floor(state, service, pool)
+    given = policy_set(service, pool)
+    if not floor:
+        want = formed_versions(service, pool)
+    else:
+        stood = [part.versions for part in offer_state.pending if part.due(service.stabilization) <= now]
+        want = joined(floor, reduce(or_, stood, NO_VERSIONS), service.dialect.scheme) - floor
+    return Vote(policy_text(service), floor, want, given, service.ceiling)
+
+
+def wanted(
+    offer_state: OfferState, document: Document | None, service: Service, pool: Pool, now: float | None
+) -> VersionSet | None:
+    """What would be on offer if the others voted the same; None: it has no vote. `now` None: whatever waits
+    is not due."""
+    own = vote(offer_state, document, service, pool, float("-inf") if now is None else now)
+    if own is None:
+        return None
+    towards = target(document, [own], pool.pin, service.dialect.scheme)
+    return towards.state if towards.limit is None else towards.state.up_to(towards.limit)
+
+
+def votes_transparent(
+    offer_state: OfferState, document: Document | None, service: Service, pool: Pool
+) -> bool:
+    """Whether a replica sees legacy backends only, and nothing is on offer or to be offered anew. As long as
+    something is still being withdrawn, the service is negotiated. While the first probe of an added backend
+    is missing, nothing is offered anew: what was transparent stays so."""
+    if document is not None and not document.is_empty:
+        return False
+    forms = offer_state.initialized and (pool.all_probed or offer_state.legacy_alone)
+    return is_transparent(pool, offer_state) and not (forms and formed_versions(service, pool))
+
+
+def without_backends(offer_state: OfferState, removed: VersionSet) -> OfferState:
+    """The offer state after a removal of backends in whose last words `removed` was. What leaves the document
+    by that has not fallen."""
+    return replace(offer_state, removed=offer_state.removed | removed)
+
+
+def vote_due(offer_state: OfferState, service: Service, pool: Pool, now: float) -> float | None:
+    """When time alone will change the vote next; None: never."""
+    if not offer_state.initialized:
+        return due(offer_state, service, pool)
+    dues = [part.due(service.stabilization) for part in offer_state.pending]
+    return min((at for at in dues if at > now), default=None)
+
+
+def policy_text(service: Service) -> str:
+    """The policy with its number: `guaranteed`, `at_least 2`, `at_least 50%`."""
+    policy, at_least = service.policy_and_number
+    if policy is not Policy.AT_LEAST or at_least is None:
+        return policy.value
+    return f"{policy.value} {at_least.number}{'%' if at_least.percent else ''}"
+
+
+def _first_round(
+    offer_state: OfferState, document: Document | None, service: Service, pool: Pool, now: float
+) -> OfferState:
+    """Without anything on offer, a first offer waits for all that can be known. Where something is, one
+    advertisement suffices."""
+    after = first_round(offer_state, service, pool, now)
+    heard = any(group.grade.advertised is not None for group in pool.groups)
+    if document is not None and not document.is_empty and after.round_ended is not None and heard:
+        return replace(after, initialized=True)
+    return after
+
+
+def _floor(state: VersionSet, service: Service, pool: Pool) -> VersionSet:
+    """What it would keep: the versions that are in the last word of some configured backend."""
+    return unbroken(state & last_words(pool), service.dialect.scheme)

@@ -1,0 +1,99 @@
+"""The responses of the gateway itself after routing, in the dialect's shape: 503, errors, maintenance.
+
+Each leaves through `for_client`, which adds what every response of a service has. Version refusals and
+documents are made by the dialects. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from gateway.core.dialect import GatewayError, RequestedVersion
+from gateway.core.fleet.admission import Maintenance
+from gateway.core.fleet.snapshot import ServiceView
+from gateway.core.http.json_body import read_json
+from gateway.core.http.message import Header, Response
+
+RETRY_AFTER = 2
+"""Seconds: about the time until the next probes, and the pause that OpenStack clients make by themselves."""
+
+NO_BACKEND_AVAILABLE = "No backend that serves the requested API version is available at the moment."
+"""What a 503 says: also when a backend refused a version that it advertised."""
+
+IN_MAINTENANCE = "This service is in maintenance."
+"""What a client is told where the operator has written nothing else."""
+
+THROTTLED_RETRY_AFTER = 1
+"""Seconds: the header has whole ones only, and by then a rate-limited endpoint answers again."""
+
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+
+
+def unavailable(view: ServiceView, requested: RequestedVersion | None) -> Response:
+    """503: no backend serves the negotiated version at this moment, or nothing is on offer yet. Never 404 or
+    406, which clients treat as permanent (semantics, Negotiating)."""
+    return error_response(
+        view,
+        GatewayError(
+            503,
+            "Service Unavailable",
+            NO_BACKEND_AVAILABLE,
+            retry_after=RETRY_AFTER,
+            offered=view.offer.offered,
+            requested=requested,
+        ),
+    )
+
+
+def maintenance_response(view: ServiceView, maintenance: Maintenance) -> Response:
+    """The answer to every request of a service in maintenance, documents included: whoever reads a document
+    goes on to the API. A body of the operator stands in the head of the dialect's own error."""
+    status = maintenance.status
+    error = GatewayError(status, _PHRASES.get(status, "Error"), IN_MAINTENANCE, offered=view.offer.offered)
+    response = view.service.dialect.error_response(error)
+    if maintenance.body is not None:
+        others = [header for header in response.headers if header[0].lower() != "content-type"]
+        content_type = ("Content-Type", type_of_text(maintenance.body))
+        response = Response(status, (*others, content_type), maintenance.body.encode())
+    if maintenance.retry_after is not None:
+        response = with_retry_after(view, response, maintenance.retry_after)
+    return for_client(view, response)
+
+
+def error_response(view: ServiceView, error: GatewayError) -> Response:
+    """An error that the gateway itself answers with after routing, in the dialect's shape."""
+    response = view.service.dialect.error_response(error)
+    if error.retry_after is not None:
+        response = with_retry_after(view, response, error.retry_after)
+    return for_client(view, response)
+
+
+def with_retry_after(view: ServiceView, response: Response, seconds: int) -> Response:
+    """When the client may try again, if the service allows it: many clients of OpenStack raise an exception
+    at the header, and retry without it (decision 0021)."""
+    if not view.service.effective_retry_after:
+        return response
+    return response.with_headers(("Retry-After", str(seconds)))
+
+
+def for_client(view: ServiceView, response: Response) -> Response:
+    """A local response as clients get it. It depends on the version headers, too (threats V10), and has what
+    the service changes in every response."""
+    dialect, edits = view.service.dialect, view.service.response_edits
+    response = response.with_headers(*vary_header(dialect.vary, separately=dialect.vary_separately))
+    return response if edits is None else edits.edit_response(response)
+
+
+def vary_header(names: Sequence[str], *, separately: bool) -> tuple[Header, ...]:
+    """The `Vary` lines that list `names`: one for all of them, or one for each; none for no names."""
+    if separately:
+        return tuple(("Vary", name) for name in names)
+    return (("Vary", ", ".join(names)),) if names else ()
+
+
+def type_of_text(text: str) -> str:
+    """The media type of a body that an operator has written."""
+    if isinstance(read_json(text), dict | list):
+        return "application/json"
+    return "text/html; charset=utf-8" if text.lstrip().startswith("<") else "text/plain; charset=utf-8"

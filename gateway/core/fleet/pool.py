@@ -1,0 +1,180 @@
+"""The members of one service, found by name and counted by grade.
+
+Immutable. What depends on all members is kept beside them and follows each change of a few: so one fact costs
+about the same whether a service has two backends or a thousand. No rule is applied here: what a fact means is
+up to `core.fleet.fleet`, what is offered to `core.fleet.offer_state` and `core.fleet.offer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, compress, repeat
+from operator import is_not
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar, final
+
+from gateway.core.fleet.backend import Grade, Mark, Member
+from gateway.core.versions.version import Version
+
+_Item = TypeVar("_Item")
+
+
+def with_items(mapping: Mapping[str, _Item], items: Mapping[str, _Item]) -> Mapping[str, _Item]:
+    """The mapping with `items` in place of those of the same names, in the same order."""
+    copy = mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)  # 20 times as fast
+    copy.update(items)
+    return MappingProxyType(copy)
+
+
+def names_of_others(before: Mapping[str, _Item], after: Mapping[str, _Item]) -> Iterator[str]:
+    """The names of the items that are other objects than in `before`, or were not there."""
+    # Nearly all are the same, in the same order: they are compared without Python code.
+    others = compress(after.items(), map(is_not, chain(before.values(), repeat(None)), after.values()))
+    return (name for name, item in others if before.get(name) is not item)
+
+
+class Group(NamedTuple):
+    """How many members have one grade."""
+
+    grade: Grade
+    number: int
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Census:
+    """What follows from the members of a pool."""
+
+    members: tuple[Member, ...]
+    positions: Mapping[str, int]
+    """Where each is, by its backend's name."""
+    grades: tuple[Grade, ...]
+    """Of each member, in order. Those that are equal are one object."""
+    groups: Mapping[Grade, Group]
+    mark: Mark
+    """Another one whenever something else is known of a member. Where only times are new it stays."""
+
+    @classmethod
+    def of(cls, members: tuple[Member, ...]) -> Census:
+        groups: dict[Grade, Group] = {}
+        grades = tuple(_add(groups, member.grade) for member in members)
+        positions = {member.backend.name: at for at, member in enumerate(members)}
+        return cls(members, MappingProxyType(positions), grades, groups, Mark())
+
+    def after(self, members: tuple[Member, ...], changed: Mapping[int, Member]) -> Census:
+        """The same with `changed` members, by position; `members` are all."""
+        if not changed:
+            return Census(members, self.positions, self.grades, self.groups, self.mark)
+        groups, grades = dict(self.groups), list(self.grades)
+        for at, member in changed.items():
+            _remove(groups, grades[at])
+            grades[at] = _add(groups, member.grade)
+        return Census(members, self.positions, tuple(grades), groups, Mark())
+
+
+def _add(groups: dict[Grade, Group], grade: Grade) -> Grade:
+    """Count one more of this grade, and give the one object for it."""
+    group = groups.get(grade)
+    if group is None:
+        groups[grade] = Group(grade, 1)
+        return grade
+    groups[group.grade] = Group(group.grade, group.number + 1)
+    return group.grade
+
+
+def _remove(groups: dict[Grade, Group], grade: Grade) -> None:
+    number = groups[grade].number
+    if number == 1:
+        del groups[grade]
+    else:
+        groups[grade] = Group(grade, number - 1)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The members of one service, in the configuration's order."""
+
+    members: tuple[Member, ...]
+    pin: Version | None = None
+    """An operator's ceiling at run time."""
+    scheme_id: tuple[object, ...] = ()
+    """The scheme in which `pin` was read, see `Member.scheme_id`."""
+    undiscovered: bool = False
+    """True: some source of backends has not answered and not failed yet, so that more may come at once."""
+    census: Census | None = field(default=None, compare=False, repr=False)
+    """Made from the members, unless it is given and theirs."""
+
+    def __post_init__(self) -> None:
+        if self.census is None or self.census.members is not self.members:
+            object.__setattr__(self, "census", Census.of(self.members))
+
+    @property
+    def _census(self) -> Census:
+        assert self.census is not None, "`__post_init__` made it"
+        return self.census
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """Where each member is, by its backend's name."""
+        return self._census.positions
+
+    @property
+    def grades(self) -> tuple[Grade, ...]:
+        """Of each member, in order. Those that are equal are one object."""
+        return self._census.grades
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """How many members there are of each grade."""
+        return tuple(self._census.groups.values())
+
+    @property
+    def in_service(self) -> tuple[Member, ...]:
+        return tuple(member for member in self.members if member.in_service)
+
+    @property
+    def all_probed(self) -> bool:
+        """True once every source has answered or failed, and every member's first probe has ended, in success
+        or failure."""
+        return not self.undiscovered and all(grade.probed for grade in self._census.groups)
+
+    def member(self, backend: str) -> Member | None:
+        at = self._census.positions.get(backend)
+        return None if at is None else self.members[at]
+
+    def with_members(self, changed: Mapping[int, Member]) -> Pool:
+        """The pool with these members in place of those at the same positions."""
+        members = list(self.members)
+        news = {}
+        for at, member in changed.items():
+            before = members[at]
+            if member.mark is not before.mark:
+                if member == before:
+                    object.__setattr__(member, "mark", before.mark)
+                else:
+                    news[at] = member
+            members[at] = member
+        everyone = tuple(members)
+        census = self._census.after(everyone, news)
+        return Pool(everyone, self.pin, self.scheme_id, self.undiscovered, census)
+
+    def knows_the_same(self, other: Pool) -> bool:
+        """Whether nothing else is known or commanded here than in `other`, an earlier or later state of the
+        same pool. Times do not count."""
+        return self._census.mark is other._census.mark and self.pin == other.pin
+
+    def others_than(self, before: Pool) -> Iterator[Member]:
+        """The members that are other objects than in `before`."""
+        if self.positions is not before.positions:
+            return iter(self.members)
+        return compress(self.members, map(is_not, self.members, before.members))
+
+    def news_since(self, before: Pool) -> Iterator[tuple[Member | None, Member]]:
+        """The members of which something else is known than `before`, each behind what it was then (None: it
+        was not there)."""
+        for member in self.others_than(before):
+            old = before.member(member.backend.name)
+            if old is None or (old.mark is not member.mark and old != member):
+                yield old, member

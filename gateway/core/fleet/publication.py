@@ -1,0 +1,247 @@
+"""The difference between two snapshots, for somebody in another process who has the older one and makes the
+newer one of it.
+
+    publication(before, after)     here, where facts come in
+    published(before, difference)  there: decides every request as `after` does
+
+What follows from other things is not sent: tables, offers and routes are made again, and all that stands in
+the older snapshot and has not changed is the same object in the newer one. So a fact costs its member, and
+not its service. Pure; sends nothing and pickles nothing (`workers.pickling`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import compress
+from operator import is_not
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, final
+
+from gateway.core.decision.routing import Routes
+from gateway.core.fleet.backend import Backend, Member
+from gateway.core.fleet.fleet import Fleet
+from gateway.core.fleet.pool import Pool, names_of_others, with_items
+from gateway.core.fleet.service import Service
+from gateway.core.fleet.snapshot import ServiceView, Snapshot, dues_after, names_selected_by
+
+_Item = TypeVar("_Item")
+
+Changes: TypeAlias = dict[str, Any]
+"""Fields of a value that are others than before, by name."""
+
+_SERVICE_FIELDS: Final = tuple(field.name for field in fields(Service) if field.name != "backends")
+_MEMBER_FIELDS: Final = tuple(
+    field.name
+    for field in fields(Member)
+    if field.init and field.name not in ("service", "backend", "scheme_id")
+)
+"""Service, backend and scheme of a member are those of its service."""
+_POOL_FIELDS: Final = ("pin", "undiscovered")
+_VIEW_FIELDS: Final = ("offer_state", "agreed")
+
+
+class ServiceNews(NamedTuple):
+    """What is other about one service."""
+
+    service: Changes | None
+    """Of its configuration; None: it is the same object. Without its backends."""
+    backends: Sequence[Backend | int] | None
+    """All of them, those that were there before by their positions then; None: they are the same."""
+    pool: Changes
+    members: Mapping[int, Changes]
+    """By position. What is not said is as it was of the member of the same name, or as of one of which
+    nothing is known."""
+    view: Changes | None
+    """None: its view is the same object, and only times are new."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The difference between two snapshots. It has a meaning only for who has the first one."""
+
+    generation: int
+    names: tuple[str, ...] | None
+    """All services, in order; None: they are the same ones."""
+    services: Mapping[str, ServiceNews]
+    """Those about which something is other."""
+    untrusted_headers: tuple[str, ...] | None
+    """None: they are the same."""
+
+
+def publication(before: Snapshot | None, after: Snapshot) -> Publication:
+    """What must be said to somebody who has `before` (None: nothing) for them to have `after`."""
+    old = before or _NOTHING
+    pools, old_pools = after.fleet.pools, old.fleet.pools
+    names = {
+        **dict.fromkeys(names_of_others(old.views, after.views)),
+        **dict.fromkeys(names_of_others(old_pools, pools)),
+    }
+    same_names = after.views is old.views or tuple(after.views) == tuple(old.views)
+    return Publication(
+        after.generation,
+        None if same_names else tuple(after.views),
+        {
+            name: _news(old.views.get(name), old_pools.get(name), after.views[name], pools[name])
+            for name in names
+        },
+        None if after.untrusted_headers == old.untrusted_headers else after.untrusted_headers,
+    )
+
+
+def published(before: Snapshot | None, difference: Publication) -> Snapshot:
+    """The snapshot after `before` by what is said. `before` must be the one from which the difference was
+    made, or one that was published as that."""
+    old = before or _NOTHING
+    views: dict[str, ServiceView] = {}
+    pools: dict[str, Pool] = {}
+    for name, news in difference.services.items():
+        old_view = old.views.get(name)
+        view, pool = _after(old_view, old.fleet.pools.get(name), news)
+        if view is not old_view:
+            views[name] = view
+        if pool is not old.fleet.pools.get(name):
+            pools[name] = pool
+    all_views = _items_after(difference.names, old.views, views)
+    all_pools = _items_after(difference.names, old.fleet.pools, pools)
+    services = [view.service for view in all_views.values()]
+    headers = difference.untrusted_headers
+    return Snapshot(
+        difference.generation,
+        Routes.of(services) if _is_changed(difference, "match") else old.routes,
+        all_views,
+        old.fleet if all_pools is old.fleet.pools else Fleet(all_pools),
+        names_selected_by(services) if _is_changed(difference, "dialect") else old.selected_names,
+        old.untrusted_headers if headers is None else headers,
+        dues_after(old.dues, views) if difference.names is None else dues_after({}, all_views),
+    )
+
+
+_NOTHING: Final = Snapshot(
+    0, Routes.of(()), MappingProxyType({}), Fleet(MappingProxyType({})), frozenset(), ()
+)
+
+
+def _items_after(
+    names: Sequence[str] | None, before: Mapping[str, _Item], news: Mapping[str, _Item]
+) -> Mapping[str, _Item]:
+    """The items of these names, in this order: those of `news`, the others as before."""
+    if names is None:
+        return with_items(before, news) if news else before
+    return MappingProxyType({name: news[name] if name in news else before[name] for name in names})
+
+
+def _is_changed(difference: Publication, field: str) -> bool:
+    """Whether this field of a service's configuration is other anywhere."""
+    return difference.names is not None or any(
+        news.service is not None and field in news.service for news in difference.services.values()
+    )
+
+
+# --- one service -------------------------------------------------------------------------------------------
+
+
+def _news(old_view: ServiceView | None, old_pool: Pool | None, view: ServiceView, pool: Pool) -> ServiceNews:
+    service, old_service = view.service, None if old_view is None else old_view.service
+    backends: list[Backend | int] | None = None
+    if old_service is None or service.backends is not old_service.backends:
+        backends = _backends(() if old_service is None else old_service.backends, service.backends)
+    return ServiceNews(
+        None if service is old_service else _changes(_SERVICE_FIELDS, old_service, service),
+        backends,
+        _changes(_POOL_FIELDS, old_pool, pool),
+        dict(_member_changes(service, old_pool, pool)),
+        None if view is old_view else _changes(_VIEW_FIELDS, old_view, view),
+    )
+
+
+def _after(
+    old_view: ServiceView | None, old_pool: Pool | None, news: ServiceNews
+) -> tuple[ServiceView, Pool]:
+    """The view and the pool of one service after what is said of it."""
+    service = _service_after(None if old_view is None else old_view.service, news)
+    pool = _pool_after(service, old_pool, news)
+    if old_view is None or news.view is None:
+        return old_view or ServiceView.of(service, pool, **(news.view or {})), pool
+    values = {name: getattr(old_view, name) for name in _VIEW_FIELDS} | news.view
+    return ServiceView.of(service, pool, **values), pool
+
+
+def _service_after(before: Service | None, news: ServiceNews) -> Service:
+    if news.service is None:
+        assert before is not None, "all is said about a new service"
+        return before
+    values = dict(news.service)
+    if news.backends is not None:
+        old = () if before is None else before.backends
+        values["backends"] = tuple(old[each] if isinstance(each, int) else each for each in news.backends)
+    return Service(**values) if before is None else replace(before, **values)
+
+
+def _pool_after(service: Service, before: Pool | None, news: ServiceNews) -> Pool:
+    if before is not None and news.service is None:
+        changed = {at: replace(before.members[at], **changes) for at, changes in news.members.items()}
+        pool = before.with_members(changed) if changed else before
+        return replace(pool, **news.pool) if news.pool else pool
+    values = {} if before is None else {name: getattr(before, name) for name in _POOL_FIELDS}
+    scheme_id = service.scheme_id
+    members = (
+        _member_after(service, backend, before, scheme_id, news.members.get(at, {}))
+        for at, backend in enumerate(service.backends)
+    )
+    return Pool(tuple(members), scheme_id=scheme_id, **(values | news.pool))
+
+
+def _member_after(
+    service: Service, backend: Backend, before: Pool | None, scheme_id: tuple[object, ...], changes: Changes
+) -> Member:
+    known = None if before is None else before.member(backend.name)
+    if known is None:
+        return Member(service.name, backend, scheme_id=scheme_id, **changes)
+    if known.backend is backend and known.scheme_id == scheme_id and not changes:
+        return known
+    return replace(known, backend=backend, scheme_id=scheme_id, **changes)
+
+
+# --- what is other -----------------------------------------------------------------------------------------
+
+
+def _changes(names: Sequence[str], before: object, after: object) -> Changes:
+    """The fields that are other objects. Equal ones need not be the same: many values are compared without
+    their times, or without what they are called."""
+    if before is None:
+        return {name: getattr(after, name) for name in names}
+    return {
+        name: value
+        for name in names
+        if (value := getattr(after, name)) is not (old := getattr(before, name))
+        and not (isinstance(value, int | float) and value == old)  # compiled fields give new ones each time
+    }
+
+
+def _backends(before: Sequence[Backend], after: Sequence[Backend]) -> list[Backend | int]:
+    """Those of `after`, by their positions in `before` if they are there."""
+    positions = {backend.name: at for at, backend in enumerate(before)}
+    return [
+        at if (at := positions.get(backend.name)) is not None and before[at] == backend else backend
+        for backend in after
+    ]
+
+
+def _member_changes(service: Service, before: Pool | None, after: Pool) -> Iterator[tuple[int, Changes]]:
+    """By position what is other about members than about those of the same names, or than about one of which
+    nothing is known."""
+    for at in _others(before, after):
+        member = after.members[at]
+        known = None if before is None else before.member(member.backend.name)
+        reference = known or Member(service.name, member.backend)
+        if changes := _changes(_MEMBER_FIELDS, reference, member):
+            yield at, changes
+
+
+def _others(before: Pool | None, after: Pool) -> Sequence[int]:
+    """The positions of the members that are other objects than in `before`."""
+    if before is None or after.positions is not before.positions:
+        return range(len(after.members))
+    return list(compress(range(len(after.members)), map(is_not, after.members, before.members)))

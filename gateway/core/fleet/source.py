@@ -1,0 +1,181 @@
+"""Where backends come from that the configuration does not name one by one, and who of them is there.
+
+A source is a value of the configuration: a name to look up, or a file. What it answers is a list of backends.
+`after_answer` is the rule about those that a list names no more: they leave slowly, so that neither the churn
+of pods nor a source that is wrong for a while moves an offer or takes the backends away. No lookup, no clock
+and no file here: those are `controlplane.discovery`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, NamedTuple, final
+
+from gateway.core.fleet.backend import Backend, Freshness, Member
+from gateway.core.fleet.backend_tls import BackendTls
+
+MAX_BACKENDS: Final = 1000
+"""Backends of one source, leaving ones included: each is probed and has series of its own, and a name server
+or a file may list any number."""
+
+MAX_WEIGHT: Final = 1000
+"""The largest weight of a backend, as in the configuration."""
+
+
+_NO_PLACE: Final = Backend("", "", 0)
+
+
+class SourceKind(StrEnum):
+    """What is asked."""
+
+    DNS = "dns"
+    """The addresses of a name, A and AAAA."""
+    SRV = "srv"
+    """The SRV records of a name."""
+    FILE = "file"
+    """A file in the form of Prometheus' file_sd."""
+
+
+class Address(NamedTuple):
+    """One backend of a list, as far as the source says it."""
+
+    host: str
+    """A host name in lower case, or an IP address without brackets."""
+    port: int
+    weight: int | None = None
+    """None: that of the configuration."""
+    backup: bool = False
+    path: str | None = None
+    """Base path without a trailing slash; None: that of the configuration."""
+    tls: bool | None = None
+    """None: as the configuration says."""
+
+    @property
+    def name(self) -> str:
+        """`host:port`, IPv6 in brackets: the backend's name."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One source of a service."""
+
+    kind: SourceKind
+    text: str
+    """As the configuration has it: a URL; of a file its path, as it is opened."""
+    name: str = ""
+    """The name to look up."""
+    port: int = 0
+    """Of the backends of `dns`."""
+    path: str = ""
+    """Base path of the backends, without a trailing slash."""
+    tls: BackendTls | None = None
+    """How they are spoken to over TLS; an empty `server_name` stands for the host of each. In a file each
+    says whether it has TLS."""
+    leave_grace: float = 300.0
+    """Seconds for which one that leaves counts with its last advertisement."""
+    template: Backend = _NO_PLACE
+    """Everything else about its backends."""
+
+    @property
+    def key(self) -> str:
+        """`dns http://api.svc:6385`: unique in its service, and the same after a reload that changes nothing
+        about where its backends come from."""
+        return f"{self.kind} {self.text}"
+
+    def backend(self, address: Address) -> Backend:
+        """The backend at an address that this source has listed."""
+        template, tls = self.template, self.tls
+        if address.tls is False or (address.tls is None and self.kind is SourceKind.FILE):
+            tls = None
+        elif address.tls or tls is not None:
+            tls = tls or BackendTls("")
+            tls = tls if tls.server_name else replace(tls, server_name=address.host)
+        return replace(
+            template,
+            name=address.name,
+            host=address.host,
+            port=address.port,
+            path=self.path if address.path is None else address.path,
+            weight=template.weight if address.weight is None else address.weight,
+            backup=template.backup or address.backup,
+            tls=tls,
+            source=self.key,
+        )
+
+
+@final
+class Membership(NamedTuple):
+    """The backends of one source after an answer."""
+
+    backends: tuple[Backend, ...]
+    """In a stable order: those that were there before stay in their places."""
+    unlisted: tuple[str, ...] = ()
+    """Names of those that the list names no more and that stay all the same, because half of them are
+    leaving already."""
+    refused: int = 0
+    """New ones that were not taken, because there are `MAX_BACKENDS`."""
+
+
+def after_answer(
+    source: Source,
+    before: Sequence[Backend],
+    listed: Sequence[Address],
+    known: Mapping[str, Member],
+    now: float,
+    taken: Collection[str] = (),
+) -> Membership:
+    """The backends of `source` after it has listed these. `before`: its backends until now; `known`: what is
+    observed of them, by name; `taken`: names that belong to others.
+
+    - An empty list removes nobody.
+    - What was never heard of counts for nothing, and goes at once.
+    - Of those that have advertised something, at most half are leaving at the same time; lost ones go first.
+      Newcomers count only when they were heard: a list of strangers that do not answer drives out few.
+    - One that is leaving and is listed again stays.
+    """
+    named = {address.name: source.backend(address) for address in listed if address.name not in taken}
+    staying = after_time(before, now, taken)
+    if not named:
+        return Membership(staying)
+    heard = {backend.name for backend in staying if _is_heard(backend, known)}
+    missing = [each for each in staying if each.name not in named and each.name in heard and not each.leaving]
+    leaving = sum(1 for each in staying if each.leaving and each.name not in named)
+    room = max(0, len(heard) // 2 - leaving)
+    missing.sort(key=lambda backend: not _is_lost(known[backend.name]))
+    gone = {each.name for each in missing[:room]}
+    found: dict[str, Backend] = {}
+    for backend in staying:
+        if backend.name in named:
+            found[backend.name] = named[backend.name]
+        elif backend.name in gone:
+            found[backend.name] = replace(backend, leaves_at=now + source.leave_grace)
+        elif backend.name in heard:
+            found[backend.name] = backend
+    newcomers = [backend for name, backend in named.items() if name not in found]
+    free = max(0, MAX_BACKENDS - len(found))
+    found.update((backend.name, backend) for backend in newcomers[:free])
+    unlisted = tuple(each.name for each in missing[room:])
+    return Membership(after_time(found.values(), now, ()), unlisted, max(0, len(newcomers) - free))
+
+
+def after_time(backends: Iterable[Backend], now: float, taken: Collection[str]) -> tuple[Backend, ...]:
+    """Without those that have left by `now`, and those whose names belong to others."""
+    return tuple(
+        each
+        for each in backends
+        if each.name not in taken and (each.leaves_at is None or each.leaves_at > now)
+    )
+
+
+def _is_heard(backend: Backend, known: Mapping[str, Member]) -> bool:
+    """Whether its last advertisement counts for the offer."""
+    member = known.get(backend.name)
+    return member is not None and member.advertisement is not None and member.backend.url == backend.url
+
+
+def _is_lost(member: Member) -> bool:
+    return member.freshness is Freshness.LOST or member.connect_failed

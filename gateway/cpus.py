@@ -1,0 +1,44 @@
+"""How many CPUs this process may use: those of its affinity, within the time that its control groups give it.
+
+A container that may use two CPUs of a machine with 64 has an affinity of 64 and a quota. Linux only knows
+both; elsewhere all CPUs count. Imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+ROOT: Final = Path("/")
+
+
+def usable_cpus(root: Path = ROOT) -> int:
+    """At least 1. A part of a CPU counts as one. `root`: where `proc` and `sys` are."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([allowed, *_quotas(root)]))
+
+
+def _quotas(root: Path) -> list[int]:
+    """What the control group of this process and those above it allow, where they limit it (version 2)."""
+    found = []
+    group = _group(root)
+    if group is not None:
+        for each in (group, *group.parents):
+            try:
+                quota, period = (root / "sys/fs/cgroup" / each / "cpu.max").read_text("ascii").split()
+                if quota != "max":
+                    found.append(-(-int(quota) // int(period)))
+            except (OSError, ValueError, ZeroDivisionError):
+                continue  # the topmost one has no limit; what nobody can read limits nothing here
+    return found
+
+
+def _group(root: Path) -> PurePosixPath | None:
+    """The control group of this process, relative to where they are mounted."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return None
+    paths = [path for number, _, path in (line.split(":", 2) for line in lines) if number == "0"]
+    return PurePosixPath(paths[0].lstrip("/")) if paths else None

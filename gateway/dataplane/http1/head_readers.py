@@ -1,0 +1,248 @@
+"""How heads are read: by a layout where there is one, else by the strict reader.
+
+One reader serves all connections of a worker that read heads with the same table of names. It makes a layout
+when a sequence of names comes for the second time. Peers choose these sequences, and a layout takes about a
+millisecond to make, so the layouts are bounded in number and in how fast they are made; the least used goes
+first. Which way a head is read changes its cost and not the result.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Generic, Protocol, TypeVar, final
+
+from gateway.dataplane.http1.layouts import (
+    RequestLayout,
+    ResponseLayout,
+    request_layout,
+    response_layout,
+)
+from gateway.dataplane.http1.names import NameTable
+from gateway.dataplane.http1.request_head import HeadLimits, RequestHead, read_request_head
+from gateway.dataplane.http1.response_head import ResponseHead, read_response_head
+
+MAX_LAYOUTS: Final = 256
+"""Of one reader. A fleet has a few kinds of servers, and its clients some dozen libraries."""
+MAX_LAYOUTS_OF_A_KEY: Final = 16
+"""Layouts that are tried for one head: each costs up to a microsecond."""
+MAX_NEW_LAYOUTS: Final = 16
+"""Layouts that are made one after the other, after a pause. The largest take 3 ms each."""
+NEW_LAYOUTS_A_TICK: Final = 2
+"""Layouts that may be made with every tick of the worker's clock: 8 a second take 1 to 3 % of a core."""
+MAX_LAYOUT_SOURCE: Final = 8 * 1024
+"""Bytes of a head from which a layout is made."""
+_MAX_SIGNATURES: Final = 1024
+_SIGNATURE: Final = re.compile(
+    rb"\AHTTP/1[^\r]*|\r\n(?:(?:connection|transfer-encoding|expect):[^\r]*|[^:\r]+)", re.IGNORECASE
+)
+"""What the layout of a head depends on: the status line, the names, and the values that are literal in it."""
+
+
+@final
+class LayoutBudget:
+    """How many layouts may be made now. The readers of requests have one budget and those of responses
+    another, so that clients do not use up what backends need."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = MAX_NEW_LAYOUTS
+
+    def take(self) -> bool:
+        """Whether another one may be made."""
+        if not self._left:
+            return False
+        self._left -= 1
+        return True
+
+    def refill(self) -> None:
+        """A tick has passed."""
+        self._left = min(self._left + NEW_LAYOUTS_A_TICK, MAX_NEW_LAYOUTS)
+
+
+@final
+class Signatures:
+    """Which sequences of names came before, and were not made a layout yet. Bounded, since peers choose
+    them."""
+
+    __slots__ = ("_budget", "_made", "_seen")
+
+    def __init__(self, budget: LayoutBudget) -> None:
+        self._budget = budget
+        self._seen: set[int] = set()
+        self._made: set[int] = set()
+
+    def of(self, head: bytes) -> int:
+        """The signature of a head if its layout is to be made now, else 0."""
+        signature = hash(tuple(_SIGNATURE.findall(head)))
+        if signature in self._made:
+            return 0
+        if signature not in self._seen:
+            if len(self._seen) >= _MAX_SIGNATURES:
+                self._seen.clear()
+            self._seen.add(signature)
+            return 0
+        if not self._budget.take():
+            return 0
+        if len(self._made) >= _MAX_SIGNATURES:
+            self._made.clear()
+        self._made.add(signature)
+        return signature
+
+    def forget(self, signature: int) -> None:
+        """Its layout was given up."""
+        self._made.discard(signature)
+
+
+class Layout(Protocol):
+    """A layout, as its table sees it."""
+
+    signature: int
+    uses: int
+    """How often it was used, as it counts now."""
+
+
+_Key = TypeVar("_Key")
+_Layout = TypeVar("_Layout", bound=Layout)
+
+
+@final
+class LayoutTable(Generic[_Key, _Layout]):
+    """The layouts of one reader, by what is known of a head before it is read."""
+
+    __slots__ = ("_signatures", "by_key")
+
+    def __init__(self, signatures: Signatures) -> None:
+        self._signatures = signatures
+        self.by_key: dict[_Key, list[_Layout]] = {}
+        """In the order in which they are tried: about the most used first."""
+
+    def add(self, key: _Key, layout: _Layout) -> None:
+        """Add a layout, if need be in place of the one that is used least."""
+        layouts = self.by_key.get(key, [])
+        if len(layouts) >= MAX_LAYOUTS_OF_A_KEY:
+            self._remove_one(layouts)
+        elif sum(map(len, self.by_key.values())) >= MAX_LAYOUTS:
+            self._remove_one([each for some in self.by_key.values() for each in some])
+        self.by_key.setdefault(key, []).append(layout)
+
+    def _remove_one(self, candidates: list[_Layout]) -> None:
+        """Remove the least used of `candidates`. What the others did counts half from now on."""
+        least = min(candidates, key=lambda layout: layout.uses)
+        for key, layouts in list(self.by_key.items()):
+            if least in layouts:
+                layouts.remove(least)
+                if not layouts:
+                    del self.by_key[key]
+        self._signatures.forget(least.signature)
+        for layout in candidates:
+            layout.uses //= 2
+
+    def move_up(self, layouts: list[_Layout], place: int) -> None:
+        """The layout at `place`, which is not the first, has read a head: try it earlier if it is used more
+        than the one before it."""
+        layout, before = layouts[place], layouts[place - 1]
+        if layout.uses > before.uses:
+            layouts[place], layouts[place - 1] = before, layout
+
+
+@final
+class RequestReader:
+    """Reads request heads. Layouts are found by the number of lines."""
+
+    __slots__ = ("_by_key", "_layouts", "_limits", "_max_size", "_signatures", "table")
+
+    def __init__(self, table: NameTable, limits: HeadLimits, budget: LayoutBudget) -> None:
+        self.table = table
+        self._limits = limits
+        self._max_size = limits.line
+        self._signatures = Signatures(budget)
+        self._layouts: LayoutTable[int, RequestLayout] = LayoutTable(self._signatures)
+        self._by_key = self._layouts.by_key
+
+    def read_known(self, data: bytes) -> RequestHead | None:
+        """Read the head at the beginning of `data` by a layout; None: it is not complete, or is for `read`.
+
+        A head that is longer than a line may be is for the strict reader, so no line has to be measured. Of
+        pipelined requests that are longer each head is cut first.
+        Raises `FramingError`.
+        """
+        max_size = self._max_size
+        if len(data) > max_size:  # many requests, or a body: what is counted must be one head
+            return None
+        layouts = self._by_key.get(data.count(b"\r\n"))
+        if layouts is None:
+            return None
+        layout = layouts[0]
+        head = layout.read(data, max_size)
+        place = 0
+        while head is None:
+            place += 1
+            if place == len(layouts):
+                return None
+            layout = layouts[place]
+            head = layout.read(data, max_size)
+        layout.uses += 1
+        if place:
+            self._layouts.move_up(layouts, place)
+        return head
+
+    def read(self, head: bytes) -> RequestHead:
+        """Read a whole head, its empty line included. Raises `FramingError` with the status to respond."""
+        request = self.read_known(head)
+        if request is None:
+            request = read_request_head(head, self.table, self._limits)
+            if len(head) <= MAX_LAYOUT_SOURCE and (signature := self._signatures.of(head)):
+                layout = request_layout(head, self.table, signature)
+                if layout is not None:  # else no head with these names has one
+                    self._layouts.add(head.count(b"\r\n"), layout)
+        return request
+
+
+@final
+class ResponseReader:
+    """Reads response heads. Layouts are found by the status line."""
+
+    __slots__ = ("_by_key", "_layouts", "_signatures", "table")
+
+    def __init__(self, table: NameTable, budget: LayoutBudget) -> None:
+        self.table = table
+        self._signatures = Signatures(budget)
+        self._layouts: LayoutTable[bytes, ResponseLayout] = LayoutTable(self._signatures)
+        self._by_key = self._layouts.by_key
+
+    def read_known(self, data: bytes, is_head_request: bool) -> ResponseHead | None:  # noqa: FBT001 - hot path
+        """Read the head at the beginning of `data` by a layout; None: it is not complete, or is for
+        `read`."""
+        end = data.find(b"\r")
+        layouts = self._by_key.get(data[:end])
+        if layouts is None:
+            return None
+        layout = layouts[0]
+        head = layout.read(data, is_head_request)
+        place = 0
+        while head is None:
+            place += 1
+            if place == len(layouts):
+                return None
+            layout = layouts[place]
+            head = layout.read(data, is_head_request)
+        layout.uses += 1
+        if place:
+            self._layouts.move_up(layouts, place)
+        return head
+
+    def read(self, head: bytes, *, is_head_request: bool) -> ResponseHead:
+        """Read a whole head, its empty line included. Raises `FramingError`; the caller reports a
+        `Failure`."""
+        response = read_response_head(head, self.table, is_head_request=is_head_request)
+        if len(head) <= MAX_LAYOUT_SOURCE and (signature := self._signatures.of(head)):
+            layout = response_layout(head, self.table, signature)
+            if layout is None:
+                return response  # no head with these names has one
+            if layout.read(head, is_head_request) is not None:
+                end = head.find(b"\r")
+                self._layouts.add(head[:end], layout)
+            else:  # of these lines llhttp alone has spoken, and another head with these names may match
+                self._signatures.forget(signature)
+        return response

@@ -1,0 +1,361 @@
+"""Layouts: heads with one sequence of field names, read in one step.
+
+A layout is one regular expression, made from a head that the strict reader and llhttp have accepted. Its
+field names are literal, in their own letters, and so are the values of `Connection`, `Transfer-Encoding` and
+`Expect`. All other values are as strict as the grammar. One match checks a whole head and cuts out what
+matters, and the runs of fields between that pass on.
+
+A layout accepts nothing that the strict reader refuses, and gives the same value (tests/dataplane compares
+the two). It keeps nothing of the heads that it reads. Which layouts are made, and how many, is decided by
+`head_readers`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Final, TypeAlias, final
+
+from gateway.dataplane.http1 import names
+from gateway.dataplane.http1.fields import (
+    BY_LENGTH,
+    CHUNKED,
+    HEAD_END,
+    HOST,
+    MAX_LENGTH_DIGITS,
+    NO_BODY,
+    OWS,
+    TEXT,
+    UNTIL_CLOSE,
+    connection_options,
+    is_loop,
+    listed_fields,
+)
+from gateway.dataplane.http1.names import NameTable
+from gateway.dataplane.http1.request_head import KNOWN_METHODS, REQUEST_LINE, SLASH, RequestHead
+from gateway.dataplane.http1.response_head import (
+    BODILESS,
+    MAX_RESPONSE_HEAD,
+    ResponseHead,
+    read_status_line,
+)
+from gateway.errors import FramingError
+from gateway.telemetry.trace_context import PARENT, TRACEPARENT, TRACESTATE
+
+MAX_LAYOUT_FIELDS: Final = 64
+MAX_LAYOUT_SIZE: Final = 4096
+"""Bytes of the regular expression. Its compiled form takes about four times as much."""
+
+# CPython 3.11.2 reads some possessive groups wrongly, so only single characters are possessive here.
+_BLANKS: Final = rb"[ \t]*+"
+_VALUE: Final = _BLANKS + b"(" + TEXT + rb")(?<![ \t])"
+"""A value without the blanks around it. One with blanks at its end is for the strict reader, and an empty one
+after a blank."""
+_HOST: Final = _BLANKS + b"(" + HOST.pattern + b")" + _BLANKS
+_LENGTH: Final = _BLANKS + rb"([0-9]{1,%d})" % MAX_LENGTH_DIGITS + _BLANKS
+_LITERAL: Final = frozenset({names.CONNECTION, names.CODING, names.EXPECT})
+"""Kinds whose value is a part of the layout."""
+_NAMED: Final = frozenset({names.SELECTED, names.REQUEST_ID, names.FORWARDED, names.LOCATION})
+"""Kinds of which the name is cut out as well."""
+
+_Groups: TypeAlias = Sequence[bytes]
+_Cut: TypeAlias = Callable[[_Groups], tuple[bytes, ...]]
+"""Takes at least two of the groups of a match."""
+
+
+@final
+class _Expression:
+    """The regular expression of a layout while it is made, and what its groups are. Groups count from 0."""
+
+    def __init__(self, start: bytes, groups: int) -> None:
+        self.runs: list[int] = []
+        """The groups with fields that pass on."""
+        self.passed: set[bytes] = set()
+        """The names of these fields, in lower case."""
+        self.values: dict[int, list[int]] = {}
+        """The groups with the values of a kind."""
+        self.names: dict[int, list[bytes]] = {}
+        """The names beside them. The group of the name is the one before."""
+        self.literals: dict[int, list[bytes]] = {}
+        """The values of literal kinds."""
+        self.trace = -1
+        """The group with the trace context; -1: there is none."""
+        self._parts = [start]
+        self._groups = groups
+        self._run = b""
+
+    def add(self, name: bytes, value: bytes, kind: int) -> None:
+        """The next field line of the head. `value`: as it came."""
+        line = rb"\r\n" + re.escape(name) + b":"
+        if kind == names.PASSED:
+            self._run += line + TEXT
+            self.passed.add(name.lower())
+            return
+        self._end_run()
+        if kind in _LITERAL:
+            self._parts.append(line + re.escape(value))
+            self.literals.setdefault(kind, []).append(value.strip(OWS))
+        elif kind == names.DROP:
+            self._parts.append(line + TEXT)
+        elif kind in _NAMED:
+            self._groups += 1
+            self._add_value(kind, name, rb"\r\n(" + re.escape(name) + b"):" + _VALUE)
+        else:
+            pattern = _HOST if kind == names.HOST else _LENGTH if kind == names.LENGTH else _VALUE
+            self._add_value(kind, name, line + pattern)
+
+    def add_trace(self, name: bytes) -> None:
+        """The line `traceparent`, which is well-formed and passes on: its value is a group inside a run."""
+        self._run += rb"\r\n" + re.escape(name) + b":" + _BLANKS + b"(" + PARENT + b")" + _BLANKS
+        self.trace = self._groups + 1  # the run itself is the group before
+
+    def _add_value(self, kind: int, name: bytes, pattern: bytes) -> None:
+        self._parts.append(pattern)
+        self.values.setdefault(kind, []).append(self._groups)
+        self.names.setdefault(kind, []).append(name)
+        self._groups += 1
+
+    def _end_run(self) -> None:
+        if self._run:
+            self._parts.append(b"(" + self._run + b")")
+            self.runs.append(self._groups)
+            self._groups += 2 if self.trace > self._groups else 1
+            self._run = b""
+
+    def compile(self) -> Callable[[bytes], re.Match[bytes] | None] | None:
+        """The match of the finished expression; None: it is too large."""
+        self._end_run()
+        source = b"".join(self._parts) + HEAD_END
+        return re.compile(source).match if len(source) <= MAX_LAYOUT_SIZE else None
+
+    def value_of(self, kind: int) -> int:
+        """The group with the only value of `kind`; -1: there is none."""
+        return self.values.get(kind, [-1])[0]
+
+    def named(self, kind: int) -> _Cut | None:
+        """Takes name, value, name, value of a named kind; None: there are none."""
+        found = [group for value in self.values.get(kind, ()) for group in (value - 1, value)]
+        return itemgetter(*found) if found else None
+
+    def normalized(self, kind: int) -> tuple[tuple[str, bytes, int], ...]:
+        """Normalized name, name and group of the value of each field of a named kind."""
+        pairs = zip(self.names.get(kind, ()), self.values.get(kind, ()), strict=True)
+        return tuple((name.decode().lower(), name, group) for name, group in pairs)
+
+
+def _passthrough(runs: list[int]) -> tuple[int, _Cut | None]:
+    """How the fields that pass on are put together: from one group, or from several; (-1, None): none."""
+    if len(runs) == 1:
+        return runs[0], None
+    return -1, itemgetter(*runs) if runs else None
+
+
+@final
+class RequestLayout:
+    """Reads the request heads of one layout."""
+
+    __slots__ = (
+        *("_chunked", "_closes", "_expects", "_forwarded", "_has_content", "_host", "_keeps", "_length"),
+        *("_identified", "_match", "_proxied", "_request_ids", "_run", "_runs", "_selected", "_trace"),
+        *("_via", "signature", "uses"),
+    )
+
+    def __init__(
+        self, match: Callable[[bytes], re.Match[bytes] | None], found: _Expression, signature: int
+    ) -> None:
+        self._match = match
+        self.signature = signature
+        """By which the heads of this layout are counted before it is made."""
+        self.uses = 0
+        options = connection_options(found.literals.get(names.CONNECTION, ()))
+        self._closes = "close" in options
+        self._keeps = "keep-alive" in options
+        self._expects = any(found.literals.get(names.EXPECT, ()))
+        self._chunked = names.CODING in found.literals
+        self._host = found.value_of(names.HOST)
+        self._length = found.value_of(names.LENGTH)
+        self._has_content = self._chunked or self._length >= 0
+        self._run, self._runs = _passthrough(found.runs)
+        self._selected = found.named(names.SELECTED)
+        self._request_ids = found.normalized(names.REQUEST_ID)
+        self._trace = found.trace
+        self._identified = bool(self._request_ids) or self._trace >= 0
+        self._forwarded = found.normalized(names.FORWARDED)
+        self._via = tuple(found.values.get(names.VIA, ()))
+        self._proxied = bool(self._forwarded or self._via)
+
+    def read(self, data: bytes, max_size: int) -> RequestHead | None:
+        """Read the head at the beginning of `data`; None: it is not of this layout, or larger than
+        `max_size` bytes, or for the strict reader. Raises `FramingError` for a target that is refused."""
+        match = self._match(data)
+        if match is None:
+            return None
+        groups: _Groups = match.groups()
+        method, size = KNOWN_METHODS.get(groups[0]), match.end()
+        if method is None or size > max_size or groups[1][0] != SLASH:
+            return None
+        head = RequestHead()  # without arguments, which would double its cost
+        head.method = method
+        head.size = size
+        head.host = groups[self._host].decode()
+        if groups[2] == b"1":
+            head.minor, head.close = 1, self._closes
+        else:
+            head.minor, head.close = 0, not self._keeps
+        head.framing, head.length, head.expects_continue = NO_BODY, 0, False
+        head.selected = () if self._selected is None else self._selected(groups)
+        if self._runs is not None:
+            head.passthrough = b"".join(self._runs(groups))
+        else:
+            head.passthrough = groups[self._run] if self._run >= 0 else b""
+        head.request_ids = head.forwarded = head.via = head.max_forwards = head.upgrade = ()
+        head.trace = b""
+        if self._identified:
+            self._set_ids(head, groups)
+        if (self._has_content and not self._set_framing(head, groups)) or (
+            self._proxied and not self._set_hops(head, groups)
+        ):
+            return None
+        head.set_target(groups[1])
+        return head
+
+    def _set_ids(self, head: RequestHead, groups: _Groups) -> None:
+        if self._trace >= 0:
+            head.trace = groups[self._trace]
+        ids = self._request_ids
+        if len(ids) == 1:
+            normalized, name, group = ids[0]
+            head.request_ids = ((normalized, name, groups[group]),)
+        else:
+            head.request_ids = tuple([(norm, name, groups[group]) for norm, name, group in ids])
+
+    def _set_framing(self, head: RequestHead, groups: _Groups) -> bool:
+        """Set how the content ends; False: it is for the strict reader."""
+        if self._chunked:
+            head.framing, head.length = CHUNKED, -1
+        elif self._length >= 0:
+            head.length = int(groups[self._length])
+            head.framing = BY_LENGTH if head.length else NO_BODY
+        head.expects_continue = self._expects and head.minor == 1 and head.framing != NO_BODY
+        return not self._chunked or head.minor == 1
+
+    def _set_hops(self, head: RequestHead, groups: _Groups) -> bool:
+        """Set what proxies in front have written; False: it is for the strict reader."""
+        head.forwarded = tuple([(norm, groups[group]) for norm, _, group in self._forwarded])
+        head.via = tuple([groups[group] for group in self._via])
+        return not is_loop(head.via)
+
+
+@final
+class ResponseLayout:
+    """Reads the response heads of one layout. The status line is a part of it."""
+
+    __slots__ = (
+        *("_close", "_framing", "_has_date", "_length", "_line", "_location", "_match", "_run", "_runs"),
+        *("_selected", "_status"),
+        *("signature", "uses"),
+    )
+
+    def __init__(
+        self,
+        match: Callable[[bytes], re.Match[bytes] | None],
+        found: _Expression,
+        status_line: bytes,
+        signature: int,
+    ) -> None:
+        self._match = match
+        self.signature = signature
+        """By which the heads of this layout are counted before it is made."""
+        self.uses = 0
+        self._status, self._line, minor = read_status_line(status_line)
+        options = connection_options(found.literals.get(names.CONNECTION, ()))
+        self._close = "close" in options or (minor == 0 and "keep-alive" not in options)
+        self._length = found.value_of(names.LENGTH)
+        if self._status in BODILESS:
+            self._framing = NO_BODY
+        elif self._length >= 0:
+            self._framing = BY_LENGTH
+        else:
+            self._framing = CHUNKED if names.CODING in found.literals else UNTIL_CLOSE
+        self._run, self._runs = _passthrough(found.runs)
+        self._has_date = b"date" in found.passed
+        self._selected = found.named(names.SELECTED)
+        self._location = found.normalized(names.LOCATION)
+
+    def read(self, data: bytes, is_head_request: bool) -> ResponseHead | None:  # noqa: FBT001 - hot path
+        """Read the head at the beginning of `data`; None: it is not of this layout."""
+        match = self._match(data)
+        if match is None:
+            return None
+        size = match.end()
+        if size > MAX_RESPONSE_HEAD:
+            return None
+        groups: _Groups = match.groups()
+        head = ResponseHead()  # without arguments, which would double its cost
+        head.status, head.line, head.size = self._status, self._line, size
+        head.close, head.has_date = self._close, self._has_date
+        head.length = int(groups[self._length]) if self._length >= 0 else -1
+        framing = self._framing
+        if is_head_request or (framing == BY_LENGTH and not head.length):
+            framing = NO_BODY
+        elif framing == UNTIL_CLOSE:
+            head.close = True
+        head.framing = framing
+        head.selected = () if self._selected is None else self._selected(groups)
+        if self._runs is not None:
+            head.passthrough = b"".join(self._runs(groups))
+        else:
+            head.passthrough = groups[self._run] if self._run >= 0 else b""
+        links = self._location
+        head.location = tuple([(name, groups[group]) for _, name, group in links]) if links else ()
+        return head
+
+
+def request_layout(head: bytes, table: NameTable, signature: int) -> RequestLayout | None:
+    """The layout of a head that the strict reader has accepted; None: heads with these names have none.
+
+    This head itself need not match: a blank at the end of one of its values must not keep others from their
+    layout. Our own grammar has accepted all its names.
+    """
+    found = _Expression(REQUEST_LINE, 3)
+    if not _add_lines(found, head, table) or not found.values.get(names.HOST):
+        return None
+    match = found.compile()
+    return RequestLayout(match, found, signature) if match is not None else None
+
+
+def response_layout(head: bytes, table: NameTable, signature: int) -> ResponseLayout | None:
+    """The layout of a head that the strict reader has accepted; None: heads with these names have none."""
+    end = head.find(b"\r")
+    status_line = head[:end]
+    found = _Expression(re.escape(status_line), 0)
+    if status_line[9:10] == b"1" or not _add_lines(found, head, table):
+        return None  # interim responses are rare, and have rules of their own
+    match = found.compile()
+    return ResponseLayout(match, found, status_line, signature) if match is not None else None
+
+
+def _add_lines(found: _Expression, head: bytes, table: NameTable) -> bool:
+    """Add the field lines of a head; False: such a head has no layout."""
+    lines = head[: -len(HEAD_END)].split(b"\r\n")[1:]
+    if len(lines) > MAX_LAYOUT_FIELDS:
+        return False
+    for line in lines:
+        name, _, value = line.partition(b":")
+        kind = table.kind(name)
+        if kind in {names.MAX_FORWARDS, names.UPGRADE}:
+            return False
+        if table.traces and kind == names.PASSED and name.lower() == TRACEPARENT:
+            if found.trace >= 0:
+                return False  # two of them are for the strict reader, which knows what they say
+            found.add_trace(name)
+        else:
+            found.add(name, value, kind)
+    if table.traces and found.trace < 0 and TRACESTATE in found.passed:
+        return False  # as above
+    options = connection_options(found.literals.get(names.CONNECTION, ()))
+    try:
+        return not listed_fields(options, table)  # those that are listed would have to be removed
+    except FramingError:
+        return False

@@ -1,0 +1,383 @@
+"""The head of a request, from its request line to the empty line.
+
+The strict reader: our own grammar checks every line, and llhttp reads the head as well. A head that two
+readers could read differently is refused: bare CR or LF, folded lines, control bytes, two Hosts, any length
+or coding with two meanings (RFC 9112 6.3, threats S1-S19). It gives values: a head never changes once it is
+made. Nothing here depends on API versions, routes or sockets. Most heads are read by a layout instead
+(`http1.layouts`), with the same result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable
+from typing import Final, Protocol, final
+from urllib.parse import unquote_to_bytes
+
+import httptools
+
+from gateway.core.http.message import METHOD, METHODS, NOT_PROXIED, Header
+from gateway.core.http.upgrade import read_protocols
+from gateway.dataplane.http1 import names
+from gateway.dataplane.http1.fields import (
+    BY_LENGTH,
+    CHUNKED,
+    HEAD_END,
+    KNOWN_CODINGS,
+    MIN_FIELD_SIZE,
+    NO_BODY,
+    OWS,
+    TEXT,
+    connection_options,
+    is_host,
+    is_loop,
+    listed_fields,
+    normalized_fields,
+    read_length,
+    without_listed_fields,
+)
+from gateway.dataplane.http1.llhttp import check_head
+from gateway.dataplane.http1.names import NameTable
+from gateway.errors import FramingError
+from gateway.telemetry.trace_context import trace_of
+
+KNOWN_METHODS: Final = {name.encode(): name for name in METHODS}
+"""Methods that servers know, by their bytes in a request line."""
+_NOT_PROXIED: Final = frozenset(name.encode() for name in NOT_PROXIED)
+
+_MAX_FORWARDS_DIGITS: Final = 9
+MAX_FORWARDS: Final = 10**_MAX_FORWARDS_DIGITS - 1
+"""The highest `Max-Forwards` that is sent on."""
+
+_ALLOWED_BYTES: Final = bytes({0x09, 0x0A, 0x0D, *range(0x20, 0x7F), *range(0x80, 0x100)})
+_FIELDS: Final = rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:" + TEXT + rb"\r\n)*+\r\n"
+"""Field lines of a token, a colon and text, up to the empty line. Possessive: it never backtracks."""
+_FIELD_SECTION: Final = re.compile(rb"\r\n" + _FIELDS)
+_METHOD: Final = METHOD.pattern.encode() + b"+"  # possessive
+REQUEST_LINE: Final = rb"(" + _METHOD + rb") ([!\"$-\[\]-~]++) HTTP/1\.([01])"
+"""Refuses `#` and `\\` in targets: some servers cut a target at `#`, or read `\\` as `/`."""
+_REQUEST_LINE: Final = re.compile(REQUEST_LINE + rb"\r\n")
+_ANY_REQUEST_LINE: Final = re.compile(_METHOD + rb" ([!-~]+) HTTP/([0-9])\.([0-9])\r\n")
+_KNOWN_LINE: Final = b"POST / HTTP/1.1"
+"""In place of a line with a method that llhttp does not know."""
+_ABSOLUTE: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?]*)(.*)")
+_BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})|%2[fF]|%5[cC]|%[01][0-9A-Fa-f]|%7[fF]")
+"""A `%` without two hexadecimal digits, or an encoded slash, backslash or control byte (threats P1-P6)."""
+SLASH: Final = 0x2F
+
+
+class HeadLimits(Protocol):
+    """Bytes of a request head, bytes of one line of it, number of field lines."""
+
+    @property
+    def head(self) -> int: ...
+    @property
+    def line(self) -> int: ...
+    @property
+    def headers(self) -> int: ...
+
+
+@final
+class RequestHead:
+    """The head of one request (`core.http.message.Request`): a value, which never changes once it is made."""
+
+    __slots__ = (
+        *("close", "expects_continue", "forwarded", "framing", "host", "length", "max_forwards", "method"),
+        *("minor", "passthrough", "path", "query", "request_ids", "selected", "size", "target", "trace"),
+        *("upgrade", "via"),
+    )
+
+    method: str
+    target: bytes
+    """In origin form, or `*`."""
+    path: str
+    query: str
+    host: str
+    """As the client wrote it; empty only in HTTP/1.0."""
+    minor: int
+    """The minor version of HTTP: 0 or 1."""
+    close: bool
+    """The client will not use this connection again."""
+    framing: int
+    """How the content ends: one of the constants of `fields`, but `UNTIL_CLOSE`."""
+    length: int
+    """Bytes of content; -1: unknown."""
+    expects_continue: bool
+    """The client waits for `100 Continue` before it sends its body."""
+    selected: tuple[bytes, ...]
+    """The fields that some dialect reads or owns: name, value, name, value. Names keep their case; values
+    have no blanks around them. Part of cache keys."""
+    passthrough: bytes
+    """The field lines that are forwarded as they came, each with the CRLF before it."""
+    request_ids: tuple[tuple[str, bytes, bytes], ...]
+    """Fields with request ids, of some dialect or `X-Request-Id` (normalized name, name, value)."""
+    trace: bytes
+    """What the fields of W3C Trace Context, which are forwarded as they came, say (`trace_of`). Empty unless
+    the gateway takes part in traces."""
+    forwarded: tuple[tuple[str, bytes], ...]
+    """The fields by which a proxy in front describes the client: normalized name, value. They are used from
+    trusted peers only."""
+    via: tuple[bytes, ...]
+    max_forwards: tuple[tuple[bytes, bytes], ...]
+    """The fields `Max-Forwards` (name, value). What they mean depends on the method."""
+    upgrade: tuple[str, ...]
+    """The protocols to which the client would switch the connection, as it wrote them. None in HTTP/1.0, nor
+    where `Connection` does not list the field (RFC 9110 7.8)."""
+    size: int
+    """Bytes of the head as it came, the empty line included."""
+
+    @property
+    def fields(self) -> tuple[Header, ...]:
+        """The selected fields (`core.http.message.Request`)."""
+        return normalized_fields(self.selected)
+
+    def request_id(self, name: str) -> str:
+        """The value of the field `name` (normalized), if there is exactly one; else empty."""
+        value = b""
+        for found, _, each in self.request_ids:
+            if found == name:
+                if value:
+                    return ""
+                value = each
+        return value.decode("latin-1")
+
+    def has_request_id(self, name: str) -> bool:
+        """Whether the field `name` (normalized) has come, whatever it says."""
+        return any(found == name for found, _, _ in self.request_ids)
+
+    def request_id_lines(self, but: Container[str] = ()) -> bytes:
+        """The fields of `request_ids` as they came, without those of `but` (normalized)."""
+        lines = b""
+        for normalized, name, value in self.request_ids:
+            if normalized not in but:
+                lines += b"%b: %b\r\n" % (name, value)
+        return lines
+
+    @property
+    def user_agent(self) -> bytes:
+        """What the client calls itself, with the blanks around it; the first if it says so twice; empty: it
+        does not say. It is among the fields that are forwarded as they came, and looked for here only: the
+        log asks for it, and nobody else."""
+        fields = self.passthrough
+        start = fields.find(b"\r\nUser-Agent:")
+        if start < 0:
+            start = fields.lower().find(b"\r\nuser-agent:")
+            if start < 0:
+                return b""
+        end = fields.find(b"\r\n", start + 13)
+        return fields[start + 13 : end] if end >= 0 else fields[start + 13 :]
+
+    @property
+    def forwards_left(self) -> int | None:
+        """How often this request may still be forwarded; None: as often as one likes.
+
+        That is `Max-Forwards` of OPTIONS; a recipient may ignore it in other methods (RFC 9110 7.6.2). What
+        is no number cannot be counted down.
+        """
+        fields = self.max_forwards
+        if self.method != "OPTIONS" or len(fields) != 1 or not fields[0][1].isdigit():
+            return None
+        digits = fields[0][1].lstrip(b"0")
+        return int(digits or b"0") if len(digits) <= _MAX_FORWARDS_DIGITS else MAX_FORWARDS + 1
+
+    def max_forwards_lines(self) -> bytes:
+        """The fields `Max-Forwards` for the next hop."""
+        left = self.forwards_left
+        if left is not None:
+            return b"Max-Forwards: %d\r\n" % min(left - 1, MAX_FORWARDS)
+        return b"".join([b"%b: %b\r\n" % field for field in self.max_forwards])
+
+    def with_upgrade(self, protocols: tuple[str, ...]) -> RequestHead:
+        """The same request, which asks its backend for these protocols and for no other."""
+        head = RequestHead()
+        head.method, head.target, head.path, head.query = self.method, self.target, self.path, self.query
+        head.host, head.minor, head.close, head.size = self.host, self.minor, self.close, self.size
+        head.framing, head.length, head.expects_continue = self.framing, self.length, self.expects_continue
+        head.selected, head.request_ids, head.forwarded = self.selected, self.request_ids, self.forwarded
+        head.via, head.max_forwards, head.trace = self.via, self.max_forwards, self.trace
+        head.upgrade, head.passthrough = protocols, self.passthrough
+        if protocols:
+            lines = f"\r\nConnection: Upgrade\r\nUpgrade: {', '.join(protocols)}"
+            head.passthrough += lines.encode("ascii")
+        return head
+
+    def set_target(self, target: bytes) -> None:
+        """Read the target while the head is made. Raises `FramingError`."""
+        if target[0] != SLASH:
+            self.host, target = _read_target_form(target, self)
+        self.target = target
+        path, _, self.query = target.decode().partition("?")
+        if "%" in path or "/." in path:
+            _check_path(path.encode())
+        self.path = path
+
+
+def read_request_head(head: bytes, table: NameTable, limits: HeadLimits) -> RequestHead:
+    """Read a whole head, its empty line included. Raises `FramingError` with the status to respond."""
+    line = _REQUEST_LINE.match(head)
+    if line is None:
+        raise _request_line_error(head)
+    end = line.end() - 2
+    if end > limits.line:
+        raise FramingError("line_too_long", 414)
+    method, target, minor = line.groups()
+    section = head[end:]
+    if method in KNOWN_METHODS:
+        _check_field_section(head, section, limits)
+    else:
+        _check_unknown_method(method)
+        _check_field_section(_KNOWN_LINE + section, section, limits)
+    request = RequestHead()
+    request.method = method.decode()
+    request.size = len(head)
+    request.minor = int(minor)
+    _set_fields(request, section, table)
+    request.set_target(target)
+    return request
+
+
+def _check_field_section(head: bytes, section: bytes, limits: HeadLimits) -> None:
+    """Check the lines of a field section, by our grammar and by llhttp. Raises `FramingError`."""
+    if not _FIELD_SECTION.fullmatch(section):
+        raise FramingError(_field_section_error(head))
+    if len(section) > limits.line and any(len(line) > limits.line for line in section.split(b"\r\n")):
+        raise FramingError("line_too_long", 431)
+    if len(section) > MIN_FIELD_SIZE * limits.headers and section.count(b"\r\n") - 2 > limits.headers:
+        raise FramingError("too_many_headers", 431)
+    check_head(httptools.HttpRequestParser, head)
+
+
+def _set_fields(request: RequestHead, section: bytes, table: NameTable) -> None:
+    """Cut the fields that matter out of a checked field section. Raises `FramingError`."""
+    found: dict[int, list[tuple[bytes, bytes]]] = {}
+    parts = table.pattern.split(section)
+    for name, value in zip(parts[1::3], parts[2::3], strict=True):
+        found.setdefault(table.kind(name), []).append((name, value.strip(OWS)))
+    options = connection_options([value for _, value in found.get(names.CONNECTION, ())])
+    listed = listed_fields(options, table)
+    request.passthrough = without_listed_fields(b"".join(parts[::3])[: -len(HEAD_END)], listed)
+    request.trace = trace_of(request.passthrough) if table.traces else b""
+    request.selected = tuple(part for field in found.get(names.SELECTED, ()) for part in field)
+    request.forwarded = tuple((n.decode().lower(), value) for n, value in found.get(names.FORWARDED, ()))
+    ids = ((name.decode().lower(), name, value) for name, value in found.get(names.REQUEST_ID, ()))
+    request.request_ids = tuple(one for one in ids if one[0] not in listed)
+    request.max_forwards = () if "max-forwards" in listed else tuple(found.get(names.MAX_FORWARDS, ()))
+    request.via = tuple(value for _, value in found.get(names.VIA, ()))
+    request.close = "close" in options if request.minor else "keep-alive" not in options
+    upgrade = found.get(names.UPGRADE, ()) if request.minor and "upgrade" in options else ()
+    request.upgrade = read_protocols(value.decode("latin-1") for _, value in upgrade)
+    _set_framing(request, found)
+    expected = [value.lower() for _, value in found.get(names.EXPECT, ()) if value]
+    if is_loop(request.via):
+        raise FramingError("loop", 508)
+    if expected and expected != [b"100-continue"]:
+        raise FramingError("expect", 417)
+    request.expects_continue = bool(expected) and request.minor == 1 and request.framing != NO_BODY
+    if request.minor and not request.host:
+        raise FramingError("host")
+    if not request.minor and request.framing == CHUNKED:
+        raise FramingError("smuggling")  # HTTP/1.0 has no codings, so readers would differ (threats S6)
+
+
+def _set_framing(request: RequestHead, found: dict[int, list[tuple[bytes, bytes]]]) -> None:
+    """Check `Host` and the framing (RFC 9112 6.3; threats S1, S2). Raises `FramingError`."""
+    hosts, lengths = found.get(names.HOST, []), found.get(names.LENGTH, [])
+    codings = [value.lower() for _, value in found.get(names.CODING, ())]
+    if len(lengths) > 1:
+        raise FramingError("content_length")
+    if len(codings) > 1:
+        raise FramingError("transfer_encoding")
+    if len(hosts) > 1 or (hosts and not is_host(hosts[0][1])):
+        raise FramingError("host")
+    request.host = hosts[0][1].decode() if hosts else ""
+    request.framing, request.length = NO_BODY, 0
+    if codings:
+        if lengths:
+            raise FramingError("smuggling")
+        if codings[0] != b"chunked":
+            raise FramingError("transfer_encoding", 501 if codings[0] in KNOWN_CODINGS else 400)
+        request.framing, request.length = CHUNKED, -1
+    elif lengths:
+        request.length = read_length(lengths[0][1])
+        request.framing = BY_LENGTH if request.length else NO_BODY
+
+
+def _read_target_form(target: bytes, head: RequestHead) -> tuple[str, bytes]:
+    """Read a target that is not in origin form; gives the Host, and the origin form, or `*` for OPTIONS.
+
+    The authority of an absolute form replaces `Host` (RFC 9112 3.2.2).
+    """
+    if target == b"*" and head.method == "OPTIONS":
+        return head.host, target
+    absolute = _ABSOLUTE.fullmatch(target)
+    if absolute is None or not is_host(absolute[1]):
+        raise FramingError("target")
+    return absolute[1].decode(), absolute[2] if absolute[2][:1] == b"/" else b"/" + absolute[2]
+
+
+def _request_line_error(head: bytes) -> FramingError:
+    """Why a request line is refused, with the status to respond."""
+    line = _ANY_REQUEST_LINE.match(head)
+    if line is None:
+        return FramingError("request_line")
+    if line[2] != b"1" or line[3] not in b"01":
+        return FramingError("http_version", 505)
+    return FramingError("target")  # one with `#` or a backslash
+
+
+def _check_unknown_method(method: bytes) -> None:
+    """Check a method that servers do not know. Raises `FramingError` for one that is not proxied.
+
+    Methods are case-sensitive (RFC 9110 9.1), but many frameworks compare them in capitals. A known one in
+    other letters would be that method to them, and another one here.
+    """
+    if method in _NOT_PROXIED:
+        raise FramingError("method", 405)
+    capitals = method.upper()
+    if capitals in KNOWN_METHODS or capitals in _NOT_PROXIED:
+        raise FramingError("method")
+
+
+def _field_section_error(head: bytes) -> str:
+    """Why our grammar refuses a field section: a label `reason` of skewgate_client_errors_total."""
+    if b"\r\n " in head or b"\r\n\t" in head:
+        return "folded_line"
+    ends = head.count(b"\r\n")
+    if head.count(b"\n") != ends or head.count(b"\r") != ends:
+        return "line_end"
+    if head.translate(None, _ALLOWED_BYTES):
+        return "control_byte"
+    return "header_name"
+
+
+def read_described(
+    method: str, target: str, headers: Iterable[Header], table: NameTable, limits: HeadLimits
+) -> RequestHead:
+    """Read a request that is only described, as a client connection reads it: for explanations.
+
+    `target` and `headers` are ASCII without control bytes. Without `Host` it is a request of HTTP/1.0, which
+    needs none. Raises `FramingError` with the status that the gateway would respond.
+    """
+    lines = [f"{name}: {value}\r\n" for name, value in headers]
+    minor = int(any(line[:5].lower() == "host:" for line in lines))
+    head = f"{method} {target} HTTP/1.{minor}\r\n{''.join(lines)}\r\n"
+    return read_request_head(head.encode("latin-1"), table, limits)
+
+
+def refusal_sentence(refusal: FramingError) -> str:
+    """What the gateway does with such a request, for people."""
+    return f"the gateway answers {refusal.status} to this request, before any service: {refusal.reason}"
+
+
+def _check_path(path: bytes) -> None:
+    """Check a path with escapes or dots. Raises `FramingError` for one that another reader could read as
+    another path (threats P1-P6)."""
+    if _BAD_ESCAPE.search(path):
+        raise FramingError("path")
+    decoded = unquote_to_bytes(path)
+    try:
+        decoded.decode("utf-8")
+    except UnicodeDecodeError:
+        raise FramingError("path") from None
+    if any(segment.split(b";", 1)[0] in (b".", b"..") for segment in decoded.split(b"/")):
+        raise FramingError("path")

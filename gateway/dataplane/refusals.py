@@ -1,0 +1,40 @@
+"""Until when this replica may refuse versions, which is looked at when a refusal is about to be written.
+
+    Replication  ->  DataPlane.deadlines  ->  Refusals, one in each worker  ->  the exchange
+
+Where replicas do not agree on a service, nothing is looked at. Does not decide what is refused
+(`core.decision.decision`), and counts no deadline (`core.agreement.attachment`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import final
+
+from gateway.core.decision.decision import Refuse, as_detached
+from gateway.process import boot_time
+
+
+@final
+class Refusals:
+    """Those of one worker. `clock`: that of the deadlines."""
+
+    __slots__ = ("_clock", "deadlines")
+
+    def __init__(self, clock: Callable[[], float] = boot_time) -> None:
+        self._clock = clock
+        self.deadlines: Mapping[str, float] = {}
+        """By service until when this replica is attached. Without an entry it is not."""
+
+    def in_time(self, refuse: Refuse) -> Refuse:
+        """What may be written at this moment in place of `refuse`, mostly the same. After its deadline a
+        replica refuses no version, because the others may offer it."""
+        resolution = refuse.resolution
+        agreed = resolution.view.agreed
+        if (
+            agreed is None
+            or not agreed.voting
+            or self._clock() < self.deadlines.get(resolution.service, float("-inf"))
+        ):
+            return refuse
+        return as_detached(refuse)

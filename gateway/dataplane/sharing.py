@@ -1,0 +1,75 @@
+"""What one of several workers may use of what they all share, as its data plane sees it.
+
+    permit    for one request at a time at a member with a bound, or one retry at a time of a service beyond
+              the share of its requests: there are only so many, and the parent lends them to who wants them
+
+A worker never uses more permits than it was lent, so the bound of a member holds for all workers together.
+Permits that others want go back: those that are not used at once, and of the others so many that no worker
+keeps more than its part. A gateway with one worker has no such object. Sends nothing itself:
+`workers.share_client` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeAlias, final
+
+if TYPE_CHECKING:
+    from gateway.core.fleet.service import EjectionReason
+
+OnFailure: TypeAlias = "Callable[[str, str, EjectionReason | None], None]"
+"""As for `reported_failures`."""
+
+
+def _unheard() -> None:
+    """Nobody listens yet."""
+
+
+def _failure_unheard(_key: str, _url: str, _reason: EjectionReason | None) -> None:
+    """Nobody listens yet."""
+
+
+@final
+class SharedLimits:
+    """Of one worker. `workers`: how many there are."""
+
+    __slots__ = ("freed", "lent", "on_failure", "on_permits", "on_use", "returns", "taken", "workers")
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self.lent: dict[str, int] = {}
+        """Permits, by member key; those of retries by the name of the service (which has no `/`)."""
+        self.returns: Mapping[str, int] = {}
+        """What others want: by key how many of its permits this worker keeps while it uses them."""
+        self.freed: dict[str, int] = {}
+        """By key permits that this worker uses no more, and that the parent has not been told of yet."""
+        self.taken: frozenset[str] = frozenset()
+        """Keys of which every permit is in use somewhere. Of those only that this worker wants."""
+        self.on_permits: Callable[[], None] = _unheard
+        """Something waits for a permit or no longer does, or one may be free that others want. Called often:
+        in each turn of the event loop the first call matters."""
+        self.on_use: Callable[[], None] = _unheard
+        """A client has used something that others must know of soon. Called as often."""
+        self.on_failure: OnFailure = _failure_unheard
+
+    def report(self, key: str, url: str, reason: EjectionReason | None) -> None:
+        """What has happened at a member."""
+        self.on_failure(key, url, reason)
+
+    def places(self, length: int) -> int:
+        """The part of a queue of `length` that is in this worker."""
+        return -(-length // self.workers)
+
+    def give_turn(self, key: str, used: int) -> None:
+        """A permit is free while something waits for it here. Others want it, too: give it up if this worker
+        has more than its part."""
+        self._give_up(key, min(self.lent.get(key, 0) - used, self.lent.get(key, 0) - self.returns[key]))
+
+    def give_idle(self, key: str, used: int) -> None:
+        """Give up what is not used: others want it."""
+        self._give_up(key, self.lent.get(key, 0) - used)
+
+    def _give_up(self, key: str, number: int) -> None:
+        if number > 0:
+            self.lent[key] -= number
+            self.freed[key] = self.freed.get(key, 0) + number

@@ -1,0 +1,153 @@
+"""When the gateway refuses new requests, because its event loop cannot keep up: `limits.shed_lag`.
+
+    lag of the loop ----> Shedder ----> level ----> connections whose requests are refused
+    (each tick)                     0 none          none
+                                    1 new           those made since the loop is late
+                                    2 young         and those that were less than 10 s old then
+                                    3 all           every one of clients
+
+What is measured is by how much a timer comes late. A loop takes everything that is ready in one turn, so that
+is how long a turn lasts (less what was left until the timer was due), and thus how long whatever becomes
+ready has to wait: the queueing delay. A request waits a few times: until its head is read, and until the
+response of its backend is. So its latency is bounded by a few times the lag, and the lag is held near
+`shed_lag`.
+
+One late tick says nothing (a reload, a stopped process, a page of swap). The lag must stay over the limit,
+as CoDel asks for a queue that stands and not for one that is long for a moment (RFC 8289). With more requests
+than the loop can serve each turn is longer than the last one, so the second late tick says by its lag how
+much is too much, and may lead to the second level at once. It never leads to the third: established
+clients are refused only if it has not helped to refuse all others, and if they are most of what is left to
+do. Clients that make one connection after the other can keep the loop late by their refusals alone.
+A level ends when the lag has stayed below half of the limit for a second; for longer, up to half a minute, if
+shedding began again soon after its end: each end lets in what made the loop late, until it is late again.
+Pure: reads no clock, refuses nothing itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+NEW: Final = 1
+YOUNG: Final = 2
+ALL: Final = 3
+
+YOUNG_AGE: Final = 10.0
+"""Seconds. A connection that is older has had time to show that its client is at work."""
+CONFIRMED: Final = 2
+"""Late ticks in a row that make a level: a tick that is late by half a second is 0.75 s long."""
+FAR: Final = 2.0
+"""Times the limit. So late, what waits already is refused as well: the second level, at once."""
+FALLS: Final = 0.9
+"""Of the lag before. A lag that falls so fast while something is shed needs no further level."""
+CALM: Final = 1.0
+"""Seconds below half of the limit, until a level ends."""
+MAX_CALM: Final = 32.0
+AGAIN: Final = 60.0
+"""Seconds after its end within which shedding has begun again."""
+SERVED_COST: Final = 4
+"""Times that of a refusal: about what a served request costs."""
+NOTHING: Final = float("inf")
+
+
+@final
+class Shedder:
+    """The level, from one measured lag after the other. `limit`: seconds; None: nothing is ever shed."""
+
+    __slots__ = (
+        *(
+            "_calm",
+            "_calm_since",
+            "_ended",
+            "_established",
+            "_late_since",
+            "_late_ticks",
+            "_limit",
+            "_others",
+        ),
+        *("lag", "level", "sheds_from", "since"),
+    )
+
+    def __init__(self, limit: float | None) -> None:
+        self._limit = limit
+        self.lag = 0.0
+        """As measured last."""
+        self.level = 0
+        self.sheds_from = NOTHING
+        """Requests of a connection that was made at this time or later are refused."""
+        self.since = NOTHING
+        """Since when the loop was late when shedding began. Connections made from then on are new."""
+        self._late_ticks = 0
+        self._late_since = 0.0
+        """Of the first of them."""
+        self._calm = CALM
+        self._calm_since = NOTHING
+        self._ended = -NOTHING
+        """When shedding has ended last."""
+        self._established = 0
+        """Requests of established clients since the level was last considered."""
+        self._others = 0
+        """Those of all others, and their connections that were closed at once."""
+
+    def sheds(self, opened: float) -> bool:
+        """Whether a request is refused whose connection was made then. Call it once for each, while something
+        is shed: what comes is counted."""
+        if opened >= self.since - YOUNG_AGE:
+            self._others += 1
+        else:
+            self._established += 1
+        return opened >= self.sheds_from
+
+    def connection_refused(self) -> None:
+        """A new connection was closed at once."""
+        self._others += 1
+
+    def observe(self, lag: float, now: float) -> bool:
+        """A tick came late by `lag`; whether the level is another one now."""
+        before, falls = self.level, lag < FALLS * self.lag
+        self.lag = lag
+        if self._limit is None:
+            return False
+        if lag > self._limit:
+            self._calm_since = NOTHING
+            if falls and before:  # it helps already: what was admitted before is still to be served
+                self._late_ticks = 0
+            else:
+                self._be_late(lag, now, self._limit)
+        else:
+            self._late_ticks = 0
+            if lag > self._limit / 2:
+                self._calm_since = NOTHING
+            elif before:
+                self._be_calm(now)
+        return self.level != before
+
+    def _be_late(self, lag: float, now: float, limit: float) -> None:
+        if not self._late_ticks:
+            self._late_since = now - lag
+        self._late_ticks += 1
+        if self._late_ticks < CONFIRMED:
+            return
+        self._late_ticks = 0
+        by_lag = YOUNG if lag > FAR * limit else NEW
+        if not self.level:
+            self.since = self._late_since
+            again = now - self._ended < AGAIN
+            self._calm = min(2 * self._calm, MAX_CALM) if again else CALM
+        level = max(by_lag, min(self.level + 1, ALL))
+        if level == ALL and self._others > SERVED_COST * self._established:
+            level = YOUNG
+        self._others = self._established = 0
+        self._set_level(level)
+
+    def _be_calm(self, now: float) -> None:
+        if self._calm_since > now:
+            self._calm_since = now
+        elif now - self._calm_since >= self._calm:
+            self._calm_since = now
+            self._set_level(self.level - 1)
+            if not self.level:
+                self._ended = now
+
+    def _set_level(self, level: int) -> None:
+        self.level = level
+        self.sheds_from = (NOTHING, self.since, self.since - YOUNG_AGE, -NOTHING)[level]

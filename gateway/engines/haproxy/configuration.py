@@ -1,0 +1,284 @@
+"""The configuration of HAProxy for a table: a frontend, the pools, and the gateway beside it. Pure.
+
+The text is a part: it has no `defaults`, and every section says what it needs, so that it can stand beside
+the sections that an operator has already. It changes only when the configuration or the members of a service
+do; what is on offer is in the map alone. It needs HAProxy 2.6.
+
+A request goes past the gateway only if it is plain: a usual method and path, usual names of headers, and a
+version that has a row. Everything else goes to the gateway.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, final
+
+from gateway.core.dialect import VersionRefusal
+from gateway.core.fleet.service import Service
+from gateway.core.http.message import HTTPOXY, UNTRUSTED_HEADERS
+from gateway.engines.haproxy.map_file import FIRST_RANGE_FIELD, POOL_FIELD, VERSION_FIELD, encoded
+from gateway.engines.table import ErrorAnswer, Pool, PoolMember, ServiceTable, Table, Traits
+
+GATEWAY: Final = "skewgate-gateway"
+"""The name of the section with the gateway, and of the server in it."""
+FRONTEND: Final = "skewgate"
+PLAIN_METHODS: Final = "GET HEAD POST PUT PATCH DELETE"
+MAX_RETRIES: Final = 8
+"""Of a request of which nothing was sent."""
+_PLAIN_REST: Final = "[A-Za-z0-9/._~@:,+=-]*$"
+"""What may follow the beginning of a plain path: no escapes, and nothing that separates for some server."""
+_PLAIN_HOST: Final = r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?$"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class HaproxyOptions:
+    """What the text needs besides the table. Times as HAProxy writes them."""
+
+    map_path: str
+    """The map, as HAProxy itself finds it."""
+    gateway: str
+    """`HOST:PORT` of the gateway beside it, which must trust HAProxy (`trusted_proxies`)."""
+    binds: tuple[str, ...] = ("*:8080",)
+    """What follows `bind`: an address, and parameters such as `ssl crt FILE`."""
+    socket: str | None = None
+    """What follows `stats socket`: `/run/haproxy/admin.sock mode 660 level admin`. None: it is written
+    elsewhere."""
+    hard_stop_after: str = "60s"
+    connect_timeout: str = "5s"
+    client_timeout: str = "60s"
+    server_timeout: str = "60s"
+    untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS
+
+
+def configuration_text(table: Table, options: HaproxyOptions) -> str:
+    """The whole text."""
+    sections = [_global(options), _frontend(table, options), _gateway(options)]
+    for service in table.services:
+        if service.traits is not None:
+            sections += [_pool(service, service.traits, pool, options) for pool in service.pools]
+    return "\n".join(f"{head}\n" + "".join(f"  {line}\n" for line in lines) for head, lines in sections)
+
+
+def server_name(member: PoolMember) -> str:
+    """The name of a member in each of its pools: `set server POOL/NAME`."""
+    return encoded(member.name).replace("%", ":")
+
+
+def _global(options: HaproxyOptions) -> tuple[str, list[str]]:
+    lines = [f"hard-stop-after {options.hard_stop_after}"]
+    if options.socket is not None:
+        lines.append(f"stats socket {options.socket}")
+    return "global", lines
+
+
+# --- the frontend ------------------------------------------------------------------------------------------
+
+
+def _frontend(table: Table, options: HaproxyOptions) -> tuple[str, list[str]]:
+    direct = [service for service in table.services if service.traits is not None]
+    lines = ["mode http", f"timeout client {options.client_timeout}"]
+    lines += [f"bind {bind}" for bind in options.binds]
+    lines += ["option http-keep-alive", *_client(options)]
+    lines += _routes(table, direct)
+    lines += [
+        "acl plain_method method " + PLAIN_METHODS,
+        "acl odd_name req.hdr_names -m reg [^A-Za-z0-9,-]",
+        f"acl plain_host req.hdr(host) -m reg {_quoted(_PLAIN_HOST)}",
+        "acl origin_form url -m beg /",
+        "acl dots path -m sub /.",
+        "acl upgrade req.fhdr(upgrade) -m found",
+        "acl chunked req.fhdr(transfer-encoding) -m found",
+        "acl names_options req.fhdr(connection) -m found",
+        "acl usual_options req.fhdr(connection) -m str -i keep-alive close",
+        "acl more_options req.fhdr_cnt(connection) gt 1",
+        "http-request unset-var(txn.service) if !plain_method or odd_name or !plain_host or !origin_form",
+        "http-request unset-var(txn.service) if dots or upgrade or chunked or more_options",
+        "http-request unset-var(txn.service) if names_options !usual_options",
+    ]
+    for at, service in enumerate(direct):
+        lines += _lookup(at, service, options)
+    lines += [
+        f"use_backend %[var(txn.row),field({POOL_FIELD},|)] if {{ var(txn.row) -m found }}",
+        f"default_backend {GATEWAY}",
+    ]
+    return f"frontend {FRONTEND}", lines
+
+
+def _client(options: HaproxyOptions) -> Iterator[str]:
+    """What is told about the client. Both ways get the same."""
+    yield "http-request set-var(txn.host) req.hdr(host)"
+    for name in (*options.untrusted_headers, *HTTPOXY):
+        beginning = name.removesuffix("*")
+        yield f"http-request del-header {beginning}" + (" -m beg" if beginning != name else "")
+    yield "http-request set-header X-Forwarded-For %[src]"
+    yield "http-request set-header X-Forwarded-Proto %[ssl_fc,iif(https,http)]"
+    yield "http-request set-header X-Forwarded-Host %[var(txn.host)]"
+
+
+def _routes(table: Table, direct: Iterable[ServiceTable]) -> Iterator[str]:
+    """Which service a request is for. The last rule that fits has the last word: the more specific ones come
+    last, as in the gateway. Services that cannot be expressed, or have a path, take the word away."""
+    able = {service.service.name for service in direct}
+    rules: list[tuple[tuple[int, int, int], str]] = []
+    for service in (each.service for each in table.services):
+        for host in service.match.hosts or (None,):
+            kind = 0 if host is None else 1 if host.startswith("*") else 2
+            rank = (kind, len(host or ""), len(service.match.prefix))
+            rules.append((rank, _route(service, host, able)))
+    return (rule for _, rule in sorted(rules))
+
+
+def _route(service: Service, host: str | None, able: set[str]) -> str:
+    action = "unset-var(txn.service)"
+    if service.name in able:
+        action = f"set-var(txn.service) str({encoded(service.name)})"
+    conditions = []
+    if host is not None:
+        found = "end" if host.startswith("*") else "str"
+        conditions.append(f"{{ req.hdr(host),host_only,lower -m {found} {host.removeprefix('*')} }}")
+    if service.match.prefix:
+        # A little more than the service has: what lies between goes to the gateway, which knows.
+        conditions.append(f"{{ path -m beg {_quoted(service.match.prefix)} }}")
+    return f"http-request {action}" + (f" if {' '.join(conditions)}" if conditions else "")
+
+
+def _lookup(at: int, service: ServiceTable, options: HaproxyOptions) -> Iterator[str]:
+    """The one look-up of a plain request to this service."""
+    traits, name = service.traits, f"s{at}"
+    assert traits is not None
+    yield f"acl {name} var(txn.service) -m str {encoded(service.service.name)}"
+    for paths in service.paths:
+        plain = f"^{re.escape(paths.prefix)}[{paths.first}]{_PLAIN_REST}"
+        yield f"acl {name}_path path -m reg {_quoted(plain)}"
+        for beginning in paths.besides:
+            yield f"acl {name}_odd path -m beg -i {_quoted(beginning)}"
+    for header in traits.decisive:
+        yield f"acl {name}_odd req.fhdr({header}) -m found"
+    odd = any(paths.besides for paths in service.paths) or bool(traits.decisive)
+    key = [encoded(service.service.name)]
+    key += [f"%[req.fhdr_cnt({header})]:%[req.fhdr({header}),url_enc]" for header in traits.headers]
+    condition = f"if {name} {name}_path" + (f" !{name}_odd" if odd else "")
+    yield f"http-request set-var-fmt(txn.key) {_quoted('|'.join(key))} {condition}"
+    yield (
+        f"http-request set-var(txn.row) var(txn.key),map_str({options.map_path}) "
+        f"if {name} {{ var(txn.key) -m found }}"
+    )
+
+
+# --- where requests go -------------------------------------------------------------------------------------
+
+
+def _gateway(options: HaproxyOptions) -> tuple[str, list[str]]:
+    return f"backend {GATEWAY}", [
+        "mode http",
+        f"timeout connect {options.connect_timeout}",
+        f"timeout server {options.server_timeout}",
+        "option http-keep-alive",
+        f"server {GATEWAY} {options.gateway}",
+    ]
+
+
+def _pool(
+    service: ServiceTable, traits: Traits, pool: Pool, options: HaproxyOptions
+) -> tuple[str, list[str]]:
+    lines = [
+        "mode http",
+        "balance random(2)",
+        f"timeout connect {options.connect_timeout}",
+        f"timeout server {options.server_timeout}",
+        f"retries {_retries(pool) if service.service.retry.on_connect else 0}",
+        "option redispatch 1",
+        "option allbackups",
+        # Only a request of which nothing was sent goes to another server.
+        "retry-on conn-failure",
+        *_written(traits),
+        *_refused(traits),
+        *_answered(traits),
+        *(f"http-error status {_error(traits, error)}" for error in traits.failed),
+    ]
+    lines += [_server(member) for member in pool.members]
+    return f"backend {pool.name}", lines
+
+
+def _retries(pool: Pool) -> int:
+    """None for one member: HAProxy would wait for a second before it asks the same one again. It leaves out
+    only the last one that it asked, so every member is asked twice if need be."""
+    return min(2 * (len(pool.members) - 1), MAX_RETRIES)
+
+
+def _written(traits: Traits) -> Iterator[str]:
+    """What the backend gets in the headers of the dialect."""
+    for header in traits.removed:
+        yield f"http-request del-header {header}"
+    for header, (before, after) in zip(traits.headers, traits.written, strict=True):
+        value = f"{_literal(before)}%[var(txn.row),field({VERSION_FIELD},|)]{_literal(after)}"
+        yield f"http-request set-header {header} {_quoted(value)}"
+
+
+def _refused(traits: Traits) -> Iterator[str]:
+    """A backend's refusal of the version becomes 503: its advertisement was out of date."""
+    if traits.refusal is VersionRefusal.NO:
+        return
+    condition = f"{{ status {traits.refusal_status} }}"
+    if traits.refusal is VersionRefusal.YES:
+        conditions = [f"{{ res.fhdr({header}) -m found }}" for header in traits.range_headers]
+        conditions += [f"!{{ res.fhdr({header}) -m found }}" for header in traits.served_headers]
+        condition = " ".join([condition, *conditions])
+    yield f"http-response return status {_error(traits, traits.refused)} if {condition}"
+
+
+def _answered(traits: Traits) -> Iterator[str]:
+    """The offer in place of the backend's own range, and `Vary`."""
+    found = " or ".join(f"{{ res.fhdr({header}) -m found }}" for header in traits.range_headers)
+    for header, value in _range_values(traits):
+        yield f"http-response set-header {header} {value} if {found}"
+    yield "acl vary_all res.hdr(vary) -m str *"
+    for name in traits.vary:
+        yield f"http-response add-header Vary {name} if !vary_all !{{ res.hdr(vary) -m str -i {name} }}"
+
+
+def _error(traits: Traits, error: ErrorAnswer) -> str:
+    """What HAProxy itself says, from the status on."""
+    kind, headers = "text/plain", ""
+    for name, value in error.headers:
+        if name.lower() == "content-type":
+            kind = value
+        else:
+            headers += f" hdr {name} {_quoted(_literal(value))}"
+    if error.has_range:
+        headers += "".join(f" hdr {name} {value}" for name, value in _range_values(traits))
+    headers += "".join(f" hdr Vary {_quoted(name)}" for name in traits.vary)
+    body = _quoted(_literal(error.body.decode("ascii")))
+    return f"{error.status} content-type {_quoted(kind)} lf-string {body}{headers}"
+
+
+def _range_values(traits: Traits) -> Iterator[tuple[str, str]]:
+    for at, header in enumerate(traits.range_headers):
+        yield header, f"%[var(txn.row),field({FIRST_RANGE_FIELD + at},|)]"
+
+
+def _server(member: PoolMember) -> str:
+    host = f"[{member.host}]" if ":" in member.host else member.host
+    address = f"unix@{member.socket_path}" if member.socket_path else f"{host}:{member.port}"
+    backup = " backup" if member.backup else ""
+    return f"server {server_name(member)} {_quoted(address)} weight {min(member.weight, 256)}{backup}"
+
+
+# --- spelling ----------------------------------------------------------------------------------------------
+
+
+def _literal(text: str) -> str:
+    """Text inside a log format: a percent sign stands for itself."""
+    return text.replace("%", "%%")
+
+
+def _quoted(text: str) -> str:
+    """One argument. In single quotes nothing has a meaning to HAProxy; the file may still go through a
+    template, to which two braces have one."""
+    inner = text.replace("'", "'\\''")
+    for pair in ("{{", "{%", "{#"):
+        inner = inner.replace(pair, f"{pair[0]}''{pair[1]}")
+    return f"'{inner}'"

@@ -1,0 +1,297 @@
+"""Keeps a running HAProxy at the snapshot of the gateway beside it, from `start` to `close`.
+
+    snapshot  ->  table  ->  map file  ->  prepare, add, commit  ->  same process there?  ->  acknowledged
+
+The file is first, so that a process that starts meanwhile reads the newer one. What a process has in force
+counts as what a worker holds: that of the process with the socket, and, for as long as `hard-stop-after`
+lets them, that of earlier ones. One that does not answer may still serve, so it holds what it held.
+
+Decides nothing about versions (`table`), and makes no text (`map_file`, `configuration`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Final, final
+
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.engines.haproxy.configuration import HaproxyOptions, configuration_text, server_name
+from gateway.engines.haproxy.map_file import entries, map_text
+from gateway.engines.haproxy.runtime import Conversation, Info, NobodyListens, RuntimeProblem, conversation
+from gateway.engines.table import Table, compile_table
+from gateway.telemetry.engine import EngineReport
+
+NAME: Final = "haproxy"
+LOOK_AGAIN: Final = 1.0
+"""Seconds after which a restart of HAProxy is noticed at the latest."""
+SAME_START: Final = 3.0
+"""Seconds by which two readings of one process's start may differ: it tells whole seconds."""
+
+_log = logging.getLogger("skewgate.engine")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where HAProxy and its files are."""
+
+    socket: str
+    map_file: Path
+    """As this process finds it. `options.map_path` is how HAProxy does."""
+    configuration: Path
+    options: HaproxyOptions
+    hard_stop_after: float
+    """Seconds; `options.hard_stop_after` says the same to HAProxy."""
+
+
+@final
+@dataclass(slots=True)
+class _Process:
+    """A process of HAProxy, and what it has in force."""
+
+    info: Info
+    started: float
+    """By the clock of this driver."""
+    lines: tuple[str, ...] | None = None
+    """Of its map; None: what it has read when it started."""
+    seqs: Mapping[str, int] = field(default_factory=dict)
+
+    def is_same(self, info: Info, now: float) -> bool:
+        """In a container each start has the same pid."""
+        return info.pid == self.info.pid and abs(now - info.uptime - self.started) < SAME_START
+
+
+@final
+class HaproxyDriver:
+    """An `Engine`. `acknowledged` is called when `held` may have changed. `ejected`: keys of the members that
+    the gateway has ejected."""
+
+    def __init__(
+        self,
+        snapshot_holder: SnapshotHolder,
+        acknowledged: Callable[[], None],
+        ejected: Callable[[], Collection[str]],
+        places: Places,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._snapshot_holder = snapshot_holder
+        self._acknowledged = acknowledged
+        self._ejected = ejected
+        self._places = places
+        self._clock = clock
+        self._process: _Process | None = None
+        self._absent: Mapping[str, int] | None = None
+        """While nobody listens: what a process would read that starts now. None: one may listen."""
+        self._earlier: list[tuple[float, Mapping[str, int]]] = []
+        """Until when an earlier process may serve, and by which documents."""
+        self._known: frozenset[str] | None = None
+        """Names of the pools of the running process; None: none has answered."""
+        self._table = Table(0, ())
+        self._written: dict[Path, str] = {}
+        self._problem = "it has not answered yet"
+        self._missing: frozenset[str] = frozenset()
+        self._updates = 0
+        self._failures = 0
+        self._changed = asyncio.Event()
+        self._following: asyncio.Task[None] | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+
+    # --- its life
+
+    async def start(self) -> None:
+        """Follow from now on."""
+        self._unsubscribe = self._snapshot_holder.subscribe(lambda before, after: self._changed.set())
+        self._changed.set()
+        self._following = asyncio.get_running_loop().create_task(self._follow())
+
+    async def close(self) -> None:
+        """Follow no more. HAProxy keeps its last map."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+
+    def held(self, service: str) -> int | None:
+        """The lowest seq by which any process may serve; 0: nobody knows yet."""
+        if self._absent is not None:
+            present = self._absent
+        else:
+            present = {} if self._process is None else self._process.seqs
+        now = self._clock()
+        earlier = [seqs[service] for until, seqs in self._earlier if until > now and service in seqs]
+        return min(present.get(service, 0), *earlier) if earlier else present.get(service, 0)
+
+    def report(self) -> EngineReport:
+        """How it stands."""
+        info = None if self._process is None else self._process.info
+        services = self._table.services
+        return EngineReport(
+            NAME,
+            "" if info is None else info.release,
+            None if info is None else info.pid,
+            self._problem,
+            {each.service.name: len(each.rows) for each in services},
+            {each.service.name: self.held(each.service.name) or 0 for each in services},
+            sum(1 for until, _ in self._earlier if until > self._clock()),
+            tuple(sorted(self._missing)),
+            {each.service.name: each.inexpressible.reason for each in services if each.inexpressible},
+            self._updates,
+            self._failures,
+        )
+
+    # --- following
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_AGAIN):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            self._changed.clear()
+            try:
+                await self._bring_up_to_date()
+                self._tell("")
+            except (RuntimeProblem, OSError) as problem:
+                self._failures += 1
+                self._tell(str(problem))
+            except Exception:  # noqa: BLE001 - logged; the next look tries again
+                self._failures += 1
+                _log.exception("HAProxy was not told the present offer; it keeps the one before")
+            self._drop_ended()
+            self._acknowledged()
+
+    async def _bring_up_to_date(self) -> None:
+        snapshot = self._snapshot_holder.current
+        try:
+            async with conversation(self._places.socket) as talk:
+                process = self._met(await talk.info())
+                servers = await talk.servers()
+                self._known = frozenset(servers)
+                await self._write(snapshot)
+                lines = tuple(f"{key} {value}" for key, value in entries(self._table))
+                if lines != process.lines:
+                    await talk.replace_map(self._places.options.map_path, lines)
+                    process.lines = lines
+                    self._updates += 1
+                await self._set_states(talk, servers)
+            async with conversation(self._places.socket) as talk:
+                if self._met(await talk.info()) is not process:
+                    self._changed.set()  # it was replaced meanwhile: the new one may have read the older file
+                    return
+        except NobodyListens:
+            await self._nobody(snapshot)
+            raise
+        except RuntimeProblem:
+            await self._write(snapshot)
+            raise
+        process.seqs = _seqs(snapshot)
+
+    def _met(self, info: Info) -> _Process:
+        """The process that answers: the one before, or another."""
+        now, before = self._clock(), self._process
+        self._absent = None
+        if before is not None and before.is_same(info, now):
+            return before
+        if before is not None:
+            self._may_drain(before)
+            _log.info("HAProxy was started anew (process %d); it gets the present map", info.pid)
+        self._process = _Process(info, now - info.uptime)
+        return self._process
+
+    def _may_drain(self, process: _Process) -> None:
+        """It is not at the socket any more, and finishes what it has."""
+        self._earlier.append((self._clock() + self._places.hard_stop_after, process.seqs))
+
+    async def _nobody(self, snapshot: Snapshot) -> None:
+        """Whoever starts now reads the file. Who had the socket may be draining."""
+        if self._process is not None:
+            self._may_drain(self._process)
+            self._process = None
+        await self._write(snapshot)
+        self._absent = _seqs(snapshot)
+
+    def _drop_ended(self) -> None:
+        now = self._clock()
+        self._earlier = [(until, seqs) for until, seqs in self._earlier if until > now]
+
+    async def _set_states(self, talk: Conversation, servers: Mapping[str, Mapping[str, bool]]) -> None:
+        """Members that get a request only when no other is left, and those that the gateway has ejected, are
+        passed over where there is another."""
+        ejected = frozenset(self._ejected())
+        for service in self._table.services:
+            choices = service.unusable | ejected, service.unusable
+            for pool in service.pools:
+                states = servers.get(pool.name, {})
+                passed_over = next((keys for keys in choices if pool.keys - keys), frozenset())
+                for member in pool.members:
+                    name, usable = server_name(member), member.key not in passed_over
+                    if states.get(name, usable) is not usable:
+                        await talk.set_server(pool.name, name, usable=usable)
+
+    # --- the files
+
+    async def _write(self, snapshot: Snapshot) -> None:
+        """The table of `snapshot` for the pools that HAProxy has, into both files."""
+        self._table = compile_table(snapshot, self._known)
+        await asyncio.to_thread(self._write_files, self._table)
+        self._tell_missing()
+
+    def _write_files(self, table: Table) -> None:
+        """The map first: a configuration names it."""
+        self._replace(self._places.map_file, map_text(table))
+        self._replace(self._places.configuration, configuration_text(table, self._places.options))
+
+    def _replace(self, path: Path, text: str) -> None:
+        if self._written.get(path) != text:
+            replace_file(path, text)
+            self._written[path] = text
+
+    # --- what is said
+
+    def _tell(self, problem: str) -> None:
+        if problem == self._problem:
+            return
+        if problem:
+            _log.error("HAProxy does not follow: %s", problem)
+        else:
+            _log.info("HAProxy follows: %d rows", sum(len(each.rows) for each in self._table.services))
+        self._problem = problem
+
+    def _tell_missing(self) -> None:
+        missing = frozenset(name for each in self._table.services for name in each.missing)
+        if missing and missing != self._missing:
+            _log.warning(
+                "HAProxy lacks %d pools, so some requests take the way through the gateway or reach fewer"
+                " backends: reload HAProxy with %s",
+                len(missing),
+                self._places.configuration,
+            )
+        self._missing = missing
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Readers find the old text or the new one. Raises `OSError`."""
+    new = path.with_name(f"{path.name}.new")
+    with new.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.chmod(0o644)
+    new.replace(path)
+
+
+def _seqs(snapshot: Snapshot) -> dict[str, int]:
+    """The documents by which a table of `snapshot` serves."""
+    return {
+        name: 0 if view.agreed is None or view.agreed.document is None else view.agreed.document.seq
+        for name, view in snapshot.views.items()
+    }

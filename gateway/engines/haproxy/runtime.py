@@ -1,0 +1,165 @@
+"""The runtime socket of HAProxy: what runs, its maps, and the states of its servers.
+
+One connection is one conversation with one process: after a reload a connection that was open before still
+reaches the earlier process. So a caller opens one, asks who is there (`info`), and does all that belongs
+together in it. Knows no table and no snapshot, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple, final
+
+OLDEST: Final = (2, 6)
+"""The oldest release whose maps are replaced as this file does it, and which is tested."""
+TIMEOUT: Final = 5.0
+"""Seconds for one answer. It takes a millisecond, unless the process stands still."""
+CHUNK: Final = 7000
+"""Bytes of one `add map`: less than half of the default of `tune.bufsize`, which must hold all of it."""
+MAX_ANSWER: Final = 16 * 1024 * 1024
+"""Bytes of one answer: the states of a hundred thousand servers."""
+
+_PROMPT: Final = b"\n> "
+_CREATED: Final = re.compile(r"New version created: (\d+)")
+
+
+class RuntimeProblem(Exception):
+    """Why HAProxy does not follow: one sentence for the operator."""
+
+
+@final
+class NobodyListens(RuntimeProblem):
+    """The socket is there, and no process has it: none has taken it up since, or it has ended."""
+
+
+@final
+class Info(NamedTuple):
+    """The process that has the socket."""
+
+    pid: int
+    release: str
+    uptime: int
+    """Seconds."""
+
+
+@final
+class Conversation:
+    """One connection to one process. Every method raises `RuntimeProblem`."""
+
+    def __init__(self, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._path = path
+        self._reader = reader
+        self._writer = writer
+
+    async def command(self, text: str) -> str:
+        """The answer to a command, without the prompt."""
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                self._writer.write(text.encode("utf-8") + b"\n")
+                await self._writer.drain()
+                answer = await self._reader.readuntil(_PROMPT)
+        except TimeoutError:
+            raise RuntimeProblem(f"HAProxy has not answered at {self._path} for {TIMEOUT:g} s") from None
+        except (OSError, asyncio.IncompleteReadError):
+            raise RuntimeProblem(f"HAProxy has closed the connection at {self._path}") from None
+        except asyncio.LimitOverrunError:
+            raise RuntimeProblem(f"HAProxy answers at {self._path} with more than fits") from None
+        return answer.decode("utf-8", "replace").strip(" \n>+")
+
+    async def info(self) -> Info:
+        """Who is there. What is too old, or gives too few rights, is a problem."""
+        text = await self.command("show info")
+        found = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+        release = found.get("Version", "")
+        numbers = re.match(r"(\d+)\.(\d+)", release)
+        if found.get("Name") != "HAProxy" or numbers is None or not found.get("Pid", "").isdigit():
+            raise RuntimeProblem(f"what answers at {self._path} is no HAProxy")
+        if (int(numbers[1]), int(numbers[2])) < OLDEST:
+            raise RuntimeProblem(f"HAProxy {release} is too old: 2.6 is the first that will do")
+        level = await self.command("show cli level")
+        if level != "admin":
+            raise RuntimeProblem(
+                f"the socket {self._path} has the level `{level[:20]}`:"
+                " write `level admin` behind `stats socket`"
+            )
+        uptime = found.get("Uptime_sec", "")
+        return Info(int(found["Pid"]), release, int(uptime) if uptime.isdigit() else 0)
+
+    async def replace_map(self, path: str, lines: Iterable[str]) -> None:
+        """Put other lines in a map, all at once: a request sees all of them or none."""
+        answer = await self.command(f"prepare map {path}")
+        created = _CREATED.match(answer)
+        if created is None:
+            raise RuntimeProblem(
+                f"HAProxy has no map {path}: its configuration must name it ({_short(answer)})"
+            )
+        version = created[1]
+        for chunk in chunks(lines):
+            if answer := await self.command(f"add map @{version} {path} <<\n{chunk}"):
+                await self.command(f"clear map @{version} {path}")
+                raise RuntimeProblem(f"HAProxy does not take the lines of {path}: {_short(answer)}")
+        if answer := await self.command(f"commit map @{version} {path}"):
+            raise RuntimeProblem(f"HAProxy does not put {path} in force: {_short(answer)}")
+
+    async def servers(self) -> Mapping[str, Mapping[str, bool]]:
+        """Backends of HAProxy, by name, with their servers, and whether each of them gets requests: an
+        operator of HAProxy may have forced another state, which a command of ours replaces."""
+        answer = await self.command("show servers state")
+        found: dict[str, dict[str, bool]] = {}
+        for line in answer.splitlines():
+            fields = line.split()
+            if len(fields) > 6 and not line.startswith("#") and fields[6].isdigit():
+                found.setdefault(fields[1], {})[fields[3]] = int(fields[6]) == 0
+        return found
+
+    async def set_server(self, pool: str, server: str, *, usable: bool) -> None:
+        """Have a server get requests, or no new ones."""
+        state = "ready" if usable else "drain"
+        if answer := await self.command(f"set server {pool}/{server} state {state}"):
+            raise RuntimeProblem(f"HAProxy does not set {pool}/{server} to `{state}`: {_short(answer)}")
+
+
+@asynccontextmanager
+async def conversation(path: str) -> AsyncIterator[Conversation]:
+    """Talk to the process that has the socket now. Raises `RuntimeProblem`."""
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            reader, writer = await asyncio.open_unix_connection(path, limit=MAX_ANSWER)
+    except FileNotFoundError:
+        raise RuntimeProblem(f"there is no socket {path}: `stats socket` of HAProxy must name it") from None
+    except PermissionError:
+        raise RuntimeProblem(f"the socket {path} may not be opened by this user") from None
+    except ConnectionRefusedError:
+        raise NobodyListens(f"nobody listens at {path}: HAProxy does not run") from None
+    except (OSError, TimeoutError) as error:
+        raise RuntimeProblem(
+            f"the socket {path} cannot be opened: {str(error) or 'it takes too long'}"
+        ) from None
+    try:
+        talk = Conversation(path, reader, writer)
+        await talk.command("prompt")
+        yield talk
+    finally:
+        writer.transport.abort()
+
+
+def chunks(lines: Iterable[str]) -> Iterator[str]:
+    """Payloads of whole lines, each ended by an empty one."""
+    part: list[str] = []
+    size = 0
+    for line in lines:
+        length = len(line.encode("utf-8")) + 1
+        if size + length > CHUNK and part:
+            yield "".join(part)
+            part, size = [], 0
+        part.append(f"{line}\n")
+        size += length
+    if part:
+        yield "".join(part)
+
+
+def _short(answer: str) -> str:
+    return repr(answer[:100])

@@ -1,0 +1,178 @@
+"""What a gateway has to do with the one before it and with the one after it.
+
+    before it   sockets of systemd, of the gateway that it takes over, or of orphans  ->  bind
+                TakenOver  ->  when it may accept, and when the old one is gone
+    after it    Predecessor  ->  HandoverServer
+
+Without a state file nobody finds it, so it has neither predecessor nor successor. Starts no other part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import final
+
+from gateway.controlplane.state.file import StateFile
+from gateway.dataplane.listening_sockets import Inherited, ListeningSockets
+from gateway.errors import AddressTakenError
+from gateway.handover.inheritance import Inheritance
+from gateway.handover.line import path_of
+from gateway.handover.predecessor import Predecessor
+from gateway.handover.server import HandoverServer
+from gateway.handover.take_over import TakenOver
+from gateway.settings.values import Listen
+
+log = logging.getLogger("skewgate.handover")
+
+
+@final
+class Handover:
+    """`state`: path of the state file. `passed`: the sockets of systemd; `taken`: what the gateway hands over
+    that runs now. `handed_over` is called when another process has taken over, and this one is to end."""
+
+    def __init__(
+        self,
+        state: str | None,
+        *,
+        taken: TakenOver | None = None,
+        passed: Inheritance | None = None,
+        handed_over: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._state = state
+        self.taken = taken
+        self._inheritance = passed or Inheritance()
+        if taken is not None:
+            self._inheritance = Inheritance(tuple(taken.listening), tuple(taken.admin), tuple(taken.metrics))
+        self._server = None if state is None else HandoverServer(path_of(state), self._orphans_changed)
+        self.orphans_changed: Callable[[], None] = lambda: None
+        """Called when one of the workers of an earlier gateway has ended."""
+        self.handed_over = handed_over
+        self._predecessor: Predecessor | None = None
+        self._waiting: asyncio.Task[None] | None = None
+        self._sockets: ListeningSockets | None = None
+
+    # --- the start
+
+    def state_file(self) -> StateFile | None:
+        """The one of this gateway: with the lock and the state of the gateway that it takes over."""
+        if self._state is None:
+            return None
+        taken = self.taken
+        return StateFile(self._state) if taken is None else StateFile(self._state, taken.lock, taken.state)
+
+    @property
+    def admin(self) -> tuple[Inherited, ...]:
+        """What the admin listener inherits."""
+        return self._inheritance.admin
+
+    @property
+    def metrics(self) -> tuple[Inherited, ...]:
+        """What the listener for metrics inherits."""
+        return self._inheritance.metrics
+
+    async def bind(self, listen: Sequence[Listen], slots: int) -> ListeningSockets:
+        """The clients' sockets: those of whoever had them before, the others new. Raises `StartupError`."""
+        inherited = self._inheritance.listening
+        try:
+            found = await ListeningSockets.bind(listen, slots, inherited)
+        except AddressTakenError:
+            orphans = await self._of_orphans()
+            if not orphans:
+                raise
+            found = await ListeningSockets.bind(listen, slots, (*inherited, *orphans))
+        if self.taken is None:
+            found.own()
+        for address in found.surplus:
+            log.warning("%s: nobody serves there any more, `listen` does not name it", address)
+        for url in found.shared:
+            log.warning(
+                "%s has fewer sockets than there are workers: they share them, and get unequal numbers of "
+                "connections; write ReusePort=yes and one ListenStream= for each worker",
+                url,
+            )
+        self._sockets = found
+        return found
+
+    async def _of_orphans(self) -> list[Inherited]:
+        """An address is taken, perhaps by the workers of a gateway that was killed."""
+        if self._server is None or self.taken is not None:
+            return []
+        try:
+            self._server.start()
+        except OSError:
+            return []
+        return await self._server.orphans()
+
+    def _orphans_changed(self) -> None:
+        self.orphans_changed()
+
+    def orphans_left(self) -> bool:
+        """Whether workers of an earlier gateway still serve."""
+        return self._server is not None and self._server.orphans_left
+
+    async def serving(self, gone: Callable[[], None]) -> None:
+        """Clients are accepted here now. `gone` is called when the gateway that was taken over has ended.
+        Raises `StartupError`: it has given up waiting, and goes on."""
+        if self._server is not None:
+            self._server.take_orphans()
+        if self.taken is None:
+            return
+        await self.taken.serving()
+        if self._sockets is not None:
+            self._sockets.own()
+        # Owned by this object until `close`.
+        loop = asyncio.get_running_loop()
+        self._waiting = loop.create_task(self._until_gone(self.taken, gone), name="taken over")
+
+    async def _until_gone(self, taken: TakenOver, gone: Callable[[], None]) -> None:
+        await taken.ended()
+        log.info("process %d, which was taken over, has ended", taken.pid)
+        taken.close()
+        gone()
+
+    # --- for the next one
+
+    def offer(self, predecessor: Predecessor) -> None:
+        """From now on this gateway can be taken over, unless nobody can listen there: the log says so."""
+        if self._server is None:
+            return
+        try:
+            self._server.start(replace=self.taken is not None)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            log.warning(
+                "this gateway cannot be taken over, only restarted: %s: %s", self._server.path, reason
+            )
+            return
+        self._predecessor = predecessor
+        self._server.serve(predecessor)
+
+    def frozen(self) -> str:
+        """Why commands and reloads are refused at this moment, a sentence; empty: they are not."""
+        return "" if self._predecessor is None else self._predecessor.frozen
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether another gateway serves in place of this one."""
+        return self._predecessor is not None and self._predecessor.is_handed_over
+
+    async def give_up(self) -> None:
+        """This gateway ends: nobody takes over from it any more, unless that has happened already."""
+        if self._server is not None:
+            await self._server.give_up()
+
+    async def close(self) -> None:
+        """The last thing that a gateway does: the others learn from it that it has ended."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._waiting
+        for one in (*self._inheritance.listening, *self.admin, *self.metrics):
+            one.sock.close()  # those that nobody has used
+        if self.taken is not None:
+            self.taken.close()
+        if self._server is not None:
+            await self._server.close()

@@ -1,0 +1,81 @@
+"""Listening sockets that this process finds when it starts, sorted by what they are for: those of systemd
+(socket activation, sd_listen_fds(3)) or those of the gateway that is taken over.
+
+    LISTEN_FDS, LISTEN_PID  ->  passed_sockets  ->  Inheritance  ->  who binds
+
+Sockets of systemd are told apart by their addresses: what `listen`, `admin.listen` and `admin.metrics_listen`
+name. They stay systemd's: it keeps them while the gateway is restarted, so that no client is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import MutableMapping
+from typing import Final, NamedTuple, final
+
+from gateway.dataplane.listening_sockets import Inherited, name_of
+from gateway.errors import StartupError
+from gateway.settings import Settings
+
+FIRST: Final = 3
+"""The descriptor of the first socket; the others follow."""
+VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+MAX_SOCKETS: Final = 1024
+
+
+@final
+class Inheritance(NamedTuple):
+    """Sockets that listen already."""
+
+    listening: tuple[Inherited, ...] = ()
+    admin: tuple[Inherited, ...] = ()
+    metrics: tuple[Inherited, ...] = ()
+
+
+def passed_sockets(
+    settings: Settings, environ: MutableMapping[str, str], pid: int | None = None
+) -> Inheritance:
+    """What systemd has passed to this process. The variables are taken out of `environ`, so that no other
+    process believes them. Raises `StartupError` for what cannot be listened on."""
+    owner, count = environ.get("LISTEN_PID", ""), environ.get("LISTEN_FDS", "")
+    for name in VARIABLES:
+        environ.pop(name, None)
+    if owner != str(os.getpid() if pid is None else pid):
+        return Inheritance()
+    if not (count.isascii() and count.isdecimal() and int(count) <= MAX_SOCKETS):
+        raise StartupError(f"LISTEN_FDS is {count[:20]!a}, not a number of sockets")
+    found = [_opened(FIRST + each) for each in range(int(count))]
+    admin = _of_address(found, (settings.admin.host, settings.admin.port))
+    metrics = _of_address(found, settings.admin.metrics_listen)
+    listening = tuple(one for one in found if one not in admin and one not in metrics)
+    return Inheritance(listening, admin, metrics)
+
+
+def _opened(number: int) -> Inherited:
+    try:
+        os.set_inheritable(number, False)  # noqa: FBT003 - the name of the function says it
+        sock = socket.socket(fileno=number)
+    except OSError as error:
+        raise StartupError(
+            f"descriptor {number}, which systemd has passed, is no socket: {(error.strerror or '').lower()}"
+        ) from None
+    listens = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    if sock.type != socket.SOCK_STREAM or not listens:
+        name = name_of(sock)
+        sock.close()
+        raise StartupError(
+            f"the socket for {name}, which systemd has passed, accepts no connections: "
+            "write ListenStream= and Accept=no"
+        )
+    return Inherited(sock, managed=True)
+
+
+def _of_address(found: list[Inherited], address: tuple[str, int] | None) -> tuple[Inherited, ...]:
+    if address is None:
+        return ()
+    return tuple(
+        one
+        for one in found
+        if one.sock.family in {socket.AF_INET, socket.AF_INET6} and one.sock.getsockname()[:2] == address
+    )

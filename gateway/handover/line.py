@@ -1,0 +1,198 @@
+"""One end of a connection at `STATE.handover`: messages behind their length, and descriptors behind them.
+
+    length (4 bytes), JSON; then for each 64 descriptors that the message names: one byte and the descriptors
+
+Knows who is at the other end (`peer`), and no message. The other end may be another release, or no gateway at
+all: whatever it says is read strictly, up to a bounded size.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from struct import Struct
+from typing import Any, Final, NamedTuple, TypeVar, final
+
+from gateway.handover.messages import HandoverError
+
+SUFFIX: Final = ".handover"
+MAX_SIZE: Final = 32 << 20
+"""Bytes of a message; the text of a state file is at most 4 MiB."""
+AT_ONCE: Final = 64
+"""Descriptors in one piece; Linux takes 253."""
+BACKLOG: Final = 128
+_PATH_ROOM: Final = 107
+"""Bytes of the path of a Unix socket."""
+_LENGTH: Final = Struct("!I")
+_PIECE: Final = 1 << 18
+_PEER: Final = Struct("3i")
+_DESCRIPTOR: Final = array.array("i").itemsize
+
+
+Result = TypeVar("Result")
+
+
+@final
+class Peer(NamedTuple):
+    """The process at the other end, as the kernel knows it."""
+
+    pid: int
+    uid: int
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether it is this user's, or root's."""
+        return self.uid in {os.geteuid(), 0}
+
+
+@final
+class Line:
+    """A connected, non-blocking socket, which belongs to this object from now on."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._received = bytearray()
+        self._descriptors: list[int] = []
+        """Received, and not yet taken."""
+
+    @property
+    def peer(self) -> Peer:
+        data = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        pid, uid, _ = _PEER.unpack(data)
+        return Peer(pid, uid)
+
+    async def send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+        """Raises `HandoverError` when the other end is gone. The descriptors stay the caller's."""
+        data = json.dumps(message, ensure_ascii=True).encode()
+        data = _LENGTH.pack(len(data)) + data
+        view = memoryview(data)
+        while view:
+            sent = await self._when("writer", lambda: self._sock.send(view[:_PIECE]))  # noqa: B023 - at once
+            view = view[sent:]
+        for start in range(0, len(descriptors), AT_ONCE):
+            some = array.array("i", descriptors[start : start + AT_ONCE])
+            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, some)]
+            await self._when("writer", lambda: self._sock.sendmsg([b"\0"], ancillary))  # noqa: B023 - at once
+
+    async def receive(self) -> object:
+        """The next message as values of JSON. Raises `HandoverError`: the other end is gone, or says what is
+        no message."""
+        (length,) = _LENGTH.unpack(await self._bytes(_LENGTH.size))
+        if length > MAX_SIZE:
+            raise HandoverError(f"it said what is no message: {length} bytes")
+        try:
+            message: object = json.loads(await self._bytes(length))
+        except (ValueError, RecursionError):
+            raise HandoverError("it said what is no message") from None
+        return message
+
+    async def descriptors(self, count: int) -> list[int]:
+        """Those that come with the message before. They are the caller's. Raises `HandoverError`."""
+        pieces = -(-count // AT_ONCE)
+        if pieces:
+            await self._bytes(pieces)
+        if len(self._descriptors) != count:
+            raise HandoverError(f"it sent {len(self._descriptors)} descriptors in place of {count}")
+        found, self._descriptors = self._descriptors, []
+        return found
+
+    async def ended(self) -> None:
+        """Wait until the other end is gone. Nobody has anything to say any more."""
+        with suppress(HandoverError):
+            while True:
+                await self._bytes(1)
+
+    def close(self) -> None:
+        """The other end notices."""
+        self._sock.close()
+        for number in self._descriptors:
+            os.close(number)
+        self._descriptors.clear()
+
+    async def _bytes(self, count: int) -> bytes:
+        while len(self._received) < count:
+            data, descriptors = await self._when("reader", self._receive_some)
+            self._descriptors += descriptors
+            if not data:
+                raise HandoverError("it is gone")
+            self._received += data
+        found = bytes(self._received[:count])
+        del self._received[:count]
+        return found
+
+    def _receive_some(self) -> tuple[bytes, list[int]]:
+        room = socket.CMSG_SPACE(AT_ONCE * _DESCRIPTOR)
+        data, ancillary, _, _ = self._sock.recvmsg(_PIECE, room, socket.MSG_CMSG_CLOEXEC)
+        found = array.array("i")
+        for level, kind, payload in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                found.frombytes(payload[: len(payload) - len(payload) % _DESCRIPTOR])
+        return data, list(found)
+
+    async def _when(self, ready: str, action: Callable[[], Result]) -> Result:
+        """The result of `action` once the socket lets it happen."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return action()
+            except (BlockingIOError, InterruptedError):
+                pass
+            except OSError as error:
+                raise HandoverError(f"it is gone: {(error.strerror or str(error)).lower()}") from None
+            waiting: asyncio.Future[None] = loop.create_future()
+            add = loop.add_reader if ready == "reader" else loop.add_writer
+            remove = loop.remove_reader if ready == "reader" else loop.remove_writer
+            number = self._sock.fileno()
+            if number < 0:
+                raise HandoverError("it is closed")
+            add(number, _wake, waiting)
+            try:
+                await waiting
+            finally:
+                remove(number)
+
+
+def path_of(state: str | Path) -> Path:
+    """Where a gateway with this state file listens."""
+    real = Path(os.path.realpath(state))
+    return real.with_name(real.name + SUFFIX)
+
+
+@contextmanager
+def short(path: Path) -> Iterator[str]:
+    """The path of a Unix socket as the kernel takes it: a long one by way of its open folder. Raises
+    `OSError`."""
+    if len(os.fsencode(path)) <= _PATH_ROOM:
+        yield os.fspath(path)
+        return
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def connect(path: Path) -> Line | None:
+    """Connect to whoever listens at `path`; None: nobody does. Raises `OSError`."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        with short(path) as name:
+            sock.connect(name)
+    except (FileNotFoundError, ConnectionRefusedError):
+        sock.close()
+        return None
+    except OSError:
+        sock.close()
+        raise
+    return Line(sock)
+
+
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)

@@ -1,0 +1,329 @@
+"""Listens beside the state file: hands this gateway over to a new one, and collects orphans' sockets.
+
+    new gateway  ->  HandoverServer  ->  Owner: freeze, stop, then handed_over; or back: unfreeze, resume
+    orphan       ->  HandoverServer  ->  whoever starts: `orphans`, later `take_orphans`
+
+Only processes of the same user, or root's, are heard. One take-over at a time. Whatever goes wrong before the
+new gateway serves, this one goes on as if nothing had been.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, final
+
+from gateway.dataplane.listening_sockets import Inherited, remove_stale
+from gateway.handover import messages
+from gateway.handover.line import BACKLOG, Line, short
+from gateway.handover.messages import (
+    READY,
+    SERVING,
+    STOPPED,
+    TAKEN,
+    HandoverError,
+    Offer,
+    Orphan,
+    TakeOver,
+    Word,
+)
+
+WORD_TIME: Final = 5.0
+"""Seconds in which whoever connects must say what it wants."""
+START_TIME: Final = 120.0
+"""Seconds in which a new gateway must have started: it waits for the first probe of every backend."""
+SERVE_TIME: Final = 10.0
+"""Seconds from the moment when nobody accepts to the one when the new gateway does: a few milliseconds are
+usual."""
+ORPHAN_TIME: Final = 2.0
+"""Seconds for which a start waits for the orphans that have its addresses."""
+FIRST_ORPHAN_TIME: Final = 1.0
+"""Seconds for the first of them; they try four times a second."""
+
+log = logging.getLogger("skewgate.handover")
+
+
+class Owner(Protocol):
+    """The gateway in this process, as far as it can be handed over. See `predecessor`."""
+
+    async def freeze(self) -> tuple[Offer, Sequence[int]]:
+        """Change nothing from now on that two gateways would have to agree on, and say what the new one gets:
+        with the descriptors that the offer describes, in its order. Raises `HandoverError`: not now."""
+
+    def unfreeze(self) -> None:
+        """The new one has not come up: go on."""
+
+    async def stop(self) -> None:
+        """Accept nobody, and write no state. What waits in the listening sockets waits there."""
+
+    async def resume(self) -> None:
+        """The new one has ended before it served: accept clients again, and go on."""
+
+    def handed_over(self, pid: int) -> None:
+        """Process `pid` serves. Finish the requests under way, and end."""
+
+
+@final
+class _Orphan(NamedTuple):
+    line: Line
+    message: Orphan
+    sockets: list[Inherited]
+
+
+@final
+class HandoverServer:
+    """`start`, later `serve`, then `close`, on one event loop. `orphans_changed` is called when an orphan is
+    gone."""
+
+    def __init__(self, path: Path, orphans_changed: Callable[[], None] = lambda: None) -> None:
+        self.path = path
+        self._orphans_changed = orphans_changed
+        self._owner: Owner | None = None
+        self._sock: socket.socket | None = None
+        self._identity: tuple[int, int] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._orphans: list[_Orphan] = []
+        self._orphans_left = 0
+        self._orphan_came = asyncio.Event()
+        self._takes_orphans = asyncio.Event()
+        self._is_busy = False
+        self._changed = asyncio.Event()
+        """A take-over has ended, one way or the other."""
+        self._under_way: asyncio.Task[None] | None = None
+        """The take-over that can be given up: this gateway still accepts clients."""
+        self._handed_over = False
+
+    # --- its life
+
+    def start(self, *, replace: bool = False) -> None:
+        """Listen. `replace`: in place of the gateway that was taken over. A socket that a killed process has
+        left is replaced as well. Raises `OSError`: another gateway listens there, or nobody can."""
+        if self._sock is not None:
+            return
+        if not replace:
+            remove_stale_handover(self.path)
+        new = self.path.with_name(self.path.name + ".new")
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            new.unlink(missing_ok=True)
+            with short(new) as name:
+                sock.bind(name)
+            new.chmod(0o600)  # nobody can connect before `listen`
+            status = new.lstat()
+            sock.listen(BACKLOG)
+            new.replace(self.path)
+        except OSError:
+            sock.close()
+            with suppress(OSError):
+                new.unlink(missing_ok=True)
+            raise
+        self._sock, self._identity = sock, (status.st_dev, status.st_ino)
+        asyncio.get_running_loop().add_reader(sock.fileno(), self._accept)
+
+    def serve(self, owner: Owner) -> None:
+        """From now on this gateway can be taken over."""
+        self._owner = owner
+
+    def stop_listening(self) -> None:
+        """Nobody can connect any more. The file goes, unless the next gateway has put its own there."""
+        if self._sock is None:
+            return
+        asyncio.get_running_loop().remove_reader(self._sock.fileno())
+        self._sock.close()
+        self._sock = None
+        with suppress(OSError):
+            status = self.path.lstat()
+            if (status.st_dev, status.st_ino) == self._identity:
+                self.path.unlink()
+
+    async def give_up(self) -> None:
+        """This gateway is told to end. A take-over under way ends first, so that nobody waits in sockets that
+        the new gateway holds and never accepts from. One that has come to its last step is finished."""
+        if self._under_way is not None:
+            self._under_way.cancel()
+        while self._is_busy:
+            self._changed.clear()
+            await self._changed.wait()
+        self._owner = None
+
+    async def close(self) -> None:
+        """End. After a hand-over the new gateway learns by this that the old one is gone, so it is the last
+        thing that is closed."""
+        self.stop_listening()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- orphans
+
+    async def orphans(self) -> list[Inherited]:
+        """The listening sockets of the workers whose parent is gone, as far as they come in time."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + ORPHAN_TIME
+        deadline = loop.time() + FIRST_ORPHAN_TIME
+        while self._awaits_orphans():
+            try:
+                async with asyncio.timeout_at(end if self._orphans else deadline):
+                    await self._orphan_came.wait()
+            except TimeoutError:
+                break
+            self._orphan_came.clear()
+        return [each for orphan in self._orphans for each in orphan.sockets]
+
+    def take_orphans(self) -> None:
+        """This gateway accepts clients on their sockets now: they drain and end, those that still come,
+        too."""
+        self._takes_orphans.set()
+
+    @property
+    def orphans_left(self) -> bool:
+        """Whether workers of an earlier process still serve."""
+        return self._orphans_left > 0
+
+    def _awaits_orphans(self) -> bool:
+        slots = {orphan.message.slot for orphan in self._orphans}
+        return not slots or len(slots) < max(orphan.message.workers for orphan in self._orphans)
+
+    # --- connections
+
+    def _accept(self) -> None:
+        assert self._sock is not None
+        try:
+            connection, _ = self._sock.accept()
+        except OSError:
+            return  # it is gone already, or there is no descriptor for it at the moment
+        connection.setblocking(False)  # noqa: FBT003 - the name of the method says it
+        # Owned by this object until it is done.
+        task = asyncio.get_running_loop().create_task(self._talk(Line(connection)), name="hand-over")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _talk(self, line: Line) -> None:
+        try:
+            peer = line.peer
+            if not peer.is_trusted:
+                log.warning("process %d of user %d has asked for a hand-over: refused", peer.pid, peer.uid)
+                return
+            async with asyncio.timeout(WORD_TIME):
+                try:
+                    message = messages.read(await line.receive())
+                except HandoverError as error:
+                    await line.send(Word("refused", f"what you said was not understood: {error}").write())
+                    return
+            match message:
+                case TakeOver():
+                    await self._hand_over(line, message)
+                case Orphan():
+                    await self._collect(line, message)
+                case _:
+                    await line.send(Word("refused", "begin with `take_over` or `orphan`").write())
+        except (HandoverError, TimeoutError):
+            pass  # whoever connected is gone, or says nothing
+        finally:
+            line.close()
+
+    async def _collect(self, line: Line, message: Orphan) -> None:
+        """Keep what an orphan has until this gateway serves, then send it away and wait for its end."""
+        numbers = await line.descriptors(len(message.descriptors))
+        orphan = _Orphan(line, message, inherited(message.descriptors, numbers))
+        log.info("worker %d (process %d) of an earlier gateway still serves", message.slot, message.pid)
+        self._orphans_left += 1
+        try:
+            if self._takes_orphans.is_set():
+                close_all(orphan.sockets)  # this gateway has sockets of its own
+            else:
+                self._orphans.append(orphan)
+                self._orphan_came.set()
+            await self._takes_orphans.wait()
+            await line.send(TAKEN.write())
+            await line.ended()
+            log.info("worker %d (process %d) of an earlier gateway has ended", message.slot, message.pid)
+        finally:
+            self._orphans_left -= 1
+            self._orphans_changed()
+
+    async def _hand_over(self, line: Line, new: TakeOver) -> None:
+        owner = self._owner
+        if owner is None or self._is_busy or self._handed_over:
+            why = "it is still starting" if owner is None else "another take-over is under way"
+            await line.send(Word("refused", why).write())
+            return
+        self._is_busy = True
+        self._under_way = asyncio.current_task()
+        try:
+            served = await self._is_served(line, new, owner)
+        finally:
+            self._is_busy, self._under_way = False, None
+            self._changed.set()
+        if served:
+            self.stop_listening()
+            log.info("process %d serves now; the requests in flight here are finished first", new.pid)
+            owner.handed_over(new.pid)
+            # The new gateway learns from the end of this connection that this process is gone.
+            await asyncio.get_running_loop().create_future()
+
+    async def _is_served(self, line: Line, new: TakeOver, owner: Owner) -> bool:
+        """Step for step; whatever fails takes back what was done before."""
+        log.info("process %d (skewgate %s) takes over", new.pid, new.release)
+        try:
+            offer, descriptors = await owner.freeze()
+        except HandoverError as error:
+            log.warning("process %d cannot take over: %s", new.pid, error)
+            await line.send(Word("refused", str(error)).write())
+            return False
+        stopped = False
+        try:
+            await line.send(offer.write(), descriptors)
+            await self._expect(line, READY, START_TIME)
+            stopped, self._under_way = True, None
+            await owner.stop()
+            await line.send(STOPPED.write())
+            await self._expect(line, SERVING, SERVE_TIME)
+            self._handed_over = True
+        except (HandoverError, TimeoutError) as error:
+            why = "it takes too long" if isinstance(error, TimeoutError) else str(error)
+            log.warning("process %d has not taken over, this one goes on: %s", new.pid, why)
+        finally:
+            if not self._handed_over:
+                line.close()  # before anybody is accepted here, so that the new one gives up
+                if stopped:
+                    await owner.resume()
+                owner.unfreeze()
+        return self._handed_over
+
+    async def _expect(self, line: Line, word: Word, seconds: float) -> None:
+        async with asyncio.timeout(seconds):
+            message = messages.read(await line.receive())
+        if isinstance(message, Word) and message.kind == "refused":
+            raise HandoverError(message.reason)
+        if message != word:
+            raise HandoverError(f"it has not said `{word.kind}`")
+
+
+def remove_stale_handover(path: Path) -> None:
+    """Remove what a killed gateway has left. Raises `OSError` when somebody listens there."""
+    with short(path) as name:
+        remove_stale(Path(name))
+
+
+def inherited(described: Sequence[messages.Described], numbers: Sequence[int]) -> list[Inherited]:
+    """The clients' listening sockets among the descriptors; the others are closed. Raises `HandoverError`."""
+    found = []
+    for each, number in zip(described, numbers, strict=True):
+        if each.role != messages.CLIENTS:
+            os.close(number)
+            continue
+        found.append(Inherited(socket.socket(fileno=number), each.written, each.managed))
+    return found
+
+
+def close_all(sockets: Sequence[Inherited]) -> None:
+    """They are not needed."""
+    for each in sockets:
+        each.sock.close()

@@ -1,0 +1,162 @@
+"""Tells systemd, or whoever set NOTIFY_SOCKET, how the process is: sd_notify(3), without its library.
+
+    READY        it serves                       STOPPING   the drain begins
+    RELOADING    a reload begins; READY ends it  STATUS     one line for `systemctl status`
+    MAINPID      another process has taken over, and speaks from now on
+    WATCHDOG     the event loop turns, twice in each interval that the manager allows
+
+Without NOTIFY_SOCKET nothing is sent. Never blocks and never raises: what a full socket does not take is sent
+with the next tick, the newest state of each kind. This module decides nothing about the gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from time import CLOCK_MONOTONIC, clock_gettime_ns
+from typing import Final, final
+
+SOCKET: Final = "NOTIFY_SOCKET"
+WATCHDOG: Final = "WATCHDOG_USEC"
+INTERVAL: Final = 5.0
+"""Seconds between two looks at the status, where no watchdog wants more."""
+MAX_STATUS: Final = 500
+"""Characters of the status."""
+DRAIN_SLACK: Final = 5.0
+"""Seconds after a drain, for the last state and the last log lines."""
+
+_log = logging.getLogger("skewgate")
+
+
+class Moment(Enum):
+    """Of a reload."""
+
+    BEGIN = auto()
+    END = auto()
+
+
+@final
+class ServiceManager:
+    """The manager of this process, if there is one. `environ`: where it says so."""
+
+    def __init__(self, environ: Mapping[str, str], pid: int | None = None) -> None:
+        self._socket: socket.socket | None = None
+        self._address = ""
+        self.interval = INTERVAL
+        self._watched = False
+        self._unsent: dict[str, str] = {}
+        self._status: Callable[[], str] = str
+        self._sent_status = ""
+        self._timer: asyncio.TimerHandle | None = None
+        self._ready = False
+        self._reloading = False
+        self._failed = False
+        self.variables = {name: environ[name] for name in (SOCKET, WATCHDOG) if name in environ}
+        """For a process that takes over: by what it finds the manager."""
+        address = environ.get(SOCKET, "")
+        if not address:
+            return
+        if address[0] not in "/@":
+            _log.warning("%s is neither a path nor an abstract address: nothing is sent there", SOCKET)
+            return
+        self._address = "\0" + address[1:] if address[0] == "@" else address
+        self._socket = socket.socket(
+            socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+        )
+        if seconds := _watchdog(environ, os.getpid() if pid is None else pid):
+            self.interval, self._watched = min(INTERVAL, seconds / 2), True
+
+    def ready(self, status: Callable[[], str]) -> None:
+        """The process serves. From now on the manager learns that the loop turns, and the `status`."""
+        if self._socket is None:
+            return
+        self._status, self._ready = status, True
+        self._send({"READY": "1", **self._news()})
+        self._timer = asyncio.get_running_loop().call_later(self.interval, self._tick)
+
+    def reloading(self, moment: Moment) -> None:
+        """A reload begins, or has ended."""
+        if not self._ready:
+            return
+        self._reloading = moment is Moment.BEGIN
+        if self._reloading:
+            self._unsent.pop("READY", None)
+            now = clock_gettime_ns(CLOCK_MONOTONIC) // 1000
+            self._send({"RELOADING": "1", "MONOTONIC_USEC": str(now), "STATUS": "reloading"})
+            self._sent_status = ""
+        else:
+            self._send({"READY": "1", **self._news()})
+
+    def stopping(self, drain: float) -> None:
+        """The process accepts no more, and ends after at most `drain` seconds and a few more."""
+        if self._socket is None:
+            return
+        self._ready = False
+        self._unsent.clear()
+        usec = int((drain + DRAIN_SLACK) * 1_000_000)
+        status = "draining: requests in flight are finished"
+        self._send({"STOPPING": "1", "STATUS": status, "EXTEND_TIMEOUT_USEC": str(usec)})
+
+    def hand_over(self, pid: int) -> None:
+        """Process `pid` serves and says from now on how it is. Nothing more is said here."""
+        if self._socket is None:
+            return
+        self._unsent.clear()
+        self._send({"MAINPID": str(pid)})
+        self.close()
+
+    def close(self) -> None:
+        """Say no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _tick(self) -> None:
+        lines = {"WATCHDOG": "1"} if self._watched else {}
+        if self._ready and not self._reloading:
+            lines |= self._news()
+        self._send(lines)
+        self._timer = asyncio.get_running_loop().call_later(self.interval, self._tick)
+
+    def _news(self) -> dict[str, str]:
+        """The status, if it is another one than was told."""
+        text = "".join(each if each.isprintable() else " " for each in self._status())[:MAX_STATUS]
+        if text == self._sent_status:
+            return {}
+        self._sent_status = text
+        return {"STATUS": text}
+
+    def _send(self, lines: Mapping[str, str]) -> None:
+        """All lines in one message, after what could not be sent before."""
+        wanted = {**self._unsent, **lines}
+        if self._socket is None or not wanted:
+            return
+        self._unsent = {}
+        text = "\n".join(f"{name}={value}" for name, value in wanted.items())
+        try:
+            self._socket.sendto(text.encode(), self._address)
+        except OSError as error:
+            # A loop that turns now says nothing about later.
+            self._unsent = {name: value for name, value in wanted.items() if name != "WATCHDOG"}
+            if not self._failed and not isinstance(error, BlockingIOError):
+                _log.warning("the service manager cannot be told: %s", error.strerror or error)
+                self._failed = True
+        else:
+            self._failed = False
+
+
+def _watchdog(environ: Mapping[str, str], pid: int) -> float:
+    """Seconds in which the manager wants a sign of life; 0: it wants none of this process."""
+    try:
+        usec = int(environ.get(WATCHDOG, ""))
+        wanted = int(environ.get("WATCHDOG_PID", pid))
+    except ValueError:
+        return 0.0
+    return usec / 1_000_000 if usec > 0 and wanted == pid else 0.0

@@ -1,0 +1,105 @@
+"""Checks of `services.NAME.headers`: which headers may be changed, and that no two changes contradict.
+
+A version, the framing and what is told about the client are written by the dialect and by the data plane, in
+one place each. A configuration that wrote them, too, could make a backend execute another version than its
+client was told. Names are compared as servers compare them, so another spelling is no way around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from gateway.core.dialect import PLAIN_IDS, Dialect
+from gateway.core.http.header_edits import HeaderEdits
+from gateway.core.http.message import CLIENT_CERT, FORWARDING, HOP_BY_HOP, HTTPOXY, UNLISTABLE, normalize_name
+from gateway.settings.model.service import HeaderChanges, Headers
+from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child
+
+_CONNECTION: Final = "it belongs to the connection or to the framing, which the gateway handles"
+_ABOUT_CLIENT: Final = "the gateway itself tells backends about the client"
+_REQUEST_ID: Final = "the same request id stands in the access log, at backends and in responses"
+_OF_MESSAGES: Final = dict.fromkeys(HOP_BY_HOP | UNLISTABLE | {"expect", "max-forwards"}, _CONNECTION)
+_OF_REQUESTS: Final = (
+    _OF_MESSAGES
+    | dict.fromkeys(FORWARDING | set(map(normalize_name, CLIENT_CERT)), _ABOUT_CLIENT)
+    | dict.fromkeys(HTTPOXY, "programs behind CGI take it for the proxy of their own requests")
+)
+_OF_RESPONSES: Final = _OF_MESSAGES | {
+    "location": "the gateway rewrites it, so that clients can follow it",
+    "content-location": "the gateway rewrites it, so that clients can follow it",
+    "date": "the gateway adds it where a backend does not",
+    "proxy-status": "the gateway writes it where it has made the response",
+}
+_VARY: Final = "the gateway lists the headers there on which versions depend; only `add` may be used"
+
+
+def read_by(dialect: Dialect) -> frozenset[str]:
+    """The request headers (normalized) that have a meaning for a dialect."""
+    ids = () if dialect.request_ids is PLAIN_IDS else (dialect.request_ids.request_header,)
+    names = (*ids, *dialect.method_override)
+    return dialect.reads | dialect.owned_request | set(map(normalize_name, names))
+
+
+def written_by(dialect: Dialect) -> frozenset[str]:
+    """The response headers (normalized) that a dialect writes."""
+    return dialect.owned_response | set(map(normalize_name, dialect.request_ids.response_headers))
+
+
+def read_header_edits(
+    written: Headers, dialect: Dialect, node: Node | None, findings: Findings
+) -> tuple[HeaderEdits | None, HeaderEdits | None]:
+    """The changes in requests and in responses; None: there are none."""
+    owned = f"the dialect {dialect.name} reads or owns it"
+    ids = {PLAIN_IDS.normalized_header: _REQUEST_ID}
+    requests = _OF_REQUESTS | dict.fromkeys(read_by(dialect), owned) | ids
+    responses = _OF_RESPONSES | dict.fromkeys(written_by(dialect), owned) | ids
+    return (
+        _edits(written.request, requests, child(node, "request"), findings),
+        _edits(written.response, responses, child(node, "response"), findings, response=True),
+    )
+
+
+def _edits(
+    written: HeaderChanges,
+    reserved: dict[str, str],
+    node: Node | None,
+    findings: Findings,
+    *,
+    response: bool = False,
+) -> HeaderEdits | None:
+    seen: dict[str, tuple[str, Node | None]] = {}
+    for verb, name, place in _changes(written, node):
+        normalized = normalize_name(name)
+        reason = reserved.get(normalized, "")
+        if response and normalized == "vary" and verb != "add":
+            reason = _VARY
+        if reason:
+            findings.add(
+                place, "reserved-header", f"this header cannot be changed: {reason}", "remove it here"
+            )
+        before, first = seen.setdefault(normalized, (verb, place))
+        if first is not place:
+            line = f" (line {first.position.line})" if first is not None else ""
+            findings.add(
+                place,
+                "contradiction",
+                f"the same header is under `{before}`{line}",
+                "name it once: `set` replaces, `add` keeps what was sent, `remove` drops it",
+            )
+    if not seen:
+        return None
+    return HeaderEdits(tuple(written.set.items()), tuple(written.add.items()), written.remove)
+
+
+def _changes(written: HeaderChanges, node: Node | None) -> Iterator[tuple[str, str, Node | None]]:
+    """Every change: what is done, the name, and where that is written."""
+    for verb, names in (("set", written.set), ("add", written.add)):
+        entries = child(node, verb)
+        for name in names:
+            yield verb, name, entries.entries[name].key if isinstance(entries, MappingNode) else None
+    removed = child(node, "remove")
+    items = removed.items if isinstance(removed, SequenceNode) else []
+    for index, name in enumerate(written.remove):
+        yield "remove", name, items[index] if index < len(items) else None

@@ -1,0 +1,149 @@
+"""The files that `include` names: each adds services to those of the main file, and nothing else.
+
+    include -> paths -> text -> tree -> its services, in the tree of the main file
+
+Every position in such a file names it. This module knows no key but `include` and `services`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, final
+
+from gateway.settings.sources import MAX_FILES, SourceError, Sources, is_pattern
+from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.problem import Problem, Severity, quoted
+from gateway.settings.yaml.tree import (
+    MAX_CHARACTERS,
+    MappingEntry,
+    MappingNode,
+    Node,
+    Scalar,
+    child,
+    read_tree,
+)
+
+SERVICES: Final = "services"
+
+
+@final
+@dataclass(slots=True)
+class Included:
+    """What was read of the included files."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    """By path, in order."""
+    roots: list[Node] = field(default_factory=list)
+
+
+def add_included(
+    root: MappingNode, text: str, sources: Sources, environ: Mapping[str, str], findings: Findings
+) -> Included:
+    """Add the services of the included files to `root`, the tree of `text`. Problems go to the findings."""
+    included = Included()
+    node = child(root, "include")
+    if not isinstance(node, Scalar) or node.broken or not node.text:
+        return included  # the model says so
+    left = MAX_CHARACTERS - len(text)
+    before = len(findings.problems)
+    for path in _paths(node, sources, findings):
+        content = _read(path, node, sources, findings)
+        if content is None:
+            continue
+        left -= len(content)
+        if left < 0:
+            message = f"with this file the configuration is larger than {MAX_CHARACTERS} characters"
+            findings.problems.append(Problem(1, 1, "too-large", message, file=path))
+            break
+        included.texts[path] = content
+        tree, problems = read_tree(content, environ, sources.read_value, file=path)
+        findings.problems.extend(problems)
+        if tree is not None:
+            included.roots.append(tree)
+            _add_services(root, tree, node, findings)
+    if SERVICES not in root.entries:
+        reported = any(each.severity is Severity.ERROR for each in findings.problems[before:])
+        key = Scalar(SERVICES, node.position)
+        root.entries[SERVICES] = MappingEntry(key, MappingNode(key.position, broken=reported))
+    return included
+
+
+def _paths(node: Scalar, sources: Sources, findings: Findings) -> list[str]:
+    """The files that the pattern matches, without the main file itself."""
+    pattern = node.text
+    if "\0" in pattern or "**" in pattern:
+        findings.add(node, "bad-value", "not a valid pattern", "write one such as conf.d/*.yaml, without **")
+        return []
+    found = sources.match(pattern)
+    if len(found) > MAX_FILES:
+        findings.add(node, "too-large", f"more than {MAX_FILES} files match", "write a narrower pattern")
+        return []
+    if not found and findings.check_files:
+        folder = Path(sources.resolve(pattern)).parent
+        if not is_pattern(pattern):
+            findings.add(node, "unreadable", "there is no such file", "write a pattern: conf.d/*.yaml")
+        elif not is_pattern(str(folder)) and not folder.is_dir():
+            findings.add(node, "unreadable", "the folder of these files does not exist")
+        else:
+            findings.add(
+                node, "no-effect", "no file matches", "add files to the folder", severity=Severity.WARNING
+            )
+    return [path for path in found if not _same(path, findings.filename)]
+
+
+def _same(path: str, main: str) -> bool:
+    try:
+        return Path(path).samefile(main)
+    except OSError:
+        return False
+
+
+def _read(path: str, node: Scalar, sources: Sources, findings: Findings) -> str | None:
+    try:
+        return sources.read(path).decode("utf-8-sig")
+    except SourceError as error:
+        findings.problems.append(Problem(1, 1, error.code, str(error), file=path))
+    except UnicodeDecodeError:
+        message = "the file is not UTF-8"
+        findings.problems.append(Problem(1, 1, "not-utf-8", message, "save it as UTF-8", file=path))
+    return None
+
+
+def _add_services(root: MappingNode, tree: Node, include: Scalar, findings: Findings) -> None:
+    if not isinstance(tree, MappingNode):
+        findings.add(tree, "wrong-type", "the file must be a mapping", "begin it with `services:`")
+        return
+    for name, entry in tree.entries.items():
+        if name != SERVICES:
+            hint = f"write it in {findings.filename}, or remove it"
+            message = f"an included file has `services` and nothing else, not {quoted(name)}"
+            findings.add(entry.key, "unknown-key", message, hint)
+    added = child(tree, SERVICES)
+    if added is None:
+        if not tree.entries:
+            findings.add(tree, "missing-key", "the key 'services' is missing", "add `services: ...`")
+        return
+    if not isinstance(added, MappingNode):
+        findings.add(added, "wrong-type", "a mapping is expected here", "write a name, and the service below")
+        return
+    if SERVICES not in root.entries:
+        at = include.position
+        key = Scalar(SERVICES, at)
+        root.entries[SERVICES] = MappingEntry(key, MappingNode(at))
+    services = child(root, SERVICES)
+    if not isinstance(services, MappingNode):
+        return  # the model says so
+    for name, entry in added.entries.items():
+        other = services.entries.get(name)
+        if other is None:
+            services.entries[name] = entry
+            continue
+        at = other.key.position
+        findings.add(
+            entry.key,
+            "duplicate-key",
+            f"there is another service of the name {quoted(name)}",
+            f"the first one is in {at.file or findings.filename}:{at.line}:{at.column}",
+        )

@@ -1,0 +1,120 @@
+"""The shape of `access`, `client_limits` and `maintenance`: who is served, how much, and whether at all.
+
+What concerns more than one of these keys is in `checks.admission`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final, TypeAlias
+
+from gateway.settings.model.addresses import Network
+from gateway.settings.model.fields import (
+    SHARED,
+    Duration,
+    Section,
+    TextReader,
+    count,
+    key,
+    matching,
+    read_lines,
+    reject,
+)
+
+MAX_BODY: Final = 64 * 1024
+_RATE: Final = r"[1-9][0-9]{0,6}/[smh]"
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
+
+
+def read_rate(text: str) -> float:
+    """`100/s`, `30/m`, `10/h` as requests a second."""
+    if re.fullmatch(_RATE, text, re.ASCII) is None:
+        reject("not a valid rate", "write a whole number and its unit: 100/s, 30/m or 10/h")
+    number, _, unit = text.partition("/")
+    return int(number) / _SECONDS[unit]
+
+
+def read_body(text: str) -> str:
+    """A body that the operator has written."""
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BODY:
+        reject(
+            f"the body is larger than {MAX_BODY // 1024}KiB", "it is sent to every client as often as asked"
+        )
+    return read_lines(text)
+
+
+Rate: TypeAlias = Annotated[float, TextReader(read_rate, matching(_RATE), (float, int))]
+Body: TypeAlias = Annotated[str, TextReader(read_body, {"type": "string", "minLength": 1})]
+
+
+class Access(Section):
+    """From which addresses the service may be used."""
+
+    allow: tuple[Network, ...] | None = key(
+        None,
+        "Networks that may use the service. If there are any, no other address may. Of all networks in both "
+        "lists that hold an address the one with the longest prefix decides.",
+        reason="Who may reach the listener may use its services.",
+        example=["10.0.0.0/8", "fd00::/8"],
+    )
+    deny: tuple[Network, ...] | None = key(
+        None,
+        "Networks that may not use it. They get 403 in the dialect's shape. Behind `trusted_proxies` the "
+        "address that they forward counts.",
+        reason="Who may reach the listener may use its services.",
+        example=["10.9.0.0/16"],
+    )
+
+
+class ClientLimits(Section):
+    """How much of the service one client may use: one IPv4 address, or one /64 of IPv6."""
+
+    rate: Rate | None = key(
+        None,
+        "Requests of one client: a number for each second (`100/s`), minute (`30/m`) or hour (`10/h`); then "
+        "429 in the dialect's shape. Without this key: no limit.",
+        reason="Many clients of an API are programs behind one address. Only operators know what is much.",
+        example="100/s",
+        workers=f"{SHARED}. Workers tell each other what was used after a tenth of a second. What a client "
+        "gets too much by then is taken off afterwards",
+    )
+    burst: Annotated[int, count(1, 1_000_000)] | None = key(
+        None,
+        "Requests at once, before the rate counts. Without this key: those of two seconds, at least 10.",
+        reason="A client that starts reads several documents at once.",
+        example=200,
+        workers=f"{SHARED}, as `rate`: in the first tenth of a second each worker may let all of it through",
+    )
+    concurrency: Annotated[int, count(1, 1_000_000)] | None = key(
+        None,
+        "Requests in flight of one client; then 429 in the dialect's shape. Without this key: no limit.",
+        reason="Many clients of an API are programs behind one address.",
+        example=50,
+        workers=f"{SHARED}. Workers tell each other after a tenth of a second. Requests that come within it "
+        "may get beyond, to so many at each worker",
+    )
+
+
+class Maintenance(Section):
+    """A fixed answer to every request of the service, while this key is there. Probes go on."""
+
+    status: Annotated[int, count(400, 599)] = key(
+        503,
+        "The status of the answer.",
+        reason="Clients take 503 for a passing state, and most of them try again.",
+        example=503,
+    )
+    body: Body | None = key(
+        None,
+        "The body, as it is written; JSON, HTML and other text get their own Content-Type. Without this key: "
+        "an error in the dialect's shape.",
+        reason="Clients of the API can read their own kind of error.",
+        example="Back at 14:00 UTC.",
+    )
+    retry_after: Duration | None = key(
+        None,
+        "When clients may try again, for `Retry-After`. It is left out where `retry_after` of the service "
+        "says so, by default where the dialect's clients break on it.",
+        reason="Only the operator knows how long it will take.",
+        example="10m",
+    )

@@ -1,0 +1,53 @@
+"""One listener for clients in the file: its address, and what comes before HTTP on its connections."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final, TypeAlias
+
+from gateway.settings.model.addresses import ClientAddress
+from gateway.settings.model.fields import Section, TextReader, key, one_of, reject, required
+from gateway.settings.model.tls import ListenerTls
+
+_MODE: Final = "0?[0-7]{3}"
+
+
+def read_mode(text: str) -> int:
+    """The mode of a file, in octal digits."""
+    if re.fullmatch(_MODE, text, re.ASCII) is None:
+        reject("not a valid mode of a file", 'write octal digits, such as "0660"')
+    return int(text, 8)
+
+
+Mode: TypeAlias = Annotated[
+    int, TextReader(read_mode, {"type": ["string", "integer"], "pattern": f"^{_MODE}$"}, (int,))
+]
+
+
+class Listener(Section):
+    """One address on which clients are served."""
+
+    address: ClientAddress = required(
+        "HOST:PORT; IPv6 as [HOST]:PORT; unix:PATH.",
+        reason="Only the operator knows where clients may reach the services.",
+        example="0.0.0.0:8080",
+    )
+    tls: ListenerTls | None = key(
+        None,
+        "TLS on this listener.",
+        reason="It needs a certificate.",
+        example={"certificates": [{"certificate": "/etc/skewgate/tls.crt", "key": "/etc/skewgate/tls.key"}]},
+    )
+    proxy_protocol: Annotated[str, one_of("off", "on")] = key(
+        "off",
+        "Whether peers in `trusted_proxies` begin each connection with a PROXY header, version 1 or 2, "
+        "that names the client. One that does not is refused. Other peers are served without one.",
+        reason="It may never be guessed: a client could write one.",
+        example="on",
+    )
+    mode: Mode = key(
+        "0660",
+        "The mode of a Unix socket. Who may write to it may connect.",
+        reason="Owner and group of the gateway, and nobody else on the machine.",
+        example="0600",
+    )

@@ -1,0 +1,185 @@
+"""The files of a configuration: reads them for `load`, and remembers what it found, so that somebody can look
+whether they still hold the same.
+
+What is remembered is a checksum of each file's content, never its time: a volume of Kubernetes swaps a
+symbolic link, and some editors write the same text again. Blocks. This module knows no key.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from glob import glob, has_magic
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, final
+
+from gateway.errors import SkewgateError
+
+MAX_SIZE: Final = 4 << 20
+"""Bytes that are read of any file: the configuration may have a quarter as many characters."""
+MAX_VALUE: Final = 64 << 10
+"""Bytes of a file whose content is a value."""
+MAX_FILES: Final = 1000
+"""Files that a pattern may match."""
+
+
+class SourceError(SkewgateError):
+    """A file cannot be read. `code` is one of `problem.CODES`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was found when a configuration was read."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    """By path: a checksum of the content, or why it could not be read."""
+    patterns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The paths that each pattern matched."""
+
+    def again(self) -> Seen:
+        """What there is now, in the same places. Blocks."""
+        return Seen(
+            {path: _checksum(path) for path in self.files},
+            {pattern: _matches(pattern) for pattern in self.patterns},
+        )
+
+
+@final
+class Sources:
+    """Reads the files of one configuration. `folder`: what relative paths are relative to."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+        self._files: dict[str, str] = {}
+        self._patterns: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def folder(self) -> str:
+        """Where relative paths begin."""
+        return str(self._folder)
+
+    @property
+    def seen(self) -> Seen:
+        """What was found up to now."""
+        return Seen(dict(self._files), dict(self._patterns))
+
+    def resolve(self, path: str) -> str:
+        """`path` as it is opened."""
+        return str(self._folder / path)
+
+    def read_main(self, path: str | Path) -> bytes:
+        """The file of the configuration itself. It may be a pipe, which is read once and never watched.
+        Raises `SourceError`, and `OSError` for a pipe."""
+        if _is_stream(path):
+            with Path(path).open("rb") as file:
+                return _bounded(file.read(MAX_SIZE + 1))
+        return self.read(str(path))
+
+    def read(self, path: str) -> bytes:
+        """The content of a regular file. Raises `SourceError`."""
+        try:
+            data = _read(path)
+        except SourceError as error:
+            self._files[path] = str(error)
+            raise
+        self._files[path] = sha256(data).hexdigest()
+        return data
+
+    def read_value(self, path: str) -> str:
+        """The content of a file that is one value, without the end of its last line. Raises `SourceError`."""
+        place = self.resolve(path)
+        try:
+            data = self.read(place)
+        except SourceError as error:
+            if Path(path).is_absolute():
+                raise
+            raise SourceError(error.code, f"{error} ({str(Path(place).absolute())!a})") from None
+        if len(data) > MAX_VALUE:
+            raise SourceError("too-large", f"the file is larger than {MAX_VALUE >> 10} KiB")
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError:
+            raise SourceError("not-utf-8", "the file is not UTF-8") from None
+        text = text.removesuffix("\n").removesuffix("\r")
+        if not text:
+            raise SourceError("empty-file", "the file is empty")
+        return text
+
+    def match(self, pattern: str) -> tuple[str, ...]:
+        """The paths that a pattern matches, in order."""
+        resolved = self.resolve(pattern)
+        found = self._patterns[resolved] = _matches(resolved)
+        return found
+
+    def note(self, path: str) -> None:
+        """Remember a file that somebody else is about to read."""
+        self._files[path] = _checksum(path)
+
+
+def folder_of(path: str | Path) -> Path:
+    """Where the relative paths in a configuration begin: in its folder, and for a pipe, which has none, in
+    the working folder."""
+    return Path() if _is_stream(path) else Path(path).parent
+
+
+def _is_stream(path: str | Path) -> bool:
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
+
+
+def is_pattern(text: str) -> bool:
+    """Whether it may match several files."""
+    return has_magic(text)
+
+
+def _matches(pattern: str) -> tuple[str, ...]:
+    """In order. Names that begin with a dot match only where the pattern has the dot."""
+    return tuple(sorted(glob(pattern))[: MAX_FILES + 1])  # noqa: PTH207 - `Path.glob` takes no absolute one
+
+
+def _checksum(path: str) -> str:
+    try:
+        return sha256(_read(path)).hexdigest()
+    except SourceError as error:
+        return str(error)
+
+
+def _read(path: str) -> bytes:
+    """Raises `SourceError`. Neither a pipe nor a device is ever waited for."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError) as error:
+        raise SourceError("unreadable", f"the file cannot be read: {_reason(error)}") from None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            is_folder = stat.S_ISDIR(os.fstat(fd).st_mode)
+            reason = "Is a directory" if is_folder else "not a regular file"
+            raise SourceError("unreadable", f"the file cannot be read: {reason}")
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            data = file.read(MAX_SIZE + 1)
+    except OSError as error:
+        raise SourceError("unreadable", f"the file cannot be read: {_reason(error)}") from None
+    finally:
+        os.close(fd)
+    return _bounded(data)
+
+
+def _bounded(data: bytes) -> bytes:
+    if len(data) > MAX_SIZE:
+        raise SourceError("too-large", f"the file is larger than {MAX_SIZE >> 20} MiB")
+    return data
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or "not a valid file name"

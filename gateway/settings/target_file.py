@@ -1,0 +1,142 @@
+"""A file of backends in the form of Prometheus' file_sd: its text becomes addresses, or one reason why not.
+
+    [{"targets": ["10.0.0.1:6385", "https://api-2:6385/base"], "labels": {"__scheme__": "https"}}]
+
+JSON, or YAML where the name of the file ends so. Of the labels `__scheme__` counts, all others are for
+Prometheus. A list is believed as a whole: with one target that is not valid nothing of it counts. Values in,
+values out; `controlplane.discovery.file` reads the disk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, NoReturn
+
+import yaml
+from pydantic_core import PydanticCustomError
+
+from gateway.core.fleet.source import MAX_BACKENDS, Address, Source, SourceKind
+from gateway.errors import SkewgateError
+from gateway.settings.model.addresses import BackendUrl, read_url
+
+MAX_SIZE: Final = 4 << 20
+"""Bytes of a file: a thousand targets with all their labels take a tenth of it. Reading JSON of this size
+holds everything else for some 40 ms."""
+
+MAX_YAML_SIZE: Final = 256 << 10
+"""Of one in YAML, which is read much more slowly."""
+
+MAX_ITEMS: Final = 100_000
+"""Targets that are looked at, duplicates included: aliases of YAML make many of few bytes."""
+
+_MAX_QUOTED: Final = 60
+
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The one in C is ten times as fast."""
+
+
+class TargetsError(SkewgateError):
+    """The text is no list of backends; says why, as part of a sentence."""
+
+
+def read_targets(data: bytes, filename: str) -> tuple[Address, ...]:
+    """Every backend once, in the order of the file. Raises `TargetsError`."""
+    found: dict[tuple[str, int], Address] = {}
+    seen: set[tuple[object, object]] = set()
+    for text, scheme, place in _targets(_document(data, filename)):
+        if isinstance(text, str):
+            if (text, scheme) in seen:
+                continue
+            seen.add((text, scheme))
+        address = _address(text, scheme, place)
+        known = found.setdefault((address.host, address.port), address)
+        if known != address:
+            refuse(f"{place}: the same host and port stands there with another scheme or path")
+        if len(found) > MAX_BACKENDS:
+            refuse(f"it lists more than {MAX_BACKENDS} backends")
+    return tuple(found.values())
+
+
+def refuse(reason: str) -> NoReturn:
+    """Give the text up."""
+    raise TargetsError(reason)
+
+
+def _document(data: bytes, filename: str) -> Any:  # noqa: ANN401 - whatever the file holds
+    in_yaml = filename.endswith((".yaml", ".yml"))
+    if len(data) > (MAX_YAML_SIZE if in_yaml else MAX_SIZE):
+        size = f"{MAX_YAML_SIZE >> 10} KiB" if in_yaml else f"{MAX_SIZE >> 20} MiB"
+        refuse(f"it is larger than {size}")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data.count(b"\n", 0, error.start)
+        refuse(f"line {before + 1}: it is not UTF-8")
+    if not text.strip():
+        refuse("it is empty; a list without backends is []")
+    try:
+        return yaml.load(text, _LOADER) if in_yaml else json.loads(text)  # noqa: S506 - a safe one
+    except json.JSONDecodeError as error:
+        refuse(f"line {error.lineno}, column {error.colno}: it is not JSON")
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        refuse(f"{f'line {mark.line + 1}, column {mark.column + 1}: ' if mark else ''}it is not YAML")
+    except (yaml.YAMLError, ValueError, RecursionError):
+        refuse(f"it is not {'YAML' if in_yaml else 'JSON'}")
+
+
+def _targets(document: object) -> Iterator[tuple[object, object, str]]:
+    """Each target with the scheme of its group and where it stands."""
+    if not isinstance(document, list):
+        refuse('it is not a list of groups such as {"targets": ["10.0.0.1:6385"]}')
+    items = 0
+    for at, group in enumerate(document, 1):
+        if not isinstance(group, dict) or not isinstance(group.get("targets"), list):
+            refuse(f"group {at} has no list `targets`")
+        labels = group.get("labels") or {}
+        if not isinstance(labels, dict):
+            refuse(f"group {at}: `labels` is not a mapping")
+        scheme = labels.get("__scheme__", "http")
+        if scheme not in ("http", "https"):
+            refuse(f"group {at}: the label __scheme__ is not http or https")
+        for number, target in enumerate(group["targets"], 1):
+            items += 1
+            if items > MAX_ITEMS:
+                refuse(f"it lists more than {MAX_ITEMS} targets")
+            yield target, scheme, f"group {at}, target {number}"
+
+
+def _address(target: object, scheme: object, place: str) -> Address:
+    if not isinstance(target, str):
+        refuse(f"{place} is not a text")
+    has_scheme = "://" in target
+    try:
+        url = read_url(target if has_scheme else f"{scheme}://{target}")
+    except PydanticCustomError as error:
+        refuse(f"{place}, {quoted(target)}: {(error.context or {}).get('message', 'not a valid address')}")
+    if url.socket_path:
+        refuse(f"{place}: a file lists hosts and ports only")
+    return address_of(url)
+
+
+def restored_address(text: str, source: Source) -> Address | None:
+    """The address of a backend of `source` that had this URL before a restart; None: it cannot have."""
+    try:
+        address = address_of(read_url(text))
+    except PydanticCustomError:
+        return None
+    if source.kind is not SourceKind.FILE:  # the configuration says the rest
+        address = Address(address.host, address.port)
+    return address if source.backend(address).url == text else None
+
+
+def address_of(url: BackendUrl) -> Address:
+    """The backend at this URL, whatever the configuration says of others."""
+    return Address(url.host, url.port, path=url.path or None, tls=url.tls)
+
+
+def quoted(text: str) -> str:
+    """A text of somebody else for a message: on one line, and of bounded length."""
+    shown = text[:_MAX_QUOTED].encode("unicode_escape", "backslashreplace").decode("ascii")
+    return f"{shown!r}" if len(text) <= _MAX_QUOTED else f"{shown!r}…"

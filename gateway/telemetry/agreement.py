@@ -1,0 +1,177 @@
+"""What is told about replicas and what they agree on: plain values, and their families of /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import inf
+from typing import Final, NamedTuple, final
+
+from gateway.telemetry.exposition import Family, Samples, gauge
+
+_MAX_NAMED: Final = 4
+"""Replicas that a clause names; the others are only counted."""
+
+
+@final
+class ReplicaReport(NamedTuple):
+    """One registered replica, as this one sees it."""
+
+    id: str
+    """Of one process."""
+    name: str
+    host: str
+    release: str
+    attached: bool
+    """It is live for every service that it is registered for."""
+    seen_at: float | None
+    """Wall-clock seconds of its last sign that this one has seen; None: never."""
+    holds: tuple[str, ...] = ()
+    """Services of which it holds the next step back: it has not acknowledged, has no vote, votes against a
+    change, or is registered and not attached while a version is to be refused."""
+    differs: tuple[str, ...] = ()
+    """Services about which its configuration differs from this one's in what clients can notice."""
+
+
+@final
+class ServiceReport(NamedTuple):
+    """How this replica stands to one service."""
+
+    attached: bool
+    since: float
+    """Wall-clock seconds since it is attached, or detached."""
+    seq: int
+    """Of the document that it holds; 0: none."""
+    answers_for: float | None = None
+    """Seconds for which a detached replica goes on answering; None: it is attached, or has no such end."""
+    awaited: tuple[str, ...] = ()
+    """Ids of the replicas for which the next step waits."""
+    problem: str = ""
+    """Why it cannot attach, a sentence: it cannot read what the store holds, for instance."""
+    pinned: bool = False
+    idle: frozenset[str] = frozenset()
+    """Drained backends to which no replica has a request in flight."""
+    not_idle: Mapping[str, tuple[str, ...]] = {}
+    """By drained backend: ids of the live replicas that have requests in flight to it."""
+    away: tuple[str, ...] = ()
+    """Ids of registered replicas that are not live: nobody knows what they have in flight."""
+
+
+@final
+class AgreementReport(NamedTuple):
+    """Everything about it at this moment."""
+
+    id: str
+    """This replica's own."""
+    store_error: str
+    """Why the store does not answer, a sentence; empty: it does."""
+    replicas: tuple[ReplicaReport, ...]
+    """All registered ones, this one too."""
+    services: Mapping[str, ServiceReport]
+
+    @property
+    def attached(self) -> bool:
+        """Whether this replica is attached for every service."""
+        return all(each.attached for each in self.services.values())
+
+    @property
+    def since(self) -> float | None:
+        """Wall-clock seconds since it is attached for every service, or detached from one. None: it has no
+        service."""
+        if self.attached:
+            return max((each.since for each in self.services.values()), default=None)
+        return min(each.since for each in self.services.values() if not each.attached)
+
+    @property
+    def answers_for(self) -> float | None:
+        """As in `ServiceReport`, of the service that ends first."""
+        found = (each.answers_for for each in self.services.values())
+        return min((each for each in found if each is not None), default=None)
+
+    def name_of(self, replica: str) -> str:
+        """How people know it: its name, with the id where two have that name. Of an id that is not
+        registered the id."""
+        names = {each.id: each.name for each in self.replicas}
+        name = names.get(replica) or replica
+        return f"{name} ({replica})" if list(names.values()).count(name) > 1 else name
+
+    def holding(self, service: str) -> tuple[str, ...]:
+        """Names of the replicas that hold the next step of a service back."""
+        return tuple(self.name_of(each.id) for each in self.replicas if service in each.holds)
+
+    def why_held(self, service: str) -> str:
+        """For whom and for what the next step of a service waits, one clause; empty: for nothing that is
+        known here. Each replica is named with its id, because `forget` takes one."""
+        about = self.services.get(service)
+        if about is None:
+            return ""
+        if not about.attached:
+            return f"this replica is detached: {about.problem or self.store_error or 'it has not joined yet'}"
+        waits = [each for each in self.replicas if service in each.holds or each.id in about.awaited]
+        texts = [f"{each.name} ({each.id}) {_awaited_for(each, about)}" for each in waits[:_MAX_NAMED]]
+        if len(waits) > _MAX_NAMED:
+            texts.append(f"{len(waits) - _MAX_NAMED} more")
+        return f"held back by replicas: {', '.join(texts)}" if texts else ""
+
+
+def _awaited_for(replica: ReplicaReport, about: ServiceReport) -> str:
+    if not replica.attached:
+        return "is not attached"
+    if replica.id in about.awaited:
+        return "has not acknowledged it"
+    return "does not vote for it"
+
+
+def agreement_families(report: AgreementReport | None) -> Iterator[Family]:
+    """The families of replicas; none where this gateway stands alone. No label is a replica's name: ids come
+    and go without bound."""
+    if report is None:
+        return
+    services = report.services.items()
+
+    def by_service(number: Mapping[str, float]) -> Samples:
+        return [((name,), each) for name, each in number.items()]
+
+    attached = sum(each.attached for each in report.replicas)
+    yield gauge("agreement_store_up", "1 if the store answers.", (), [((), float(not report.store_error))])
+    yield gauge(
+        "agreement_replicas",
+        "Registered replicas, as this one sees them.",
+        ("state",),
+        [(("attached",), attached), (("detached",), len(report.replicas) - attached)],
+    )
+    yield gauge(
+        "agreement_attached",
+        "1 if this replica is attached; 0: it refuses no version.",
+        ("service",),
+        by_service({name: float(each.attached) for name, each in services}),
+    )
+    yield gauge(
+        "agreement_answers_for_seconds",
+        "Seconds for which a detached replica goes on answering; +Inf: it is attached, or has no such end.",
+        ("service",),
+        by_service({name: inf if each.answers_for is None else each.answers_for for name, each in services}),
+    )
+    yield gauge(
+        "agreement_document_seq",
+        "The number of the document that this replica holds; 0: none.",
+        ("service",),
+        by_service({name: each.seq for name, each in services}),
+    )
+    yield gauge(
+        "agreement_unreadable",
+        "1 if this replica cannot attach because of what the store holds.",
+        ("service",),
+        by_service({name: float(bool(each.problem)) for name, each in services}),
+    )
+    yield gauge(
+        "agreement_holding_replicas",
+        "Replicas that hold the next step back.",
+        ("service",),
+        by_service({name: sum(name in each.holds for each in report.replicas) for name, _ in services}),
+    )
+    yield gauge(
+        "agreement_differing_replicas",
+        "Replicas whose configuration differs from that of this one in what clients can notice.",
+        ("service",),
+        by_service({name: sum(name in each.differs for each in report.replicas) for name, _ in services}),
+    )

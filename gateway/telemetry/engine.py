@@ -1,0 +1,55 @@
+"""What is told about an engine beside the gateway: plain values, and their families of /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, final
+
+from gateway.telemetry.exposition import Family, counter, gauge
+
+
+@final
+class EngineReport(NamedTuple):
+    """How an engine stands to the gateway at this moment."""
+
+    name: str
+    """`haproxy`."""
+    release: str
+    """Its own version; empty: it has not answered yet."""
+    pid: int | None
+    """Of the process that answered last; None: none has."""
+    problem: str
+    """Why it does not follow, one sentence; empty: it does."""
+    rows: Mapping[str, int]
+    """By service: ways of asking that go past the gateway."""
+    held: Mapping[str, int]
+    """By service: the lowest seq of its document by which a process of the engine may serve."""
+    draining: int
+    """Earlier processes that may still serve."""
+    missing: tuple[str, ...]
+    """Pools that the engine's configuration lacks."""
+    inexpressible: Mapping[str, str]
+    """By service: why all of its requests go through the gateway."""
+    updates: int
+    """Tables that were put in force."""
+    failures: int
+    """Attempts that failed."""
+
+
+def engine_families(report: EngineReport | None) -> Iterator[Family]:
+    """The families of an engine; none where there is none."""
+    if report is None:
+        return
+    own = (report.name,)
+    yield gauge(
+        "engine_up", "Whether the engine follows.", ("engine",), [(own, 0.0 if report.problem else 1.0)]
+    )
+    rows = [((report.name, service), float(number)) for service, number in report.rows.items()]
+    yield gauge("engine_rows", "Ways of asking that go past the gateway.", ("engine", "service"), rows)
+    draining = [(own, float(report.draining))]
+    yield gauge("engine_draining", "Earlier processes that may still serve.", ("engine",), draining)
+    missing = [(own, float(len(report.missing)))]
+    yield gauge("engine_missing_pools", "Pools that its configuration lacks.", ("engine",), missing)
+    results = (("failure", report.failures), ("success", report.updates))
+    sent = [((report.name, result), float(number)) for result, number in results]
+    yield counter("engine_updates", "Tables sent to the engine.", ("engine", "result"), sent)

@@ -1,0 +1,186 @@
+"""How /metrics is written: families of samples in the Prometheus text format, or as OpenMetrics, in pieces.
+
+    Accept -> form_of -> pieces(families, form) -> bytes, piece by piece
+
+A thousand backends have tens of thousands of lines, which take longer than the event loop may be held. So
+whoever reads the pieces can let others run between two of them. All samples of a family are together, and
+those of one histogram are written at once, so that they agree. This module knows no metric and no count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from itertools import accumulate
+from typing import Final, NamedTuple, TypeAlias
+
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, CONTENT_TYPE_PLAIN_1_0_0, choose_encoder
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.utils import floatToGoString
+
+from gateway.telemetry.counters import BUCKETS, Histogram
+
+PIECE: Final = 64 * 1024
+"""Characters after which a piece ends; it takes some tenths of a millisecond. A piece is longer by one
+histogram at most."""
+
+ALL_DIGITS: Final = 1_000_000
+"""From here on Go, and so Prometheus, writes numbers with an exponent."""
+
+PREFIX: Final = "skewgate_"
+"""Of all names but those that every exporter has (`process_*`)."""
+
+_LE: Final = "le"
+_BUCKET_LABELS: Final = (*map(floatToGoString, BUCKETS), "+Inf")
+
+
+class Kind(Enum):
+    """The types of families that there are here, by their names in both formats."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+Samples: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
+"""Label values and the value of each sample of a counter or a gauge."""
+
+Histograms: TypeAlias = Iterable[tuple[tuple[str, ...], Histogram]]
+"""Label values and the counts of each histogram."""
+
+
+class Family(NamedTuple):
+    """All samples of one name. `labels` are in alphabetical order, and the values of a row in the same order.
+    The rows are read while the family is written: what they iterate over must not grow meanwhile."""
+
+    kind: Kind
+    name: str
+    """Without `prefix`, and without `_total`."""
+    description: str
+    """One line without quotation marks and backslashes."""
+    labels: tuple[str, ...]
+    samples: Samples = ()
+    histograms: Histograms = ()
+    prefix: str = PREFIX
+
+    @property
+    def full_name(self) -> str:
+        """The name with its prefix, without `_total`."""
+        return self.prefix + self.name
+
+
+def gauge(name: str, text: str, labels: tuple[str, ...], samples: Samples) -> Family:
+    """A family of values that go up and down."""
+    return Family(Kind.GAUGE, name, text, labels, samples)
+
+
+def counter(name: str, text: str, labels: tuple[str, ...], samples: Samples) -> Family:
+    """A family of values that only rise. `name`: without `_total`."""
+    return Family(Kind.COUNTER, name, text, labels, samples)
+
+
+def histogram(name: str, text: str, labels: tuple[str, ...], histograms: Histograms) -> Family:
+    """A family of durations."""
+    return Family(Kind.HISTOGRAM, name, text, labels, (), histograms)
+
+
+class Form(Enum):
+    """The forms of /metrics, by content type. None of our names needs the escaping of names that a scraper
+    may ask for, so it is always told the plainest one."""
+
+    TEXT = CONTENT_TYPE_PLAIN_0_0_4
+    TEXT_1_0 = f"{CONTENT_TYPE_PLAIN_1_0_0}; escaping=underscores"
+    OPEN_METRICS = f"{CONTENT_TYPE_LATEST}; escaping=underscores"
+
+
+def form_of(accept: str) -> Form:
+    """The form that the header field `Accept` prefers. The library chooses; its own content type would repeat
+    the version that the scraper wrote."""
+    try:
+        _, content_type = choose_encoder(accept)
+    except TypeError:  # `version=1.x`: the library compares numbers with text
+        return Form.TEXT
+    if content_type.startswith("application/openmetrics-text"):
+        return Form.OPEN_METRICS
+    return Form.TEXT if content_type == CONTENT_TYPE_PLAIN_0_0_4 else Form.TEXT_1_0
+
+
+def pieces(families: Iterable[Family], form: Form) -> Iterator[bytes]:
+    """The whole text. Each piece is made when it is asked for."""
+    parts: list[str] = []
+    size = 0
+    for part in _parts(families, form):
+        parts.append(part)
+        size += len(part)
+        if size >= PIECE:
+            yield "".join(parts).encode()
+            parts.clear()
+            size = 0
+    yield "".join(parts).encode()
+
+
+def _parts(families: Iterable[Family], form: Form) -> Iterator[str]:
+    """Whole lines, and the lines of one histogram as one part."""
+    for family in families:
+        name = family.full_name
+        sampled = f"{name}_total" if family.kind is Kind.COUNTER else name
+        described = name if form is Form.OPEN_METRICS else sampled
+        yield f"# HELP {described} {family.description}\n# TYPE {described} {family.kind.value}\n"
+        if family.kind is Kind.HISTOGRAM:
+            yield from _histogram_parts(name, family)
+        else:
+            yield from _sample_parts(sampled, family)
+    if form is Form.OPEN_METRICS:
+        yield "# EOF\n"
+
+
+def _sample_parts(name: str, family: Family) -> Iterator[str]:
+    line = f"{name}{_labels(family)} %s\n"
+    escaped = _escaping()
+    for values, number in family.samples:
+        yield line % (*map(escaped, values), _number(number))
+
+
+def _histogram_parts(name: str, family: Family) -> Iterator[str]:
+    before = "".join(f'{label}="%s",' for label in family.labels if label < _LE)
+    after = "".join(f',{label}="%s"' for label in family.labels if label > _LE)
+    split = sum(label < _LE for label in family.labels)
+    bucket = f'{name}_bucket{{{before}{_LE}="'
+    labels = _labels(family)
+    end = f"{name}_count{labels} %s\n{name}_sum{labels} %s\n"
+    escaped = _escaping()
+    for values, histogram in family.histograms:
+        texts = tuple(map(escaped, values))
+        head, tail = bucket % texts[:split], f'"{after}}} ' % texts[split:]
+        numbers = [*map(_number, accumulate(histogram.counts))]
+        lines = [f"{head}{bound}{tail}{n}\n" for bound, n in zip(_BUCKET_LABELS, numbers, strict=True)]
+        lines.append(end % (*texts, numbers[-1], *texts, _number(histogram.total)))
+        yield "".join(lines)
+
+
+def _labels(family: Family) -> str:
+    """All labels, with places for their values."""
+    labels = ",".join(f'{label}="%s"' for label in family.labels)
+    return f"{{{labels}}}" if labels else ""
+
+
+def _number(value: float) -> str:
+    """As the library writes it. Nearly all our numbers are small integers."""
+    if type(value) is int and 0 <= value < ALL_DIGITS:
+        return f"{value}.0"
+    text: str = floatToGoString(value)  # type: ignore[no-untyped-call]
+    return text
+
+
+def _escaping() -> Callable[[str], str]:
+    """A function that gives a label value as it is written between quotation marks. It remembers them: the
+    names of one family come again and again."""
+    known: dict[str, str] = {}
+
+    def escaped(value: str) -> str:
+        text = known.get(value)
+        if text is None:
+            text = known[value] = value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+        return text
+
+    return escaped

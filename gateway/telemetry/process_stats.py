@@ -1,0 +1,88 @@
+"""What the kernel knows of this process: CPU time, memory, file descriptors, and when it was started.
+
+Linux only; elsewhere what cannot be read is None, and its series is left out. The library's own reader lists
+all descriptors in the event loop: 0.1 s for a hundred thousand connections. Here the kernel is asked for
+their number, and where it does not know it (before Linux 6.2) a thread counts them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+from pathlib import Path
+from typing import Final, NamedTuple
+
+PROC: Final = Path("/proc")
+
+
+class ProcessStats(NamedTuple):
+    """One look at the process."""
+
+    cpu_seconds: float
+    """User and system time."""
+    started_at: float | None
+    """Seconds since the epoch."""
+    virtual_bytes: int | None
+    """Of memory."""
+    resident_bytes: int | None
+    """Of memory."""
+    open_fds: int | None
+    max_fds: float
+    """Infinite where there is no limit."""
+
+
+def read_stats(proc: Path = PROC) -> ProcessStats:
+    """Takes some 50 µs. `open_fds` is None where counting them would take longer."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    started_at, virtual_bytes, resident_bytes = _stat(proc)
+    return ProcessStats(
+        usage.ru_utime + usage.ru_stime,
+        started_at,
+        virtual_bytes,
+        resident_bytes,
+        _known_descriptors(proc),
+        float("inf") if soft == resource.RLIM_INFINITY else soft,
+    )
+
+
+async def look_at_process(proc: Path = PROC) -> ProcessStats:
+    """The whole: the event loop goes on while descriptors are counted."""
+    stats = read_stats(proc)
+    if stats.open_fds is None:
+        stats = stats._replace(open_fds=await asyncio.to_thread(count_descriptors, proc))
+    return stats
+
+
+def count_descriptors(proc: Path = PROC) -> int | None:
+    """Counts them one by one, which takes a microsecond each."""
+    try:
+        with os.scandir(proc / "self" / "fd") as found:
+            return sum(1 for _ in found) - 1  # the one by which it is read
+    except OSError:
+        return None
+
+
+def _known_descriptors(proc: Path) -> int | None:
+    """As the kernel has it, in the size of the folder; 0 on kernels that do not say it."""
+    try:
+        return (proc / "self" / "fd").stat().st_size or None
+    except OSError:
+        return None
+
+
+def _stat(proc: Path) -> tuple[float | None, int | None, int | None]:
+    """When it was started, virtual and resident memory, from `/proc/self/stat` (proc_pid_stat(5))."""
+    try:
+        # The name of the program may hold blanks and parentheses; what follows the last one does not.
+        fields = (proc / "self" / "stat").read_bytes().rpartition(b")")[2].split()
+        after_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return _boot_time(proc) + after_boot, int(fields[20]), int(fields[21]) * resource.getpagesize()
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None, None, None
+
+
+def _boot_time(proc: Path) -> float:
+    with (proc / "stat").open("rb") as file:
+        return next(float(line.split()[1]) for line in file if line.startswith(b"btime "))

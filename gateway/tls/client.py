@@ -1,0 +1,198 @@
+"""TLS to backends: one context of OpenSSL for all backends that are configured alike.
+
+    BackendTls -> read_contexts (at start and at each reload) -> ClientContexts -> connections
+
+The certificate of the backend is verified unless the operator has said otherwise. Why a handshake failed is
+one sentence here, for `status` and the log. This module makes no connection, and reads no file itself.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from time import monotonic
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
+
+from gateway.core.fleet.backend_tls import BackendTls, ContextKey
+from gateway.errors import CertificateError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from gateway.core.fleet.service import Service
+    from gateway.tls.certificate import Certificate
+
+SESSION_TIME: Final = 3600.0
+"""Seconds for which a session is resumed. The certificate of the backend is not verified again meanwhile."""
+MAX_SESSIONS: Final = 4096
+SHUTDOWN_TIME: Final = 2.0
+"""Seconds in which a backend may answer the end of a connection (close_notify) with its own."""
+
+REFUSED_BY_PEER: Final = frozenset(
+    {
+        *("SSLV3_ALERT_BAD_CERTIFICATE", "SSLV3_ALERT_CERTIFICATE_EXPIRED"),
+        *("SSLV3_ALERT_CERTIFICATE_REVOKED", "SSLV3_ALERT_CERTIFICATE_UNKNOWN"),
+        *("SSLV3_ALERT_HANDSHAKE_FAILURE", "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE"),
+        *("TLSV13_ALERT_CERTIFICATE_REQUIRED", "TLSV1_ALERT_ACCESS_DENIED"),
+        *("TLSV1_ALERT_DECRYPT_ERROR", "TLSV1_ALERT_UNKNOWN_CA"),
+    }
+)
+"""Alerts about the certificate of the gateway. In TLS 1.3 they come after the handshake seems complete: the
+backend has executed nothing then."""
+
+_REASONS: Final = {
+    "WRONG_VERSION_NUMBER": "it does not speak TLS",
+    "HTTP_REQUEST": "it does not speak TLS",
+    "UNEXPECTED_EOF_WHILE_READING": "it closed the connection during the TLS handshake",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it wants a certificate of the gateway",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "it refuses TLS 1.2 and 1.3",
+    "UNSUPPORTED_PROTOCOL": "it speaks neither TLS 1.2 nor 1.3",
+    "TLSV1_UNRECOGNIZED_NAME": "it knows no server of this name",
+    "DH_KEY_TOO_SMALL": "its key exchange is too weak",
+}
+"""By OpenSSL's word; the others are shown as they are."""
+
+
+@final
+class ClientContext(ssl.SSLContext):
+    """A context that resumes the last session with a server name, unless it is for probes: those are to see
+    every certificate. asyncio gives no other way to do so."""
+
+    sessions: dict[str, tuple[float, ssl.SSLSession]] | None
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,  # noqa: FBT001, FBT002 - the standard library's signature
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        if session is None and self.sessions is not None and isinstance(server_hostname, str):
+            began, known = self.sessions.get(server_hostname, (0.0, None))
+            session = known if monotonic() < began + SESSION_TIME else None
+        return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+
+    def keep_session(self, connection: ssl.SSLObject) -> None:
+        """Keep what the next connection to the same server can resume. Called when a connection has ended: in
+        TLS 1.3 the server sends it after the handshake."""
+        sessions, session, name = self.sessions, connection.session, connection.server_hostname
+        if sessions is None or session is None or name is None or not session.has_ticket:
+            return
+        began = sessions[name][0] if connection.session_reused and name in sessions else monotonic()
+        if len(sessions) >= MAX_SESSIONS:
+            sessions.clear()
+        sessions[name] = (began, session)
+
+
+@final
+class ContextPair(NamedTuple):
+    """For backends that are configured alike."""
+
+    requests: ClientContext
+    probes: ClientContext
+    certificate: Certificate | None = None
+    """That of the gateway, which they show."""
+
+
+Contexts: TypeAlias = Mapping[ContextKey, ContextPair]
+
+
+def backends_tls(services: Iterable[Service]) -> tuple[BackendTls, ...]:
+    """TLS of all backends that have it, those included that are yet to be discovered."""
+    found: list[BackendTls | None] = []
+    for service in services:
+        found += [backend.tls for backend in service.backends]
+        found += [source.tls for source in service.sources]
+    return tuple(tls for tls in found if tls is not None)
+
+
+def read_contexts(configured: Iterable[BackendTls]) -> Contexts:
+    """The contexts of a configuration. Blocks. Raises `CertificateError`: a file was changed since it was
+    checked."""
+    contexts: dict[ContextKey, ContextPair] = {}
+    for tls in configured:
+        if tls.context_key not in contexts:
+            contexts[tls.context_key] = _make_contexts(tls)
+    return contexts
+
+
+def _make_contexts(tls: BackendTls) -> ContextPair:
+    """What reads certificates is loaded only where a backend needs it: it takes 20 MiB and 60 ms."""
+    files = import_module("gateway.tls.client_files")
+    requests, probes = files.client_context(tls), files.client_context(tls)
+    assert isinstance(requests, ClientContext)
+    assert isinstance(probes, ClientContext)
+    requests.sessions = {}
+    return ContextPair(requests, probes, files.own_certificate(tls))
+
+
+@final
+class ClientContexts:
+    """The contexts in force."""
+
+    def __init__(self) -> None:
+        self._contexts: dict[ContextKey, ContextPair] = {}
+        self._before: Contexts = {}
+        """Of the configuration before: its last requests may still connect."""
+
+    def put_in_force(self, contexts: Contexts) -> None:
+        """From now on, use these. Connections that are open stay."""
+        self._before, self._contexts = self._contexts, dict(contexts)
+
+    def expiry(self) -> Mapping[str, float]:
+        """When each certificate of the gateway expires that backends are shown: seconds since the epoch, by
+        path."""
+        shown = (pair.certificate for pair in self._contexts.values())
+        return {each.path: each.not_after for each in shown if each is not None}
+
+    def of(self, tls: BackendTls) -> ContextPair:
+        """The contexts for a backend. What was not read before is read now. Raises `OSError`."""
+        found = self._contexts.get(tls.context_key) or self._before.get(tls.context_key)
+        if found is None:
+            try:
+                found = self._contexts[tls.context_key] = _make_contexts(tls)
+            except CertificateError as error:
+                raise OSError(f"{error.part}: {error}") from error
+        return found
+
+
+def keep_session(transport: asyncio.BaseTransport) -> None:
+    """Of a connection that has ended. Does nothing for one without TLS, or without a handshake."""
+    connection = transport.get_extra_info("ssl_object")
+    if isinstance(connection, ssl.SSLObject) and isinstance(connection.context, ClientContext):
+        connection.context.keep_session(connection)
+
+
+def has_ended(transport: asyncio.BaseTransport) -> bool:
+    """Whether the other side has ended its data with close_notify. Without it somebody on the way may have
+    cut them off. All that came before it must have been read."""
+    connection = transport.get_extra_info("ssl_object")
+    try:
+        return isinstance(connection, ssl.SSLObject) and connection.read(1) == b""
+    except (ssl.SSLError, ValueError):
+        return False
+
+
+def refused_by_peer(error: BaseException | None) -> bool:
+    """Whether the other side has refused the certificate of the gateway, or that it has none."""
+    return isinstance(error, ssl.SSLError) and error.reason in REFUSED_BY_PEER
+
+
+def reason_of(error: OSError) -> str:
+    """Why there is no connection, as part of a sentence: without numbers and addresses, which differ from
+    time to time."""
+    if not isinstance(error, ssl.SSLError):
+        text = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+        return text.lower()
+    if isinstance(error, ssl.SSLCertVerificationError):
+        text = error.verify_message.rstrip(".")
+        begin = text[:1].lower() if text[1:2].islower() else text[:1]
+        return f"its certificate is not valid: {begin}{text[1:]}"
+    known = _REASONS.get(error.reason or "")
+    if known is not None:
+        return known
+    words = (error.reason or error.strerror or "unknown reason").replace("_", " ").lower()
+    return f"the TLS handshake failed: {words}"

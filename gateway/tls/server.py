@@ -1,0 +1,195 @@
+"""TLS of a listener: which certificate a client is shown, and what may be negotiated with it.
+
+    ServerTls -> read_pair (each) -> one context for each set of names -> the context in front -> connections
+
+Mozilla's intermediate profile: TLS 1.2 and 1.3, forward secrecy and authenticated encryption only, the
+client's preference. A pair that is wrong is told and changes nothing. Reading blocks, so a running gateway
+does it in a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias, final
+
+from gateway.errors import CertificateError
+from gateway.tls.certificate import CERTIFICATE, KEY, Certificate, describe, read_authorities, read_pair
+from gateway.tls.values import CertificateFiles, ClientCertificate, ServerTls
+
+CIPHERS: Final = ":".join(
+    f"ECDHE-{key}-{cipher}"
+    for cipher in ("AES128-GCM-SHA256", "AES256-GCM-SHA384", "CHACHA20-POLY1305")
+    for key in ("ECDSA", "RSA")
+)
+"""Of TLS 1.2, by OpenSSL's names. Those of TLS 1.3 are OpenSSL's default, all of which Mozilla lists."""
+ALPN: Final = ("http/1.1",)
+
+_Stamp: TypeAlias = tuple[int, ...]
+
+
+def server_context(client_ca: bytes | None = None, *, client_required: bool = True) -> ssl.SSLContext:
+    """A context without a certificate. `client_ca`: PEM; clients are asked for a certificate then."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(CIPHERS)
+    context.set_alpn_protocols(ALPN)
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    if client_ca is not None:
+        context.load_verify_locations(cadata=client_ca.decode("ascii"))
+        # The operator has named these CAs: an intermediate one is enough, and needs no root beside it.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.verify_mode = ssl.CERT_REQUIRED if client_required else ssl.CERT_OPTIONAL
+    return context
+
+
+def load_pair(context: ssl.SSLContext, files: CertificateFiles) -> None:
+    """Load a pair that `read_pair` has accepted. Raises `CertificateError`: OpenSSL refuses weak keys, and
+    the files may have changed since."""
+    try:
+        context.load_cert_chain(files.certificate, files.key, password=_no_password)
+    except (ssl.SSLError, OSError) as error:
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "unknown reason"
+        words = str(reason).replace("_", " ").lower()
+        raise CertificateError(CERTIFICATE, f"OpenSSL does not take this pair: {words}") from error
+
+
+def _no_password() -> str:
+    """In place of a question on the terminal, for which the gateway would wait."""
+    return ""
+
+
+def check_pair(files: CertificateFiles) -> Certificate:
+    """The certificate of a pair that listeners can use. Raises `CertificateError`."""
+    try:
+        certificate = read_pair(files)
+        load_pair(server_context(), files)
+    except CertificateError as error:
+        error.path = files.key if error.part == KEY else files.certificate
+        raise
+    return certificate
+
+
+class _Contexts:
+    """What was read at one time: the certificates, and a context for each server name."""
+
+    __slots__ = ("by_name", "certificates", "client_ca", "default", "default_indices")
+
+    def __init__(self, settings: ServerTls) -> None:
+        self.certificates = tuple(map(check_pair, settings.certificates))
+        self.client_ca = None if settings.client_ca is None else read_authorities(settings.client_ca)
+        made: dict[tuple[int, ...], ssl.SSLContext] = {}
+
+        def context_of(indices: tuple[int, ...]) -> ssl.SSLContext:
+            if indices not in made:
+                context = server_context(self.client_ca, client_required=settings.client_required)
+                for index in indices:
+                    load_pair(context, settings.certificates[index])
+                made[indices] = context
+            return made[indices]
+
+        shown = _shown(self.certificates)
+        self.by_name: Mapping[str, ssl.SSLContext] = {
+            name: context_of(indices) for name, indices in shown.items()
+        }
+        first = self.certificates[0].names
+        self.default_indices = shown[first[0]] if first else (0,)
+        self.default = context_of(self.default_indices)
+
+    def find(self, server_name: str | None) -> ssl.SSLContext:
+        """The context for the name that a client has sent (SNI)."""
+        if not server_name:
+            return self.default
+        name = server_name.lower()
+        found = self.by_name.get(name)
+        if found is None:
+            found = self.by_name.get("*." + name.partition(".")[2])
+        return found or self.default
+
+
+def _shown(certificates: Iterable[Certificate]) -> dict[str, tuple[int, ...]]:
+    """For each name the certificates that are shown for it: the first of each kind of key. The client says
+    which kinds it takes."""
+    kinds: dict[str, dict[str, int]] = {}
+    for index, certificate in enumerate(certificates):
+        for name in certificate.names:
+            kinds.setdefault(name, {}).setdefault(certificate.key_type, index)
+    return {name: tuple(indices.values()) for name, indices in kinds.items()}
+
+
+@final
+class ServerCertificates:
+    """The certificates of one listener. `context` is for new connections, of asyncio's servers too: it shows
+    what was read last. Raises `CertificateError`."""
+
+    def __init__(self, settings: ServerTls) -> None:
+        self.settings = settings
+        self._stamps = _stamps(settings)
+        self._contexts = _Contexts(settings)
+        self.context = self._front()
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """Those in force."""
+        return self._contexts.certificates
+
+    def changed(self) -> bool:
+        """Whether a file was changed since it was last read. Blocks for as long as a file system may."""
+        return _stamps(self.settings) != self._stamps
+
+    def reload(self, settings: ServerTls | None = None) -> None:
+        """Read every file again. Blocks. Raises `CertificateError`: then what was in force stays so, and
+        `changed` is False until a file changes again."""
+        settings = settings or self.settings
+        stamps = _stamps(settings)
+        if settings.paths == self.settings.paths:
+            self._stamps = stamps
+        contexts = _Contexts(settings)
+        before, self._contexts = self._contexts, contexts
+        same_clients = (
+            contexts.client_ca == before.client_ca
+            and settings.client_required == self.settings.client_required
+        )
+        self.settings, self._stamps = settings, stamps
+        if not same_clients:  # sessions of clients that another CA has vouched for are not resumed
+            self.context = self._front()
+
+    def describe(self, der: bytes) -> ClientCertificate:
+        """A client's certificate, for the access log and for backends."""
+        subject, fingerprint = describe(der)
+        line = b"Client-Cert: :%b:\r\n" % b64encode(der) if self.settings.forward_client_cert else b""
+        return ClientCertificate(subject, fingerprint, line)
+
+    def _front(self) -> ssl.SSLContext:
+        """The context with which handshakes begin. It keeps the keys of session tickets, so that clients can
+        resume sessions after the certificates have changed."""
+        settings = self.settings
+        shown = self._contexts.default
+        front = server_context(self._contexts.client_ca, client_required=settings.client_required)
+        for index in self._contexts.default_indices:
+            load_pair(front, settings.certificates[index])
+
+        def choose(connection: ssl.SSLObject, server_name: str | None, _: ssl.SSLContext) -> None:
+            found = self._contexts.find(server_name)
+            if found is not shown:  # exchanging contexts takes OpenSSL some 20 µs
+                connection.context = found
+
+        front.sni_callback = choose
+        return front
+
+
+def _stamps(settings: ServerTls) -> tuple[_Stamp, ...]:
+    """What changes when a file does. Certificates are replaced by links, too, which `stat` follows."""
+    return tuple(map(file_stamp, settings.paths))
+
+
+def file_stamp(path: str) -> _Stamp:
+    """What changes when this file is written or replaced; empty if it is not there."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - a text that may be no valid path
+    except (OSError, ValueError):
+        return ()
+    return (status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev)

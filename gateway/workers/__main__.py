@@ -1,0 +1,47 @@
+"""A worker process: `python -m gateway.workers --channel FD`. Its parent starts it, nobody else does.
+
+Nothing is imported here before the signals are settled: what they mean is decided by the parent, which tells
+its workers. Imports as little as serving requests needs, because a worker that has died is replaced while
+its clients wait. Decides nothing else.
+"""
+
+import gc
+import os
+import signal
+import sys
+from importlib import import_module
+from typing import Final
+
+THE_PARENTS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""A parent that is gone shows by its channel, also while this process starts."""
+
+USAGE: Final = "a worker is started by `skewgate run` with `workers` above 1, and not by hand"
+
+
+def main() -> int:
+    """Run the worker; the exit code."""
+    for number in THE_PARENTS:
+        signal.signal(number, signal.SIG_IGN)
+    channel = _channel(sys.argv[1:])
+    if channel is None:
+        sys.stderr.write(f"error: {USAGE}\n")
+        return 2
+    gc.set_threshold(200_000, 50, 100)  # for the imports; `process` sets its own
+    # No plugin of another package takes part in reading settings, and looking for them takes time.
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+    import_module("gateway.compiled").use_compiled()
+    code: int = import_module("gateway.workers.process").run(channel)
+    return code
+
+
+def _channel(arguments: list[str]) -> int | None:
+    """The descriptor of the channel; None: these are not the arguments of a parent."""
+    match arguments:
+        case ["--channel", number] if number.isdecimal() and number.isascii():
+            return int(number)
+        case _:
+            return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

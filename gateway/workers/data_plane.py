@@ -1,0 +1,127 @@
+"""What serves the requests, as the rest of the gateway sees it: one worker in this process, or several in
+processes of their own.
+
+    DataPlane  <-  OwnWorker         `workers: 1`
+               <-  WorkerProcesses   more
+
+Whoever assembles a gateway chooses one of them; nobody else asks which it is. An interface: nothing runs
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from typing import NamedTuple, Protocol, final
+
+from gateway.core.decision.decision import DocumentKey
+from gateway.dataplane.ejection import Ejected
+from gateway.settings import Settings
+from gateway.telemetry.process_families import WorkerProcess, WorkerUse
+
+
+@final
+class WorkerState(NamedTuple):
+    """One worker, for `/status`."""
+
+    slot: int
+    pid: int
+    connections: int
+    """Of clients, as of its last report."""
+    state: str
+    """`starting`, `serving`, `draining`."""
+    restarts: int
+    """How often a worker of this slot was replaced because it had ended."""
+
+
+class DataPlane(Protocol):
+    """All requests go through it. What it says of them is as of the last look, at most a beat old."""
+
+    # --- its life
+
+    async def start(self) -> None:
+        """Everything but accepting clients. Raises `StartupError`, and then nothing runs."""
+
+    async def listen(self) -> None:
+        """Accept clients from now on."""
+
+    async def stop_accepting(self) -> None:
+        """Whoever was accepted is served; who connects from now on waits in the listening sockets, as long as
+        somebody holds them. When this returns, nobody is accepted any more."""
+
+    async def drain(self, seconds: float) -> None:
+        """Accept no more, finish the requests under way within `seconds`, then end."""
+
+    async def abort(self) -> None:
+        """End at once."""
+
+    def kill(self) -> None:
+        """This process ends now: so do all others, whatever they do."""
+
+    def configured(self, settings: Settings) -> None:
+        """These settings are being put in force, with the present snapshot."""
+
+    async def in_force(self) -> bool:
+        """Wait until what is in force now is so in every worker. False: one of them takes too long."""
+
+    def deadlines(self, deadlines: Mapping[str, float]) -> None:
+        """By service until when this replica is attached: seconds of `process.boot_time`. All of them;
+        without an entry it refuses no version of a service on which replicas agree. Every worker is told."""
+
+    def reopen_logs(self) -> None:
+        """The access log was rotated."""
+
+    def read_certificates(self) -> None:
+        """Files of certificates have changed."""
+
+    async def look(self, *, counters: bool) -> None:
+        """Bring what is said below up to date, if that takes no longer than a second. `counters`: what
+        is in `Metrics`, too."""
+
+    # --- what it says
+
+    @property
+    def not_serving(self) -> str:
+        """Why no client is accepted at this moment, a sentence; empty: they are."""
+
+    @property
+    def in_flight_by_member(self) -> Mapping[str, int]:
+        """Requests in flight by member key."""
+
+    @property
+    def waiting_by_member(self) -> Mapping[str, int]:
+        """Requests in queues, by member key."""
+
+    @property
+    def held_back(self) -> Mapping[str, int]:
+        """As for `selection.select`, by member key."""
+
+    @property
+    def known_documents(self) -> Container[DocumentKey]:
+        """Discovery documents that can be answered without a backend."""
+
+    def in_flight_by_service(self) -> Mapping[str, int]:
+        """Requests in flight by service."""
+
+    def ejected(self) -> Mapping[str, Ejected]:
+        """Who is ejected, by member key."""
+
+    def connections(self) -> Mapping[tuple[str, str], tuple[int, int]]:
+        """Idle and active backend connections, by service and backend."""
+
+    def use(self) -> Mapping[str, WorkerUse]:
+        """What is used of the limits, by worker."""
+
+    def tunnels_open(self) -> Mapping[str, int]:
+        """Tunnels that are open in other processes, by service."""
+
+    def processes(self) -> Mapping[str, WorkerProcess]:
+        """What else there is to say of other processes, by worker."""
+
+    def access_log_dropped(self) -> int:
+        """Lines of the access log that were lost in other processes."""
+
+    def process_log_dropped(self) -> int:
+        """Lines of the process log that were lost in other processes."""
+
+    def workers(self) -> Iterable[WorkerState]:
+        """All of them."""

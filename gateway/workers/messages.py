@@ -1,0 +1,224 @@
+"""What parent and worker say to each other. Values only; `channel` carries them.
+
+A parent and its workers are one release and one program: the parent starts them. So a message is pickled, and
+its form may change with every release. Nobody else can write to a channel: it is an unnamed pair of sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias, final
+
+from gateway.core.decision.decision import DocumentKey
+from gateway.core.fleet.fleet import ObservedFact
+from gateway.core.fleet.publication import Publication
+from gateway.core.fleet.service import EjectionReason
+from gateway.dataplane.balance import Descriptors
+from gateway.settings import Settings
+from gateway.telemetry.merging import Counted
+from gateway.telemetry.process_families import WorkerUse
+from gateway.telemetry.process_stats import ProcessStats
+
+# --- from the parent ---------------------------------------------------------------------------------------
+
+
+@final
+class Start(NamedTuple):
+    """The first message. The worker takes everything in, acknowledges 1, and listens after `Serve`."""
+
+    settings: Settings
+    """`Settings.for_workers`. Their `services` are those of the file; those in force are in `publication`."""
+    publication: Publication
+    """Everything, for a worker that knows nothing."""
+    slot: int
+    """0 and up. A worker that replaces another one has its slot."""
+    workers: int
+    """How many there are, which divides limits."""
+    listeners: tuple[tuple[int, int], ...]
+    """(position in `settings.listen`, file descriptor of a listening socket of this slot)."""
+    balance: Descriptors
+    """With which it spreads connections evenly over the workers."""
+
+
+@final
+class Update(NamedTuple):
+    """What has changed since the message that the worker has acknowledged last."""
+
+    number: int
+    """To be acknowledged. 1 is `Start`."""
+    publication: Publication
+    facts_seen: int
+    """The number of the last `Facts` of this worker that are in it."""
+    settings: Settings | None = None
+    """A configuration that is put in force with it."""
+
+
+@final
+class Serve(NamedTuple):
+    """Listen from now on: what the worker holds is what everybody holds."""
+
+
+@final
+class Beat(NamedTuple):
+    """The worker answers with a `Report` of this number. `counters`: with what it has counted since
+    the last such report. What it has not told yet is lost if it is killed."""
+
+    number: int
+    counters: bool
+
+
+@final
+class Do(NamedTuple):
+    """Something that is done at once: `reopen_logs` or `read_certificates`."""
+
+    what: str
+
+
+@final
+class Pause(NamedTuple):
+    """Accept nobody (answered by `Stopped`) until `Serve` comes again, or `Drain`: another gateway is about
+    to accept from the same sockets."""
+
+
+@final
+class Drain(NamedTuple):
+    """Accept no more (answered by `Stopped`), finish the requests under way within `seconds`, and end."""
+
+    seconds: float
+
+
+@final
+class HeldBack(NamedTuple):
+    """What the parent has decided about members that fail, for all workers (`dataplane.ejection`)."""
+
+    held_back: Mapping[str, int]
+    """As for `selection.select`: by member key. All of them."""
+    failing: frozenset[str]
+    """Keys of members that have failed in some worker since the last such message. Their next complete
+    response is to be told."""
+
+
+@final
+class Deadlines(NamedTuple):
+    """Until when this replica is attached (`DataPlane.deadlines`)."""
+
+    deadlines: Mapping[str, float]
+    """By service. All of them."""
+
+
+@final
+class Permits(NamedTuple):
+    """Permits for this worker (`dataplane.sharing`). It answers with `PermitUse`."""
+
+    number: int
+    """1 and up."""
+    lent: Mapping[str, int]
+    """By key, in addition to those that it has."""
+    returns: Mapping[str, int]
+    """As `SharedLimits.returns`. All of them."""
+    taken: frozenset[str]
+    """As `SharedLimits.taken`. All of them."""
+
+
+@final
+class Shares(NamedTuple):
+    """What this worker may use of what all share, and what others have used of it."""
+
+    permits: Permits | None = None
+    tokens: Mapping[str, Mapping[int, int]] = {}
+    """By service and key of the client: tokens that other workers have taken since the last message."""
+    in_flight: Mapping[str, Mapping[int, int]] = {}
+    """By service and key of the client, where it has changed: requests in flight in other workers."""
+
+
+FromParent: TypeAlias = Start | Update | Serve | Beat | Do | Pause | Drain | HeldBack | Deadlines | Shares
+
+# --- from a worker -----------------------------------------------------------------------------------------
+
+
+@final
+class Ack(NamedTuple):
+    """What came with this number is in force here."""
+
+    number: int
+
+
+@final
+class Serving(NamedTuple):
+    """It listens."""
+
+
+@final
+class Facts(NamedTuple):
+    """What requests have shown."""
+
+    number: int
+    """1 and up, each one more than the one before."""
+    facts: tuple[ObservedFact, ...]
+
+
+@final
+class Failed(NamedTuple):
+    """An attempt at a member has failed in a way that may count for its ejection, or (`reason` None) one that
+    has failed before has answered."""
+
+    key: str
+    url: str
+    """Of its backend; empty: not known."""
+    reason: EjectionReason | None
+
+
+@final
+class PermitUse(NamedTuple):
+    """What this worker does with its permits."""
+
+    heard: int
+    """The number of the last `Permits` that is in force here: of what these want back nothing is idle."""
+    freed: Mapping[str, int]
+    """By key: those that it gives back with this message."""
+    wanted: Mapping[str, int]
+    """By key, where it has changed: requests that wait for one."""
+
+
+@final
+class Used(NamedTuple):
+    """What this worker has used of what all share, since the last such message."""
+
+    permits: PermitUse | None = None
+    tokens: Mapping[str, Mapping[int, int]] = {}
+    """By service and key of the client."""
+    in_flight: Mapping[str, Mapping[int, int]] = {}
+    """By service and key of the client, where it has changed: requests that are in flight here."""
+
+
+@final
+class Report(NamedTuple):
+    """How a worker is, at a beat. One more, with what it has counted, is the last message of a worker that
+    ends in order."""
+
+    number: int
+    """That of the beat; 0: nobody has asked."""
+    in_flight_by_member: Mapping[str, int]
+    in_flight_by_service: Mapping[str, int]
+    waiting_by_member: Mapping[str, int]
+    connections: Mapping[tuple[str, str], tuple[int, int]]
+    """(idle, active) to backends, by service and backend."""
+    tunnels_open: Mapping[str, int]
+    """By service: `Metrics.tunnels_open`."""
+    use: WorkerUse
+    stats: ProcessStats
+    """`read_stats()`."""
+    access_log_dropped: int
+    process_log_dropped: int
+    known_documents: frozenset[DocumentKey] = frozenset()
+    """Discovery documents that it can answer without a backend."""
+    counted: Counted | None = None
+    """`Metrics.take()`, if the beat asks for it: each count is told once."""
+
+
+@final
+class Stopped(NamedTuple):
+    """It accepts no more."""
+
+
+FromWorker: TypeAlias = Ack | Serving | Facts | Failed | Used | Report | Stopped

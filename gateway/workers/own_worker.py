@@ -1,0 +1,148 @@
+"""The data plane in this process: one worker in the loop of the parent. Adds nothing to it; says what it says
+in the words of `DataPlane`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping
+from os import getpid
+from typing import final
+
+from gateway.core.decision.decision import DocumentKey
+from gateway.dataplane.ejection import Ejected
+from gateway.dataplane.listening_sockets import ListeningSockets
+from gateway.dataplane.worker import Worker
+from gateway.settings import Settings
+from gateway.settings.values import Listen
+from gateway.telemetry.process_families import WorkerProcess, WorkerUse
+from gateway.tls.server import ServerCertificates
+from gateway.workers.data_plane import WorkerState
+
+
+@final
+class OwnWorker:
+    """`worker` serves on `sockets`, which are for one slot. `certificates`: by address, of those with TLS;
+    their owner reads them again. `reopen_log`: opens the access log again."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        listen: tuple[Listen, ...],
+        sockets: ListeningSockets,
+        certificates: Mapping[Listen, ServerCertificates],
+        reopen_log: Callable[[], None],
+    ) -> None:
+        self._worker = worker
+        self._listen = listen
+        self._sockets = sockets
+        self._certificates = certificates
+        self._reopen_log = reopen_log
+
+    # --- its life
+
+    async def start(self) -> None:
+        """It is there already."""
+
+    async def listen(self) -> None:
+        """Accept clients from now on. Raises `StartupError`."""
+        found = [(self._listen[position], sock) for position, sock in self._sockets.of_slot(0)]
+        await self._worker.listen(found, self._certificates)
+
+    async def stop_accepting(self) -> None:
+        """Whoever was accepted is served."""
+        await self._worker.stop_accepting()
+
+    async def drain(self, seconds: float) -> None:
+        """Accept no more, finish the requests under way within `seconds`, then end."""
+        await self._worker.drain(seconds)
+
+    async def abort(self) -> None:
+        """End at once."""
+        await self._worker.abort()
+
+    def kill(self) -> None:
+        """There is no other process."""
+
+    def configured(self, settings: Settings) -> None:
+        """It reads the snapshot of the parent, and nothing else of a reload."""
+
+    async def in_force(self) -> bool:
+        """Always: it reads the snapshot of the parent."""
+        return True
+
+    def deadlines(self, deadlines: Mapping[str, float]) -> None:
+        """Until when this replica is attached, by service."""
+        self._worker.deadlines(deadlines)
+
+    def reopen_logs(self) -> None:
+        """The access log was rotated."""
+        self._reopen_log()
+
+    def read_certificates(self) -> None:
+        """Whoever has read them has changed what is in force here."""
+
+    async def look(self, *, counters: bool) -> None:
+        """What it says is always of this moment."""
+
+    # --- what it says
+
+    @property
+    def not_serving(self) -> str:
+        """Why no client is accepted at this moment, a sentence; empty: they are."""
+        return self._worker.not_serving
+
+    @property
+    def in_flight_by_member(self) -> Mapping[str, int]:
+        """Requests in flight by member key."""
+        return self._worker.in_flight_by_member
+
+    @property
+    def waiting_by_member(self) -> Mapping[str, int]:
+        """Requests in queues, by member key."""
+        return self._worker.waiting_by_member
+
+    @property
+    def held_back(self) -> Mapping[str, int]:
+        """As for `selection.select`, by member key."""
+        return self._worker.context.held_back
+
+    @property
+    def known_documents(self) -> Container[DocumentKey]:
+        """Discovery documents that can be answered without a backend."""
+        return self._worker.context.known_documents
+
+    def in_flight_by_service(self) -> Mapping[str, int]:
+        """Requests in flight by service."""
+        return self._worker.in_flight_by_service()
+
+    def ejected(self) -> Mapping[str, Ejected]:
+        """Who is ejected, by member key."""
+        return self._worker.ejected()
+
+    def connections(self) -> Mapping[tuple[str, str], tuple[int, int]]:
+        """Idle and active backend connections, by service and backend."""
+        return self._worker.connections()
+
+    def use(self) -> Mapping[str, WorkerUse]:
+        """What is used of the limits."""
+        return {self._worker.name: self._worker.use()}
+
+    def tunnels_open(self) -> Mapping[str, int]:
+        """None: its tunnels are among the counters of this process."""
+        return {}
+
+    def processes(self) -> Mapping[str, WorkerProcess]:
+        """None: this process has metrics of its own."""
+        return {}
+
+    def access_log_dropped(self) -> int:
+        """None in other processes."""
+        return 0
+
+    def process_log_dropped(self) -> int:
+        """None in other processes."""
+        return 0
+
+    def workers(self) -> Iterable[WorkerState]:
+        """The only one."""
+        state = "draining" if self._worker.context.draining else "serving"
+        return (WorkerState(0, getpid(), self._worker.use().clients, state, 0),)

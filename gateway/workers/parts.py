@@ -1,0 +1,202 @@
+"""What a worker process consists of: put together here, from what its parent sends.
+
+    Start, Update  ->  SnapshotHolder  ->  Worker  ->  RequestRecord  ->  Metrics, AccessLog
+    Resolver, WorkerTls  ->  Worker  ->  PassiveObserver  ->  SnapshotHolder, OwnFacts  ->  the parent
+
+The composition root of a worker, as `assembly` is that of the gateway: nobody probes here, nothing is saved,
+and no operator is answered. When it does what is said by `process`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from time import monotonic
+from typing import final
+
+from gateway.controlplane.passive_observation import PassiveObserver
+from gateway.controlplane.resolver import Resolver
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.fleet.publication import published
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.dataplane.balance import Balance
+from gateway.dataplane.sharing import SharedLimits
+from gateway.dataplane.worker import Worker
+from gateway.errors import CLIENT_ERROR_REASONS
+from gateway.settings.model.limits import share_of
+from gateway.settings.values import Settings
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.otel import start_tracing
+from gateway.telemetry.process_log import ProcessLog
+from gateway.telemetry.process_stats import read_stats
+from gateway.workers.messages import Beat, Deadlines, HeldBack, Report, Shares, Start, Update
+from gateway.workers.own_facts import OwnFacts
+from gateway.workers.recording import open_access_log, recorder
+from gateway.workers.share_client import ShareClient
+from gateway.workers.worker_tls import WorkerTls
+
+
+@final
+class Parts:
+    """Those of one worker. `send` tells the parent. `start` comes first, and `close` in any case."""
+
+    def __init__(self, start: Start, send: Callable[[object], None]) -> None:
+        self.settings = start.settings
+        """Those in force."""
+        self.slot = start.slot
+        self.workers = start.workers
+        self.sockets = [(position, socket.socket(fileno=number)) for position, number in start.listeners]
+        """Of this slot: (position in `settings.listen`, socket). The parent has them open, too."""
+        self._descriptors = start.balance
+        self._balance: Balance | None = None
+        """Since `listen`."""
+        self.own_facts = OwnFacts(send)
+        self._send = send
+        self.serves = False
+        """It has begun to accept clients."""
+        self.tls = WorkerTls()
+        self._published = published(None, start.publication)
+        """What the parent has published last. The holder has it with what requests have shown since."""
+        self.snapshot_holder = SnapshotHolder(self._published, monotonic, learned=self.own_facts.learned)
+        self.metrics = Metrics(CLIENT_ERROR_REASONS, per_backend=start.settings.metrics.per_backend)
+        self._stack = AsyncExitStack()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Everything but accepting clients. Raises `StartupError`."""
+        settings, stack, snapshot_holder = self.settings, self._stack, self.snapshot_holder
+        for _, sock in self.sockets:
+            stack.callback(sock.close)
+            sock.set_inheritable(False)
+        self._access_log = open_access_log(settings.access_log)
+        stack.callback(self._access_log.close)
+        resolver = self._resolver = Resolver()
+        stack.push_async_callback(resolver.close)
+        started = start_tracing(os.environ)
+        if started is not None:
+            stack.push_async_callback(started.close)
+        tracing = None if started is None else started.tracing
+        await self.tls.read(settings)
+        passive_observer = PassiveObserver(snapshot_holder, self.metrics)
+        shared = SharedLimits(self.workers)
+        self.worker = Worker(
+            limits=share_of(settings.limits, self.workers),
+            timeouts=settings.timeouts,
+            trusted=settings.trusted_proxies,
+            snapshots=snapshot_holder,
+            resolve=resolver.resolve,
+            observe=passive_observer.observe,
+            metrics=self.metrics,
+            record=recorder(self.metrics, tracing, self._access_log, settings.access_log),
+            name=str(self.slot),
+            client_contexts=self.tls.contexts,
+            tracing=tracing,
+            shared=shared,
+        )
+        self.shares = ShareClient(shared, self.worker, self._send)
+        stack.callback(self.shares.close)
+        stack.callback(passive_observer.close)
+        stack.push_async_callback(self.worker.abort)
+        self._retarget()
+        self.metrics.watch(snapshot_holder, self.worker.in_flight_by_service, self.worker.connections)
+        stack.callback(snapshot_holder.subscribe(self._on_change))
+        stack.callback(snapshot_holder.subscribe(self.metrics.update_series))
+
+    async def close(self) -> None:
+        """At once, with whatever is still open."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._stack.aclose()
+
+    # --- clients
+
+    async def listen(self) -> None:
+        """Accept clients; also again after a pause. Raises `StartupError`."""
+        listen = self.settings.listen
+        if self._balance is None:
+            self._balance = Balance(self.slot, self._descriptors, self.worker.number_of_clients)
+        found = [(listen[at], sock) for at, sock in self.sockets]
+        await self.worker.listen(found, self.tls.of(listen), self._balance)
+        self.serves = True
+
+    async def stop_accepting(self) -> None:
+        """Who connects from now on waits for whoever else has the sockets."""
+        await self.worker.stop_accepting()
+        for _, sock in self.sockets:
+            sock.close()
+
+    def parent_is_gone(self) -> None:
+        """Nobody is told anything any more."""
+        self.own_facts.parent_is_gone()
+        self.shares.close()
+
+    # --- what is known and configured
+
+    def update(self, update: Update) -> None:
+        """Put in force what the parent has learned or decided."""
+        self._follow(published(self._published, update.publication), update.facts_seen)
+
+    async def configure(self, update: Update, settings: Settings) -> None:
+        """Put another configuration in force, which comes with this update. What takes long is done in
+        threads; requests go on meanwhile."""
+        await self.tls.configure(settings)
+        snapshot = await asyncio.to_thread(published, self._published, update.publication)
+        self._follow(snapshot, update.facts_seen)
+        self.settings = settings
+
+    def _follow(self, snapshot: Snapshot, facts_seen: int) -> None:
+        self.snapshot_holder.let_in()  # what this turn has brought is told to the parent, too
+        self.own_facts.seen(facts_seen)
+        self._published = snapshot
+        self.snapshot_holder.follow(snapshot, self.own_facts.unseen())
+
+    def _on_change(self, before: Snapshot, after: Snapshot) -> None:
+        """Names are looked up for the services in force."""
+        if len(before.views) != len(after.views) or any(
+            old is None or old.service is not view.service for old, view in after.news_since(before)
+        ):
+            self._retarget()
+
+    def _retarget(self) -> None:
+        self._resolver.retarget([view.service for view in self.snapshot_holder.current.views.values()])
+
+    # --- what else the parent wants
+
+    def received(self, message: HeldBack | Shares | Deadlines) -> None:
+        """What is in force at once."""
+        if isinstance(message, Deadlines):
+            self.worker.deadlines(message.deadlines)
+        else:
+            self.shares.received(message)
+
+    def do(self, what: str) -> None:
+        """`reopen_logs` or `read_certificates`."""
+        if what == "reopen_logs":
+            self._access_log.reopen()
+        elif what == "read_certificates":
+            # Owned by `_tasks` until it is done.
+            task = asyncio.get_running_loop().create_task(self.tls.look(), name="certificates")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def report(self, beat: Beat, process_log: ProcessLog) -> Report:
+        """How this worker is."""
+        worker = self.worker
+        return Report(
+            number=beat.number,
+            in_flight_by_member=dict(worker.in_flight_by_member),
+            in_flight_by_service=dict(worker.in_flight_by_service()),
+            waiting_by_member=dict(worker.waiting_by_member),
+            connections=worker.connections(),
+            tunnels_open=self.metrics.tunnels_open(),
+            use=worker.use(),
+            stats=read_stats(),
+            access_log_dropped=self._access_log.dropped,
+            process_log_dropped=process_log.dropped,
+            counted=self.metrics.take() if beat.counters else None,
+        )

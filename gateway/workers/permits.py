@@ -1,0 +1,236 @@
+"""Who of several workers has how many permits, and what each of them is told about them.
+
+A permit is lent by the parent: for one request at a time at a member with a bound, or for one retry at a time
+of a service (`dataplane.sharing`). Of each key there is a stock.
+
+    lent        + those that are free  =  the bound, always: a permit is free again only when its worker has
+                said so, or has ended
+    wanted      goes first to who has fewest, among those to who has waited longest
+    given back  while somebody else wants it: what is not used at once, and what is used as it becomes free,
+                down to an equal part of the stock
+
+So whatever messages are under way, no more permits are in use than there are; a worker that has none comes
+in turn; and while nobody wants more than it has, nothing is sent. Pure: values in, values out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import KeysView, Mapping
+from typing import Generic, TypeVar, final
+
+from gateway.workers.messages import Permits, PermitUse
+
+W = TypeVar("W")
+
+
+@final
+class _Stock(Generic[W]):
+    """The permits of one key."""
+
+    __slots__ = ("bound", "gone", "held", "last_at", "wanted")
+
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
+        self.gone = False
+        """It is configured no more. Requests that waited before go by the bound that it had."""
+        self.held: dict[W, int] = {}
+        """By worker; none is 0. As many as it may be using."""
+        self.wanted: dict[W, int] = {}
+        """By worker, beyond what it has; none is 0."""
+        self.last_at: dict[W, int] = {}
+        """When each worker got one last."""
+
+    @property
+    def free(self) -> int:
+        """Below zero after the bound was lowered."""
+        return self.bound - sum(self.held.values())
+
+    def next(self) -> W:
+        """Who of those that want one gets it."""
+        return min(self.wanted, key=lambda one: (self.held.get(one, 0), self.last_at.get(one, 0)))
+
+    def part(self) -> int:
+        """How many a worker keeps while others want them."""
+        if self.free < 0:
+            return self.bound // max(1, len(self.held))
+        claimants = max(1, len(self.held.keys() | self.wanted.keys()))
+        if any(worker not in self.held for worker in self.wanted):
+            return self.bound // claimants
+        return -(-self.bound // claimants)
+
+    def wanted_from(self, worker: W) -> bool:
+        """Whether others want what this worker has."""
+        return worker in self.held and (
+            self.gone
+            or self.free < 0
+            or len(self.wanted) > 1
+            or bool(self.wanted and worker not in self.wanted)
+        )
+
+
+@final
+class _Borrower:
+    """What one worker was told."""
+
+    __slots__ = ("asked_at", "changed", "grants", "heard", "number", "returns", "taken")
+
+    def __init__(self) -> None:
+        self.number = self.heard = 0
+        self.changed = True
+        self.grants: dict[str, int] = {}
+        """Not sent yet."""
+        self.returns: dict[str, int] = {}
+        self.asked_at: dict[str, int] = {}
+        """By key of `returns`: the number of the message that has it first."""
+        self.taken: set[str] = set()
+
+    def has_nothing_idle(self, key: str) -> bool:
+        return key in self.asked_at and self.heard >= self.asked_at[key]
+
+
+@final
+class PermitLedger(Generic[W]):
+    """The stocks of all keys. `workers`: how many there are to be."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._stocks: dict[str, _Stock[W]] = {}
+        self._borrowers: dict[W, _Borrower] = {}
+        self._changed: dict[str, None] = {}
+        """Keys to look at."""
+        self._count = 0
+
+    def configure(self, numbers: Mapping[str, int]) -> None:
+        """These are all keys, with the number of permits that there are."""
+        for key in self._stocks.keys() - numbers.keys():
+            stock = self._stocks[key]
+            if not stock.gone:
+                stock.gone = True  # not forgotten yet: a worker may not know of it
+                self._changed[key] = None
+            elif not (stock.held or stock.wanted or key in self._changed):
+                del self._stocks[key]
+        for key, bound in numbers.items():
+            self._bound(key, bound)
+
+    def joined(self, worker: W) -> None:
+        """A worker has come, which has none yet."""
+        self._borrowers[worker] = _Borrower()
+        for key in self._stocks:
+            self._top_up(key, worker)
+
+    def left(self, worker: W) -> None:
+        """It has ended: nothing that it had is in use any more."""
+        del self._borrowers[worker]
+        for key, stock in self._stocks.items():
+            if stock.held.pop(worker, 0) or stock.wanted.pop(worker, 0):
+                self._changed[key] = None
+            stock.wanted.pop(worker, None)
+            stock.last_at.pop(worker, None)
+
+    def used(self, worker: W, use: PermitUse) -> None:
+        """A worker says what it does with its permits."""
+        borrower = self._borrowers[worker]
+        borrower.heard = max(borrower.heard, use.heard)
+        for key, number in use.freed.items():
+            stock = self._stocks.get(key)
+            if stock is not None:
+                left = stock.held.pop(worker, 0) - number
+                if left > 0:
+                    stock.held[worker] = left
+                self._changed[key] = None
+        for key, number in use.wanted.items():
+            stock = self._stocks.get(key)
+            if stock is not None:
+                stock.wanted.pop(worker, None)
+                if number > 0:
+                    stock.wanted[worker] = number
+                self._changed[key] = None
+        for key in borrower.returns:
+            self._changed[key] = None  # what it has heard may say that all are taken
+
+    def deal(self) -> list[tuple[W, Permits]]:
+        """Lend what is free, and have given back what others want. What the workers are to be told."""
+        changed, self._changed = self._changed, {}
+        for key in changed:
+            self._lend(key)
+        return [(worker, self._message(one)) for worker, one in self._borrowers.items() if one.changed]
+
+    def held(self, key: str) -> Mapping[W, int]:
+        """By worker how many it may be using."""
+        stock = self._stocks.get(key)
+        return {} if stock is None else dict(stock.held)
+
+    @property
+    def keys(self) -> KeysView[str]:
+        """All keys, those included of which permits are still out."""
+        return self._stocks.keys()
+
+    # -- one key
+
+    def _bound(self, key: str, bound: int) -> None:
+        stock = self._stocks.get(key)
+        if stock is None:
+            stock = self._stocks[key] = _Stock(bound)
+        elif stock.bound == bound and not stock.gone:
+            return
+        stock.bound, stock.gone = bound, False
+        self._changed[key] = None
+        for worker in self._borrowers:
+            self._top_up(key, worker)
+
+    def _top_up(self, key: str, worker: W) -> None:
+        """What a worker gets before it wants anything."""
+        stock = self._stocks[key]
+        part = stock.bound // self._workers - stock.held.get(worker, 0)
+        self._grant(key, stock, worker, min(part, stock.free))
+
+    def _grant(self, key: str, stock: _Stock[W], worker: W, number: int) -> None:
+        if number > 0:
+            stock.held[worker] = stock.held.get(worker, 0) + number
+            borrower = self._borrowers[worker]
+            borrower.grants[key] = borrower.grants.get(key, 0) + number
+            borrower.changed = True
+
+    def _lend(self, key: str) -> None:
+        stock = self._stocks[key]
+        while stock.wanted and stock.free > 0:
+            worker = stock.next()
+            self._count += 1
+            stock.last_at[worker] = self._count
+            self._grant(key, stock, worker, 1)
+            left = stock.wanted.pop(worker) - 1
+            if left:
+                stock.wanted[worker] = left
+        part = stock.part()
+        for worker, borrower in self._borrowers.items():
+            self._claim(key, borrower, part if stock.wanted_from(worker) else None)
+        for worker, borrower in self._borrowers.items():
+            self._tell_taken(key, borrower, taken=self._is_taken(key, stock, worker))
+
+    def _claim(self, key: str, borrower: _Borrower, part: int | None) -> None:
+        """Have a worker give back what it has beyond `part`; None: nobody wants it any more."""
+        if borrower.returns.get(key) == part:
+            return
+        borrower.changed = True
+        if part is None:
+            del borrower.returns[key], borrower.asked_at[key]
+        else:
+            borrower.returns[key] = part
+            borrower.asked_at.setdefault(key, borrower.number + 1)
+
+    def _is_taken(self, key: str, stock: _Stock[W], worker: W) -> bool:
+        """Whether a worker that wants one has to wait until somebody ends a request."""
+        return worker in stock.wanted and all(
+            other == worker or self._borrowers[other].has_nothing_idle(key) for other in stock.held
+        )
+
+    def _tell_taken(self, key: str, borrower: _Borrower, *, taken: bool) -> None:
+        if taken != (key in borrower.taken):
+            borrower.changed = True
+            borrower.taken ^= {key}
+
+    def _message(self, borrower: _Borrower) -> Permits:
+        borrower.number += 1
+        borrower.changed = False
+        grants, borrower.grants = borrower.grants, {}
+        return Permits(borrower.number, grants, dict(borrower.returns), frozenset(borrower.taken))

@@ -1,0 +1,210 @@
+"""The life of a worker process: it does what its parent tells it.
+
+    Start   ->  `Parts`: everything but accepting clients
+    Update  ->  SnapshotHolder, with the facts on top that the parent has not taken in yet
+    Serve   ->  listens      Beat -> Report      Drain -> accepts no more, finishes, ends
+
+Each Start and Update is acknowledged once it is in force. While the parent lives it alone says when a worker
+ends: signals that every process of a service or of a terminal gets mean nothing here. When its channel
+closes, the worker is an orphan (`orphan`). Decides nothing about offers, and probes nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections import deque
+from contextlib import AsyncExitStack, closing
+from typing import Final, final
+
+from gateway import process
+from gateway.errors import StartupError
+from gateway.telemetry.process_log import ProcessLog
+from gateway.telemetry.stacks import log_stacks
+from gateway.telemetry.stall_watch import StallWatch
+from gateway.workers.channel import Channel
+from gateway.workers.messages import (
+    Ack,
+    Beat,
+    Deadlines,
+    Do,
+    Drain,
+    FromParent,
+    HeldBack,
+    Pause,
+    Serve,
+    Serving,
+    Shares,
+    Start,
+    Stopped,
+    Update,
+)
+from gateway.workers.orphan import Orphan
+from gateway.workers.parts import Parts
+
+LAST_WORDS: Final = 1.0
+"""Seconds in which the parent takes the last report."""
+FAILED: Final = 1
+"""The exit code of a worker that could not start, or go on."""
+
+_log = logging.getLogger("skewgate.workers")
+
+
+def run(channel: int) -> int:
+    """Serve as the parent says, which is at the other end of this descriptor. The exit code."""
+    process_log = ProcessLog()
+    process_log.install()
+    try:
+        sock = socket.socket(fileno=channel)
+        sock.setblocking(False)  # noqa: FBT003 - the name of the method says it
+        sock.set_inheritable(False)
+        return process.run_in_loop(_serve(sock, process_log))
+    except StartupError as error:
+        _log.error("a worker cannot start: %s", error)
+        return FAILED
+    except Exception:  # noqa: BLE001 - logged: the parent puts another worker in its place
+        _log.exception("this worker ends because of a bug in the gateway")
+        return FAILED
+    finally:
+        process_log.start()
+
+
+async def _serve(sock: socket.socket, process_log: ProcessLog) -> int:
+    process_log.start()
+    worker = WorkerProcess(sock, process_log)
+    stall_watch = StallWatch()
+    stall_watch.start()
+    with closing(stall_watch), process.handle_signals(worker.on_stop_signal, dump=log_stacks, always=True):
+        await worker.run()
+    return 0
+
+
+@final
+class WorkerProcess:
+    """One worker, from its first message to its end. `sock` leads to the parent."""
+
+    def __init__(self, sock: socket.socket, process_log: ProcessLog) -> None:
+        self._process_log = process_log
+        self._parent = os.getppid()
+        self._channel = Channel(sock, self._received, self._parent_is_gone)
+        self._inbox: deque[FromParent] = deque()
+        """What is taken in one after the other."""
+        self._early: list[HeldBack | Shares | Deadlines] = []
+        """What came before there was anything to put it in force."""
+        self._news = asyncio.Event()
+        """Something has come, or nothing will any more."""
+        self._gone = False
+        """The parent is."""
+        self._stop = asyncio.Event()
+        """The parent is gone, and somebody has sent a stop signal."""
+        self._parts: Parts | None = None
+        """Since `Start`."""
+
+    async def run(self) -> None:
+        """Returns when everything is closed. Raises `StartupError`."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._close_channel)
+            await self._channel.open()
+            while (message := await self._next()) is not None:
+                match message:
+                    case Start():
+                        await self._start(message, stack)
+                    case Update() if self._parts is not None:
+                        await self._update(self._parts, message)
+                    case Serve() if self._parts is not None:
+                        await self._parts.listen()
+                        self._channel.send(Serving())
+                    case Pause() if self._parts is not None:
+                        await self._parts.worker.stop_accepting()
+                        self._channel.send(Stopped())
+                    case Drain():
+                        await self._drain(message.seconds)
+                        return
+                    case _:
+                        raise StartupError(f"the parent has sent a {type(message).__name__} before `Start`")
+            if self._parts is not None and self._parts.serves:
+                await Orphan(self._parts).run(self._stop)
+
+    async def _start(self, start: Start, stack: AsyncExitStack) -> None:
+        self._process_log.of_worker(str(start.slot))
+        self._process_log.configure(start.settings.log)
+        with process.collector_paused():
+            parts = Parts(start, self._channel.send)
+            stack.push_async_callback(parts.close)
+            await parts.start()
+        self._parts = parts
+        for message in self._early:
+            parts.received(message)
+        process.keep_for_long()
+        self._channel.send(Ack(1))
+
+    async def _next(self) -> FromParent | None:
+        """The next message; None: there will be none."""
+        while not self._inbox:
+            if self._gone:
+                return None
+            self._news.clear()
+            await self._news.wait()
+        return self._inbox.popleft()
+
+    async def _update(self, parts: Parts, update: Update) -> None:
+        if update.settings is None:
+            parts.update(update)
+        else:
+            with process.collector_paused():
+                await parts.configure(update, update.settings)
+                self._process_log.configure(update.settings.log)
+            process.keep_for_long()
+        self._channel.send(Ack(update.number))
+
+    async def _drain(self, seconds: float) -> None:
+        parts = self._parts
+        if parts is not None:
+            await parts.stop_accepting()
+        self._channel.send(Stopped())
+        if parts is not None:
+            await parts.worker.drain(seconds)
+            self._report(parts, Beat(0, counters=True))
+
+    async def _close_channel(self) -> None:
+        self._channel.close()
+        await self._channel.closed(LAST_WORDS)
+
+    # --- called by the loop
+
+    def _received(self, message: FromParent) -> None:
+        """What can be answered or done at once is not kept waiting by what takes longer."""
+        parts = self._parts
+        match message:
+            case Beat() if parts is not None:
+                self._report(parts, message)
+            case Do() if parts is not None:
+                parts.do(message.what)
+            case HeldBack() | Shares() | Deadlines():
+                if parts is None:
+                    self._early.append(message)
+                else:
+                    parts.received(message)
+            case Beat() | Do():
+                pass
+            case _:
+                self._inbox.append(message)
+                self._news.set()
+
+    def _parent_is_gone(self) -> None:
+        self._gone = True
+        self._news.set()
+
+    def on_stop_signal(self) -> None:
+        """While the parent lives, it says when its workers end. It may be gone, and the end of the channel
+        not read yet: whoever watches over a service tells all its processes when the first one has ended."""
+        if not self._gone and os.getppid() == self._parent:
+            return
+        if self._stop.is_set():
+            process.exit_at_once()
+        self._stop.set()
+
+    def _report(self, parts: Parts, beat: Beat) -> None:
+        self._channel.send(parts.report(beat, self._process_log))

@@ -1,0 +1,187 @@
+"""What each worker is sent of what is known and configured, and when.
+
+    SnapshotHolder  ->  Publisher  ->  Start, Update  ->  a worker  ->  Ack  ->  Publisher
+
+A worker gets the difference between what it has acknowledged and what is current. One Update at a time is
+under way to it, and there is a pause between two: what happens meanwhile comes together in the next one. So a
+worker that is slow gets fewer and larger ones, and never a queue of them. Knows no process: whoever has the
+worker passes on what it says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import Final, TypeAlias, final
+
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.fleet.publication import Publication, publication
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.settings import Settings
+from gateway.workers.messages import Facts, Start, Update
+
+PAUSE: Final = 0.01
+"""Seconds at least between two Updates to a worker."""
+FACTS_PAUSE: Final = 0.1
+"""The same where nothing is new but that facts of the worker have been seen, which it may then forget."""
+
+MakeStart: TypeAlias = Callable[[Settings, Publication], Start]
+
+
+@final
+class Recipient:
+    """What one worker has been sent, and what of it is in force there."""
+
+    __slots__ = (
+        *("_make_start", "_send", "changes", "facts_seen", "facts_seen_there", "held", "number"),
+        *("sent", "sent_at", "sent_changes", "settings"),
+    )
+
+    def __init__(self, send: Callable[[object], None], make_start: MakeStart) -> None:
+        self._send = send
+        self._make_start = make_start
+        self.number = 0
+        """Of what was sent last."""
+        self.held: Snapshot | None = None
+        """What it has acknowledged; None: nothing yet."""
+        self.changes = 0
+        """How many changes are in `held`, as `Publisher.changes` counts them."""
+        self.sent: Snapshot | None = None
+        """What is under way to it."""
+        self.sent_changes = 0
+        self.sent_at = float("-inf")
+        self.settings: Settings | None = None
+        """Those that it was sent last."""
+        self.facts_seen = 0
+        """The number of its last facts that have been taken in."""
+        self.facts_seen_there = 0
+        """The same, as it knows it."""
+
+    def start(self, settings: Settings, everything: Publication) -> None:
+        """Send the first message."""
+        self._send(self._make_start(settings, everything))
+
+    def update(self, difference: Publication, settings: Settings | None) -> None:
+        """Send the next one. `settings`: those that are put in force with it."""
+        self._send(Update(self.number, difference, self.facts_seen, settings))
+
+
+@final
+class Publisher:
+    """Keeps workers up to date with the holder. `clock`: monotonic seconds."""
+
+    def __init__(
+        self, snapshot_holder: SnapshotHolder, settings: Settings, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._snapshot_holder = snapshot_holder
+        self._settings = settings.for_workers
+        self._clock = clock
+        self._recipients: list[Recipient] = []
+        self.changes = 1
+        """How often something has changed. The first one is what was there at the beginning."""
+        self._made: tuple[Snapshot | None, Snapshot, Publication] | None = None
+        """The last publication that was made, with what it is the difference between."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        self._unsubscribe = snapshot_holder.subscribe(self._on_change)
+
+    def close(self) -> None:
+        """Publish nothing more."""
+        self._unsubscribe()
+        self._recipients.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def add(self, send: Callable[[object], None], make_start: MakeStart) -> Recipient:
+        """A worker, which is sent everything at once. `make_start` completes the first message."""
+        recipient = Recipient(send, make_start)
+        self._snapshot_holder.let_in()
+        self._recipients.append(recipient)
+        self._send(recipient, self._clock())
+        return recipient
+
+    def remove(self, recipient: Recipient) -> None:
+        """It has ended."""
+        if recipient in self._recipients:
+            self._recipients.remove(recipient)
+
+    def configured(self, settings: Settings) -> None:
+        """These settings are put in force together with the current snapshot."""
+        self._settings = settings.for_workers
+        self._changed()
+
+    def acknowledged(self, recipient: Recipient, number: int) -> bool:
+        """The worker holds what came with this number. False: nothing with this number is under way."""
+        if recipient.sent is None or number != recipient.number:
+            return False
+        recipient.held, recipient.sent = recipient.sent, None
+        recipient.changes = recipient.sent_changes
+        self._look_when_due(recipient)
+        return True
+
+    def facts(self, recipient: Recipient, facts: Facts) -> bool:
+        """Take in what requests of the worker have shown. False: this is not the number after the last."""
+        if facts.number != recipient.facts_seen + 1:
+            return False
+        for service, backend, fact in facts.facts:
+            self._snapshot_holder.collect(service, backend, fact)
+        recipient.facts_seen = facts.number
+        self._look_when_due(recipient)
+        return True
+
+    def _on_change(self, _before: Snapshot, _after: Snapshot) -> None:
+        self._changed()
+
+    def _changed(self) -> None:
+        self.changes += 1
+        for recipient in self._recipients:
+            self._look_when_due(recipient)
+
+    def _when_due(self, recipient: Recipient) -> float | None:
+        """When the next Update to a worker is due; None: nothing is new, or something is under way."""
+        if recipient.sent is not None:
+            return None
+        if recipient.changes < self.changes:
+            return recipient.sent_at + PAUSE
+        return recipient.sent_at + FACTS_PAUSE if recipient.facts_seen > recipient.facts_seen_there else None
+
+    def _look_when_due(self, recipient: Recipient) -> None:
+        """At the end of this turn of the loop at the earliest: a turn may bring many changes."""
+        due = self._when_due(recipient)
+        if due is None or (self._timer is not None and self._due <= due):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        pause = max(0.0, due - self._clock())
+        self._due, self._timer = due, asyncio.get_running_loop().call_later(pause, self._look)
+
+    def _look(self) -> None:
+        """Send what is due. What was collected is let in before: `facts_seen` is true then."""
+        self._snapshot_holder.let_in()
+        now, self._timer = self._clock(), None
+        for recipient in self._recipients:
+            due = self._when_due(recipient)
+            if due is not None and due <= now:
+                self._send(recipient, now)
+            self._look_when_due(recipient)
+
+    def _send(self, recipient: Recipient, now: float) -> None:
+        current, settings = self._snapshot_holder.current, self._settings
+        recipient.number += 1
+        recipient.sent, recipient.sent_changes, recipient.sent_at = current, self.changes, now
+        difference = self._difference(recipient.held, current)
+        new_settings, recipient.settings = settings is not recipient.settings, settings
+        recipient.facts_seen_there = recipient.facts_seen
+        if recipient.number == 1:
+            recipient.start(settings, difference)
+        else:
+            recipient.update(difference, settings if new_settings else None)
+
+    def _difference(self, before: Snapshot | None, after: Snapshot) -> Publication:
+        """Workers mostly hold the same, so that one publication is for all of them."""
+        made = self._made
+        if made is None or made[0] is not before or made[1] is not after:
+            made = self._made = (before, after, publication(before, after))
+        return made[2]

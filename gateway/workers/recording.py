@@ -1,0 +1,49 @@
+"""What becomes of the record of a finished request: counted, traced, logged.
+
+    RequestRecord  ->  Metrics  ->  Tracing  ->  AccessLog  ->  whoever else listens
+
+It is on the hot path, so a single listener is called directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias, cast
+
+from gateway.settings import AccessLog as AccessLogSettings
+from gateway.telemetry.access_log import AccessLog, Format, Query
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.request_record import RequestRecord
+from gateway.telemetry.tracing import Tracing
+
+Listener: TypeAlias = Callable[[RequestRecord], None]
+
+
+def open_access_log(configured: AccessLogSettings) -> AccessLog:
+    """Raises `StartupError` if its file cannot be opened."""
+    # Their values were checked with the file.
+    return AccessLog(cast(Format, configured.format), configured.path, cast(Query, configured.query))
+
+
+def recorder(
+    metrics: Metrics,
+    tracing: Tracing | None,
+    access_log: AccessLog,
+    configured: AccessLogSettings,
+    others: Iterable[Listener] = (),
+) -> Listener:
+    """What gets the records."""
+    listeners: list[Listener] = [metrics.record]
+    if tracing is not None:
+        listeners.append(tracing.finish)  # before the access log: a trace may begin here
+    if configured.format != "off":
+        listeners.append(access_log.record)
+    listeners.extend(others)
+    if len(listeners) == 1:
+        return listeners[0]
+
+    def record(request: RequestRecord) -> None:
+        for listener in listeners:
+            listener(request)
+
+    return record

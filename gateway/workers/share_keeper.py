@@ -1,0 +1,257 @@
+"""What all workers share, on the side of the parent: who is held back, who has which permits, and what the
+clients have used.
+
+    Failed      ->  `Ejections`, as a gateway with one worker has them  ->  HeldBack, to all
+    PermitUse   ->  `PermitLedger`                                      ->  Permits, to whom they concern
+    Used        ->  added up for a moment                               ->  Shares, to all others
+
+Runs only while there are workers. Decides nothing about a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, TypeAlias, final
+
+from gateway.core.fleet.service import Service
+from gateway.core.fleet.snapshot import SnapshotSource
+from gateway.dataplane.ejection import Ejected, Ejections, OnEjection
+from gateway.dataplane.retry_budget import MIN_CONCURRENT_RETRIES
+from gateway.telemetry.metrics import Metrics
+from gateway.workers.messages import Failed, HeldBack, Shares, Used
+from gateway.workers.permits import PermitLedger
+
+LOOK: Final = 0.25
+"""Seconds between two looks at ejections that end, and at members that have come or gone."""
+EXCHANGE: Final = 0.05
+"""Seconds for which the parent adds up what clients have used. The workers do so as long. So others know
+after a tenth of a second."""
+FAILURES: Final = 0.01
+"""Seconds between two messages about members that have failed."""
+
+Send: TypeAlias = Callable[[object], None]
+ByClient: TypeAlias = "dict[str, dict[int, int]]"
+"""By service and key of the client."""
+
+
+@final
+class _Worker:
+    """One that runs."""
+
+    __slots__ = ("failing", "held_back", "in_flight", "in_flight_changed", "send", "tokens")
+
+    def __init__(self, send: Send) -> None:
+        self.send = send
+        self.held_back: Mapping[str, int] = {}
+        """As it was told."""
+        self.failing: set[str] = set()
+        """Of which it is to be told."""
+        self.tokens: ByClient = {}
+        """Taken elsewhere, of which it is to be told."""
+        self.in_flight_changed: set[tuple[str, int]] = set()
+        """Of whose requests elsewhere it is to be told."""
+        self.in_flight: ByClient = {}
+        """Its own."""
+
+
+@final
+class ShareKeeper:
+    """Of `workers` workers, which are told apart by their slots."""
+
+    def __init__(
+        self,
+        snapshots: SnapshotSource,
+        metrics: Metrics,
+        clock: Callable[[], float],
+        on_ejection: OnEjection,
+        workers: int,
+    ) -> None:
+        self._snapshots = snapshots
+        self._ejections = Ejections(snapshots, metrics, clock, on_ejection)
+        self._permits: PermitLedger[int] = PermitLedger(workers)
+        self._workers: dict[int, _Worker] = {}
+        self._numbers: dict[Service, dict[str, int]] = {}
+        """Of each configured service, by key."""
+        self._views: object = None
+        """Those whose bounds are known."""
+        self._tick: asyncio.TimerHandle | None = None
+        self._failures: asyncio.TimerHandle | None = None
+        self._exchange: asyncio.TimerHandle | None = None
+        self._dealing = False
+
+    # --- workers come and go
+
+    def joined(self, slot: int, send: Send) -> None:
+        """A worker has started, and may be told with `send`."""
+        worker = self._workers[slot] = _Worker(send)
+        self._look_for_members()
+        self._permits.joined(slot)
+        worker.failing = self._ejections.failing
+        for one in self._workers.values():
+            worker.in_flight_changed.update(_clients(one.in_flight))
+        self._tell_held_back()
+        self._deal()
+        self._tell_use()
+        if self._tick is None:
+            self._on_tick()
+
+    def left(self, slot: int) -> None:
+        """It has ended."""
+        worker = self._workers.pop(slot, None)
+        if worker is None:
+            return
+        self._permits.left(slot)
+        for other in self._workers.values():
+            other.in_flight_changed.update(_clients(worker.in_flight))
+        self._deal_soon()
+        self._tell_use_soon()
+        if not self._workers:
+            for timer in (self._tick, self._failures, self._exchange):
+                if timer is not None:
+                    timer.cancel()
+            self._tick = self._failures = self._exchange = None
+
+    def received(self, slot: int, message: Failed | Used) -> None:
+        """What one of them has met, or used."""
+        worker = self._workers.get(slot)
+        if worker is None:
+            return
+        if isinstance(message, Failed):
+            self._failed(worker, message)
+            return
+        if message.permits is not None:
+            if message.permits.wanted.keys() - self._permits.keys:
+                self._look_for_members()
+            self._permits.used(slot, message.permits)
+            self._deal_soon()
+        if message.tokens or message.in_flight:
+            self._count_use(worker, message)
+
+    # --- members that fail
+
+    @property
+    def held_back(self) -> Mapping[str, int]:
+        """As for `selection.select`, by member key."""
+        return self._ejections.held_back
+
+    def ejected(self) -> Mapping[str, Ejected]:
+        """Who is ejected, by member key."""
+        return self._ejections.ejected()
+
+    def _failed(self, worker: _Worker, message: Failed) -> None:
+        service, _, backend = message.key.partition("/")
+        pool = self._snapshots.current.fleet.pools.get(service)
+        member = None if pool is None else pool.member(backend)
+        if member is None or (message.url and member.backend.url != message.url):
+            return  # it has been removed, or replaced by another one
+        if message.reason is None:
+            self._ejections.answered(message.key)
+            return
+        self._ejections.count(member, message.reason)
+        for other in self._workers.values():
+            if other is not worker and message.key not in self._ejections.held_back:
+                other.failing.add(message.key)
+        if self._failures is None:
+            self._tell_held_back()
+            self._failures = asyncio.get_running_loop().call_later(FAILURES, self._on_failures)
+
+    def _on_failures(self) -> None:
+        self._failures = None
+        self._tell_held_back()
+
+    def _tell_held_back(self) -> None:
+        """Tell every worker what is new to it."""
+        held_back = dict(self._ejections.held_back)
+        for worker in self._workers.values():
+            if worker.held_back != held_back or worker.failing:
+                worker.held_back = held_back
+                failing, worker.failing = frozenset(worker.failing), set()
+                worker.send(HeldBack(held_back, failing))
+
+    def _on_tick(self) -> None:
+        self._tick = asyncio.get_running_loop().call_later(LOOK, self._on_tick)
+        self._ejections.look()
+        self._tell_held_back()
+        if self._look_for_members():
+            self._deal()
+
+    # --- permits
+
+    def _look_for_members(self) -> bool:
+        """Whether a configuration or a source of backends may have changed them."""
+        views = self._snapshots.current.views
+        if views is self._views:
+            return False
+        self._views = views
+        before = self._numbers
+        self._numbers = {
+            view.service: before.get(view.service) or _numbers(view.service) for view in views.values()
+        }
+        if self._numbers.keys() == before.keys():
+            return False
+        self._permits.configure({key: one for each in self._numbers.values() for key, one in each.items()})
+        return True
+
+    def _deal_soon(self) -> None:
+        """After all that this turn of the event loop brings."""
+        if not self._dealing:
+            self._dealing = True
+            asyncio.get_running_loop().call_soon(self._deal)
+
+    def _deal(self) -> None:
+        self._dealing = False
+        for slot, permits in self._permits.deal():
+            self._workers[slot].send(Shares(permits))
+
+    # --- what clients use
+
+    def _count_use(self, worker: _Worker, message: Used) -> None:
+        for service, changed in message.in_flight.items():
+            mine = worker.in_flight.setdefault(service, {})
+            for client, number in changed.items():
+                if number:
+                    mine[client] = number
+                else:
+                    mine.pop(client, None)
+        for other in self._workers.values():
+            if other is not worker:
+                other.in_flight_changed.update(_clients(message.in_flight))
+                for service, tokens in message.tokens.items():
+                    taken = other.tokens.setdefault(service, {})
+                    for client, number in tokens.items():
+                        taken[client] = taken.get(client, 0) + number
+        self._tell_use_soon()
+
+    def _tell_use_soon(self) -> None:
+        if self._exchange is None and self._workers:
+            self._exchange = asyncio.get_running_loop().call_later(EXCHANGE, self._tell_use)
+
+    def _tell_use(self) -> None:
+        if self._exchange is not None:
+            self._exchange.cancel()
+        self._exchange = None
+        for worker in self._workers.values():
+            if worker.tokens or worker.in_flight_changed:
+                in_flight: ByClient = {}
+                for service, client in worker.in_flight_changed:
+                    in_flight.setdefault(service, {})[client] = self._in_flight_elsewhere(
+                        worker, service, client
+                    )
+                worker.in_flight_changed.clear()
+                tokens, worker.tokens = worker.tokens, {}
+                worker.send(Shares(None, tokens, in_flight))
+
+    def _in_flight_elsewhere(self, worker: _Worker, service: str, client: int) -> int:
+        others = (other for other in self._workers.values() if other is not worker)
+        return sum(other.in_flight.get(service, {}).get(client, 0) for other in others)
+
+
+def _numbers(service: Service) -> dict[str, int]:
+    """By key how many permits there are: one key for its retries, one for each backend with a bound."""
+    numbers = {f"{service.name}/{one.name}": one.bound for one in service.backends if one.bound}
+    return {service.name: MIN_CONCURRENT_RETRIES, **numbers}
+
+
+def _clients(by_client: Mapping[str, Iterable[int]]) -> Iterator[tuple[str, int]]:
+    return ((service, client) for service, clients in by_client.items() for client in clients)

@@ -1,0 +1,585 @@
+"""The data plane as several processes: starts them, watches them, replaces them, and ends them.
+
+    SnapshotHolder  ->  Publisher  ->  WorkerHandle, one for each slot  ->  worker processes
+                                       <-  acknowledgements, facts, reports
+
+Each slot has a task that starts a worker and, when it has ended, the next one with the same listening
+sockets. A worker serves only once it holds what all others hold. The parent never waits for a worker but in
+the methods of `DataPlane` that say so, and then not for ever. Decides nothing about offers and requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from time import monotonic
+from typing import Final, NamedTuple, Protocol, final
+
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.agreement.document import Document
+from gateway.core.decision.decision import DocumentKey
+from gateway.core.fleet.publication import Publication
+from gateway.core.fleet.snapshot import ServiceView, Snapshot
+from gateway.dataplane.balance import Board
+from gateway.dataplane.ejection import Ejected
+from gateway.dataplane.listening_sockets import ListeningSockets
+from gateway.errors import StartupError
+from gateway.settings import Settings
+from gateway.telemetry.merging import Counted
+from gateway.telemetry.process_families import WorkerProcess, WorkerUse
+from gateway.workers.changes import Changes
+from gateway.workers.data_plane import WorkerState
+from gateway.workers.messages import (
+    Ack,
+    Beat,
+    Deadlines,
+    Do,
+    Facts,
+    Failed,
+    Report,
+    Serving,
+    Start,
+    Stopped,
+    Used,
+)
+from gateway.workers.publisher import Publisher
+from gateway.workers.reports import Reports
+from gateway.workers.worker_handle import PROGRAM, Stage, WorkerHandle, ending_of
+
+BEATS: Final = 4
+"""In one TTL. A worker that leaves so many unanswered is replaced. They are counted, not timed: when the
+parent itself has stood still, the workers get their time all the same."""
+LOOK: Final = 1.0
+"""Seconds in which `look` gets its answers, or goes by the last ones."""
+CUT: Final = 5.0
+"""Seconds after the time of a drain in which the workers must have ended."""
+END: Final = 1.0
+"""Seconds in which workers end that are told to end at once: they cut everything, and write their logs."""
+
+_log = logging.getLogger("skewgate.workers")
+
+
+@final
+class Timing(NamedTuple):
+    """Seconds."""
+
+    ttl: float = 3.0
+    """Without a sign of life for so long a worker is replaced."""
+    start: float = 30.0
+    """In which a worker must have taken in the first message."""
+    first_pause: float = 0.1
+    """Before a worker is replaced whose predecessor has ended soon, too. Then twice as long each time."""
+    longest_pause: float = 5.0
+    steady: float = 10.0
+    """A worker that has served for so long has not ended soon."""
+
+
+TIMING: Final = Timing()
+
+
+class Shared(Protocol):
+    """What keeps that together which all workers share: ejections, retries, rates (`messages.HeldBack`,
+    `messages.Shares`)."""
+
+    def joined(self, slot: int, send: Callable[[object], None]) -> None:
+        """A worker has started, and may be told with `send`."""
+
+    def received(self, slot: int, message: Failed | Used) -> None:
+        """What one of them has used, or met."""
+
+    def left(self, slot: int) -> None:
+        """It has ended."""
+
+    @property
+    def held_back(self) -> Mapping[str, int]:
+        """As for `selection.select`, by member key."""
+
+    def ejected(self) -> Mapping[str, Ejected]:
+        """Who is ejected, by member key."""
+
+
+@final
+class WorkerProcesses:
+    """`number` worker processes. `count` is called with what they have counted
+    (`Metrics.add`). `acknowledged` is called whenever `held` may have changed. `program`: what
+    is run, with `--channel FD` behind it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        number: int,
+        snapshot_holder: SnapshotHolder,
+        sockets: ListeningSockets,
+        shared: Shared,
+        count: Callable[[Counted], None],
+        *,
+        acknowledged: Callable[[], None] = lambda: None,
+        timing: Timing = TIMING,
+        program: Sequence[str] = PROGRAM,
+    ) -> None:
+        self._settings = settings
+        self._number = number
+        self._snapshot_holder = snapshot_holder
+        self._sockets = sockets
+        self._shared = shared
+        self._acknowledged = acknowledged
+        self._timing = timing
+        self._program = tuple(program)
+        self._deadlines: Deadlines | None = None
+        """As told last; None: never, because no other replica is there."""
+        self._board = Board(number)
+        self._publisher = Publisher(snapshot_holder, settings)
+        self._handles: dict[int, WorkerHandle] = {}
+        """Those that run, by slot."""
+        self._reports = Reports(self._handles.values(), count)
+        self._restarts = dict.fromkeys(range(number), 0)
+        self._slots: set[asyncio.Task[None]] = set()
+        self._changes = Changes()
+        self._beat = 0
+        self._beat_timer: asyncio.TimerHandle | None = None
+        self._promised = 0
+        """The last change of which somebody was told, or waits to be told, that it is everywhere."""
+        self._start_failure = ""
+        """Why a worker could not be started the first time."""
+        self._started = False
+        self._listening = False
+        self._paused = False
+        """It has listened, and does so no more."""
+        self._ending = False
+
+    # --- its life
+
+    async def start(self) -> None:
+        """Every worker has taken everything in. Raises `StartupError`, and then nothing runs."""
+        for slot in range(self._number):
+            # Owned by `_slots` until `abort`.
+            self._slots.add(asyncio.get_running_loop().create_task(self._keep(slot), name=f"worker {slot}"))
+        self._on_beat()
+        # Not for ever: who takes too long is killed.
+        await self._changes.until(lambda: bool(self._start_failure) or self._all_are(Stage.LIVE))
+        if self._start_failure:
+            await self.abort()
+            raise StartupError(self._start_failure)
+        self._started = True
+
+    async def listen(self) -> None:
+        """Every worker accepts clients. Raises `StartupError` if none can."""
+        self._listening = True
+        for handle in self._handles.values():
+            self._serve(handle)
+        if not await self._changes.until(lambda: self._all_are(Stage.SERVING), self._timing.start):
+            raise StartupError("the workers do not serve; the log says why")
+
+    async def stop_accepting(self) -> None:
+        """No worker accepts any more, until `listen`. They go on with the clients that they have."""
+        self._listening, self._paused = False, True
+        # One that is about to serve says so before it says that it has stopped.
+        paused = [each for each in self._handles.values() if each.stage in {Stage.SERVING, Stage.LIVE}]
+        for handle in paused:
+            handle.pause()
+        await self._all_stopped(paused)
+
+    async def drain(self, seconds: float) -> None:
+        """Accept no more, finish the requests under way within `seconds`, then end."""
+        await self._stop(seconds)
+        if not await self._changes.until(lambda: not self._handles, seconds + CUT):
+            for handle in self._handles.values():
+                handle.kill(f"has not ended {CUT:g} s after the drain time")
+        await self.abort()
+
+    async def abort(self) -> None:
+        """End all of them at once. Nothing of them is left when this returns."""
+        self._ending = True
+        serving = [handle for handle in self._handles.values() if handle.stage is Stage.SERVING]
+        for handle in serving:
+            handle.drain(0.0)
+        if serving:
+            await self._changes.until(lambda: not {*serving} & {*self._handles.values()}, END)
+        self.kill()
+        slots, self._slots = self._slots, set()
+        await asyncio.gather(*slots)
+        if self._beat_timer is not None:
+            self._beat_timer.cancel()
+            self._beat_timer = None
+        self._publisher.close()
+        self._board.close()
+
+    def kill(self) -> None:
+        """End all of them now, whatever they do. It is not waited for."""
+        self._ending = True
+        for handle in self._handles.values():
+            handle.dismiss()
+        self._changes.changed()
+
+    async def _stop(self, seconds: float) -> None:
+        self._ending = True
+        self._changes.changed()  # no slot waits any longer to start another worker
+        for handle in list(self._handles.values()):
+            if handle.stage is Stage.STARTING:
+                handle.dismiss()
+            elif handle.stage is not Stage.DRAINING:
+                handle.drain(seconds)
+        await self._all_stopped(tuple(self._handles.values()))
+
+    async def _all_stopped(self, handles: Iterable[WorkerHandle]) -> None:
+        """Wait until none of them accepts anybody any more. Not for ever: who hangs is killed."""
+
+        def accepting() -> list[WorkerHandle]:
+            running = self._handles.values()
+            return [handle for handle in handles if handle in running and not handle.stopped]
+
+        if not await self._changes.until(lambda: not accepting(), self._timing.ttl):
+            for handle in accepting():
+                handle.kill(f"has not stopped accepting within {self._timing.ttl:g} s")
+            await self._changes.until(lambda: not accepting())
+
+    # --- one slot
+
+    async def _keep(self, slot: int) -> None:
+        """Have a worker in this slot until the end."""
+        failures = 0
+        while True:
+            handle = WorkerHandle(slot, self._received)
+            how = await self._live(handle)
+            if self._ending:
+                if not handle.dismissed or handle.why_killed:
+                    _log.warning("worker %d (process %d) has ended: %s", slot, handle.pid, how)
+                return
+            if not self._started:
+                self._start_failure = f"worker {slot} could not start: {how}"
+                self._changes.changed()
+                return
+            served = handle.serving_at
+            failures = 0 if served and monotonic() - served >= self._timing.steady else failures + 1
+            self._restarts[slot] += 1
+            pause = self._pause(failures)
+            _log.error(
+                "worker %d (process %d) has ended, its connections are cut: %s; the next one is started%s",
+                *(slot, handle.pid, how, f" in {pause:g} s" if pause else " now"),
+            )
+            if await self._changes.until(lambda: self._ending, pause):
+                return
+
+    def _pause(self, failures: int) -> float:
+        """Before the next worker is started. The first one is replaced at once."""
+        if failures <= 1:
+            return 0.0
+        pause: float = self._timing.first_pause * 2.0 ** min(failures - 2, 30)
+        return min(pause, self._timing.longest_pause)
+
+    async def _live(self, handle: WorkerHandle) -> str:
+        """The life of one worker. How it has ended, for the log."""
+        slot = handle.slot
+        listeners = tuple((index, sock.fileno()) for index, sock in self._sockets.of_slot(slot))
+        balance = self._board.descriptors(slot)
+
+        def first_message(settings: Settings, everything: Publication) -> Start:
+            return Start(settings, everything, slot, self._number, listeners, balance)
+
+        self._handles[slot] = handle
+        try:
+            await handle.start(self._program, [*(descriptor for _, descriptor in listeners), *balance.all()])
+            if self._ending:
+                handle.dismiss()
+            handle.recipient = self._publisher.add(handle.send, first_message)
+            if self._deadlines is not None:
+                handle.send(self._deadlines)
+            self._shared.joined(slot, handle.send)
+            code = await handle.ended()
+        except OSError as error:
+            return f"{self._program[0]} cannot be run: {error.strerror or error}"
+        finally:
+            self._forget(handle)
+        return f"it {handle.why_killed}, and was killed" if handle.why_killed else ending_of(code)
+
+    def _forget(self, handle: WorkerHandle) -> None:
+        del self._handles[handle.slot]
+        self._board.ended(handle.slot)
+        self._move_given(handle.slot)
+        self._reports.retire(handle)
+        if handle.recipient is not None:
+            self._publisher.remove(handle.recipient)
+            self._shared.left(handle.slot)
+        self._changes.changed()
+        self._acknowledged()
+
+    def _move_given(self, slot: int) -> None:
+        """What was given to the worker that has ended is another one's, if one serves or has just stopped."""
+        able = [handle.slot for handle in self._handles.values() if handle.serving_at is not None]
+        if able:
+            self._board.move(slot, min(able, key=self._board.count))
+
+    # --- what a worker says
+
+    def _received(self, handle: WorkerHandle, message: object) -> None:
+        recipient, well = handle.recipient, True
+        if recipient is None:
+            well = False  # it was not told anything yet
+        elif isinstance(message, Ack):
+            handle.unanswered = 0
+            well = self._publisher.acknowledged(recipient, message.number)
+            if well:
+                self._advance(handle)
+        elif isinstance(message, Report):
+            handle.unanswered = 0
+            self._reports.received(handle, message)
+        elif isinstance(message, Facts):
+            well = self._publisher.facts(recipient, message)
+        elif isinstance(message, Failed | Used):
+            self._shared.received(handle.slot, message)
+        elif isinstance(message, Serving) and handle.stage is not Stage.STARTING:
+            self._serves(handle)
+        elif isinstance(message, Stopped) and handle.stops_due:
+            self._stops(handle)
+        else:
+            well = False
+        if not well:
+            handle.kill(f"has said what makes no sense ({str(message)[:80]})")
+        self._changes.changed()
+
+    def _advance(self, handle: WorkerHandle) -> None:
+        """It has acknowledged something. It may serve once it holds all that everybody holds."""
+        recipient = handle.recipient
+        assert recipient is not None
+        if (
+            handle.stage is Stage.STARTING
+            and recipient.held is not None
+            and recipient.changes >= self._promised
+            and _holds_documents(recipient.held, self._snapshot_holder.current)
+        ):
+            handle.stage = Stage.LIVE
+            if self._listening:
+                self._serve(handle)
+        self._acknowledged()
+
+    def _serve(self, handle: WorkerHandle) -> None:
+        if handle.stage in {Stage.LIVE, Stage.SERVING} and not self._ending:
+            handle.serve()
+
+    def _serves(self, handle: WorkerHandle) -> None:
+        if handle.stage is Stage.LIVE:
+            handle.stage = Stage.SERVING
+            handle.serving_at = monotonic()
+            _log.info(
+                "worker %d serves: process %d, started %.1f s ago",
+                *(handle.slot, handle.pid, handle.serving_at - handle.began_at),
+            )
+
+    def _stops(self, handle: WorkerHandle) -> None:
+        handle.stops_due -= 1
+        handle.stopped = not handle.stops_due
+        if handle.stage is Stage.SERVING:
+            handle.stage = Stage.LIVE
+
+    # --- watching
+
+    def _on_beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._beat_timer = loop.call_later(self._timing.ttl / BEATS, self._on_beat)
+        self._beat += 1
+        now = monotonic()
+        for handle in self._handles.values():
+            if not handle.counts:
+                if now - handle.began_at > self._timing.start:
+                    handle.kill(f"has not started within {self._timing.start:g} s")
+            elif handle.unanswered >= BEATS:
+                handle.kill(f"has not answered for {self._timing.ttl:g} s")
+            else:
+                handle.unanswered += 1
+                handle.send(Beat(self._beat, counters=True))
+
+    async def look(self, *, counters: bool) -> None:
+        """Ask all workers, and wait a second for those that do not answer."""
+        self._beat += 1
+        number = self._beat
+        asked = [handle for handle in self._handles.values() if handle.counts]
+        for handle in asked:
+            handle.send(Beat(number, counters))
+
+        def answered(handle: WorkerHandle) -> bool:
+            report = handle.report
+            return (report is not None and report.number >= number) or handle not in self._handles.values()
+
+        await self._changes.until(lambda: all(map(answered, asked)), LOOK)
+
+    # --- what is in force
+
+    def configured(self, settings: Settings) -> None:
+        """Every worker gets them with its next Update."""
+        self._settings = settings
+        self._publisher.configured(settings)
+
+    async def in_force(self) -> bool:
+        """Wait until what is in force now is so in every worker, for two TTL at most: who does not
+        acknowledge it is killed by then. A worker that starts holds it before it serves."""
+        await self._snapshot_holder.notified()
+        self._snapshot_holder.let_in()
+        self._promised = target = self._publisher.changes
+        return await self._changes.until(
+            lambda: all(
+                handle.recipient is not None and handle.recipient.changes >= target
+                for handle in self._handles.values()
+                if handle.stage is not Stage.STARTING
+            ),
+            2 * self._timing.ttl,
+        )
+
+    def held(self, service: str) -> int | None:
+        """The lowest `seq` of this service's document that a worker holds, which decides when the next step
+        may be taken. 0: one of them holds none. None: there is no worker."""
+        view = self._snapshot_holder.current.views.get(service)
+        present = _document(view)
+        lowest: int | None = None
+        for handle in self._handles.values():
+            if handle.recipient is not None and handle.recipient.held is not None:
+                document = _document(handle.recipient.held.views.get(service))
+                if document is None:
+                    return 0
+                seq = document.seq
+                if present is not None and document != present:  # another one with this number is not it
+                    seq = min(seq, present.seq - 1)
+                lowest = seq if lowest is None else min(lowest, seq)
+        return lowest
+
+    def deadlines(self, deadlines: Mapping[str, float]) -> None:
+        """Every worker looks at them before it refuses a version."""
+        self._deadlines = Deadlines(deadlines)
+        for handle in self._handles.values():
+            handle.send(self._deadlines)
+
+    def reopen_logs(self) -> None:
+        """The access log was rotated."""
+        self._tell_all(Do("reopen_logs"))
+
+    def read_certificates(self) -> None:
+        """Files of certificates have changed."""
+        self._tell_all(Do("read_certificates"))
+
+    def _tell_all(self, message: Do) -> None:
+        """Those that start read and open everything anyway, but may have done so a moment ago."""
+        for handle in self._handles.values():
+            handle.send(message)
+
+    # --- what it says
+
+    @property
+    def not_serving(self) -> str:
+        """Why no client is accepted at this moment, a sentence; empty: they are."""
+        if self._ending:
+            return "the gateway is shutting down"
+        serving = [handle for handle in self._handles.values() if handle.stage is Stage.SERVING]
+        if serving:
+            # The parent is a moment ahead: what it knows is of use to clients once the workers hold it.
+            ahead = _offers(self._snapshot_holder.current) and not all(
+                handle.recipient is not None and _offers(handle.recipient.held) for handle in serving
+            )
+            return "the workers do not hold the offer yet" if ahead else ""
+        if self._listening:
+            return "no worker serves at this moment: the log says why"
+        if self._paused:
+            return "no clients are accepted: another gateway is taking over"
+        return "the gateway is starting: it does not listen yet"
+
+    @property
+    def in_flight_by_member(self) -> Mapping[str, int]:
+        """Requests in flight by member key."""
+        return self._reports.in_flight_by_member()
+
+    @property
+    def waiting_by_member(self) -> Mapping[str, int]:
+        """Requests in queues, by member key."""
+        return self._reports.waiting_by_member()
+
+    @property
+    def held_back(self) -> Mapping[str, int]:
+        """As for `selection.select`, by member key."""
+        return self._shared.held_back
+
+    @property
+    def known_documents(self) -> Container[DocumentKey]:
+        """Discovery documents that can be answered without a backend."""
+        return self._reports.known_documents()
+
+    def in_flight_by_service(self) -> Mapping[str, int]:
+        """Requests in flight by service."""
+        return self._reports.in_flight_by_service()
+
+    def ejected(self) -> Mapping[str, Ejected]:
+        """Who is ejected, by member key."""
+        return self._shared.ejected()
+
+    def connections(self) -> Mapping[tuple[str, str], tuple[int, int]]:
+        """Idle and active backend connections, by service and backend."""
+        return self._reports.connections()
+
+    def use(self) -> Mapping[str, WorkerUse]:
+        """What is used of the limits, by worker."""
+        return self._reports.use()
+
+    def tunnels_open(self) -> Mapping[str, int]:
+        """Tunnels that are open, by service."""
+        return self._reports.tunnels_open()
+
+    def processes(self) -> Mapping[str, WorkerProcess]:
+        """What the processes take, by slot."""
+        return {
+            str(slot): self._process(slot, self._handles.get(slot), restarts)
+            for slot, restarts in self._restarts.items()
+        }
+
+    def _process(self, slot: int, handle: WorkerHandle | None, restarts: int) -> WorkerProcess:
+        stats = None if handle is None or handle.report is None else handle.report.stats
+        return WorkerProcess(
+            up=handle is not None and handle.stage is Stage.SERVING,
+            restarts=restarts,
+            cpu_seconds=self._reports.cpu_seconds(slot),
+            resident_bytes=None if stats is None else stats.resident_bytes,
+            open_fds=None if stats is None else stats.open_fds,
+        )
+
+    def access_log_dropped(self) -> int:
+        """Lines of the access log that were lost."""
+        return self._reports.access_log_dropped()
+
+    def process_log_dropped(self) -> int:
+        """Lines of the process log that were lost."""
+        return self._reports.process_log_dropped()
+
+    def workers(self) -> Iterable[WorkerState]:
+        """All slots; one that waits to start another worker has no process."""
+        return [*self._states()]
+
+    def _states(self) -> Iterator[WorkerState]:
+        for slot, restarts in self._restarts.items():
+            handle = self._handles.get(slot)
+            if handle is None:
+                yield WorkerState(slot, 0, 0, Stage.STARTING.value, restarts)
+            else:
+                connections = 0 if handle.report is None else handle.report.use.clients
+                yield WorkerState(slot, handle.pid, connections, handle.stage.value, restarts)
+
+    def _all_are(self, stage: Stage) -> bool:
+        return len(self._handles) == self._number and all(
+            handle.stage is stage for handle in self._handles.values()
+        )
+
+
+def _document(view: ServiceView | None) -> Document | None:
+    return None if view is None or view.agreed is None else view.agreed.document
+
+
+def _offers(snapshot: Snapshot | None) -> bool:
+    """Whether some service has an offer, as in a gateway that is ready."""
+    return snapshot is not None and any(
+        view.offer.versions or view.offer.transparent for view in snapshot.views.values()
+    )
+
+
+def _holds_documents(held: Snapshot, current: Snapshot) -> bool:
+    """Whether a worker that holds this decides by the present documents."""
+    for name, view in current.views.items():
+        other = held.views.get(name)
+        if other is not view and (other is None or other.agreed != view.agreed):
+            return False
+    return True

@@ -1,0 +1,44 @@
+"""What operators see of an engine beside the gateway."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from gateway.admin import views
+from gateway.cli.status import page
+from gateway.compiled import build_info
+from gateway.core.decision.routing import Routes
+from gateway.core.fleet.fleet import Fleet
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.telemetry.engine import EngineReport
+from gateway.terminal import Paint
+
+NOTHING = Snapshot(1, Routes.of([]), {}, Fleet({}), frozenset())
+REPORT = EngineReport("haproxy", "2.6.12", 7, "", {"a": 3, "b": 0}, {"a": 1}, 1, ("p1",), {"b": "why"}, 5, 2)
+
+
+def status(report: EngineReport | None) -> dict[str, Any]:
+    return views.status(NOTHING, build_info(), {}, {}, {}, ejected={}, waiting_by_member={}, engine=report)
+
+
+def test_status_says_what_goes_past_the_gateway_and_why_something_does_not() -> None:
+    assert status(None)["engine"] is None
+    assert status(REPORT)["engine"] == {
+        "name": "haproxy",
+        "release": "2.6.12",
+        "pid": 7,
+        "problem": None,
+        "draining": 1,
+        "missing_pools": ["p1"],
+        "services": {"a": {"rows": 3}, "b": {"rows": 0, "reason": "why"}},
+    }
+
+
+def test_the_table_says_whether_it_follows() -> None:
+    def last_line(report: EngineReport) -> list[str]:
+        return page(status(report), 0.0, Paint(io.StringIO())).splitlines()[-1].split(maxsplit=5)
+
+    assert last_line(REPORT) == ["haproxy", "2.6.12", "7", "3", "1", "follows"]
+    absent = REPORT._replace(release="", pid=None, problem="nobody listens at \x1b[1m/x")
+    assert last_line(absent) == ["haproxy", "-", "-", "3", "1", "nobody listens at \ufffd[1m/x"]

@@ -1,0 +1,123 @@
+"""What operators see of several replicas, and say to all of them."""
+
+from __future__ import annotations
+
+import json
+
+from gateway.controlplane.stores.store import StoreError
+from gateway.core.fleet.fleet import OperatorCommand, Pin
+from gateway.core.versions.version import Version
+from gateway.telemetry.agreement import AgreementReport, ReplicaReport, ServiceReport, agreement_families
+from tests.admin.testbed import StartAdmin, mixed_fleet
+
+CEILING = "/services/baremetal/ceiling"
+OWN = ReplicaReport("a1", "gw-1", "gw-1", "0.1.0", attached=True, seen_at=100.0)
+OTHER = ReplicaReport("b2", "gw-2", "gw-2", "0.1.0", attached=False, seen_at=90.0, holds=("baremetal",))
+
+
+def report(service: ServiceReport | None = None, *more: ReplicaReport, error: str = "") -> AgreementReport:
+    about = service or ServiceReport(attached=True, since=50.0, seq=7)
+    return AgreementReport("a1", error, (OWN, OTHER, *more), {"baremetal": about})
+
+
+async def test_status_names_who_is_attached_and_who_holds_a_change_back(admin: StartAdmin) -> None:
+    testbed = await admin(mixed_fleet())
+    testbed.agreement = report(
+        ServiceReport(True, 50.0, 7, None, ("b2",), idle=frozenset({"api-1"}), not_idle={"api-2": ("a1",)})
+    )
+    document = await testbed.json("/status")
+    agreement, service = document["agreement"], document["services"]["baremetal"]
+
+    assert (agreement["id"], agreement["attached"], agreement["since"]) == ("a1", True, 50.0)
+    assert [(each["id"], each["attached"], each["holds"]) for each in agreement["replicas"]] == [
+        ("a1", True, []),
+        ("b2", False, ["baremetal"]),
+    ]
+    assert service["offer"]["held_by_replicas"] == ["gw-2"]
+    assert service["agreement"]["awaited"] == ["gw-2"]
+    assert service["agreement"]["drains"] == {
+        "api-1": {"idle": True, "busy": []},
+        "api-2": {"idle": False, "busy": ["gw-1"]},
+    }
+
+
+async def test_a_detached_replica_is_ready_but_not_attached_and_does_not_know_who_is_idle(
+    admin: StartAdmin,
+) -> None:
+    testbed = await admin(mixed_fleet())
+    testbed.agreement = report(
+        ServiceReport(False, 60.0, 7, 3600.0, idle=frozenset({"api-1"})), error="no endpoint answers"
+    )
+    assert (await testbed.send("GET", "/readyz")).status == 200
+    assert (await testbed.send("GET", "/readyz?attached")).status == 503
+    verbose = await testbed.send("GET", "/readyz?verbose")
+    assert verbose.status == 200
+    assert (
+        "[-] agreement: this replica is detached for baremetal, since the store does not answer: "
+        "no endpoint answers; it answers for 3600 s more\nready\n"
+    ) in await verbose.text()
+    document = await testbed.json("/status")
+    assert (document["agreement"]["since"], document["agreement"]["answers_for"]) == (60.0, 3600.0)
+    assert document["services"]["baremetal"]["agreement"]["drains"] == {}
+
+    testbed.agreement = None
+    assert (await testbed.send("GET", "/readyz?attached")).status == 200
+
+
+async def test_a_command_goes_through_the_store_and_names_replicas(admin: StartAdmin) -> None:
+    testbed = await admin(mixed_fleet())
+    said: list[tuple[str, OperatorCommand]] = []
+
+    async def command(service: str, what: OperatorCommand) -> None:
+        said.append((service, what))
+
+    app = await admin(testbed.snapshot_holder, command=command)
+    app.agreement, app.pending = report(), ("b2, store",)
+    document = await (await app.send("PUT", CEILING, data=json.dumps({"version": "1.31"}))).json()
+
+    assert said == [("baremetal", Pin(Version(1, 31)))]
+    assert document["pending"] == ["gw-2", "store"]
+
+
+async def test_a_command_that_the_store_does_not_take_is_503_and_changes_nothing_here(
+    admin: StartAdmin,
+) -> None:
+    async def command(service: str, what: OperatorCommand) -> None:
+        raise StoreError("no endpoint answers")
+
+    testbed = await admin(mixed_fleet(), command=command)
+    response = await testbed.send("PUT", CEILING, data=json.dumps({"version": "1.31"}))
+
+    assert response.status == 503
+    assert "no endpoint answers" in await response.text()
+    assert (await testbed.json("/status"))["services"]["baremetal"]["pin"] is None
+
+
+async def test_only_a_registered_replica_that_is_gone_is_forgotten(admin: StartAdmin) -> None:
+    asked = []
+
+    async def forget(replica: str) -> bool:
+        asked.append(replica)
+        return replica == "b2"
+
+    testbed = await admin(mixed_fleet(), forget=forget)
+    assert (await testbed.send("DELETE", "/replicas/b2")).status == 404  # it stands alone
+    live = ReplicaReport("c3", "gw-2", "gw-2", "0.1.0", attached=True, seen_at=100.0)
+    testbed.agreement = report(None, live)
+    found = {name: await testbed.send("DELETE", f"/replicas/{name}") for name in ("a1", "b2", "c3", "d4")}
+
+    assert {name: each.status for name, each in found.items()} == {"a1": 409, "b2": 200, "c3": 409, "d4": 404}
+    assert "gw-2 (c3) is live" in await found["c3"].text()
+    assert asked == ["b2", "c3", "d4"]
+
+
+def test_metrics_count_replicas_and_tell_until_when_a_detached_one_answers() -> None:
+    detached = ServiceReport(attached=False, since=60.0, seq=7, answers_for=3600.0)
+    found = {each.name: dict(each.samples) for each in agreement_families(report(detached, error="x"))}
+
+    assert found["agreement_replicas"] == {("attached",): 1, ("detached",): 1}
+    assert found["agreement_attached"] == {("baremetal",): 0}
+    assert found["agreement_answers_for_seconds"] == {("baremetal",): 3600.0}
+    assert found["agreement_holding_replicas"] == {("baremetal",): 1}
+    assert found["agreement_store_up"] == {(): 0}
+    assert list(agreement_families(None)) == []

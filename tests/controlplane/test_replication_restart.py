@@ -1,0 +1,72 @@
+"""A whole gateway that is restarted while the store is away: it goes on by the document of its state file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gateway.assembly import Gateway
+from gateway.controlplane.replication.clocks import system_clocks
+from gateway.controlplane.state.text import format_state
+from gateway.core.agreement.attachment import LastAttached, Registered
+from gateway.core.agreement.document import Document
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.versions.ranges import VersionRange, VersionSet
+from gateway.core.versions.version import Version
+from gateway.settings import read_file
+
+FORGET = 3600.0
+AGREED = VersionSet.of([VersionRange(Version(1, 1), Version(1, 80))])
+
+
+def _file(folder: Path) -> Path:
+    """Nobody listens at port 1: neither the store nor a backend."""
+    file = folder / "skewgate.yaml"
+    file.write_text(
+        "listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\naccess_log: {format: off}\nwatch: false\n"
+        f"state: {folder / 'state.json'}\n"
+        f"agreement: {{etcd: {{endpoints: ['http://127.0.0.1:1']}}, cluster: c, forget: {FORGET:g}s}}\n"
+        "services:\n  baremetal:\n    dialect: ironic\n    backends: [{name: one, url: 'http://127.0.0.1:1'}]\n"
+    )
+    return file
+
+
+def _entry(folder: Path) -> Mapping[str, object]:
+    entry: Mapping[str, object] = json.loads((folder / "state.json").read_text())["services"]["baremetal"]
+    return entry
+
+
+@pytest.mark.parametrize("ago, serves", [(5.0, True), (2 * FORGET, False)])
+def test_its_document_stays_in_the_file_and_is_served_within_forget(
+    tmp_path: Path, ago: float, serves: bool
+) -> None:
+    configured = read_file(_file(tmp_path), environ=os.environ).require()
+    document = Document(7, "guaranteed", AGREED, AGREED, AGREED, AGREED)
+    clocks = system_clocks()
+    # Of an earlier start of the machine, so the wall clock counts.
+    last = LastAttached("another", 1.0, clocks.wall() - ago)
+    (tmp_path / "state.json").write_text(
+        format_state(
+            Snapshot.configured(configured.services, now=0.0),
+            documents={"baremetal": document},
+            registrations={"baremetal": Registered(("before",), last)},
+        )
+    )
+    before = _entry(tmp_path)
+
+    async def main() -> None:
+        for _ in range(3):
+            async with Gateway(read_file(_file(tmp_path), environ=os.environ).require()) as gateway:
+                view = gateway.snapshot_holder.current.views["baremetal"]
+                assert view.offer.versions == (AGREED if serves else VersionSet())
+                assert view.agreed is not None
+                assert not view.agreed.attached
+                assert _entry(tmp_path)["document"] == before["document"]
+            assert _entry(tmp_path)["document"] == before["document"]
+
+    asyncio.run(main())

@@ -1,0 +1,136 @@
+"""The history of one service in several replicas: votes and ladder, beside the offer of a gateway alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gateway.core.agreement.agreed import NOT_JOINED, Agreed
+from gateway.core.agreement.document import Document
+from gateway.core.agreement.ladder import LiveReplica, Vote, all_transparent, legacy_only, next_document
+from gateway.core.agreement.votes import policy_text
+from gateway.core.fleet.fleet import Fleet
+from gateway.core.fleet.offer_state import OfferState, SavedState
+from gateway.core.fleet.service import Service
+from gateway.core.fleet.snapshot import ServiceView, Snapshot
+from gateway.core.versions.ranges import NO_VERSIONS
+from tests.core.agreement.documents import at_rest
+from tests.core.timeline import Timeline
+
+
+class LadderedTimeline(Timeline):
+    """Replicas that know what the gateway knows vote after every fact, and every step of the ladder is taken
+    at once."""
+
+    def __init__(self, one: Service, saved: SavedState | None = None, number: int = 2) -> None:
+        super().__init__(one, saved)
+        self.document: Document | None = None
+        self.last_vote: Vote | None = None
+        self.transparent = False
+        self.replicas = [Snapshot.configured([one], now=self.now, agreed=NOT_JOINED) for _ in range(number)]
+        self._climb(self.now)
+
+    def reload(self, one: Service) -> str:
+        self._climb_until_now()
+        self._note_cut(one)
+        result = super().reload(one)
+        self.replicas = [
+            Snapshot.configured([one], now=self.now, after=each, agreed=NOT_JOINED) for each in self.replicas
+        ]
+        self._climb(self.now)
+        self._follow()
+        return result
+
+    def restart(self, one: Service) -> str:
+        """The document stays: it is in the store, or in the state file."""
+        self._climb_until_now()
+        self._note_cut(one)
+        result = super().restart(one)
+        self.replicas = [
+            Snapshot.configured([one], now=self.now, saved=each.saved(), agreed=NOT_JOINED)
+            for each in self.replicas
+        ]
+        self._adopt(self.now)
+        self._climb(self.now)
+        self._follow()
+        return result
+
+    @property
+    def voting(self) -> ServiceView:
+        """The service as the first replica has it."""
+        return self.replicas[0].views[self.name]
+
+    def _follow(self) -> None:
+        """Without a vote it keeps what stands, where a gateway that stands alone goes on: from then on it has
+        that one's state. The same after a policy that was changed and changed back in between."""
+        state, document = self.view.offer_state, self.document
+        rule = policy_text(self.view.service)
+        if self.last_vote is None and state.initialized and not state.versions:
+            for at, each in enumerate(self.replicas):
+                view = each.views[self.name]
+                memory = replace(view.offer_state, initialized=True, legacy_alone=False)
+                self.replicas[at] = self._with_memory(each, memory)
+        if self.last_vote is None and state.versions != (NO_VERSIONS if document is None else document.state):
+            seq = 1 if document is None else document.seq + 1
+            rule = rule if document is None else document.rule
+            self.document = at_rest(seq, rule, state.versions) if state.versions else None
+        elif document is not None and state.cut and document.rule == rule:
+            self.document = replace(document, rule="another")
+        self._adopt(self.now)
+
+    def _note_cut(self, one: Service) -> None:
+        """A gateway alone still cuts by a policy that was changed while a first probe was missing, and that
+        is changed back now."""
+        document = self.document
+        if document is not None and self.view.offer_state.cut and document.rule == policy_text(one):
+            self.document = replace(document, rule="another")
+            self._adopt(self.now)
+
+    def _with_memory(self, replica: Snapshot, memory: OfferState) -> Snapshot:
+        before = replica.views[self.name]
+        view = ServiceView.of(before.service, before.pool, memory, before.agreed, self.now)
+        return replace(replica, views={self.name: view})
+
+    def _take(self, fleet: Fleet) -> None:
+        self._climb_until_now()
+        super()._take(fleet)
+        self.replicas = [each.with_fleet(fleet, self.now) for each in self.replicas]
+        self._climb(self.now)
+        self._follow()
+
+    def _climb_until_now(self) -> None:
+        """What is due happens first, by what was known then."""
+        while (
+            at := min((each.due for each in self.replicas if each.due is not None), default=None)
+        ) is not None:
+            if at > self.now:
+                break
+            self.replicas = [each.with_fleet(each.fleet, at) for each in self.replicas]
+            assert all(each.due is None or each.due > at for each in self.replicas), "it would never sleep"
+            self._climb(at)
+        self._climb(self.now)
+
+    def _climb(self, at: float) -> None:
+        """Vote and step until it rests."""
+        one, pool = self.voting.service, self.replicas[0].fleet.pools[self.name]
+        for _ in range(20):
+            seq = 0 if self.document is None else self.document.seq
+            found = [each.vote(self.name, at) for each in self.replicas]
+            live = {str(number): LiveReplica(seq, *each) for number, each in enumerate(found)}
+            self.last_vote, self.transparent = found[0]
+            after = next_document(self.document, live, list(live), pool.pin, one.dialect.scheme)
+            if after is not None:
+                self.document = after
+            self._adopt(at, live)
+            if after is None:
+                return
+        raise AssertionError("the ladder does not come to rest")
+
+    def _adopt(self, at: float, live: dict[str, LiveReplica] | None = None) -> None:
+        replicas = (live or {}).values()
+        agreed = Agreed(
+            self.document,
+            transparent=live is not None and all_transparent(self.document, replicas),
+            voting=True,
+            legacy_only=legacy_only(self.document, replicas),
+        )
+        self.replicas = [each.with_agreed({self.name: agreed}, at) for each in self.replicas]

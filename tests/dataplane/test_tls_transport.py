@@ -1,0 +1,221 @@
+"""The gateway's own TLS transport: the order at the end of a connection, and what follows that end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import socket
+import ssl
+from pathlib import Path
+from typing import final
+
+import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA384
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+from gateway.dataplane.openings import OpeningConnection, Openings
+from gateway.dataplane.tls_transport import MAX_WITHOUT_CONTENT, TlsTransport
+from tests.certificates import client_context
+from tests.dataplane.listener_tls import authority, tls_listener
+from tests.dataplane.messages import KIB, TIMEOUT, response
+from tests.dataplane.test_tls_listeners import GET
+from tests.dataplane.test_tunnels_over_tls import RawTlsClient
+from tests.dataplane.testbed import Testbed, UpstreamConnection, serve, until
+
+
+async def test_what_follows_the_end_of_tls_is_not_kept(testbed: Testbed, tmp_path: Path) -> None:
+    """A client has said that it sends no more, waits for a slow response, and sends without end."""
+    go_on = asyncio.Event()
+
+    async def script(upstream: UpstreamConnection) -> None:
+        await upstream.head()
+        await go_on.wait()
+        await upstream.send(response(200, body=b"served"))
+
+    testbed.listener = tls_listener(tmp_path)
+    gateway, backend = await testbed.gateway_and_backend(script)
+    context = testbed.listener.client_tls
+    assert context is not None
+    loop = asyncio.get_running_loop()
+    with socket.socket() as sock:
+        sock.setblocking(False)
+        async with asyncio.timeout(TIMEOUT):
+            await loop.sock_connect(sock, gateway.address)
+            client = RawTlsClient(sock, context)
+            await client.handshake()
+            await client.send(GET)
+            await client.half_close()
+            await backend.received(1)
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            for _ in range(800):
+                await loop.sock_sendall(sock, bytes(64 * KIB))
+            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+            go_on.set()
+            assert (await gateway.recorded()).status == 200
+
+    assert grown < 16 * KIB, "kibibytes, of the 51200 that were sent"
+
+
+@final
+class Socket(asyncio.Transport):
+    """The transport of a socket that is never closed, and writes to `written`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += bytes(data)
+
+    def is_closing(self) -> bool:
+        return False
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+@final
+class Listening(asyncio.Protocol):
+    """Takes what comes in steps: after each it pauses."""
+
+    def __init__(self) -> None:
+        self.got = b""
+        self.ended_after = -1
+        self.transport: asyncio.BaseTransport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.got += data
+        self.transport.pause_reading()  # type: ignore[attr-defined]
+
+    def eof_received(self) -> bool:
+        self.ended_after = len(self.got)
+        return True
+
+
+async def test_what_waits_is_passed_on_before_the_end(tmp_path: Path) -> None:
+    """The end of the socket may be reported while records wait that came before it."""
+    certificates = tls_listener(tmp_path).certificates
+    assert certificates is not None
+    raw, protocol = Socket(), Listening()
+    server = TlsTransport(raw, certificates.context, asyncio.get_running_loop(), lambda _: None)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context(authority()).wrap_bio(incoming, outgoing, server_hostname="localhost")
+    complete = False
+    while not complete:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+        server.feed(outgoing.read())
+        complete = server.handshake()
+        incoming.write(raw.written)
+        raw.written = b""
+    assert complete
+    server.begin(protocol)
+    size = 200 * KIB
+    for _ in range(size // KIB):
+        client.write(bytes(KIB))
+
+    server.data_received(outgoing.read())
+    assert 0 < len(protocol.got) < size
+    server.resume_reading()
+    server.eof_received()  # before it has read on
+
+    for _ in range(10):
+        await asyncio.sleep(0)
+        server.resume_reading()
+    assert (len(protocol.got), protocol.ended_after) == (size, size)
+
+
+@final
+class Stepping(OpeningConnection):
+    """Its steps are counted; `fails`: each of them raises."""
+
+    def __init__(self, *, fails: bool) -> None:
+        super().__init__()
+        self.source = "127.0.0.1"
+        self.fails = fails
+        self.steps = 0
+        self.refused = ""
+
+    def step(self) -> None:
+        self.steps += 1
+        if self.fails:
+            raise ValueError("a fault of the gateway")
+
+    def refuse(self, reason: str) -> None:
+        self.refused = reason
+
+
+@pytest.mark.interpreted("no class can derive from a compiled one")
+async def test_a_step_that_fails_is_no_reason_to_forget_the_others() -> None:
+    loop = asyncio.get_running_loop()
+    reported: list[object] = []
+    loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    openings = Openings(8)
+    connections = [Stepping(fails=fails) for fails in (True, False, True, False)]
+    for one in connections:
+        openings.add(one)
+        openings.queue(one)
+
+    await until(lambda: connections[-1].steps > 0)
+
+    assert [one.steps for one in connections] == [1, 1, 1, 1]
+    assert [one.refused for one in connections] == ["other", "", "other", ""]
+    assert len(reported) == 2
+
+
+def key_updates(count: int, secret: bytes) -> bytes:
+    """So many messages KeyUpdate (RFC 8446 4.6.3) of a client whose traffic secret this is, each a record of
+    its own. Python's ssl cannot send one. TLS_AES_256_GCM_SHA384."""
+
+    def expand(label: bytes, length: int) -> bytes:
+        info = length.to_bytes(2, "big") + bytes([6 + len(label)]) + b"tls13 " + label + b"\0"
+        return HKDFExpand(SHA384(), length, info).derive(secret)
+
+    records = b""
+    for _ in range(count):
+        key, nonce = expand(b"key", 32), expand(b"iv", 12)  # the number of each record is 0
+        message = b"\x18\0\0\1\0" + b"\x16"
+        head = b"\x17\3\3" + (len(message) + 16).to_bytes(2, "big")
+        records += head + AESGCM(key).encrypt(nonce, message, head)
+        secret = expand(b"traffic upd", 48)
+    return records
+
+
+async def test_a_client_that_sends_nothing_but_key_updates_is_cut_off(
+    testbed: Testbed, tmp_path: Path
+) -> None:
+    """OpenSSL works off all that it is given in one call, in which the event loop stands still."""
+    testbed.listener = tls_listener(tmp_path)
+    gateway, _ = await testbed.gateway_and_backend(serve)
+    context = testbed.listener.client_tls
+    assert context is not None
+    context.keylog_filename = str(tmp_path / "secrets")
+    loop = asyncio.get_running_loop()
+    with socket.socket() as sock:
+        sock.setblocking(False)
+        async with asyncio.timeout(TIMEOUT):
+            await loop.sock_connect(sock, gateway.address)
+            client = RawTlsClient(sock, context)
+            await client.handshake()
+            assert await client.do(lambda tls: tls.cipher()) == ("TLS_AES_256_GCM_SHA384", "TLSv1.3", 256)
+            lines = (tmp_path / "secrets").read_text().splitlines()
+            secret = next(line.split()[2] for line in lines if line.startswith("CLIENT_TRAFFIC_SECRET_0"))
+            updates = key_updates(3000, bytes.fromhex(secret))
+            assert len(updates) > 4 * MAX_WITHOUT_CONTENT
+            with contextlib.suppress(ConnectionError):
+                await loop.sock_sendall(sock, updates)
+                while await loop.sock_recv(sock, 65536):
+                    pass
+
+    assert gateway.metric("skewgate_client_errors_total", reason="tls_record") == 1

@@ -1,0 +1,275 @@
+"""A real etcd of three members, and what can happen to it.
+
+    async with etcd_cluster(folder) as cluster:
+        cluster.endpoints                        # what a store is given
+        leader = await cluster.leader()
+        leader.stop(); leader.go_on()            # SIGSTOP, SIGCONT
+        await cluster.members[0].kill()          # SIGKILL; `start` again with what it has stored
+        await cluster.wipe()                     # all members end, and are a new cluster
+        async with relay(cluster.members[0].port) as link:
+            link.delay = 0.5                     # seconds each way; link.up = False: everything hangs
+
+Every member listens on all addresses, so that network namespaces reach it. Nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from tests.cli.processes import TIMEOUT, free_port, until
+
+COUNT: Final = 3
+
+
+class Member:
+    """One process of etcd."""
+
+    def __init__(self, name: str, folder: Path, more: Sequence[str]) -> None:
+        self.name = name
+        self.port, self.peer_port = free_port(), free_port()
+        self.scheme = "https" if any("cert-file" in each for each in more) else "http"
+        self.process: Process | None = None
+        self._folder = folder / name
+        self._log = folder / f"{name}.log"
+        self._more = more
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}"
+
+    @property
+    def peer_url(self) -> str:
+        return f"http://127.0.0.1:{self.peer_port}"
+
+    async def start(self, members: Sequence[Member]) -> None:
+        """With what it has stored, or as a new one of these members."""
+        with self._log.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *("etcd", "--name", self.name, "--data-dir", str(self._folder)),
+                *("--listen-client-urls", f"{self.scheme}://0.0.0.0:{self.port}"),
+                *("--advertise-client-urls", self.url),
+                *("--listen-peer-urls", self.peer_url, "--initial-advertise-peer-urls", self.peer_url),
+                *("--initial-cluster", ",".join(f"{each.name}={each.peer_url}" for each in members)),
+                *("--initial-cluster-state", "new", "--logger", "zap", *self._more),
+                stdout=log,
+                stderr=log,
+                stdin=DEVNULL,
+            )
+
+    def stop(self) -> None:
+        """It says nothing any more, and its connections stay."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    async def kill(self) -> None:
+        """At once; what it has stored stays."""
+        if self.process is not None and self.process.returncode is None:
+            self._signal(signal.SIGKILL)
+            await self.process.wait()
+
+    def forget(self) -> None:
+        """What it has stored is gone."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.process is not None and self.process.returncode is None:
+            with suppress(ProcessLookupError):
+                self.process.send_signal(number)
+
+
+class Cluster:
+    """Three members."""
+
+    def __init__(self, folder: Path, more: Sequence[str] = ()) -> None:
+        self.members = [Member(f"m{number}", folder, more) for number in range(COUNT)]
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return tuple(member.url for member in self.members)
+
+    async def start(self) -> None:
+        """Without waiting until they agree."""
+        for member in self.members:
+            await member.start(self.members)
+
+    async def answers(self) -> None:
+        """Wait until each member knows a leader and answers."""
+        for member in self.members:
+            await until(partial(_has_leader, member), f"{member.name} knows a leader")
+
+    async def leader(self) -> Member:
+        """The member that leads now."""
+        for member in self.members:
+            status = await _status(member)
+            if status.get("leader") == status.get("header", {}).get("member_id", ""):
+                return member
+        raise AssertionError("nobody leads")
+
+    async def followers(self) -> list[Member]:
+        leader = await self.leader()
+        return [member for member in self.members if member is not leader]
+
+    async def wipe(self) -> None:
+        """Everything stored is gone: a new cluster at the same addresses."""
+        await self.end()
+        for member in self.members:
+            member.forget()
+        await self.start()
+        await self.answers()
+
+    async def end(self) -> None:
+        """Of all members, those that are stopped, too."""
+        for member in self.members:
+            await member.kill()
+
+
+async def _status(member: Member) -> dict[str, Any]:
+    url = f"{member.url}/v3/maintenance/status"
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.post(url, data=b"{}", ssl=False) as response,
+        ):
+            found = await response.json(content_type=None)
+    except aiohttp.ClientError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+async def _has_leader(member: Member) -> bool:
+    return str((await _status(member)).get("leader", "0")) != "0"
+
+
+@asynccontextmanager
+async def etcd_cluster(folder: Path, *more: str) -> AsyncIterator[Cluster]:
+    """A running one. `more`: further options of every member."""
+    cluster = Cluster(folder, more)
+    try:
+        await cluster.start()
+        if not any("client-cert-auth" in each for each in more):
+            await cluster.answers()
+        yield cluster
+    finally:
+        await cluster.end()
+
+
+async def etcdctl(endpoint: str, *words: str) -> None:
+    """One command, which must succeed."""
+    process = await asyncio.create_subprocess_exec(
+        *("etcdctl", "--endpoints", endpoint, *words),
+        stdout=DEVNULL,
+        stderr=DEVNULL,
+        env={"ETCDCTL_API": "3"},
+    )
+    assert await process.wait() == 0, f"etcdctl {' '.join(words)}"
+
+
+class Link:
+    """What a relay does with bytes."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.delay = 0.0
+        """Seconds for which it holds what it passes on, each way."""
+        self._up = asyncio.Event()
+        self._up.set()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def up(self) -> bool:
+        return self._up.is_set()
+
+    @up.setter
+    def up(self, up: bool) -> None:
+        """Down: nothing passes, and no connection ends."""
+        if up:
+            self._up.set()
+        else:
+            self._up.clear()
+
+    async def pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """All bytes of one direction, each as late as `delay` says, and in order."""
+        waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        async def write() -> None:
+            while True:
+                due, data = await waiting.get()
+                await asyncio.sleep(max(0.0, due - loop.time()))
+                await self._up.wait()
+                if not data:
+                    return
+                writer.write(data)
+                await writer.drain()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(write())
+            data = b"some"
+            while data:
+                data = await reader.read(65_536)
+                waiting.put_nowait((loop.time() + self.delay, data))
+
+
+@asynccontextmanager
+async def relay(target: int) -> AsyncIterator[Link]:
+    """A port on loopback whose connections lead to `target`."""
+    running: set[asyncio.Task[None]] = set()
+    connecting: set[asyncio.Task[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = set()
+    accepted: set[asyncio.StreamWriter] = set()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(serve(reader, writer))
+        running.add(task)
+        accepted.add(writer)
+        task.add_done_callback(running.discard)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers = [writer]
+        try:
+            connect = asyncio.create_task(asyncio.open_connection("127.0.0.1", target))
+            connecting.add(connect)
+            connect.add_done_callback(connecting.discard)
+            other_reader, other_writer = await asyncio.shield(connect)
+            writers.append(other_writer)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(link.pass_on(reader, other_writer))
+                group.create_task(link.pass_on(other_reader, writer))
+        except (OSError, ExceptionGroup):
+            pass  # one side has ended: so does the other
+        finally:
+            for each in writers:
+                each.transport.abort()
+            accepted.discard(writer)
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    link = Link(server.sockets[0].getsockname()[1])
+    try:
+        yield link
+    finally:
+        server.close()
+        # asyncio leaves a transport open whose making is cancelled.
+        await asyncio.gather(*connecting, return_exceptions=True)
+        await asyncio.sleep(0)
+        tasks = list(running)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in accepted:  # of tasks that had not begun
+            writer.transport.abort()
+        await asyncio.sleep(0)  # in this turn the transports end

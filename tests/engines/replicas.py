@@ -1,0 +1,349 @@
+"""Several replicas as processes over a real etcd, a fleet behind them, and what clients are told.
+
+    async with replicas(folder) as bed:
+        await bed.offered("1.58")                # all replicas tell this maximum
+        bed.links[0].up = False                  # replica 0 is cut off from etcd: its connections hang
+        async with bed.watch() as watch: ...     # one client of each replica asks for 1.90 all the time
+        watch.judge()
+
+Every replica reaches etcd through relays of its own. Ports are fixed, so a replica can start again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Any, Final, NamedTuple
+
+import aiohttp
+
+from gateway.demo.fleet import HIGHEST, NEW, OLD, SERVED, Database, Server
+from tests.cli.processes import TIMEOUT, finish, free_port, start
+from tests.engines.etcd_cluster import Cluster, Link, etcd_cluster, relay
+
+TTL: Final = 2.0
+STABILIZATION: Final = 1.0
+COUNT: Final = 3
+NEAR: Final = "skewgate-near"
+NEAR_HOST: Final = "10.78.0.1"
+FAR_HOST: Final = "10.78.0.2"
+ASKED: Final = NEW.text
+"""The version that an upgrade brings and a rollback takes away."""
+
+
+class Answer(NamedTuple):
+    """What one request led to."""
+
+    status: int
+    highest: str
+    """That the response tells; empty: it tells none."""
+    served: str
+
+
+class Replica:
+    """One process, and the file of its configuration."""
+
+    def __init__(
+        self, number: int, folder: Path, endpoints: Sequence[str], fleet: Sequence[Server], workers: int = 1
+    ) -> None:
+        self.number = number
+        self.workers = workers
+        self.port, self.admin_port = free_port(), free_port()
+        self.file = folder / f"replica-{number}.yaml"
+        self.state = folder / f"state-{number}.json"
+        self.process: Process | None = None
+        self._log = folder / f"replica-{number}.log"
+        self._endpoints = endpoints
+        self._fleet = fleet
+        self.write()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def admin(self) -> str:
+        return f"http://127.0.0.1:{self.admin_port}"
+
+    def write(self, offer: str = "") -> None:
+        """The file. `offer`: more keys of `offer`."""
+        backends = "".join(
+            f"      - {{name: {each.name}, url: 'http://127.0.0.1:{each.port.number}'}}\n"
+            for each in self._fleet
+        )
+        self.file.write_text(
+            f"listen: 127.0.0.1:{self.port}\n"
+            f"admin: {{listen: 127.0.0.1:{self.admin_port}}}\n"
+            f"access_log: {{format: off}}\nwatch: false\nworkers: {self.workers}\n"
+            f"state: {self.state}\n"
+            f"agreement: {{etcd: {{endpoints: [{', '.join(self._endpoints)}]}}, cluster: c, ttl: {TTL:g}s}}\n"
+            "services:\n  baremetal:\n    dialect: ironic\n    probe: {interval: 200ms}\n"
+            f"    offer: {{stabilization: {STABILIZATION:g}s{offer}}}\n    backends:\n{backends}"
+        )
+
+    async def start(self, *within: str, **environ: str) -> None:
+        """The process, without waiting for anything. `within`: a command that starts it somewhere else."""
+        with self._log.open("ab") as log:
+            self.process = await start("run", "-c", str(self.file), stderr=log, within=within, **environ)
+
+    def send(self, number: signal.Signals) -> None:
+        if self.process is not None and self.process.returncode is None:
+            with suppress(ProcessLookupError):
+                self.process.send_signal(number)
+
+    def stop(self) -> None:
+        """It does nothing any more, and its connections stay."""
+        self.send(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self.send(signal.SIGCONT)
+
+    async def kill(self) -> None:
+        """At once."""
+        self.send(signal.SIGKILL)
+        if self.process is not None:
+            await self.process.wait()
+
+    async def end(self) -> None:
+        """A clean stop."""
+        assert self.process is not None
+        self.send(signal.SIGTERM)
+        assert (await finish(self.process)).code == 0
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+
+@asynccontextmanager
+async def namespace() -> AsyncIterator[str]:
+    """A network of its own, whose link to this one is `NEAR`; there `FAR_HOST` is its address."""
+    name = f"skewgate-{os.getpid()}"
+    await run("ip", "netns", "add", name)
+    try:
+        await run("ip", "link", "add", NEAR, "type", "veth", "peer", "name", "far", "netns", name)
+        await run("ip", "addr", "add", f"{NEAR_HOST}/24", "dev", NEAR)
+        await run("ip", "link", "set", NEAR, "up")
+        await run("ip", "-n", name, "addr", "add", f"{FAR_HOST}/24", "dev", "far")
+        await run("ip", "-n", name, "link", "set", "lo", "up")
+        await run("ip", "-n", name, "link", "set", "far", "up")
+        yield name
+    finally:
+        await run("ip", "netns", "delete", name)
+
+
+async def run(*command: str) -> None:
+    """A command that must succeed."""
+    process = await asyncio.create_subprocess_exec(*command)
+    assert await process.wait() == 0, " ".join(command)
+
+
+class Watch:
+    """What clients of all replicas were told about `ASKED`, with times."""
+
+    def __init__(self) -> None:
+        self.tells: list[tuple[float, float, int]] = []
+        """Begin and end of each request that was told it as on offer, and the replica."""
+        self.refusals: list[tuple[float, float, int]] = []
+        self.others: list[Answer] = []
+        """What must never come."""
+        self.pinned: list[tuple[float, float]] = []
+        """When a pin may have kept `ASKED` from being on offer."""
+
+    def judge(self) -> None:
+        """A version that fell cannot be on offer again before it has stood for `STABILIZATION`. So between
+        two tells that lie closer together nobody may have refused it, unless a pin came and went there."""
+        assert not self.others
+        for begin, end, replica in self.refusals:
+            before = max((tell[1] for tell in self.tells if tell[1] <= begin), default=None)
+            after = min((tell[0] for tell in self.tells if tell[0] >= end), default=None)
+            if before is None or after is None:
+                continue
+            if not any(pin < after and unpinned > before for pin, unpinned in self.pinned):
+                assert after - before >= STABILIZATION, (
+                    f"refused by replica {replica} while it was on offer: {before} {begin} {end} {after}"
+                )
+
+    async def follow(self, replica: Replica, session: aiohttp.ClientSession) -> None:
+        """Ask one replica again and again."""
+        loop = asyncio.get_running_loop()
+        while True:
+            begin = loop.time()
+            answer = await ask(session, replica, ASKED)
+            end = loop.time()
+            if answer.status == 200:
+                if answer.served != ASKED:
+                    self.others.append(answer)
+                if answer.highest == ASKED:
+                    self.tells.append((begin, end, replica.number))
+            elif answer.status == 406:
+                self.refusals.append((begin, end, replica.number))
+            elif answer.status not in {0, 502, 503}:
+                self.others.append(answer)
+            await asyncio.sleep(0.01)
+
+
+async def ask(session: aiohttp.ClientSession, replica: Replica, version: str) -> Answer:
+    """One request; status 0: nobody answered."""
+    try:
+        async with session.get(f"{replica.url}/v1/nodes", headers={SERVED: version}) as response:
+            await response.read()
+            headers = response.headers
+            return Answer(response.status, headers.get(HIGHEST, ""), headers.get(SERVED, ""))
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        return Answer(0, "", "")
+
+
+class Bed:
+    """Everything that runs."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        links: Sequence[Sequence[Link]],
+        replicas: Sequence[Replica],
+        fleet: Sequence[Server],
+        session: aiohttp.ClientSession,
+    ) -> None:
+        self.cluster, self.links, self.replicas, self.fleet, self.session = (
+            cluster,
+            links,
+            replicas,
+            fleet,
+            session,
+        )
+
+    def connect(self, number: int, *, up: bool) -> None:
+        """Cut a replica off from etcd, or end that."""
+        for link in self.links[number]:
+            link.up = up
+
+    async def ask(self, version: str) -> list[Answer]:
+        """Of each replica the answer to a request at `version`."""
+        return [await ask(self.session, replica, version) for replica in self.replicas]
+
+    async def until(self, condition: Callable[[], Any], description: str, within: float = TIMEOUT) -> None:
+        """Wait until an awaitable of `condition` is true."""
+        try:
+            async with asyncio.timeout(within):
+                while not await condition():  # noqa: ASYNC110 - another process sets no event here
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            statuses = [str(await self.status(replica))[:2_000] for replica in self.replicas]
+            logs = [replica.log[-2_000:] for replica in self.replicas]
+            raise AssertionError("\n".join([f"never happened: {description}", *statuses, *logs])) from None
+
+    async def offered(
+        self, highest: str, within: float = TIMEOUT, *, of: Sequence[int] = range(COUNT)
+    ) -> None:
+        """Wait until these replicas tell this maximum."""
+
+        async def all_tell() -> bool:
+            found = [await ask(self.session, self.replicas[number], "1.10") for number in of]
+            return [(each.status, each.highest) for each in found] == [(200, highest)] * len(found)
+
+        await self.until(all_tell, f"{highest} is the maximum of {list(of)}", within)
+
+    async def refused(self, version: str, status: int, *, of: Sequence[int] = range(COUNT)) -> None:
+        """Wait until these replicas answer a request at `version` so."""
+
+        async def all_answer() -> bool:
+            found = [(await ask(self.session, self.replicas[number], version)).status for number in of]
+            return found == [status] * len(found)
+
+        await self.until(all_answer, f"{version} is answered {status} by {list(of)}")
+
+    async def status(self, replica: Replica) -> dict[str, Any]:
+        try:
+            async with self.session.get(f"{replica.admin}/status") as response:
+                found = await response.json()
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    async def command(self, replica: Replica, method: str, path: str, **body: str) -> int:
+        """The status of the answer to a command of an operator; 0: nobody answered."""
+        url = f"{replica.admin}/services/baremetal/{path}"
+        try:
+            async with self.session.request(method, url, json=body or None) as response:
+                await response.read()
+                return response.status
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return 0
+
+    async def commanded(self, replica: Replica, method: str, path: str) -> None:
+        """Repeat it until it is in force."""
+
+        async def taken() -> bool:
+            return await self.command(replica, method, path) == 200
+
+        await self.until(taken, f"{method} {path} is taken by replica {replica.number}")
+
+    async def runs(self) -> None:
+        """Wait until everything that should run does: all members of etcd, and all replicas."""
+        await self.cluster.answers()
+        for replica in self.replicas:
+
+            async def tells() -> bool:
+                return bool(await self.status(replica))  # noqa: B023 - used in this turn only
+
+            await self.until(tells, f"replica {replica.number} runs")
+
+    async def upgrade(self) -> None:
+        for server in self.fleet:
+            await server.stop()
+            await server.start(NEW)
+
+    async def roll_back(self) -> None:
+        for server in self.fleet:
+            await server.stop()
+            await server.start(OLD)
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[Watch]:
+        """One client of each replica asks all the time."""
+        watch = Watch()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(watch.follow(each, self.session)) for each in self.replicas]
+            try:
+                yield watch
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+
+@asynccontextmanager
+async def replicas(folder: Path, workers: int = 1) -> AsyncIterator[Bed]:
+    """Three replicas that offer what the old release serves."""
+    async with AsyncExitStack() as stack:
+        database = Database(Random(7))
+        fleet = [Server("api-1", database), Server("api-2", database)]
+        for server in fleet:
+            await server.start(OLD)
+            stack.push_async_callback(server.close)
+        cluster = await stack.enter_async_context(etcd_cluster(folder))
+        links = [
+            [await stack.enter_async_context(relay(member.port)) for member in cluster.members]
+            for _ in range(COUNT)
+        ]
+        session = await stack.enter_async_context(
+            aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(force_close=True), timeout=aiohttp.ClientTimeout(total=5.0)
+            )
+        )
+        members = [
+            Replica(number, folder, [link.url for link in links[number]], fleet, workers)
+            for number in range(COUNT)
+        ]
+        bed = Bed(cluster, links, members, fleet, session)
+        for replica in members:
+            stack.push_async_callback(replica.kill)
+            await replica.start()
+        await bed.offered(OLD.text)
+        yield bed

@@ -1,0 +1,288 @@
+"""A real HAProxy takes the map and the configuration, and does what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, NamedTuple, final
+
+import pytest
+
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.engines.haproxy.configuration import HaproxyOptions, configuration_text, server_name
+from gateway.engines.haproxy.map_file import encoded, map_text
+from gateway.engines.table import PoolMember, compile_table
+from gateway.settings import load
+from tests.cli.processes import free_port
+from tests.differential.testbed import LOOPBACK, head_of
+from tests.engines.equality.exchange import Answer, Connection
+from tests.engines.equality.haproxy import program, running_haproxy
+
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(60)]
+
+SERVICES: Final = """
+  ironic: {{dialect: ironic, match: {{host: ironic.test}}, {common}}}
+  nova: {{dialect: nova, match: {{host: nova.test}}, {nova}}}
+"""
+OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"
+RANGE: Final = (
+    b"X-OpenStack-Ironic-API-Minimum-Version: 1.1\r\nX-OpenStack-Ironic-API-Maximum-Version: 1.99\r\n"
+)
+SERVED: Final = b"X-OpenStack-Ironic-API-Version: 1.5\r\n"
+REFUSED: Final = b"HTTP/1.1 406 Not Acceptable\r\nContent-Length: 2\r\n"
+
+
+@final
+class Server:
+    """Answers every request with `response` and keeps its head."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.response = OK
+        self.heads: list[str] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        data = b""
+        try:
+            while more := await reader.read(65536):
+                data += more
+                while head := head_of(data):
+                    data = data[len(head) :]
+                    self.heads.append(head.decode("latin-1"))
+                    body = b"" if head.startswith(b"HEAD ") else b"{}"
+                    writer.write(self.response + b"\r\n" + body)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    def lines(self, name: str) -> list[str]:
+        """The values of a header in the last request."""
+        pairs = (line.partition(":") for line in self.heads[-1].split("\r\n")[1:])
+        return [value.strip() for each, _, value in pairs if each.lower() == name.lower()]
+
+
+class Running(NamedTuple):
+    backend: Server
+    gateway: Server
+    client: Connection
+    configuration: str
+
+    async def ask(self, *lines: str, host: str = "ironic.test", target: str = "GET /v1/nodes") -> Answer:
+        head = [f"{target} HTTP/1.1", f"Host: {host}", *lines, "", ""]
+        return await self.client.exchange("\r\n".join(head).encode("latin-1"))
+
+
+@asynccontextmanager
+async def serving(*servers: Server) -> AsyncIterator[None]:
+    listening = []
+    try:
+        for server in servers:
+            one = await asyncio.start_server(server.serve, LOOPBACK, 0)
+            listening.append(one)
+            server.port = one.sockets[0].getsockname()[1]
+        yield
+    finally:
+        for one in listening:
+            one.close()
+
+
+def snapshot(ports: Mapping[str, int]) -> Snapshot:
+    """Both services, with the members at these ports."""
+    backends = [
+        ", ".join(
+            f"{{name: {name}, url: 'http://127.0.0.1:{port}', versions: '{versions}'}}"
+            for name, port in ports.items()
+        )
+        for versions in ("1.1-1.9", "2.1-2.9")
+    ]
+    common, nova = (f"offer: {{stabilization: 0s}}, backends: [{each}]" for each in backends)
+    text = "listen: 127.0.0.1:0\nservices:" + SERVICES.format(common=common, nova=nova)
+    services = load(text, filename="haproxy.yaml", environ={}).require().services
+    return Snapshot.configured(services, now=0.0)
+
+
+@asynccontextmanager
+async def running(folder: Path, *more: int) -> AsyncIterator[Running]:
+    """HAProxy before a member (and closed ones at the ports of `more`), with a stand-in for the gateway."""
+    backend, gateway = Server(), Server()
+    gateway.response = b"HTTP/1.1 299 Gateway\r\nContent-Length: 2\r\n"
+    async with serving(backend, gateway):
+        ports = {"here": backend.port, **{f"closed-{at}": port for at, port in enumerate(more)}}
+        table, port = compile_table(snapshot(ports)), free_port()
+        (folder / "map").write_text(map_text(table))
+        options = HaproxyOptions(str(folder / "map"), f"127.0.0.1:{gateway.port}", (f"127.0.0.1:{port}",))
+        text = configuration_text(table, options)
+        (folder / "haproxy.cfg").write_text(text)
+        async with running_haproxy(folder / "haproxy.cfg", port):
+            client = Connection(port)
+            try:
+                yield Running(backend, gateway, client, text)
+            finally:
+                await client.close()
+
+
+async def test_haproxy_takes_the_configuration(tmp_path: Path) -> None:
+    """Without a warning, and what goes through templates of Ansible stays what it is."""
+    table = compile_table(snapshot({"a": 1, "b.c_d": 2, "e": 3}))
+    (tmp_path / "map").write_text(map_text(table))
+    socket = f"{tmp_path}/socket mode 660 level admin"
+    text = configuration_text(table, HaproxyOptions(str(tmp_path / "map"), "127.0.0.1:9", socket=socket))
+    (tmp_path / "haproxy.cfg").write_text(text)
+    process = await asyncio.create_subprocess_exec(
+        program(), "-c", "-dW", "-f", tmp_path / "haproxy.cfg",
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output
+    assert re.search(r"\{[{%#]", text) is None
+    assert "defaults" not in text
+
+
+async def test_a_plain_request_goes_straight_to_a_backend(tmp_path: Path) -> None:
+    async with running(tmp_path) as haproxy:
+        haproxy.backend.response = OK + RANGE + SERVED + b"Vary: Accept, OpenStack-API-Version\r\n"
+        for lines, version in (
+            (["X-OpenStack-Ironic-API-Version: 1.5"], "1.5"),
+            (["OpenStack-API-Version: baremetal 1.5"], "1.5"),
+            (["x-openstack-ironic-api-version: 1.5", "OpenStack-API-Version: baremetal 1.5"], "1.5"),
+            (["X-OpenStack-Ironic-API-Version: latest"], "1.9"),
+            ([], "1.1"),
+        ):
+            answer = await haproxy.ask(*lines)
+            assert answer.status == 200
+            assert answer.values("X-OpenStack-Ironic-API-Minimum-Version") == ["1.1"]
+            assert answer.values("X-OpenStack-Ironic-API-Maximum-Version") == ["1.9"]
+            assert answer.values("X-OpenStack-Ironic-API-Version") == ["1.5"]
+            assert answer.values("Vary") == [
+                "Accept, OpenStack-API-Version",
+                "X-OpenStack-Ironic-API-Version",
+            ]
+            assert haproxy.backend.lines("X-OpenStack-Ironic-API-Version") == [version]
+            assert haproxy.backend.lines("OpenStack-API-Version") == [f"baremetal {version}"]
+            assert haproxy.backend.lines("Host") == ["ironic.test"]
+            assert len(haproxy.backend.lines("X-Forwarded-For")) == 1
+        assert not haproxy.gateway.heads
+
+
+async def test_a_response_without_versions_gets_only_vary(tmp_path: Path) -> None:
+    async with running(tmp_path) as haproxy:
+        haproxy.backend.response = OK + b"Vary: *\r\n"
+        answer = await haproxy.ask()
+        assert answer.values("Vary") == ["*"]
+        assert not answer.values("X-OpenStack-Ironic-API-Maximum-Version")
+
+
+@pytest.mark.parametrize(
+    "target, lines",
+    [
+        ("GET /", ()),
+        ("GET /v1", ()),
+        ("GET /v1/", ()),
+        ("GET /v1.json", ()),
+        ("GET /v1//nodes", ()),
+        ("GET //v1/nodes", ()),
+        ("GET /v1/../v1", ()),
+        ("GET /%76%31", ()),
+        ("GET /v1/%2e%2e", ()),
+        ("GET /v1/a;b", ()),
+        ("GET http://ironic.test/v1/nodes", ()),
+        ("OPTIONS /v1/nodes", ()),
+        ("BREW /v1/nodes", ()),
+        ("GET /v1/nodes", ("X-OpenStack-Ironic-API-Version: 1.10",)),
+        ("GET /v1/nodes", ("X-OpenStack-Ironic-API-Version: 1.05",)),
+        ("GET /v1/nodes", ("X-OpenStack-Ironic-API-Version:",)),
+        ("GET /v1/nodes", ("X-OpenStack-Ironic-API-Version: 1.5|0:",)),
+        ("GET /v1/nodes", ("X-OpenStack-Ironic-API-Version: 1.5, 1.5",)),
+        ("GET /v1/nodes", ("X-OpenStack-Ironic-API-Version: 1.5", "X-OpenStack-Ironic-API-Version: 1.5")),
+        ("GET /v1/nodes", ("X-OpenStack-Ironic-API-Version: 1.5", "OpenStack-API-Version: baremetal 1.6")),
+        ("GET /v1/nodes", ("X_OpenStack-Ironic-API-Version: 1.5",)),
+        ("GET /v1/nodes", ("X.OpenStack.Ironic.API.Version: 1.5",)),
+        ("GET /v1/nodes", ("OpenStack-API-Version: compute 2.1, baremetal 1.5",)),
+        ("GET /v1/nodes", ("OpenStack-API-Version: baremetal%201.5",)),
+        ("GET /v1/nodes", ("Connection: keep-alive, X-OpenStack-Ironic-API-Version",)),
+        ("GET /v1/nodes", ("Connection: Upgrade", "Upgrade: other")),
+        ("POST /v1/nodes", ("Transfer-Encoding: chunked",)),
+    ],
+)  # fmt: skip
+async def test_all_else_goes_to_the_gateway(target: str, lines: tuple[str, ...], tmp_path: Path) -> None:
+    async with running(tmp_path) as haproxy:
+        body = "0\r\n\r\n" if "Transfer-Encoding: chunked" in lines else ""
+        head = "\r\n".join((f"{target} HTTP/1.1", "Host: ironic.test", *lines, "", ""))
+        answer = await haproxy.client.exchange((head + body).encode())
+        assert answer.status == 299
+        assert not haproxy.backend.heads
+        for line in lines:
+            name, _, value = line.partition(":")
+            if "version" in name.lower():
+                assert value.strip() in haproxy.gateway.lines(name)
+
+
+@pytest.mark.parametrize("host", ["ironic.test.", "other.test", "127.0.0.1", "[::1]", "ironic.test:x"])
+async def test_a_host_that_is_none_of_a_service_goes_to_the_gateway(host: str, tmp_path: Path) -> None:
+    async with running(tmp_path) as haproxy:
+        assert (await haproxy.ask(host=host)).status in (299, 400)
+        assert not haproxy.backend.heads
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_a_refusal_of_the_version_by_a_backend_becomes_503(method: str, tmp_path: Path) -> None:
+    async with running(tmp_path) as haproxy:
+        haproxy.backend.response = REFUSED + RANGE
+        answer = await haproxy.ask("X-OpenStack-Ironic-API-Version: 1.5", target=f"{method} /v1/nodes")
+        assert answer.status == 503
+        assert answer.values("X-OpenStack-Ironic-API-Maximum-Version") == ["1.9"]
+        assert answer.values("Vary") == ["OpenStack-API-Version", "X-OpenStack-Ironic-API-Version"]
+        if method == "GET":
+            assert json.loads(json.loads(answer.body)["error_message"])["code"] == 503
+        haproxy.backend.response = REFUSED + RANGE + SERVED  # about a feature: it passes
+        answer = await haproxy.ask("X-OpenStack-Ironic-API-Version: 1.5", target=f"{method} /v1/nodes")
+        assert answer.status == 406
+        assert answer.values("X-OpenStack-Ironic-API-Maximum-Version") == ["1.9"]
+        haproxy.backend.response = REFUSED  # Nova: only the body would say what it is about
+        answer = await haproxy.ask(host="nova.test", target=f"{method} /v2.1/servers")
+        assert answer.status == 503
+        assert answer.values("Retry-After") == ["2"]
+
+
+async def test_a_member_that_takes_no_connection_is_left_for_another(tmp_path: Path) -> None:
+    async with running(tmp_path, free_port()) as haproxy:
+        for _ in range(20):
+            answer = await haproxy.ask(target="POST /v1/nodes")
+            assert answer.status == 200
+
+
+async def test_a_broken_reply_is_told_in_the_shape_of_the_api(tmp_path: Path) -> None:
+    async with running(tmp_path) as haproxy:
+        haproxy.backend.response = b"what\r\n"
+        answer = await haproxy.ask("X-OpenStack-Ironic-API-Version: 1.5")
+        assert answer.status == 502
+        assert json.loads(json.loads(answer.body)["error_message"])["title"] == "Bad Gateway"
+        assert answer.values("Vary") == ["OpenStack-API-Version", "X-OpenStack-Ironic-API-Version"]
+        assert not answer.values("Retry-After")
+
+
+async def test_without_a_member_the_answer_has_the_shape_of_the_api(tmp_path: Path) -> None:
+    backend_less = snapshot({"closed": free_port()})
+    table, port = compile_table(backend_less), free_port()
+    (tmp_path / "map").write_text(map_text(table))
+    options = HaproxyOptions(str(tmp_path / "map"), "127.0.0.1:9", (f"127.0.0.1:{port}",))
+    (tmp_path / "haproxy.cfg").write_text(configuration_text(table, options))
+    async with running_haproxy(tmp_path / "haproxy.cfg", port):
+        client = Connection(port)
+        try:
+            answer = await client.exchange(b"GET /v1/nodes HTTP/1.1\r\nHost: ironic.test\r\n\r\n")
+        finally:
+            await client.close()
+    assert answer.status == 503
+    assert json.loads(json.loads(answer.body)["error_message"])["title"] == "Service Unavailable"
+    assert answer.values("X-OpenStack-Ironic-API-Minimum-Version") == ["1.1"]
+
+
+def test_names_of_servers_are_words() -> None:
+    assert server_name(PoolMember("s/a b", "a b", "h", 1)) == "a:20b"
+    assert encoded("compute 2.1") == "compute%202.1"

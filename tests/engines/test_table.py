@@ -1,0 +1,151 @@
+"""Every row of a compiled table says what `decide` says, and what `decide` refuses is in no row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.core.decision.decision import Forward, decide
+from gateway.core.dialect import Advertisement, Dialect
+from gateway.core.fleet.service import Policy, RouteMatch, Service
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.http.message import RequestHead, normalize_name, render
+from gateway.core.versions.ranges import VersionSet
+from gateway.dialects.openstack.ironic import Ironic
+from gateway.engines.expressible import inexpressible
+from gateway.engines.haproxy.map_file import key_of
+from gateway.engines.table import ServiceTable, compile_table, request_of, sample_host
+from tests.core.builders import Toy, service, snapshot
+from tests.dialects.dialect_samples import DIALECT_SAMPLES, DialectSample
+
+DIRECT = [sample for sample in DIALECT_SAMPLES if inexpressible(service("a", dialect=sample.dialect)) is None]
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+OTHERS = {"accept": "*/*", "content-type": "application/json"}
+
+
+def fleet(dialect: Dialect, *served: VersionSet, legacy: bool = False, **more: Any) -> Snapshot:
+    """One member for each set, and a legacy one."""
+    results = {f"m{at}": Advertisement(versions) for at, versions in enumerate(served)}
+    if legacy:
+        results["old"] = Advertisement(dialect.legacy_versions, legacy=True)
+    return snapshot(results, dialect=dialect, policy=Policy.REACHABLE, **more)
+
+
+def halves(sample: DialectSample) -> tuple[VersionSet, VersionSet]:
+    """All versions of the sample, and the older half of them."""
+    versions = sorted(sample.versions)
+    return VersionSet.only(*versions), VersionSet.only(*versions[: (len(versions) + 1) // 2])
+
+
+def the_table(found: Snapshot) -> ServiceTable:
+    (table,) = compile_table(found).services
+    return table
+
+
+def test_the_dialects_that_engines_are_for_are_among_them() -> None:
+    assert {sample.dialect.name for sample in DIRECT} == {"ironic", "nova", "senlin", "openstack", "custom"}
+
+
+@pytest.mark.parametrize("sample", DIRECT, ids=lambda sample: sample.label)
+@pytest.mark.parametrize("legacy", [False, True])
+@settings(max_examples=3)
+@given(data=st.data())
+def test_a_row_says_what_decide_says(sample: DialectSample, legacy: bool, data: st.DataObject) -> None:
+    found = fleet(sample.dialect, *halves(sample), legacy=legacy)
+    table = the_table(found)
+    assert table.traits is not None, table.inexpressible
+    pools = {pool.name: pool for pool in table.pools}
+    for row in table.rows:
+        paths = data.draw(st.sampled_from(table.paths))
+        rest = data.draw(st.from_regex(rf"\A[{paths.first}][A-Za-z0-9/_~@:,+=-]{{0,9}}\Z"))
+        path = paths.prefix + rest
+        if path.lower().startswith(paths.besides):
+            continue
+        plain = request_of(table.traits, row.asked, paths)
+        others = tuple(
+            one for one in OTHERS.items() if one[0] in sample.dialect.reads - sample.dialect.owned_request
+        )
+        head = RequestHead(
+            data.draw(st.sampled_from(METHODS)), path, "_method=PUT&a=1", (*plain.fields, *others)
+        )
+        decision = decide(found, head, sample_host(table.service), {}, 0, {})
+        assert isinstance(decision, Forward), (head, decision)
+        resolution = decision.resolution
+        assert resolution.version_text == row.version
+        assert not resolution.rewrites_document
+        assert pools[row.pool].keys == {member.key for member in resolution.candidates.members}
+        lines = zip(table.traits.headers, table.traits.written, strict=True)
+        written = tuple((name, f"{before}{row.version}{after}") for name, (before, after) in lines)
+        kept = tuple(one for one in others if one[0] not in sample.dialect.owned_request)
+        assert resolution.request_field_lines == render((*written, *kept))
+
+
+@pytest.mark.parametrize("sample", DIRECT, ids=lambda sample: sample.label)
+def test_rows_have_different_keys_and_no_refused_version(sample: DialectSample) -> None:
+    versions, older = halves(sample)
+    found = fleet(sample.dialect, versions, ceiling=older.highest)
+    table = the_table(found)
+    offered = found.views[table.service.name].offer.versions
+    keys = [key_of(table.service, row.asked) for row in table.rows]
+    assert len(keys) == len(set(keys))
+    assert {sample.dialect.scheme.require(row.version) for row in table.rows} <= set(offered)
+
+
+def test_where_a_legacy_member_may_get_the_request_the_gateway_serves_it() -> None:
+    ironic = Ironic()
+    table = the_table(fleet(ironic, VersionSet.read("1.1-1.9", ironic.scheme), legacy=True))
+    assert {row.version for row in table.rows} == {f"1.{minor}" for minor in range(2, 10)}
+    assert not the_table(fleet(ironic, legacy=True)).rows
+
+
+def test_a_pool_that_the_engine_lacks_is_replaced_by_the_largest_one_inside_it() -> None:
+    ironic = Ironic()
+    served = [VersionSet.read(text, ironic.scheme) for text in ("1.1-1.9", "1.1-1.9", "1.1-1.5")]
+    found = fleet(ironic, *served)
+    full = compile_table(found)
+    wanted = {row.pool for service in full.services for row in service.rows}
+    known = [pool for pool in full.pools if pool.name not in wanted]
+    (table,) = compile_table(found, {pool.name for pool in known}).services
+    names = {pool.name: pool for pool in known}
+    assert table.missing == wanted
+    by_asked = {row.asked: row for row in full.services[0].rows}
+    all_pools = {pool.name: pool for pool in full.pools}
+    assert len(table.rows) == len(full.services[0].rows)
+    for row in table.rows:
+        assert names[row.pool].keys < all_pools[by_asked[row.asked].pool].keys
+    assert not compile_table(found, []).services[0].rows
+
+
+def test_a_pool_with_another_address_has_another_name() -> None:
+    ironic = Ironic()
+    one = the_table(fleet(ironic, VersionSet.read("1.1-1.9", ironic.scheme))).pools[0]
+    moved = replace(one, members=tuple(replace(member, port=member.port + 1) for member in one.members))
+    assert one.name != moved.name
+
+
+@pytest.mark.parametrize(
+    "change, key",
+    [
+        ({"match": RouteMatch(path="/baremetal")}, ("match", "path")),
+        ({"dialect": Toy()}, ("dialect",)),
+    ],
+)
+def test_what_cannot_be_expressed_has_a_reason(change: dict[str, object], key: tuple[str, ...]) -> None:
+    one: Service = replace(service("a", dialect=Ironic()), **change)  # type: ignore[arg-type]
+    found = inexpressible(one)
+    assert found is not None
+    assert found.key == key
+
+
+def test_a_version_header_in_another_spelling_is_in_no_row() -> None:
+    ironic = Ironic()
+    table = the_table(fleet(ironic, VersionSet.read("1.1-1.9", ironic.scheme)))
+    assert table.traits is not None
+    assert {normalize_name(name) for name in table.traits.headers} == ironic.owned_request
+    values = {value for row in table.rows for value in row.asked.values if value is not None}
+    assert "baremetal 1.5" in values
+    assert not {"1.05", "Baremetal 1.5", "1.10", "LATEST"} & values

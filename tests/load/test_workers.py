@@ -1,0 +1,173 @@
+"""The same with several workers, of which some are killed, and with a parent that is killed or replaced.
+
+Never does one worker refuse what another one offers: all clients together, on all connections, see an offer
+that only rises but where the fleet or an operator takes it back (`ledger`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from tests.load.fleet import NAMES, NEW, OLD
+from tests.load.ledger import End
+from tests.load.records import Death
+from tests.load.test_nothing_lost import SCENARIO, evaluate, restart, run_scenario
+from tests.load.testbed import CONFIGURATION, Testbed
+from tests.real.processes import Process, wait_for
+
+pytestmark = [pytest.mark.load, pytest.mark.timeout(300)]
+
+WORKERS = 2
+KILLS = 2
+"""Of each worker."""
+RELOADS = 20
+
+
+@pytest.fixture
+def testbed(tmp_path: Path) -> Iterator[Testbed]:
+    with Testbed(tmp_path, configuration=f"workers: {WORKERS}\n{CONFIGURATION}").running() as testbed:
+        yield testbed
+
+
+def test_no_request_is_lost_while_the_fleet_changes_behind_two_workers(
+    testbed: Testbed, figures: list[str]
+) -> None:
+    """And what the metrics of all workers say together is what all clients saw."""
+    try:
+        run_scenario(testbed)
+    finally:
+        judgement = evaluate(testbed, figures)
+
+    assert not judgement.breaches, f"{len(judgement.breaches)} breaches:\n{judgement}"
+    assert [step.name for step in testbed.steps] == [*SCENARIO]
+    counted = testbed.gateway.metrics().total("skewgate_requests_total")
+    assert counted == len(testbed.requests())
+
+
+def test_workers_and_their_parent_may_be_killed_or_replaced(testbed: Testbed, figures: list[str]) -> None:
+    """In the middle of an upgrade. Only what a killed worker was doing at that moment is lost."""
+    try:
+        with counters_only_rise(testbed):
+            with testbed.step("a worker is killed, each in turn"):
+                for slot in [*range(WORKERS)] * KILLS:
+                    kill_worker(testbed, slot)
+            with testbed.step("reload storm"):
+                reload_storm(testbed)
+        with testbed.step("the gateway is taken over while the fleet is upgraded"):
+            restart(testbed, NAMES[0], NEW)
+            testbed.wait_for_offer(OLD, "mixed")
+            take_over(testbed)
+            upgrade_the_rest(testbed)
+        with testbed.step("its parent is killed"):
+            kill_parent(testbed)
+            testbed.wait_for_offer(NEW, "uniform")
+            testbed.wait_for_traffic()
+        with testbed.step("taken over once more"):
+            take_over(testbed)
+            testbed.wait_for_traffic()
+    finally:
+        judgement = evaluate(testbed, figures)
+
+    assert not judgement.breaches, f"{len(judgement.breaches)} breaches:\n{judgement}"
+    ends = [judgement.ends[request.ident] for request in testbed.requests()]
+    killed = sum(death.killed for death in testbed.deaths)
+    figures.append(f"{killed} processes of the gateway killed: {ends.count(End.DISCONNECTED)} disconnected")
+    assert killed == KILLS * WORKERS
+
+
+def workers_of(testbed: Testbed) -> list[dict[str, Any]]:
+    document = testbed.poller.until_document(lambda document: True, "a reading")
+    found: list[dict[str, Any]] = document["workers"]
+    return found
+
+
+def kill_worker(testbed: Testbed, slot: int) -> None:
+    """Return when another one serves in its slot."""
+    (pid,) = (worker["pid"] for worker in workers_of(testbed) if worker["slot"] == slot)
+    testbed.deaths.append(Death(monotonic(), killed=True))
+    os.kill(pid, signal.SIGKILL)
+
+    def is_replaced(document: dict[str, Any]) -> bool:
+        return any(
+            worker["slot"] == slot and worker["pid"] != pid and worker["state"] == "serving"
+            for worker in document["workers"]
+        )
+
+    testbed.poller.until_document(is_replaced, f"another worker in slot {slot}")
+    testbed.wait_for_traffic()
+
+
+def reload_storm(testbed: Testbed) -> None:
+    """Every reload is in force in all workers, or joined with the next one."""
+    for number in range(RELOADS):
+        testbed.configure(weight=1 + number % 3)
+        testbed.send_sighup()
+    wait_for(lambda: testbed.reloads("success") >= 1, "a reload")
+    testbed.configure()
+    testbed.command("reload")
+    testbed.wait_for_traffic()
+
+
+def upgrade_the_rest(testbed: Testbed) -> None:
+    for name in NAMES[1:]:
+        restart(testbed, name, NEW)
+    testbed.wait_for_offer(NEW, "uniform")
+    testbed.wait_for_traffic()
+
+
+def take_over(testbed: Testbed) -> None:
+    """Replace the running gateway by a new process, as its own upgrade does."""
+    before = testbed.gateway.process
+    after = Process(f"{before.name}+", [*before.command, "--take-over"], before.folder, before.environment)
+    with testbed.poller.interrupted():
+        after.start()
+        wait_for(lambda: not before.is_running, "the end of the old gateway")
+        testbed.deaths.append(Death(monotonic(), killed=False))
+        testbed.gateway.process = after
+        after.wait_until(testbed.gateway.is_ready, "ready (/readyz 200)")
+    assert before.stop() == 0
+    testbed.wait_for_traffic()
+
+
+def kill_parent(testbed: Testbed) -> None:
+    """Its workers serve on until the next gateway, which nobody has told of them, has their sockets."""
+    process = testbed.gateway.process
+    with testbed.poller.interrupted():
+        process.kill()
+        testbed.deaths.append(Death(monotonic(), killed=False))
+        process.start()
+        process.wait_until(testbed.gateway.is_ready, "ready (/readyz 200)")
+    testbed.wait_for_traffic()
+
+
+@contextmanager
+def counters_only_rise(testbed: Testbed) -> Iterator[None]:
+    """While workers come and go: read again and again, no counter is lower than before."""
+    ended, falls = threading.Event(), list[str]()
+
+    def read() -> None:
+        before: dict[Any, float] = {}
+        while not ended.wait(0.1):
+            now = testbed.gateway.metrics().counters()
+            falls.extend(
+                f"{key}: {before[key]} -> {now[key]}" for key in now if now[key] < before.get(key, 0)
+            )
+            before = now
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    assert not falls, falls

@@ -1,0 +1,114 @@
+"""The documents of the agreement's model, and the real ladder from one to the next, under all votes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import compress, product
+from typing import Final, NamedTuple
+
+from gateway.core.agreement.document import Document, Level
+from gateway.core.agreement.ladder import LiveReplica, Vote, next_document
+from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, unbroken
+from gateway.core.versions.version import CalendarDate, MajorMinor, Scheme, Version
+
+
+class Contents(NamedTuple):
+    """All that matters in a document but its number."""
+
+    levels: tuple[Level, ...]
+    """Of each version that moves, by the three sets."""
+    is_empty: bool
+
+    def answers(self) -> tuple[Level, ...]:
+        """The levels by which a replica answers."""
+        return tuple(Level.UNDECIDED for _ in self.levels) if self.is_empty else self.levels
+
+
+@dataclass(frozen=True)
+class Universe:
+    """The versions that the documents of a model are about."""
+
+    scheme: Scheme
+    versions: tuple[Version, ...]
+    """Those that move."""
+    base: VersionSet = NO_VERSIONS
+    """Offered all the time beside them, so that no document is empty."""
+
+    @property
+    def first(self) -> Contents:
+        """With which a model begins: nothing of what moves is on offer."""
+        return Contents(tuple(Level.REFUSED for _ in self.versions), is_empty=not self.base)
+
+    def document(self, levels: tuple[Level, ...], state: VersionSet) -> Document:
+        """The document with these levels, and any state."""
+        both = list(zip(self.versions, levels, strict=True))
+        offered, accepted, opened = (
+            self.base | VersionSet.only(*(version for version, at in both if at >= level))
+            for level in (Level.OFFERED, Level.ACCEPTED, Level.UNDECIDED)
+        )
+        return Document(1, "rule", state, offered, accepted, opened)
+
+    def contents(self, document: Document) -> Contents:
+        """The other way round."""
+        sets = (document.open, document.accepted, document.offered)
+        levels = tuple(Level(sum(version in each for each in sets)) for version in self.versions)
+        return Contents(levels, document.is_empty)
+
+    def states(self) -> list[VersionSet]:
+        """Every state that there can be."""
+        found = []
+        for chosen in product((False, True), repeat=len(self.versions)):
+            some = VersionSet.only(*compress(self.versions, chosen))
+            if unbroken(self.base | some, self.scheme) == self.base | some:
+                found.append(self.base | some)
+        return found
+
+
+ONE: Final = Universe(MajorMinor(), (Version(1, 2),), VersionSet.only(Version(1, 1)))
+"""One version above another that stays."""
+ALONE: Final = Universe(CalendarDate(), (Version(2024, 1, 1),))
+"""One version that comes and goes: at times nothing is on offer."""
+TWO: Final = Universe(CalendarDate(), (Version(2024, 1, 1), Version(2024, 2, 1)))
+"""Two such versions."""
+
+
+@cache
+def following(
+    universe: Universe, contents: Contents, live: tuple[bool, ...], *, all_attached: bool
+) -> frozenset[Contents]:
+    """The contents of every document that `next_document` computes after one with `contents`, whatever the
+    state, the votes and the pin are. `live`: of each live replica, whether it has acknowledged.
+
+    All vote the same: what counts of votes is the union of one part and the intersection of another, and one
+    vote can be any of these (tests/core/agreement/test_ladder.py).
+    """
+    found: set[Contents] = set()
+    for state in universe.states():
+        document = universe.document(contents.levels, state)
+        if document.is_empty is not contents.is_empty:
+            continue
+        for floor, want, pin in product(
+            universe.states(), universe.states(), (None, Version(1, 0), *universe.versions)
+        ):
+            vote = Vote("rule", floor & state, want, want)
+            replicas = {str(at): LiveReplica(int(acked), vote) for at, acked in enumerate(live)}
+            registered = list(replicas) if all_attached else [*replicas, "away"]
+            after = next_document(document, replicas, registered, pin, universe.scheme)
+            if after is not None:
+                found.add(universe.contents(after))
+    return frozenset(found)
+
+
+@cache
+def leading(
+    universe: Universe, contents: Contents, live: tuple[bool, ...], *, all_attached: bool, up: bool
+) -> frozenset[Contents]:
+    """The same when all replicas want everything, or (not `up`) nothing but what stays."""
+    wanted = universe.states()[-1] if up else universe.base
+    vote = Vote("rule", wanted, wanted, wanted)
+    replicas = {str(at): LiveReplica(int(acked), vote) for at, acked in enumerate(live)}
+    registered = list(replicas) if all_attached else [*replicas, "away"]
+    document = universe.document(contents.levels, NO_VERSIONS if contents.is_empty else wanted)
+    after = next_document(document, replicas, registered, None, universe.scheme)
+    return frozenset() if after is None else frozenset({universe.contents(after)})

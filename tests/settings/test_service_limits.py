@@ -1,0 +1,103 @@
+"""`services.NAME.timeouts` and `.limits`: what a service writes counts for it, the rest is inherited."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.core.fleet.limits import DEFAULT_LIMITS, NO_TIMEOUT, ServiceLimits
+from gateway.settings import Limits, Timeouts
+from gateway.settings.model.limits import (
+    NOT_PER_SERVICE,
+    PER_SERVICE,
+    ServiceLimitsSection,
+    ServiceTimeouts,
+    limits_of_all,
+)
+from tests.settings.texts import BASE, load_text
+
+
+def limits_of(more: str, whole: str = "") -> ServiceLimits:
+    [service] = load_text(BASE + more + whole).require().services
+    return service.limits
+
+
+def test_without_a_key_a_service_has_the_defaults() -> None:
+    """Those of core are those of the file: tests and code without a file make services themselves."""
+    assert limits_of("") == DEFAULT_LIMITS == limits_of_all(Timeouts(), Limits())
+
+
+def test_each_key_is_inherited_by_itself() -> None:
+    whole = (
+        "timeouts: {backend_head: 7s, connect: 1s}\nlimits: {body: 1MiB, replay_body: 1KiB, min_rate: 9}\n"
+    )
+
+    found = limits_of(
+        "    timeouts: {backend_head: 9s, backend_body_idle: off}\n    limits: {body: 2GiB}\n", whole
+    )
+
+    assert (found.backend_head, found.connect, found.client_write_idle) == (9.0, 1.0, 30.0)
+    assert found.backend_body_idle == NO_TIMEOUT
+    assert (found.body, found.replay_body, found.min_rate) == (2 * 1024**3, 1024, 9)
+
+
+def test_the_whole_file_may_have_off_too() -> None:
+    assert limits_of("", "timeouts: {backend_body_idle: off}\n").backend_body_idle == NO_TIMEOUT
+    own = limits_of("    timeouts: {backend_body_idle: 5s}\n", "timeouts: {backend_body_idle: off}\n")
+    assert own.backend_body_idle == 5.0
+
+
+def test_what_is_inherited_belongs_to_the_service_as_it_is_written() -> None:
+    """Otherwise a reload would keep the old view of a service, and its old time-outs."""
+    text = BASE + "timeouts: {backend_head: %s}\n"
+    [one], [same], [other] = (load_text(text % value).require().services for value in ("7s", "7s", "8s"))
+
+    assert one.is_written_as(same)
+    assert not one.is_written_as(other)
+
+
+def test_every_key_of_the_whole_file_is_either_a_services_or_is_refused_there_with_a_reason() -> None:
+    for group, whole, own in (
+        ("timeouts", Timeouts, ServiceTimeouts),
+        ("limits", Limits, ServiceLimitsSection),
+    ):
+        names = {name for name in whole.model_fields if name in PER_SERVICE}
+        refused = {key.partition(".")[2] for key in NOT_PER_SERVICE if key.startswith(f"{group}.")}
+
+        assert own.model_fields.keys() == names
+        assert refused == whole.model_fields.keys() - names
+
+
+@pytest.mark.parametrize("key", sorted(NOT_PER_SERVICE))
+def test_a_key_that_means_nothing_in_a_service_is_refused_with_the_reason(key: str) -> None:
+    group, _, name = key.partition(".")
+
+    [problem] = load_text(f"{BASE}    {group}:\n      {name}: 1s\n").problems
+
+    assert (problem.code, problem.line, problem.column) == ("not-per-service", 8, 7)
+    assert NOT_PER_SERVICE[key] in problem.message
+    assert f"`{group}` of the whole file" in (problem.hint or "")
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("    timeouts: {connect: off}\n", ("bad-value", 7, 25)),
+        ("    timeouts: {client_write_idle: off}\n", ("bad-value", 7, 35)),
+        ("    timeouts: {backend_head: never}\n", ("bad-value", 7, 30)),
+        ("    timeouts: {backend_head: 0s}\n", ("bad-value", 7, 30)),
+        ("    timeouts: {backend_heat: 1s}\n", ("unknown-key", 7, 16)),
+        ("    timeouts: 5s\n", ("wrong-type", 7, 15)),
+        ("    timeouts: {body: 1s}\n", ("unknown-key", 7, 16)),
+        ("    limits: {body: 1}\n", ("bad-value", 7, 20)),
+        ("    limits: {body: 1KiB, replay_body: 2KiB}\n", ("contradiction", 7, 39)),
+    ],
+)
+def test_what_is_wrong_in_a_service_has_its_position(text: str, found: tuple[str, int, int]) -> None:
+    [problem] = load_text(BASE + text).problems
+
+    assert (problem.code, problem.line, problem.column) == found
+
+
+def test_an_inherited_limit_contradicts_nothing() -> None:
+    """`replay_body` of the whole file is larger: of a body that is refused nothing is held."""
+    assert limits_of("    limits: {body: 1KiB}\n").body == 1024

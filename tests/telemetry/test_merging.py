@@ -1,0 +1,386 @@
+"""What several processes have counted, in the metrics of one: nothing is lost, nothing is counted twice, and
+no counter falls."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable
+from functools import partial
+from time import thread_time
+from typing import Final, TypeAlias
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.decision.decision import NegotiationResult
+from gateway.core.dialect import RequestedKind
+from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.fleet import ProbeSucceeded
+from gateway.core.fleet.service import EjectionReason, Service
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.dialects.openstack.ironic import Ironic
+from gateway.telemetry.counters import (
+    ADMISSION_REASONS,
+    HANDSHAKE_RESULTS,
+    MAX_CLIENT_ERROR_REASONS,
+    MAX_VERSIONS,
+    OTHER,
+    QUEUE_REFUSALS,
+    RETRY_REASONS,
+    TunnelEnding,
+)
+from gateway.telemetry.merging import Counted
+from gateway.telemetry.metrics import Metrics
+from tests.telemetry.builders import advertisement, record
+
+Event: TypeAlias = Callable[[Metrics], None]
+"""Something that a worker counts."""
+
+Config: TypeAlias = dict[str, tuple[str, ...]]
+"""The names of backends by service."""
+
+SERVICES: Final = ("a", "b")
+BACKENDS: Final = ("x", "y")
+FULL: Final[Config] = dict.fromkeys(SERVICES, BACKENDS)
+LONGEST_MS: Final = 10.0
+"""A report may hold neither loop for longer."""
+
+
+def service_of(name: str, backends: Iterable[str]) -> Service:
+    return Service(name, Ironic(), tuple(Backend(each, "10.0.0.1", 6385) for each in backends))
+
+
+def snapshot_of(config: Config) -> Snapshot:
+    holder = SnapshotHolder(
+        Snapshot.configured([service_of(service, names) for service, names in config.items()], now=0.0)
+    )
+    for service, names in config.items():
+        for name in names:
+            holder.observe(service, name, ProbeSucceeded(advertisement(90), 1.0))
+    return holder.current
+
+
+class Held:
+    """A snapshot that the test replaces, as a publication does."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.current = snapshot
+
+    def let_in(self) -> None:
+        """Nothing waits."""
+
+
+class Process:
+    """The metrics of one process, and what it knows."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.metrics = Metrics()
+        self.held = Held(snapshot)
+        self.metrics.watch(self.held, dict, dict)
+
+    def learn(self, snapshot: Snapshot) -> None:
+        before, self.held.current = self.held.current, snapshot
+        self.metrics.update_series(before, snapshot)
+
+
+def through_a_channel(counted: Counted) -> Counted:
+    data = pickle.dumps(counted, pickle.HIGHEST_PROTOCOL)
+    found = pickle.loads(data)  # noqa: S301 - our own
+    assert isinstance(found, Counted)
+    return found
+
+
+def told(process: Process) -> Counted:
+    """What a process gives away, as it comes out of a channel."""
+    return through_a_channel(process.metrics.take())
+
+
+def counters(metrics: Metrics) -> dict[str, float]:
+    """All counters and histograms of /metrics but those of the process, by series."""
+    pieces, _ = metrics.exposition("")
+    found, kind = {}, ""
+    for line in b"".join(pieces).decode().splitlines():
+        if line.startswith("# TYPE"):
+            kind = line.rpartition(" ")[2]
+        elif not line.startswith("#") and kind != "gauge" and not line.startswith("process_"):
+            series, _, value = line.rpartition(" ")
+            found[series] = float(value)
+    return found
+
+
+# --- what happens to a worker ------------------------------------------------------------------------------
+
+# Sums of these come out the same in whichever order they are added.
+seconds = st.sampled_from([0.0, 0.25, 0.5, 2.0, 64.0])
+services = st.sampled_from([*SERVICES, "", "never configured"])
+backends = st.sampled_from([*BACKENDS, "none", "never configured"])
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Event:
+    finished = record(
+        service=draw(services),
+        backend=draw(backends),
+        status=draw(st.sampled_from([0, 200, 201, 406, 503, 999])),
+        requested=draw(st.sampled_from([*RequestedKind, None])),
+        result=draw(st.sampled_from([*NegotiationResult, None])),
+        version=draw(st.sampled_from(["1.1", "1.31", "1.90", "7.7", "none at all", ""])),
+        seconds=draw(seconds),
+        backend_seconds=draw(seconds | st.just(-1.0)),
+        bytes_in=draw(st.integers(0, 9)),
+        bytes_out=draw(st.integers(0, 9)),
+    )
+    return lambda metrics: metrics.record(finished)
+
+
+def upgraded(service: str, ending: TunnelEnding | None, metrics: Metrics) -> None:
+    tunnels = metrics.tunnels(service)
+    tunnels.bytes_in += 3
+    tunnels.bytes_out += 5
+    if ending is None:
+        tunnels.removed += 1
+    else:
+        tunnels.forwarded += 1
+        tunnels.ended[ending] += 1
+
+
+def in_service(name: str, *details: st.SearchStrategy[object]) -> st.SearchStrategy[Event]:
+    """Calls of a method that takes a service first."""
+    return st.tuples(services, *details).map(lambda found: lambda m: getattr(m, name)(*found))
+
+
+rare: st.SearchStrategy[Event] = st.one_of(
+    in_service("retry", st.sampled_from([*RETRY_REASONS, "another"])),
+    in_service("retry_given_up"),
+    in_service("refused", st.sampled_from(ADMISSION_REASONS)),
+    in_service("version_mismatch", backends),
+    in_service("deferred", backends),
+    in_service("ejected", backends, st.sampled_from(EjectionReason)),
+    in_service("queue_refused", backends, st.sampled_from(QUEUE_REFUSALS)),
+    in_service("probed", backends, seconds, st.sampled_from([None, "timeout", "another"])),
+    st.sampled_from(["head", "chunk"]).map(lambda reason: lambda m: m.client_error(reason)),
+    st.sampled_from([*HANDSHAKE_RESULTS, "another"]).map(lambda result: lambda m: m.handshake(result)),
+    st.tuples(st.sampled_from("01"), seconds).map(lambda found: lambda m: m.lag(*found)),
+    st.booleans().map(lambda ok: lambda m: m.certificates_reloaded(ok=ok)),
+    st.tuples(services, st.sampled_from([*TunnelEnding, None])).map(lambda found: partial(upgraded, *found)),
+)
+events: st.SearchStrategy[Event] = st.one_of(requests(), rare)
+
+
+# --- the laws ----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 2), events, st.booleans()), max_size=40))
+def test_the_sums_of_all_workers_are_what_one_process_would_have_counted(
+    history: list[tuple[int, Event, bool]],
+) -> None:
+    snapshot = snapshot_of(FULL)
+    alone, parent = Process(snapshot), Process(snapshot)
+    workers = [Process(snapshot) for _ in range(3)]
+    for number, event, reports in history:
+        event(alone.metrics)
+        event(workers[number].metrics)
+        if reports:
+            parent.metrics.add(told(workers[number]))
+    for worker in workers:
+        parent.metrics.add(told(worker))
+
+    assert counters(parent.metrics) == counters(alone.metrics)
+    for worker in workers:
+        assert told(worker) == Counted({}, None, None, {}, {}, {}, {}), "each count is told once"
+
+
+def test_whatever_can_be_counted_is_told() -> None:
+    """Of everything something, which the law above may not happen to draw."""
+    snapshot = snapshot_of(FULL)
+    alone, parent, worker = Process(snapshot), Process(snapshot), Process(snapshot)
+    for metrics in (alone.metrics, worker.metrics):
+        metrics.record(record(service="a", backend="x", bytes_in=2))
+        metrics.retry("a", "connect")
+        metrics.retry_given_up("a")
+        metrics.refused("a", "access")
+        metrics.version_mismatch("a", "x")
+        metrics.deferred("a", "x")
+        metrics.ejected("a", "x", EjectionReason.CONNECT)
+        metrics.queue_refused("a", "x", "queue_full")
+        metrics.probed("a", "x", 0.5, "timeout")
+        metrics.client_error("head")
+        metrics.handshake("full")
+        metrics.lag("0", 0.5)
+        metrics.certificates_reloaded(ok=False)
+        upgraded("a", TunnelEnding.IDLE, metrics)
+        upgraded("a", None, metrics)
+    before = counters(parent.metrics)
+    parent.metrics.add(told(worker))
+
+    after = counters(parent.metrics)
+    assert after == counters(alone.metrics)
+    risen = {series.partition("{")[0] for series, count in after.items() if count > before.get(series, 0)}
+    assert risen >= {
+        f"skewgate_{name}"
+        for name in (
+            *("requests_total", "request_duration_seconds_count", "body_bytes_total", "negotiations_total"),
+            *("served_version_total", "backend_duration_seconds_sum", "probe_duration_seconds_count"),
+            *("probe_failures_total", "contradictions_total", "ejections_total", "queue_refused_total"),
+            *("deferred_facts_total", "retries_total", "retries_given_up_total", "requests_refused_total"),
+            *("upgrades_total", "tunnels_total", "tunnel_bytes_total", "client_errors_total"),
+            *("tls_handshakes_total", "certificate_reloads_total", "event_loop_lag_seconds_count"),
+        )
+    }
+
+
+configs = st.dictionaries(
+    st.sampled_from(SERVICES),
+    st.lists(st.sampled_from(BACKENDS), min_size=1, unique=True).map(tuple),
+    min_size=1,
+)
+numbers = st.integers(0, 2)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("counts"), numbers, events),
+        st.tuples(st.just("reports"), numbers, st.none()),
+        st.tuples(st.just("dies"), numbers, st.none()),
+        st.tuples(st.just("learns"), numbers, st.none()),
+        st.tuples(st.just("reload"), st.just(0), configs),
+    ),
+    min_size=5,
+    max_size=60,
+)
+
+
+@settings(max_examples=60)
+@given(steps)
+def test_no_counter_falls_whoever_dies_is_late_or_comes_back(history: list[tuple[str, int, object]]) -> None:
+    """A worker may be several configurations behind; a service that was removed and came back began at zero
+    when it came back, and does not fall after that, either."""
+    parent = Process(snapshot_of(FULL))
+    workers = [Process(parent.held.current) for _ in range(3)]
+    before = counters(parent.metrics)
+    for what, number, detail in history:
+        if what == "counts":
+            detail(workers[number].metrics)  # type: ignore[operator]
+        elif what == "reports":
+            parent.metrics.add(told(workers[number]))
+        elif what == "dies":
+            workers[number] = Process(parent.held.current)
+        elif what == "learns":
+            workers[number].learn(parent.held.current)
+        else:
+            before = ending(before, detail)  # type: ignore[arg-type]
+            parent.learn(snapshot_of(detail))  # type: ignore[arg-type]
+        after = counters(parent.metrics)
+        fallen = {
+            name: (count, after.get(name)) for name, count in before.items() if after.get(name, -1) < count
+        }
+        assert not fallen
+        before = after
+
+
+def ending(before: dict[str, float], config: Config) -> dict[str, float]:
+    """Without the series that a reload to `config` ends."""
+
+    def stays(series: str) -> bool:
+        labels = dict(
+            part.split("=", 1) for part in series[series.find("{") + 1 : -1].split(",") if "=" in part
+        )
+        service, backend = (labels.get(name, "").strip('"') for name in ("service", "backend"))
+        return service not in SERVICES or (
+            service in config and (backend not in BACKENDS or backend in config[service])
+        )
+
+    return {series: count for series, count in before.items() if stays(series)}
+
+
+# --- what came of something that is gone -------------------------------------------------------------------
+
+
+def test_what_comes_of_a_removed_service_counts_as_one_that_was_under_way() -> None:
+    parent, worker = Process(snapshot_of(FULL)), Process(snapshot_of(FULL))
+    worker.metrics.record(record(service="a", backend="x"))
+    worker.metrics.record(record(service="b", backend="y"))
+    parent.learn(snapshot_of({"b": ("x",)}))
+    parent.metrics.add(told(worker))
+
+    found = counters(parent.metrics)
+    assert found['skewgate_requests_total{backend="other",code="200",service="other"}'] == 1
+    assert found['skewgate_requests_total{backend="other",code="200",service="b"}'] == 1
+    assert not [series for series in found if 'service="a"' in series or 'backend="y"' in series]
+
+
+def test_a_backend_that_the_worker_has_just_learned_of_has_its_own_series() -> None:
+    parent, worker = Process(snapshot_of({"a": ("x",)})), Process(snapshot_of({"a": ("x",)}))
+    both = snapshot_of({"a": ("x", "y")})
+    parent.learn(both)
+    worker.learn(both)
+    worker.metrics.record(record(service="a", backend="y"))
+    parent.metrics.add(told(worker))
+
+    assert counters(parent.metrics)['skewgate_requests_total{backend="y",code="200",service="a"}'] == 1
+
+
+def test_a_worker_counts_no_moves_of_an_offer() -> None:
+    worker = Process(snapshot_of(FULL))
+    before = worker.held.current
+    less = SnapshotHolder(before)
+    less.observe("a", "x", ProbeSucceeded(advertisement(58), 2.0))
+    worker.learn(less.current)
+
+    assert less.current.views["a"].offer != before.views["a"].offer
+    assert told(worker).services == {}
+
+
+# --- bounds ------------------------------------------------------------------------------------------------
+
+
+def test_workers_cannot_bring_more_series_than_there_may_be() -> None:
+    parent = Process(snapshot_of(FULL))
+    for worker in range(3):
+        process = Process(parent.held.current)
+        process.metrics.record(record(service="a", backend="x"))
+        counted = told(process)
+        served = {f"1.{worker}{number}": 1 for number in range(MAX_VERSIONS)}
+        errors = {f"reason {worker} {number}": 1 for number in range(MAX_CLIENT_ERROR_REASONS)}
+        service = counted.services["a"]._replace(served=served)
+        parent.metrics.add(counted._replace(services={"a": service}, client_errors=errors))
+
+    found = counters(parent.metrics)
+    versions = [
+        count
+        for series, count in found.items()
+        if series.startswith('skewgate_served_version_total{service="a"')
+    ]
+    reasons = [count for series, count in found.items() if series.startswith("skewgate_client_errors_total")]
+    assert (len(versions), sum(versions)) == (MAX_VERSIONS, 3 * MAX_VERSIONS)
+    assert (len(reasons), sum(reasons)) == (MAX_CLIENT_ERROR_REASONS, 3 * MAX_CLIENT_ERROR_REASONS)
+    assert found[f'skewgate_client_errors_total{{reason="{OTHER}"}}'] > 0
+
+
+def test_what_is_zero_is_not_told() -> None:
+    assert len(pickle.dumps(Process(snapshot_of(FULL)).metrics.take())) < 300
+
+
+def least(times: Iterable[float]) -> float:
+    """Of the processor, which may be slowed down by others, but is never faster than it is."""
+    return 1000 * min(times)
+
+
+def test_a_thousand_backends_hold_no_loop_for_long() -> None:
+    config = {"a": tuple(f"backend-{number}" for number in range(1000))}
+    snapshot = Snapshot.configured([service_of("a", config["a"])], now=0.0)
+    parent, worker = Process(snapshot), Process(snapshot)
+    parent.metrics.update_series(snapshot, snapshot)
+    taking, adding = [], []
+    for _ in range(5):
+        for number, name in enumerate(config["a"] * 3):
+            worker.metrics.record(record(service="a", backend=name, status=200 + number // 1000))
+        began = thread_time()
+        counted = worker.metrics.take()
+        taking.append(thread_time() - began)
+        began = thread_time()
+        parent.metrics.add(through_a_channel(counted))  # both ends of it, here
+        adding.append(thread_time() - began)
+
+    assert least(taking) < LONGEST_MS
+    assert least(adding) < LONGEST_MS

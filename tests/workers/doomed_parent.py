@@ -1,0 +1,25 @@
+"""A parent of two fake workers, which a test kills: `python -m tests.workers.doomed_parent CONTROL`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from gateway.dataplane.listening_sockets import ListeningSockets
+from tests.controlplane.fakes import holder_of, service
+from tests.workers.fakes import API, processes_of, settings_of
+
+
+async def main(control: Path) -> None:
+    holder = holder_of(service(API))
+    settings = settings_of(holder)
+    sockets = await ListeningSockets.bind(settings.listen, 2)
+    processes = processes_of(settings, 2, holder, sockets, control)
+    await processes.start()
+    await processes.listen()
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))

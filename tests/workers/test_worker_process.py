@@ -1,0 +1,518 @@
+"""A real worker process, whose parent is the test: what it does with each message, and when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from gateway.core.agreement.agreed import Agreed
+from gateway.core.dialect import Advertisement
+from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.fleet import ProbeSucceeded
+from gateway.dataplane.listening_sockets import Inherited
+from gateway.handover.line import path_of
+from gateway.handover.server import HandoverServer
+from gateway.process import boot_time
+from gateway.settings import AccessLog, Log
+from gateway.workers.messages import Ack, Beat, Deadlines, Do, Drain, Pause, Serve, Serving, Stopped
+from tests.controlplane.fakes import reconfigure
+from tests.dataplane.listener_tls import authority, tls_listener
+from tests.dataplane.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, response
+from tests.dataplane.testbed import (
+    Client,
+    ScriptedBackend,
+    Testbed,
+    UpstreamConnection,
+    ironic_response,
+    serve,
+    service_of,
+    versions,
+)
+from tests.workers.parent import PROGRAM, WAIT, Parent, document, parent_of
+
+OFFERED = Agreed(document(3, "1.1-1.90"))
+
+
+def get(version: str = "1.31") -> bytes:
+    return f"GET /v1/nodes HTTP/1.1\r\nHost: api.example\r\n{VERSION_FIELD}: {version}\r\n\r\n".encode()
+
+
+@pytest.fixture
+async def api(testbed: Testbed) -> ScriptedBackend:
+    return await testbed.backend(serve)
+
+
+async def test_it_serves_what_it_was_told_once_it_may(api: ScriptedBackend) -> None:
+    async with parent_of(service_of(api), agreed=OFFERED) as parent:
+        parent.send_start()
+        await parent.acknowledged()
+        client = await parent.client()
+        await client.send(get())
+        parent.send(Beat(1, counters=True))
+        assert (await parent.report(1)).use.clients == 0  # it waits to be accepted
+
+        parent.send(Serve())
+        await parent.heard(Serving)
+        answer = await client.response()
+
+        assert answer.status == 200
+        assert api.requests[0].one(VERSION_FIELD) == "1.31"
+
+
+async def test_what_the_parent_learns_and_decides_is_in_force_when_it_is_acknowledged(
+    testbed: Testbed,
+) -> None:
+    old, new = await testbed.backend(serve, declared="1.1-1.58"), await testbed.backend(serve, declared=None)
+    async with parent_of(service_of(old, new), agreed=Agreed(document(1, "1.1-1.58"))) as parent:
+        await parent.begin()
+        client = await parent.client()
+        assert (await client.request(get("1.80"))).status == 406
+
+        parent.holder.observe(
+            "baremetal", new.name, ProbeSucceeded(Advertisement(versions("1.1-1.90")), monotonic())
+        )
+        parent.publish()
+        await parent.acknowledged()
+        assert (await client.request(get("1.80"))).status == 406  # it is known, and not agreed on
+
+        parent.holder.agree({"baremetal": Agreed(document(2, "1.1-1.90"))})
+        parent.publish()
+        await parent.acknowledged()
+        assert (await client.request(get("1.80"))).status == 200
+
+        assert [one.one(VERSION_FIELD) for one in new.requests] == ["1.80"]
+        assert parent.of(Ack) == [Ack(1), Ack(2), Ack(3)]
+
+
+# --- facts -------------------------------------------------------------------------------------------------
+
+
+async def test_what_a_request_shows_is_in_force_at_once_and_told(testbed: Testbed) -> None:
+    async def rolled_back(upstream: UpstreamConnection) -> None:
+        while True:
+            await upstream.request()
+            await upstream.send(refusal())
+
+    bad, good = await testbed.backend(rolled_back, declared=None), await testbed.backend(serve)
+    async with parent_of(service_of(bad, good), agreed=OFFERED) as parent:
+        learned(parent, bad)
+        await parent.begin()
+        client = await parent.client()
+
+        for _ in range(20):
+            assert (await client.request(get("1.80"))).status == 200
+
+        assert len(bad.requests) == 1  # the first one shows it, and is sent again
+        facts = await parent.facts()
+        assert facts.number == 1
+        assert {(service, backend) for service, backend, _ in facts.facts} == {("baremetal", bad.name)}
+
+        # An Update that does not have it yet does not undo it.
+        parent.publish()
+        await parent.acknowledged()
+        for _ in range(20):
+            assert (await client.request(get("1.80"))).status == 200
+        assert len(bad.requests) == 1
+
+        # Once the parent has seen it, what it publishes counts alone.
+        learned(parent, bad)
+        parent.publish(facts_seen=1)
+        await parent.acknowledged()
+        for _ in range(20):
+            assert (await client.request(get("1.80"))).status == 200
+        assert len(bad.requests) == 2
+        assert (await parent.facts(2)).number == 2
+
+
+def refusal() -> bytes:
+    """A server that was rolled back."""
+    return response(
+        406,
+        f"{MIN_FIELD}: 1.1",
+        f"{MAX_FIELD}: 1.58",
+        "Content-Type: application/json",
+        body=b'{"error_message": "not supported"}',
+    )
+
+
+def learned(parent: Parent, backend: ScriptedBackend, text: str = "1.1-1.90") -> None:
+    advertisement = Advertisement(versions(text))
+    parent.holder.observe("baremetal", backend.name, ProbeSucceeded(advertisement, monotonic()))
+
+
+# --- reports -----------------------------------------------------------------------------------------------
+
+
+async def test_a_report_tells_what_it_has_and_counts_each_request_once(api: ScriptedBackend) -> None:
+    async with parent_of(service_of(api), agreed=OFFERED) as parent:
+        await parent.begin()
+        client = await parent.client()
+        for _ in range(3):
+            assert (await client.request(get())).status == 200
+
+        parent.send(Beat(7, counters=True))
+        first = await parent.report(7)
+        parent.send(Beat(8, counters=True))
+        second = await parent.report(8)
+        parent.send(Beat(9, counters=False))
+        third = await parent.report(9)
+
+    assert first.use.clients == 1
+    assert first.connections == {("baremetal", api.name): (1, 0)}
+    assert first.stats.cpu_seconds > 0
+    assert first.counted is not None
+    assert first.counted.services["baremetal"].requests == {(api.name, 200): 3}
+    assert second.counted is not None
+    assert not second.counted.services
+    assert third.counted is None
+
+
+# --- the end -----------------------------------------------------------------------------------------------
+
+
+async def test_a_drain_accepts_no_more_finishes_and_reports_all_that_was_counted(testbed: Testbed) -> None:
+    may_answer = asyncio.Event()
+
+    async def slow(upstream: UpstreamConnection) -> None:
+        while True:
+            message = await upstream.request()
+            await may_answer.wait()
+            await upstream.send(ironic_response(message))
+
+    api = await testbed.backend(slow)
+    async with parent_of(service_of(api), agreed=OFFERED) as parent:
+        await parent.begin()
+        client = await parent.client()
+        await client.send(get())
+        await api.received()
+
+        parent.send(Drain(10.0))
+        await parent.heard(Stopped)
+        late = await parent.client()  # it waits for the next worker of the slot
+        await late.send(get())
+        parent.send(Beat(2, counters=False))  # a worker that drains still answers
+        assert (await parent.report(2)).use.clients == 1
+        may_answer.set()
+        answer = await client.response()
+        assert (answer.status, answer.one("connection")) == (200, "close")
+        code, logged = await parent.ended()
+
+        last = parent.said[-1]
+        assert (code, logged) == (0, "")
+        assert last.counted.services["baremetal"].requests == {(api.name, 200): 1}
+        assert last.in_flight_by_service.get("baremetal", 0) == 0
+
+        await parent.start()  # the next one has the same sockets, and so whoever waits there
+        await parent.begin()
+        assert (await late.response()).status == 200
+
+
+async def test_a_drain_before_it_serves_ends_it(api: ScriptedBackend) -> None:
+    async with parent_of(service_of(api), agreed=OFFERED) as parent:
+        parent.send_start()
+        parent.send(Drain(10.0))
+        await parent.heard(Stopped)
+        assert (await parent.ended())[0] == 0
+
+
+async def test_without_a_parent_from_the_beginning_it_ends(api: ScriptedBackend) -> None:
+    async with parent_of(service_of(api), agreed=OFFERED) as parent:
+        parent.hang_up()
+        assert await parent.ended() == (0, "")
+
+
+@pytest.mark.parametrize("served", [False, True])
+async def test_signals_mean_nothing_while_the_parent_lives(api: ScriptedBackend, served: bool) -> None:
+    """Whoever stops a service or presses Ctrl-C sends them to all its processes."""
+    everyday = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+    async with parent_of(service_of(api), agreed=OFFERED) as parent:
+        if served:
+            await parent.begin()
+        else:
+            parent.send_start()
+            await parent.acknowledged()
+        for number in (*everyday, *everyday):
+            parent.signal(number)
+        if not served:
+            parent.send(Serve())
+            await parent.heard(Serving)
+        assert (await (await parent.client()).request(get())).status == 200
+        parent.send(Drain(1.0))
+        assert (await parent.ended())[0] == 0
+
+
+async def test_what_is_no_message_ends_it_and_a_second_start_too(api: ScriptedBackend) -> None:
+    async with parent_of(service_of(api), agreed=OFFERED) as parent:
+        parent.send(Serve())
+        code, logged = await parent.ended()
+        assert code == 1
+        assert "the parent has sent a Serve before `Start`" in logged
+
+
+async def test_by_hand_it_says_how_it_is_started() -> None:
+    process = await asyncio.create_subprocess_exec(*PROGRAM, stderr=asyncio.subprocess.PIPE)
+    _, said = await process.communicate()
+    assert process.returncode == 2
+    assert (
+        said.decode()
+        == "error: a worker is started by `skewgate run` with `workers` above 1, and not by hand\n"
+    )
+
+
+# --- one of several replicas -------------------------------------------------------------------------------
+
+
+async def test_it_looks_at_the_deadline_before_it_refuses(api: ScriptedBackend) -> None:
+    voting = replace(OFFERED, voting=True)
+    async with parent_of(service_of(api), agreed=voting) as parent:
+        parent.send(Deadlines({"baremetal": boot_time() + 1e6}))  # before there is anything it is about
+        await parent.begin()
+        client = await parent.client()
+        assert (await client.request(get("1.91"))).status == 406
+
+        parent.send(Deadlines({"baremetal": boot_time() - 0.001}))
+        parent.send(Beat(1, counters=False))
+        await parent.report(1)
+        assert (await client.request(get("1.91"))).status == 503
+        assert (await client.request(get("1.31"))).status == 200
+
+        parent.hang_up()  # an orphan is detached
+        assert (await client.request(get("1.91"))).status == 503
+        assert (await client.request(get("1.31"))).status == 200
+
+
+# --- orphans -----------------------------------------------------------------------------------------------
+
+
+async def test_an_orphan_serves_refuses_no_version_and_ends_when_it_is_told(api: ScriptedBackend) -> None:
+    async with parent_of(service_of(api), agreed=OFFERED, drain=60.0) as parent:
+        await parent.begin()
+        client = await parent.client()
+        assert (await client.request(get("1.91"))).status == 406
+
+        parent.hang_up()
+        async with asyncio.timeout(WAIT):  # from the moment on at which it notices
+            while (answer := await client.request(get("1.91"))).status == 406:
+                pass
+        assert answer.status == 503
+        assert (await client.request(get("1.31"))).status == 200
+        assert (await (await parent.client()).request(get("1.31"))).status == 200
+
+        parent.signal(signal.SIGTERM)
+        answer = await client.request(get("1.31"))
+        while not answer.every("connection"):
+            answer = await client.request(get("1.31"))
+        assert (answer.status, answer.one("connection")) == (200, "close")
+        code, logged = await parent.ended()
+        assert code == 0
+        assert "worker 0: the parent process is gone: this worker serves by what it knows for 60 s" in logged
+
+
+async def test_an_orphan_is_left_for_no_longer_than_its_drain_time(api: ScriptedBackend) -> None:
+    async with parent_of(service_of(api), agreed=OFFERED, drain=0.3) as parent:
+        await parent.begin()
+        client = await parent.client()
+        assert (await client.request(get())).status == 200
+
+        parent.hang_up()
+        code, _ = await parent.ended()
+
+        assert code == 0
+        assert (await client.ended()).rest == b""
+
+
+async def test_a_stop_signal_that_is_quicker_than_the_end_of_the_channel_counts(
+    api: ScriptedBackend, tmp_path: Path
+) -> None:
+    """The process above it is killed, as the parent by the kernel: the channel is here, and stays open."""
+    pid = tmp_path / "pid"
+    shell = ("/bin/sh", "-c", f'"$@" & echo $! > {pid}; wait', "sh", *PROGRAM)
+    async with parent_of(service_of(api), agreed=OFFERED, drain=60.0, start=False) as parent:
+        await parent.start(shell)
+        await parent.begin()
+        worker = int(pid.read_text())
+        os.kill(worker, signal.SIGTERM)
+        parent.send(Beat(1, counters=False))
+        await parent.report(1)  # it means nothing yet
+
+        parent.signal(signal.SIGKILL)
+        await parent.dead()
+        os.kill(worker, signal.SIGTERM)
+        parent.hang_up()
+
+        await gone(worker)
+
+
+async def gone(pid: int) -> None:
+    """Wait until there is no process of this number, which is no child of this one."""
+    descriptor = os.pidfd_open(pid)
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(descriptor, ended.set)
+    try:
+        async with asyncio.timeout(WAIT):
+            await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+
+# --- logs and certificates ---------------------------------------------------------------------------------
+
+
+async def test_the_access_log_is_reopened(api: ScriptedBackend, tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    configured = AccessLog(format="json", path=str(log))
+    async with parent_of(service_of(api), agreed=OFFERED, access_log=configured) as parent:
+        await parent.begin()
+        client = await parent.client()
+        assert (await client.request(get())).status == 200
+        log.rename(tmp_path / "old.log")
+        parent.send(Do("reopen_logs"))
+        parent.send(Beat(1, counters=False))
+        await parent.report(1)
+        assert (await client.request(get("1.32"))).status == 200
+        parent.send(Drain(1.0))
+        await parent.ended()
+
+    assert '"version": "1.31"' in (tmp_path / "old.log").read_text()
+    assert '"version": "1.32"' in log.read_text()
+
+
+async def test_certificates_are_read_again_and_a_wrong_one_changes_nothing(
+    api: ScriptedBackend, tmp_path: Path
+) -> None:
+    listener = tls_listener(tmp_path)
+    assert listener.listen.tls is not None
+    (files,) = listener.listen.tls.certificates
+
+    async def shown() -> bytes:
+        """The certificate that a new client sees, once it was served."""
+        streams = await asyncio.open_connection(
+            *parent.sockets.addresses[0], ssl=listener.client_tls, server_hostname="localhost"
+        )
+        client = Client(*streams)
+        parent.clients.append(client)
+        assert (await client.request(get())).status == 200
+        certificate: bytes = client.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        return certificate
+
+    async with parent_of(service_of(api), agreed=OFFERED, listen=[listener.listen]) as parent:
+        await parent.begin()
+        first = await shown()
+
+        shutil.copy(files.key, files.certificate)
+        parent.send(Do("read_certificates"))
+        parent.publish(settings=parent.settings)  # it reads them, too
+        await parent.acknowledged()
+        assert await shown() == first
+
+        authority().server().write(tmp_path)
+        parent.publish(settings=parent.settings)
+        await parent.acknowledged()
+        second = await shown()
+        assert second != first
+
+        authority().server().write(tmp_path)
+        parent.send(Do("read_certificates"))
+        async with asyncio.timeout(WAIT):
+            while await shown() == second:
+                pass
+        parent.send(Drain(1.0))
+        _, logged = await parent.ended()
+    assert "the certificates stay as they were" in logged
+
+
+async def test_certificates_that_cannot_be_read_keep_it_from_starting(
+    api: ScriptedBackend, tmp_path: Path
+) -> None:
+    listener = tls_listener(tmp_path)
+    shutil.rmtree(tmp_path)
+    async with parent_of(service_of(api), agreed=OFFERED, listen=[listener.listen]) as parent:
+        parent.send_start()
+        code, logged = await parent.ended()
+    assert code == 1
+    assert "a worker cannot start: " in logged
+    assert str(tmp_path) in logged
+
+
+async def test_another_configuration_is_in_force_with_its_names(testbed: Testbed, tmp_path: Path) -> None:
+    first, second = await testbed.backend(serve), await testbed.backend(serve)
+    named = Backend("named", "localhost", second.port, declared=versions("1.1-1.90"))
+    async with parent_of(service_of(first), agreed=OFFERED, drain=0.3) as parent:
+        await parent.begin()
+        client = await parent.client()
+        assert (await client.request(get())).status == 200
+
+        services = (service_of(named),)
+        reconfigure(parent.holder, services)
+        parent.publish(settings=replace(parent.settings, services=services, log=Log(level="error")))
+        await parent.acknowledged()
+
+        for _ in range(3):
+            assert (await client.request(get())).status == 200
+        assert (len(first.requests), len(second.requests)) == (1, 3)
+        parent.hang_up()
+        _, logged = await parent.ended()
+    assert "the parent process is gone" in logged
+    assert "INFO" not in logged
+
+
+# --- pauses, and the next gateway --------------------------------------------------------------------------
+
+
+async def test_a_paused_worker_goes_on_with_its_clients_and_serves_again(api: ScriptedBackend) -> None:
+    async with parent_of(service_of(api), agreed=OFFERED) as parent:
+        await parent.begin()
+        client = await parent.client()
+        await client.send(get()[:20])
+
+        parent.send(Pause())
+        await parent.heard(Stopped)
+        waits = await parent.client()
+        await waits.send(get())
+        await client.send(get()[20:])
+        assert (await client.response()).status == 200
+        parent.send(Beat(1, counters=False))
+        assert (await parent.report(1)).use.clients <= 1
+
+        parent.send(Serve())
+        await parent.heard(Serving, 2)
+        assert (await waits.response()).status == 200
+        assert not (await waits.request(get())).every("connection")
+
+
+async def test_an_orphan_gives_its_sockets_to_the_next_gateway(
+    api: ScriptedBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.handover.server.ORPHAN_TIME", 0.05)  # the other worker does not come
+    state = tmp_path / "state.json"
+    next_gateway = HandoverServer(path_of(state))
+    async with parent_of(service_of(api), agreed=OFFERED, drain=60.0, state=str(state)) as parent:
+        await parent.begin()
+        client = await parent.client()
+        await client.send(get()[:20])
+        parent.hang_up()
+        next_gateway.start()
+        taken: list[Inherited] = []
+        try:
+            while not taken:
+                taken = await next_gateway.orphans()
+            assert [one.written for one in taken] == [str(parent.settings.listen[0])]
+            assert taken[0].sock.getsockname() == parent.sockets.addresses[0]
+            assert (await (await parent.client()).request(get())).status == 200  # it serves until it is told
+
+            next_gateway.take_orphans()
+            await client.send(get()[20:])
+            assert (await client.response()).status == 200
+            assert (await parent.ended())[0] == 0
+        finally:
+            await next_gateway.close()
+            for one in taken:
+                one.sock.close()
