@@ -1,0 +1,180 @@
+"""What the operations page shows, as values: one overview, and one page for each service.
+
+Everything is a text or a number as it is shown; `facts` makes it. Texts come from outside (names, errors of
+backends) and are escaped where they are rendered, never here. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Bar(NamedTuple):
+    """A range of versions on the axis of its service, in shares of its length."""
+
+    begin: float
+    end: float
+    text: str
+    """`1.1-1.58`"""
+
+
+class Label(NamedTuple):
+    """A version that the axis names. Those without room are left out already."""
+
+    at: float
+    text: str
+
+
+class Health(NamedTuple):
+    """Is it healthy. `level`: `good`, `attention` or `bad`."""
+
+    level: str
+    sentence: str
+    """What is wrong, or that nothing is."""
+    problems: tuple[str, ...]
+    """One sentence each: conditions of readiness that do not hold, an error of the configuration, a store that
+    does not answer, backends that are lost."""
+
+
+class OfferFacts(NamedTuple):
+    """What is offered now, why, and who must move for it to rise."""
+
+    range: str
+    """`1.1-1.58`; `nothing`."""
+    phase: str
+    why: str
+    """One sentence: the policy and what holds it."""
+    who: tuple[str, ...]
+    """Backends or replicas that must be upgraded, revived or removed, or that are waited for."""
+    then: str
+    """What is offered once they have: `1.1-1.90`; empty: the same."""
+    pin: str
+    """The version of a pin; empty: there is none."""
+    ceiling: str
+    """The ceiling of the configuration; empty: there is none."""
+    bars: tuple[Bar, ...]
+
+
+class BackendFacts(NamedTuple):
+    """One backend, a row of the table."""
+
+    key: str
+    """Of the row: the same while the backend exists, of letters, digits and `-`."""
+    name: str
+    url: str
+    serves: str
+    """`1.1-1.58`, `legacy`, `nothing known`."""
+    bars: tuple[Bar, ...]
+    freshness: str
+    """`fresh`, `stale`, `lost`, `unknown`."""
+    state: str
+    """`in service`, `drained`, `leaving`, `ejected`, `unhealthy`, `backup`."""
+    drained: bool
+    note: str
+    """An error, why it is ejected, until when it leaves; empty: nothing."""
+    in_flight: int
+    queued: int | None
+    """None: it has no queue."""
+    rate: float
+    """Requests per second lately."""
+    last_probe_at: float | None
+    """Wall-clock seconds."""
+
+
+class Demand(NamedTuple):
+    """One version that clients asked for in the last hour and got."""
+
+    version: str
+    count: int
+    share: float
+    """Of all of them, 0 to 1."""
+
+
+class Refusal(NamedTuple):
+    """One reason for which requests were refused, since the start."""
+
+    reason: str
+    """In words: `above the offer`."""
+    count: int
+    rate: float
+    """Per second lately."""
+
+
+class EventFacts(NamedTuple):
+    """One line of the timeline."""
+
+    number: int
+    """Counts up, never twice the same."""
+    at: float
+    """Wall-clock seconds."""
+    kind: str
+    """`offer`, `backend`, `operator`, `config`, `agreement`, `other`."""
+    level: str
+    """`info`, `warning`, `error`."""
+    service: str
+    """Empty: none."""
+    text: str
+
+
+class ReplicaFacts(NamedTuple):
+    """One replica or worker."""
+
+    kind: str
+    """`replica` or `worker`."""
+    name: str
+    state: str
+    """`attached`, `detached`, `serving` and the like."""
+    level: str
+    """What it holds: the number of the document, or the version range; empty: not known."""
+    note: str
+
+
+class ServicePage(NamedTuple):
+    """Everything about one service."""
+
+    name: str
+    dialect: str
+    health: Health
+    offer: OfferFacts
+    guaranteed: str
+    reachable: str
+    labels: tuple[Label, ...]
+    backends: tuple[BackendFacts, ...]
+    rate: float
+    """Requests per second lately."""
+    in_flight: int
+    demand: tuple[Demand, ...]
+    """The most frequent first."""
+    demand_seconds: float
+    """How far back `demand` goes, at most an hour."""
+    refusals: tuple[Refusal, ...]
+    replicas: tuple[ReplicaFacts, ...]
+    events: tuple[EventFacts, ...]
+    """The last hundred about this service, or about none; the newest first."""
+
+
+class ServiceRow(NamedTuple):
+    """One service in the overview."""
+
+    key: str
+    """As `BackendFacts.key`."""
+    name: str
+    dialect: str
+    health: Health
+    offer: str
+    phase: str
+    why: str
+    backends: str
+    """`4 of 4 fresh`."""
+    rate: float
+
+
+class Overview(NamedTuple):
+    """All services."""
+
+    version: str
+    """Of this gateway."""
+    health: Health
+    services: tuple[ServiceRow, ...]
+    replicas: tuple[ReplicaFacts, ...]
+    events: tuple[EventFacts, ...]
