@@ -55,7 +55,7 @@ class Axis:
         return None if found is None else (found + 0.5) / self._total
 
     def spans(self, versions: VersionSet) -> tuple[Span, ...]:
-        """Where `versions` lie: an unbroken bar for each unbroken part. What is not on the axis is left out."""
+        """Where `versions` lie: one bar for each unbroken part. What is not on the axis is left out."""
         found: list[Span] = []
         for number, one in enumerate(self._ranges):
             for part in (versions & VersionSet((one,))).ranges:
