@@ -47,6 +47,8 @@ MIN_ADMIN_CONNECTIONS: Final = 8
 _log = logging.getLogger("skewgate")
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+Look = Callable[[asyncio.AbstractEventLoop], Callable[[], None]]
+"""Called in the thread of the loop; what it returns in any thread."""
 Result = TypeVar("Result")
 
 
@@ -136,7 +138,7 @@ def handle_signals(
     stop: Callable[[], None],
     reload: Callable[[], None] | None = None,
     reopen: Callable[[], None] | None = None,
-    dump: Callable[[asyncio.AbstractEventLoop], None] | None = None,
+    look: Look | None = None,
     *,
     take_over: Callable[[], None] | None = None,
     always: bool = False,
@@ -147,10 +149,10 @@ def handle_signals(
     SIGUSR1 `reopen`, SIGUSR2 `take_over`. Those without a function mean nothing: one line says so.
     Without a handler each of them would end the process.
 
-    SIGQUIT calls `dump`, if there is one, wherever the program is: also when the loop stands still. One at a
-    time, and one in a second."""
+    SIGQUIT calls `look`, if there is one, wherever the program is, also when the loop stands still, and in a
+    thread of its own what that returns. One at a time, and one in a second."""
     loop = asyncio.get_running_loop()
-    stopping, dumps = False, None if dump is None else _Dumps(dump, loop)
+    stopping, dumps = False, None if look is None else _Dumps(look, loop)
 
     def on_stop_signal(_number: int, _frame: FrameType | None) -> None:
         # Not by `loop.add_signal_handler`: a signal that comes while uvloop handles another one (a SIGHUP, a
@@ -184,14 +186,13 @@ def handle_signals(
 
 @final
 class _Dumps:
-    """Calls `dump`, for SIGQUIT. The signal interrupts the main thread wherever it is, perhaps while it holds
-    a lock of the log, for which another thread waits that holds one that a dump needs. So the dump is a
-    thread's, for which the main thread never waits."""
+    """Calls `look`, for SIGQUIT. The signal interrupts the main thread wherever it is, perhaps while it holds
+    a lock of the log, for which another thread waits that holds one that a dump needs. So what was seen is
+    written by a thread, for which the main thread never waits."""
 
-    def __init__(
-        self, dump: Callable[[asyncio.AbstractEventLoop], None], loop: asyncio.AbstractEventLoop
-    ) -> None:
-        self._dump, self._loop = dump, loop
+    def __init__(self, look: Look, loop: asyncio.AbstractEventLoop) -> None:
+        self._look, self._loop = look, loop
+        self._dump: Callable[[], None] = _nothing
         self._dumping = False
         self._dumped_at = float("-inf")
         self._thread: threading.Thread | None = None
@@ -201,6 +202,10 @@ class _Dumps:
         if self._dumping or time.monotonic() < self._dumped_at + ONE_DUMP:
             return
         self._dumping = True
+        try:
+            self._dump = self._look(self._loop)
+        except Exception as error:  # noqa: BLE001 - it would be raised in whatever the signal has interrupted
+            self._dump = partial(_log.error, "SIGQUIT: the tasks cannot be seen: %r", error)
         self._thread = threading.Thread(target=self._run, name="skewgate-stacks", daemon=True)
         try:
             self._thread.start()
@@ -215,6 +220,10 @@ class _Dumps:
 
     def _run(self) -> None:
         try:
-            self._dump(self._loop)
+            self._dump()
         finally:
-            self._dumping, self._dumped_at = False, time.monotonic()
+            self._dump, self._dumping, self._dumped_at = _nothing, False, time.monotonic()
+
+
+def _nothing() -> None:
+    """Between two dumps."""

@@ -12,8 +12,11 @@ import logging
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Sequence
+from functools import partial
+from traceback import FrameSummary, StackSummary
 from types import FrameType
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.telemetry.process_log import with_stack
 
@@ -26,21 +29,40 @@ MAX_FRAMES: Final = 64
 _log = logging.getLogger("skewgate.stacks")
 
 
-def log_stacks(loop: asyncio.AbstractEventLoop) -> None:
-    """One event for each thread of the process but this one, and each task of `loop`, whatever the loop is
-    doing. Not for a signal handler: the thread that it interrupts may hold the log."""
-    frames, tasks = sys._current_frames(), sorted(asyncio.all_tasks(loop), key=asyncio.Task.get_name)  # noqa: SLF001 - it is documented, and there is no other way
+class TaskStack(NamedTuple):
+    """Where a task is."""
+
+    name: str
+    places: tuple[FrameSummary, ...]
+    """From the outermost coroutine on."""
+    end: str
+    """What comes after the last of them: what it waits for, or that it runs."""
+
+
+def look_at_tasks(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+    """See where each task of `loop` is, and return what logs that, and the stacks of all threads. Called in
+    the thread of the loop, where no task ends meanwhile: Python 3.12.1 crashes when it is asked for the
+    coroutine of an eager task that has ended. A signal handler may call it, and another thread is to call
+    the result: the thread that a signal interrupts may hold the log."""
+    tasks = sorted(asyncio.all_tasks(loop), key=asyncio.Task.get_name)
+    return partial(_log_stacks, [_stack_of_task(task) for task in tasks[:MAX_TASKS]], len(tasks))
+
+
+def _log_stacks(tasks: Sequence[TaskStack], number: int) -> None:
+    """One event for each thread of the process but this one, and each task. `number`: of all tasks."""
+    frames = sys._current_frames()  # noqa: SLF001 - it is documented, and there is no other way
     if threading.current_thread() is not threading.main_thread():
         del frames[threading.get_ident()]
-    _log.warning("SIGQUIT: stacks of threads: %d, of tasks: %d", len(frames), len(tasks))
+    _log.warning("SIGQUIT: stacks of threads: %d, of tasks: %d", len(frames), number)
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in frames.items():
         name = names.get(ident, "not of Python")
         _log.warning("thread %s", name, extra=with_stack(stack_of(frame)))
-    for task in tasks[:MAX_TASKS]:
-        _log.warning("task %s", task.get_name(), extra=with_stack(_stack_of_task(task)))
-    if len(tasks) > MAX_TASKS:
-        _log.warning("and %d more tasks", len(tasks) - MAX_TASKS)
+    for task in tasks:
+        text = "".join([*StackSummary.from_list(list(task.places)).format(), task.end])
+        _log.warning("task %s", task.name, extra=with_stack(text))
+    if number > len(tasks):
+        _log.warning("and %d more tasks", number - len(tasks))
 
 
 def stack_of(frame: FrameType | None) -> str:
@@ -48,19 +70,21 @@ def stack_of(frame: FrameType | None) -> str:
     return "".join(traceback.format_stack(frame, limit=MAX_FRAMES)) if frame is not None else ""
 
 
-def _stack_of_task(task: asyncio.Task[object]) -> str:
-    """From the outermost coroutine to what it waits for: `Task.get_stack` knows only the first of them."""
-    summary = traceback.StackSummary()
+def _stack_of_task(task: asyncio.Task[object]) -> TaskStack:
+    """From the outermost coroutine to what it waits for: `Task.get_stack` knows only the first of them. One
+    that runs waits for nothing, and the stack of its thread shows more."""
+    places: list[FrameSummary] = []
     waiting: object = task.get_coro()
-    while waiting is not None and len(summary) < MAX_FRAMES:
+    while waiting is not None and len(places) < MAX_FRAMES:
         for kind in ("cr", "gi", "ag"):  # coroutine, generator, asynchronous generator
             frame = getattr(waiting, f"{kind}_frame", None)
             if isinstance(frame, FrameType):
-                summary.append(
-                    traceback.FrameSummary(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
-                )
+                code = frame.f_code
+                places.append(FrameSummary(code.co_filename, frame.f_lineno, code.co_name, lookup_line=False))
+                if getattr(waiting, f"{kind}_running", False):
+                    return TaskStack(task.get_name(), tuple(places), "  runs\n")
                 waiting = getattr(waiting, "gi_yieldfrom" if kind == "gi" else f"{kind}_await", None)
                 break
         else:
-            return "".join([*summary.format(), f"  waits for {type(waiting).__name__}\n"])
-    return "".join(summary.format())
+            return TaskStack(task.get_name(), tuple(places), f"  waits for {type(waiting).__name__}\n")
+    return TaskStack(task.get_name(), tuple(places), "")

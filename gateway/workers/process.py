@@ -22,7 +22,7 @@ from typing import Final, final
 from gateway import process
 from gateway.errors import StartupError
 from gateway.telemetry.process_log import ProcessLog
-from gateway.telemetry.stacks import log_stacks
+from gateway.telemetry.stacks import look_at_tasks
 from gateway.telemetry.stall_watch import StallWatch
 from gateway.workers.channel import Channel
 from gateway.workers.messages import (
@@ -76,7 +76,7 @@ async def _serve(sock: socket.socket, process_log: ProcessLog) -> int:
     worker = WorkerProcess(sock, process_log)
     stall_watch = StallWatch()
     stall_watch.start()
-    with closing(stall_watch), process.handle_signals(worker.on_stop_signal, dump=log_stacks, always=True):
+    with closing(stall_watch), process.handle_signals(worker.on_stop_signal, look=look_at_tasks, always=True):
         await worker.run()
     return 0
 

@@ -110,7 +110,11 @@ async def test_sigquit_writes_all_stacks_and_nothing_else_happens(
     async def shown() -> bool:
         return '"message": "task ' in (tmp_path / "err").read_text()
 
-    await until(shown, "stacks of tasks in the log")
+    try:
+        await until(shown, "stacks of tasks in the log")
+    except AssertionError as error:
+        error.add_note(f"{process.returncode} {(tmp_path / 'err').read_text()}")
+        raise
     async with session.get(f"http://127.0.0.1:{port}/v1/nodes", headers={SERVED: "1.31"}) as response:
         assert response.status == 200
     process.send_signal(signal.SIGTERM)

@@ -9,14 +9,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from gateway import process
 from gateway.telemetry import stacks
 from gateway.telemetry.process_log import _STACK
-from gateway.telemetry.stacks import log_stacks
+from gateway.telemetry.stacks import look_at_tasks
 
 
 async def innermost(event: asyncio.Event) -> None:
@@ -49,7 +49,7 @@ async def test_a_task_is_shown_down_to_what_it_waits_for(caplog: pytest.LogCaptu
         asyncio.create_task(count(), name="second"),
     ]
     await asyncio.sleep(0)
-    log_stacks(asyncio.get_running_loop())
+    look_at_tasks(asyncio.get_running_loop())()
     event.set()
     await asyncio.gather(*tasks)
 
@@ -69,13 +69,18 @@ async def test_sigquit_shows_a_loop_that_stands_still(caplog: pytest.LogCaptureF
         os.kill(os.getpid(), signal.SIGQUIT)
         assert blocked.wait(10), "the signal has set it"
 
-    def dump(loop: asyncio.AbstractEventLoop) -> None:
-        log_stacks(loop)
-        blocked.set()
+    def look(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+        log_stacks = look_at_tasks(loop)
+
+        def dump() -> None:
+            log_stacks()
+            blocked.set()
+
+        return dump
 
     thread = threading.Thread(target=blocked.wait, name="waiting")
     thread.start()
-    with process.handle_signals(lambda: None, dump=dump):
+    with process.handle_signals(lambda: None, look=look):
         hold_the_loop_up()
         thread.join()
         await asyncio.sleep(0)
@@ -87,13 +92,13 @@ async def test_sigquit_shows_a_loop_that_stands_still(caplog: pytest.LogCaptureF
 async def test_a_storm_of_sigquit_neither_nests_nor_holds_the_loop() -> None:
     dumps = 0
 
-    def dump(_loop: asyncio.AbstractEventLoop) -> None:
+    def dump() -> None:
         nonlocal dumps
         dumps += 1
         if dumps < 3:
             os.kill(os.getpid(), signal.SIGQUIT)
 
-    with process.handle_signals(lambda: None, dump=dump):
+    with process.handle_signals(lambda: None, look=lambda _loop: dump):
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGQUIT)
     assert dumps == 1
@@ -104,11 +109,11 @@ async def test_a_loop_that_stands_still_is_shown_a_second_time(monkeypatch: pyte
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 0.0)
     dumps = 0
 
-    def dump(_loop: asyncio.AbstractEventLoop) -> None:
+    def dump() -> None:
         nonlocal dumps
         dumps += 1
 
-    with process.handle_signals(lambda: None, dump=dump):
+    with process.handle_signals(lambda: None, look=lambda _loop: dump):
         os.kill(os.getpid(), signal.SIGQUIT)
         for thread in threading.enumerate():
             if thread.name == "skewgate-stacks":
@@ -138,7 +143,7 @@ async def test_a_dump_waits_for_the_log_without_the_thread_that_was_interrupted(
     thread = threading.Thread(target=log)
     logger.addHandler(handler)
     try:
-        with process.handle_signals(lambda: None, dump=log_stacks):
+        with process.handle_signals(lambda: None, look=look_at_tasks):
             with lock:
                 thread.start()
                 held.wait()
@@ -155,7 +160,7 @@ async def test_without_a_thread_the_loop_dumps(monkeypatch: pytest.MonkeyPatch) 
 
     dumped = asyncio.Event()
     monkeypatch.setattr(threading.Thread, "start", fail)
-    with process.handle_signals(lambda: None, dump=lambda _loop: dumped.set()):
+    with process.handle_signals(lambda: None, look=lambda _loop: dumped.set):
         os.kill(os.getpid(), signal.SIGQUIT)
         await dumped.wait()
 
@@ -169,7 +174,7 @@ async def test_of_very_many_tasks_the_rest_is_a_number(
         for _ in range(9):
             group.create_task(innermost(event))
         await asyncio.sleep(0)
-        log_stacks(asyncio.get_running_loop())
+        look_at_tasks(asyncio.get_running_loop())()
         event.set()
     assert caplog.messages[-1].startswith("and ")
     assert sum(message.startswith("task ") for message in caplog.messages) == 2
@@ -184,13 +189,13 @@ def test_a_stop_signal_during_a_dump_is_one_signal(loop: str) -> None:
 import asyncio, os, subprocess
 from gateway import process
 
-def dump(loop):
+def dump():
     subprocess.run(["kill", "-TERM", str(os.getpid())], check=True)
 
 async def main():
     for _ in range(20):
         stop = asyncio.Event()
-        with process.handle_signals(stop.set, dump=dump):
+        with process.handle_signals(stop.set, look=lambda loop: dump):
             other = await asyncio.create_subprocess_exec("kill", "-QUIT", str(os.getpid()))
             await other.wait()
             await stop.wait()
@@ -206,3 +211,52 @@ process.run_in_loop(main())
     )
 
     assert (ended.returncode, ended.stdout) == (0, "drained\n"), ended.stderr
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_dump_while_tasks_begin_and_end_does_not_end_the_process(loop: str) -> None:
+    """Python 3.12.1 ends by a segmentation fault when it is asked for the coroutine of an eager task that has
+    ended, and aiohttp has such tasks. Another thread that had seen the task before did that."""
+    if loop == "uvloop":
+        pytest.importorskip("uvloop")
+    program = """
+import asyncio, os, signal, sys, time
+from gateway import process
+from gateway.telemetry.stacks import look_at_tasks
+
+process.ONE_DUMP = -1.0
+sys.setswitchinterval(1e-5)
+eager = {"eager_start": True} if sys.version_info >= (3, 12) else {}
+
+async def short():
+    time.sleep(0.0002)
+
+async def main():
+    loop = asyncio.get_running_loop()
+    with process.handle_signals(lambda: None, look=look_at_tasks):
+        for _ in range(150):
+            os.kill(os.getpid(), signal.SIGQUIT)
+            for _ in range(20):
+                await asyncio.Task(short(), loop=loop, **eager)
+    print("lives")
+
+process.run_in_loop(main())
+"""
+    environ = {**os.environ, "SKEWGATE_LOOP": loop}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False
+    )
+
+    assert (ended.returncode, ended.stdout) == (0, "lives\n"), ended.stderr[-2000:]
+    assert "SIGQUIT: stacks" in ended.stderr
+
+
+async def test_a_task_that_is_interrupted_is_said_to_run(caplog: pytest.LogCaptureFixture) -> None:
+    async def within() -> None:
+        look_at_tasks(asyncio.get_running_loop())()
+
+    async def around() -> None:
+        await within()
+
+    await asyncio.create_task(around(), name="busy")
+    assert stack(caplog.records, "task busy").endswith("in around\n    await within()\n  runs\n")
