@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -34,6 +34,8 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.fleet.source import MAX_BACKENDS, Address, Source, SourceKind
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
+from gateway.settings.own_addresses import OwnAddress, own_address_of, own_addresses
+from gateway.settings.values import AdminSettings, Listen
 from tests.controlplane.fakes import TIMEOUT, holder_of, service
 
 SOURCE = Source(SourceKind.DNS, "http://api.svc:80", "api.svc", 80, leave_grace=60.0)
@@ -72,7 +74,9 @@ class Targets:
 class Running:
     """A discovery in front of a snapshot holder, and time, which passes when the test says so."""
 
-    def __init__(self, *services: Service, scripts: dict[str, Lister]) -> None:
+    def __init__(
+        self, *services: Service, scripts: dict[str, Lister], own: Sequence[OwnAddress] = ()
+    ) -> None:
         self.now = 0.0
         self.pauses: list[float] = []
         self._paused = asyncio.Semaphore(0)
@@ -88,7 +92,7 @@ class Running:
             Snapshot.configured(self.discovery.completed(services), now=0.0), lambda: self.now
         )
         self.resolver, self.prober = Targets(), Targets()
-        self.discovery.connect(self.holder, resolver=self.resolver, prober=self.prober)
+        self.discovery.connect(self.holder, resolver=self.resolver, prober=self.prober, own=own)
 
     async def _sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -118,10 +122,12 @@ class Running:
 
 
 @asynccontextmanager
-async def running(*answers: Answer | Exception, source: Source = SOURCE) -> AsyncIterator[Running]:
+async def running(
+    *answers: Answer | Exception, source: Source = SOURCE, own: Sequence[OwnAddress] = ()
+) -> AsyncIterator[Running]:
     """With one service and one source, after its first look."""
     one = replace(service(), sources=(source,), undiscovered=True, written="x")
-    it = Running(one, scripts={source.key: Script(*answers)})
+    it = Running(one, scripts={source.key: Script(*answers)}, own=own)
     it.discovery.retarget(it.discovery.completed([one]))
     try:
         await it.ended()
@@ -419,3 +425,40 @@ def test_the_state_file_keeps_sources_and_times() -> None:
     without = parse_state(text, [service()], 2000.0)
     assert without.saved["baremetal"].advertisements == {}
     assert len(without.dropped) == 2
+
+
+OWN = (OwnAddress("where the gateway itself serves clients", ("10.0.0.2",), 80),)
+
+
+async def test_a_list_that_names_the_gateway_itself_is_taken_without_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A headless service that selects the gateways, too. Each would get its own requests again and again."""
+    async with running(listed(1, 2), listed(1), listed(2), own=OWN) as it:
+        assert it.backends == {"1": False}
+        (report,) = it.discovery.report()
+        assert report.error == "10.0.0.2:80 is not taken: it is where the gateway itself serves clients"
+        assert report.error in caplog.text
+        await it.next()
+        (report,) = it.discovery.report()
+        assert report.error is None
+        await it.next()
+        (report,) = it.discovery.report()
+        assert report.error is not None
+        assert report.error.startswith("it lists no other backend, and 10.0.0.2:80 is not taken")
+        assert it.backends == {"1": False}, "the last answer stays"
+
+
+def test_where_the_gateway_listens() -> None:
+    own = own_addresses(
+        [Listen("0.0.0.0", 6385), Listen("10.0.0.9", 80)],
+        AdminSettings(host="localhost", port=9900),
+    )
+
+    def name(host: str, port: int) -> str | None:
+        found = own_address_of(SOURCE.backend(Address(host, port)), own)
+        return None if found is None else found.name
+
+    clients, admin = "where the gateway itself serves clients", "the gateway's own admin listener"
+    assert [name("127.0.0.1", 6385), name("10.0.0.9", 80), name("::1", 9900)] == [clients, clients, admin]
+    assert [name("10.0.0.9", 6385), name("10.0.0.8", 80), name("::1", 6385)] == [None, None, None]

@@ -42,6 +42,7 @@ from gateway.core.fleet.source import (
     after_answer,
     after_time,
 )
+from gateway.settings.own_addresses import OwnAddress, own_address_of
 from gateway.settings.target_file import restored_address
 from gateway.telemetry.access_log import printable
 from gateway.telemetry.discovery import SourceReport
@@ -126,6 +127,7 @@ class Discovery:
         self._sleep = sleep
         self._watched: dict[Key, _Watched] = {}
         """In the order of the configuration."""
+        self._own: Sequence[OwnAddress] = ()
         self._snapshot_holder: SnapshotHolder | None = None
         self._before: Retargetable | None = None
         self._after: Retargetable | None = None
@@ -133,10 +135,16 @@ class Discovery:
         """Held while a configuration is worked out and put in force."""
 
     def connect(
-        self, snapshot_holder: SnapshotHolder, *, resolver: Retargetable, prober: Retargetable
+        self,
+        snapshot_holder: SnapshotHolder,
+        *,
+        resolver: Retargetable,
+        prober: Retargetable,
+        own: Sequence[OwnAddress] = (),
     ) -> None:
-        """Set where backends go."""
+        """Set where backends go. `own`: where the gateway itself listens, which is no backend."""
         self._snapshot_holder, self._before, self._after = snapshot_holder, resolver, prober
+        self._own = own
 
     # --- configurations -------------------------------------------------------------------------------------
 
@@ -249,8 +257,9 @@ class Discovery:
 
     def _take_in(self, watched: _Watched, answer: Answer) -> float:
         """What an answer means; gives the pause until the next look."""
-        if isinstance(answer, Failed) or not answer.addresses:
-            reason = answer.reason if isinstance(answer, Failed) else NOTHING_LISTED
+        own = self._own_among(watched.source, answer)
+        if isinstance(answer, Failed) or all(each in own for each in answer.addresses):
+            reason = answer.reason if isinstance(answer, Failed) else _only_own(own) or NOTHING_LISTED
             self._failed(watched, reason)
             self._put_in_force(watched, after_time(watched.backends, self._clock(), ()), ended=True)
             if isinstance(answer, Failed):
@@ -259,12 +268,12 @@ class Discovery:
             watched.failures = 0
             return pause_after(answer.ttl)
         known, taken = self._known(watched)
+        listed = {each.name: each for each in answer.addresses if each not in own}
         membership = after_answer(
-            watched.source, watched.backends, answer.addresses, known, self._clock(), taken
+            watched.source, watched.backends, tuple(listed.values()), known, self._clock(), taken
         )
         watched.failures, watched.answers, watched.answered_at = 0, watched.answers + 1, self._wall()
         watched.unlisted = membership.unlisted
-        listed = {each.name: each for each in answer.addresses}
         # Only of those that are taken: a list may name other strangers every second.
         watched.addresses = {
             each.name: listed.get(each.name) or watched.addresses[each.name] for each in membership.backends
@@ -272,11 +281,23 @@ class Discovery:
         problem = (
             f"{membership.refused} of its backends are not taken: there are {MAX_BACKENDS} already"
             if membership.refused
-            else None
+            else _not_taken(own)
         )
         self._answered(watched, problem)
         self._put_in_force(watched, membership.backends, ended=True)
         return pause_after(answer.ttl)
+
+    def _own_among(self, source: Source, answer: Answer) -> dict[Address, OwnAddress]:
+        """Those that would send the gateway its own requests."""
+        if isinstance(answer, Failed):
+            return {}
+        ports = {each.port for each in self._own}
+        found = {
+            each: own_address_of(source.backend(each), self._own)
+            for each in answer.addresses
+            if each.port in ports
+        }
+        return {address: own for address, own in found.items() if own is not None}
 
     def _known(self, watched: _Watched) -> tuple[dict[str, Member], set[str]]:
         """What is observed of the members of its service, and the names that are not its own."""
@@ -358,6 +379,17 @@ class Discovery:
         watched.lines += 1
         level = level if watched.lines <= LINES_PER_INTERVAL else logging.DEBUG
         _log.log(level, "%s: %s", watched.service, text, extra=about(watched.service))
+
+
+def _not_taken(own: Mapping[Address, OwnAddress]) -> str | None:
+    """What a list has that is no backend; None: nothing."""
+    return next((f"{address.name} is not taken: it is {each.name}" for address, each in own.items()), None)
+
+
+def _only_own(own: Mapping[Address, OwnAddress]) -> str:
+    """Why nothing of a list is taken; empty: not for this reason."""
+    reason = _not_taken(own)
+    return "" if reason is None else f"it lists no other backend, and {reason}"
 
 
 def _own_names(service: Service) -> set[str]:

@@ -1,0 +1,69 @@
+"""Where the gateway itself listens: a backend there would get its own requests again and again. Only what is
+certain counts, since another address of this machine looks like any other. No socket is opened.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+
+from gateway.core.fleet.backend import Backend
+from gateway.settings.values import AdminSettings, Listen
+
+LOCALHOST: Final = "localhost"
+
+
+class OwnAddress(NamedTuple):
+    """An address of the gateway."""
+
+    name: str
+    hosts: tuple[str, ...]
+    port: int
+    path: str = ""
+
+
+def own_addresses(listen: Sequence[Listen], admin: AdminSettings) -> tuple[OwnAddress, ...]:
+    """All of them, as the configuration has them."""
+    return (
+        *(
+            OwnAddress(
+                "where the gateway itself serves clients",
+                (*_hosts(one.host), "0.0.0.0") if one.dual_stack else _hosts(one.host),  # noqa: S104
+                one.port,
+                one.path,
+            )
+            for one in listen
+        ),
+        OwnAddress("the gateway's own admin listener", _hosts(admin.host), admin.port),
+    )
+
+
+def own_address_of(backend: Backend, own: Sequence[OwnAddress]) -> OwnAddress | None:
+    """The one that this backend is; None: it is none of them, as far as it can be seen."""
+    return next((each for each in own if _is_at(backend, each)), None)
+
+
+def _is_at(backend: Backend, own: OwnAddress) -> bool:
+    if backend.socket_path or own.path:
+        return bool(own.path) and os.path.normpath(backend.socket_path) == os.path.normpath(own.path)
+    if backend.port != own.port:
+        return False
+    return any(_reaches(mine, theirs) for mine in own.hosts for theirs in _hosts(backend.host))
+
+
+def _hosts(host: str) -> tuple[str, ...]:
+    return ("127.0.0.1", "::1") if host == LOCALHOST else (host,)
+
+
+def _reaches(own: str, host: str) -> bool:
+    """Whether `host` is certainly an address of a listener on `own`."""
+    if own == host:
+        return True
+    try:
+        mine, theirs = ip_address(own), ip_address(host)
+    except ValueError:
+        return False
+    local = theirs.is_loopback or theirs.is_unspecified
+    return mine.is_unspecified and local and mine.version == theirs.version
