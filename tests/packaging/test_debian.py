@@ -49,6 +49,7 @@ def test_the_package_has_what_a_service_needs(package: Path) -> None:
         "usr/share/skewgate/schema.json",
         "usr/share/doc/skewgate/examples/skewgate.yaml",
         "usr/share/doc/skewgate/examples/kubernetes.yaml",
+        "usr/share/doc/skewgate/examples/skewgate.socket",
         "usr/share/doc/skewgate/copyright",
         "usr/share/man/man1/skewgate.1.gz",
         "usr/share/bash-completion/completions/skewgate",
