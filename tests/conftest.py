@@ -25,7 +25,7 @@ os.environ.setdefault(compiled.VARIABLE, "0")
 compiled.use_compiled()  # before any test imports what it tests
 compiled.require()
 
-HEAVY_GROUPS: Final = ("real", "engines", "load", "fuzz")
+HEAVY_GROUPS: Final = ("real", "engines", "load", "fuzz", "browser")
 """Markers of the groups that `-m` in pyproject.toml excludes by default. A test without one is in `quick`."""
 
 INTERPRETED: Final = "interpreted"

@@ -8,7 +8,6 @@ metrics.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterator
 from typing import Final, final
 
@@ -17,37 +16,30 @@ from aiohttp import hdrs, web
 from gateway.admin import views
 from gateway.admin.commands import add_command_routes, refuse_while_still
 from gateway.admin.context import AdminContext
+from gateway.admin.explaining import DescriptionError, explain_described
 from gateway.admin.guard import Guard, guard_requests
 from gateway.admin.responses import AdminResponse, AdminStream, json_response, render_errors, text_response
-from gateway.core.decision.explanation import explain
-from gateway.core.http.message import METHOD, Header, method_of_text
-from gateway.dataplane.http1.names import NameTable
-from gateway.dataplane.http1.request_head import read_described, refusal_sentence
-from gateway.errors import FramingError
+from gateway.admin.ui.controls import add_control_routes
+from gateway.admin.ui.documents import DOCUMENTS, Documents, render_pages
+from gateway.admin.ui.pages import add_page_routes
+from gateway.admin.ui.sessions import Sessions
+from gateway.admin.ui.sign_in import add_sign_in_routes
 from gateway.telemetry.process_stats import look_at_process
 
 MAX_BODY: Final = 64 * 1024
 """Bytes of a request body: a ceiling takes a hundred."""
 
-MAX_TARGET: Final = 4096
-MAX_HEADERS: Final = 100
 PARAMETERS: Final = frozenset({"method", "path", "header"})
-"""The parameters of `/explain`, and the bounds of what they describe."""
-
-_TARGET: Final = re.compile(r"/[\x21-\x22\x24-\x7e]*")  # printable ASCII but blank and `#`
-_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_VALUE: Final = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
+"""The parameters of `/explain`."""
 
 
 def create_app(context: AdminContext) -> web.Application:
     """The application; `site.AdminSite` serves it."""
-    endpoints = _Endpoints(context)
+    endpoints, sessions = _Endpoints(context), Sessions()
+    guard = Guard(context.hosts, context.token, by_certificate=context.by_certificate, sessions=sessions)
     app = web.Application(
-        # The outermost comes first: it also renders the refusals of the guard.
-        middlewares=[
-            render_errors,
-            guard_requests(Guard(context.hosts, context.token, by_certificate=context.by_certificate)),
-        ],
+        # The outermost comes first: they also render the refusals of the guard.
+        middlewares=[render_errors, render_pages, guard_requests(guard)],
         client_max_size=MAX_BODY,
     )
     _add_public_routes(app.router, endpoints)
@@ -55,6 +47,10 @@ def create_app(context: AdminContext) -> web.Application:
     app.router.add_get("/explain", endpoints.explain)
     app.router.add_post("/-/reload", endpoints.reload)
     add_command_routes(app.router, context)
+    app[DOCUMENTS] = Documents()
+    add_sign_in_routes(app, context, sessions)
+    add_control_routes(app, context, sessions)
+    add_page_routes(app, context)
     return app
 
 
@@ -147,22 +143,11 @@ class _Endpoints:
         for name in ("method", "path"):
             if len(query.getall(name, [])) > 1:
                 raise web.HTTPBadRequest(text=f"`{name}` is given more than once")
-        method, target = method_of_text(query.get("method", "GET")), query.get("path", "")
-        if not METHOD.fullmatch(method):
-            raise web.HTTPBadRequest(text="`method` must be a method, such as GET")
-        if len(target) > MAX_TARGET or not _TARGET.fullmatch(target):
-            raise web.HTTPBadRequest(text="`path` must begin with / and hold printable ASCII without blanks")
-        headers = [_header(line) for line in query.getall("header", [])]
-        if len(headers) > MAX_HEADERS:
-            raise web.HTTPBadRequest(text=f"`header` can be given at most {MAX_HEADERS} times")
-        context = self._context
-        snapshot = context.snapshots.current
-        table = NameTable.for_requests(snapshot.selected_names)
+        method, target = query.get("method", "GET"), query.get("path", "")
         try:
-            head = read_described(method, target, headers, table, context.limits())
-        except FramingError as refusal:
-            raise web.HTTPBadRequest(text=refusal_sentence(refusal)) from None
-        explanation = explain(snapshot, head, head.host, context.load(), context.known_documents())
+            explanation = explain_described(self._context, method, target, query.getall("header", []))
+        except DescriptionError as error:
+            raise web.HTTPBadRequest(text=str(error)) from None
         return json_response(explanation.to_json())
 
     async def reload(self, request: web.Request) -> web.StreamResponse:
@@ -178,12 +163,3 @@ class _Endpoints:
             return json_response(body, status=400)
         pending = await self._context.pending(None)
         return json_response({**self._context.status(), "pending": pending})
-
-
-def _header(line: str) -> Header:
-    """`Name: value`, in the characters that a request may hold."""
-    name, colon, value = line.partition(":")
-    value = value.strip(" \t")
-    if not colon or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
-        raise web.HTTPBadRequest(text="each `header` must be `Name: value`, as in a request")
-    return name, value

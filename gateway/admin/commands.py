@@ -4,29 +4,31 @@ and that a replica does not come back.
     PUT, DELETE /services/NAME/ceiling        POST /services/NAME/backends/B/drain, …/enable
     DELETE /replicas/ID
 
-Parses and refuses; what a command means is up to `core.fleet.fleet`. Responds with the document of `/status`
-once the command is in force in every worker and, if there is a state file, written to it; `kept` says whether
-it is, `pending` for whom it still waits after some seconds. `warning` says what the operator should know
-about it, or is null.
+Parses and refuses; what a command means is up to `core.fleet.fleet`. The endpoints and the operations page
+give a command by the same function, so that the same rules hold for both. An endpoint responds with the
+document of `/status` once the command is in force in every worker and, if there is a state file, written to
+it; `kept` says whether it is, `pending` for whom it still waits after some seconds. `warning` says what the
+operator should know about it, or is null.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Final, NoReturn, final
+from typing import Final, NamedTuple, NoReturn, final
 
 from aiohttp import web
 
+from gateway.admin.command_warnings import below_minimum, hides_nothing, leaves_unserved
 from gateway.admin.context import AdminContext
 from gateway.admin.responses import json_response
 from gateway.controlplane.stores.store import StoreError
+from gateway.core.fleet.backend import Member
 from gateway.core.fleet.fleet import Drain, OperatorCommand, Pin
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView
-from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
 from gateway.telemetry.agreement import AgreementReport
 
@@ -38,7 +40,7 @@ BODY_FORM: Final = '{"version": "1.90"} or {"release": "2024.1"}'
 
 def add_command_routes(router: web.UrlDispatcher, context: AdminContext) -> None:
     """Add the endpoints. The router percent-decodes names in paths."""
-    endpoints = _Commands(context)
+    endpoints = _Endpoints(context)
     router.add_put("/services/{service}/ceiling", endpoints.pin)
     router.add_delete("/services/{service}/ceiling", endpoints.unpin)
     router.add_post("/services/{service}/backends/{backend}/drain", endpoints.drain)
@@ -46,8 +48,85 @@ def add_command_routes(router: web.UrlDispatcher, context: AdminContext) -> None
     router.add_delete("/replicas/{replica}", endpoints.forget)
 
 
+class CommandResult(NamedTuple):
+    """What became of a command that was taken."""
+
+    saved: bool
+    """Whether it is in the state file. False: that cannot be written, or there is none."""
+    pending: Sequence[str]
+    """For whom it still waits after some seconds."""
+    warning: str | None
+    """What the operator should know about it."""
+
+
+async def pin(context: AdminContext, service: str, key: str, text: str) -> CommandResult:
+    """Set the ceiling of `service`, until it is removed. `key`, `text`: as for `read_ceiling`. Raises 404,
+    503, 400, and 409 if nothing could be served."""
+    view = view_of(context, service)
+    ceiling = read_ceiling(view.service, key, text)
+    if (reason := below_minimum(view, ceiling)) is not None:
+        raise web.HTTPConflict(text=reason)
+    return await _apply(context, service, Pin(ceiling), _pins_nothing)
+
+
+async def unpin(context: AdminContext, service: str) -> CommandResult:
+    """Go back to the configured ceiling, or to none. Raises 404 and 503."""
+    view_of(context, service)
+    return await _apply(context, service, Pin(None))
+
+
+async def drain(context: AdminContext, service: str, backend: str) -> CommandResult:
+    """Send no new requests to a backend; those in flight are finished. Raises 404 and 503."""
+    member_of(view_of(context, service), backend)
+    return await _apply(context, service, Drain(backend), _leaves_unserved)
+
+
+async def enable(context: AdminContext, service: str, backend: str) -> CommandResult:
+    """Send requests to a backend again. Raises 404 and 503."""
+    member_of(view_of(context, service), backend)
+    return await _apply(context, service, Drain(backend, drained=False))
+
+
+def view_of(context: AdminContext, service: str) -> ServiceView:
+    """The service with this name; raises 404."""
+    view = context.snapshots.current.views.get(service)
+    if view is None:
+        there = _first_of(context.snapshots.current.views)
+        raise web.HTTPNotFound(text=f"there is no service {service!a}; there are: {there}")
+    return view
+
+
+def member_of(view: ServiceView, backend: str) -> Member:
+    """The backend with this name; raises 404."""
+    member = view.pool.member(backend)
+    if member is None:
+        there = _first_of(member.backend.name for member in view.pool.members)
+        raise web.HTTPNotFound(text=f"{view.service.name} has no backend {backend!a}; it has: {there}")
+    return member
+
+
+async def _apply(
+    context: AdminContext,
+    service: str,
+    command: OperatorCommand,
+    warning_of: Callable[[ServiceView], str | None] = lambda _: None,
+) -> CommandResult:
+    """Returns once it is in force. `warning_of`: what the operator should know about it. Raises 503."""
+    refuse_while_still(context)
+    with _store_may_fail():
+        if context.command is None:
+            context.apply(service, command)
+        else:
+            await context.command(service, command)
+    view = context.snapshots.current.views.get(service)
+    warning = None if view is None else warning_of(view)
+    saved = await context.state_saved()
+    pending = await context.pending(service)
+    return CommandResult(saved, pending, warning)
+
+
 @final
-class _Commands:
+class _Endpoints:
     """One method per endpoint. Each reads the body first, also where it needs none: a request that turns out
     to be malformed must not have changed anything."""
 
@@ -55,36 +134,35 @@ class _Commands:
         self._context = context
 
     async def pin(self, request: web.Request) -> web.StreamResponse:
-        """Set the ceiling of the body, until it is removed."""
-        self._view(request)  # an unknown service is reported before a wrong body
+        service = request.match_info["service"]
+        view_of(self._context, service)  # an unknown service is reported before a wrong body
         key, text = _parse_body(await request.read())
-        view = self._view(request)  # a reload may have come while the body was read
-        ceiling = _ceiling(view.service, key, text)
-        versions = _beneath(view)
-        if versions and ceiling < versions.lowest:
-            scheme = view.service.dialect.scheme
-            raise web.HTTPConflict(
-                text=f"the ceiling {scheme.format(ceiling)} is below the minimum "
-                f"{scheme.format(versions.lowest)} on offer: nothing could be served"
-            )
-        return await self._apply(view.service.name, Pin(ceiling), _pins_nothing)
+        return self._status(await pin(self._context, service, key, text))
 
     async def unpin(self, request: web.Request) -> web.StreamResponse:
-        """Go back to the configured ceiling, or to none."""
         await request.read()
-        return await self._apply(self._view(request).service.name, Pin(None))
+        return self._status(await unpin(self._context, request.match_info["service"]))
 
     async def drain(self, request: web.Request) -> web.StreamResponse:
-        """Send no new requests to a backend; those in flight are finished."""
         await request.read()
-        command = Drain(self._backend(request))
-        return await self._apply(self._view(request).service.name, command, _leaves_unserved)
+        names = request.match_info
+        return self._status(await drain(self._context, names["service"], names["backend"]))
 
     async def enable(self, request: web.Request) -> web.StreamResponse:
-        """Send requests to a backend again."""
         await request.read()
-        command = Drain(self._backend(request), drained=False)
-        return await self._apply(self._view(request).service.name, command)
+        names = request.match_info
+        return self._status(await enable(self._context, names["service"], names["backend"]))
+
+    def _status(self, result: CommandResult) -> web.StreamResponse:
+        """The new state."""
+        return json_response(
+            {
+                **self._context.status(),
+                "kept": result.saved,
+                "pending": result.pending,
+                "warning": result.warning,
+            }
+        )
 
     async def forget(self, request: web.Request) -> web.StreamResponse:
         """End the registration of a replica that does not come back."""
@@ -100,44 +178,6 @@ class _Commands:
         if not is_forgotten:
             _refuse_to_forget(replica, self._context.agreement() or report)
         return json_response(self._context.status())
-
-    async def _apply(
-        self,
-        service: str,
-        command: OperatorCommand,
-        warning_of: Callable[[ServiceView], str | None] = lambda _: None,
-    ) -> web.StreamResponse:
-        """The new state, once it is in force. `warning_of`: what the operator should know about it."""
-        refuse_while_still(self._context)
-        with _store_may_fail():
-            if self._context.command is None:
-                self._context.apply(service, command)
-            else:
-                await self._context.command(service, command)
-        view = self._context.snapshots.current.views.get(service)
-        warning = None if view is None else warning_of(view)
-        saved = await self._context.state_saved()
-        pending = await self._context.pending(service)
-        return json_response(
-            {**self._context.status(), "kept": saved, "pending": pending, "warning": warning}
-        )
-
-    def _view(self, request: web.Request) -> ServiceView:
-        """The service that the path names; raises 404."""
-        name = request.match_info["service"]
-        view = self._context.snapshots.current.views.get(name)
-        if view is None:
-            there = _first_of(self._context.snapshots.current.views)
-            raise web.HTTPNotFound(text=f"there is no service {name!a}; there are: {there}")
-        return view
-
-    def _backend(self, request: web.Request) -> str:
-        """The name of the backend that the path names; raises 404."""
-        view, name = self._view(request), request.match_info["backend"]
-        if view.pool.member(name) is None:
-            there = _first_of(member.backend.name for member in view.pool.members)
-            raise web.HTTPNotFound(text=f"{view.service.name} has no backend {name!a}; it has: {there}")
-        return name
 
 
 @contextmanager
@@ -162,13 +202,6 @@ def _refuse_to_forget(replica: str, report: AgreementReport) -> NoReturn:
     raise web.HTTPNotFound(text=f"there is no replica {replica[:MAX_QUOTED]!a}; there are: {there}")
 
 
-def _beneath(view: ServiceView) -> VersionSet:
-    """What is on offer beneath the ceiling."""
-    if view.agreed is None or not view.agreed.voting:
-        return view.offer_state.versions
-    return NO_VERSIONS if view.agreed.document is None else view.agreed.document.state
-
-
 def refuse_while_still(context: AdminContext) -> None:
     """Another gateway is taking over: what is changed now would be lost. Raises 503."""
     if reason := context.frozen():
@@ -182,25 +215,11 @@ def _first_of(names: Iterable[str]) -> str:
 
 
 def _leaves_unserved(view: ServiceView) -> str | None:
-    """What stays on offer although no backend in service serves it: a drain takes nothing off the offer."""
-    unserved = view.offer.versions - view.offer.reachable
-    if not unserved:
-        return None
-    text = unserved.format(view.service.dialect.scheme)
-    return f"{text} stays on offer, and no backend in service serves it: such requests are 503 until one does"
+    return leaves_unserved(view.offer, view.service.dialect.scheme)
 
 
 def _pins_nothing(view: ServiceView) -> str | None:
-    """A pin above all that is known hides nothing, which may be a slip."""
-    known = _beneath(view) | view.offer.reachable
-    pin = view.pool.pin
-    if pin is None or not known or pin <= known.highest:
-        return None
-    scheme = view.service.dialect.scheme
-    return (
-        f"no known backend serves more than {scheme.format(known.highest)}: "
-        f"the ceiling {scheme.format(pin)} hides nothing now"
-    )
+    return hides_nothing(view, view.pool.pin)
 
 
 def _parse_body(body: bytes) -> tuple[str, str]:
@@ -225,18 +244,24 @@ def _unique_keys(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     return mapping
 
 
-def _ceiling(service: Service, key: str, text: str) -> Version:
-    """The version that a body names, read like `offer.ceiling` of the configuration."""
+def read_ceiling(service: Service, key: str, text: str) -> Version:
+    """The version that `text` is, or the release that it names, by `key`: `version` or `release`. Read like
+    `offer.ceiling` of the configuration. Raises 400 and 404."""
     if key == "version":
         version = service.dialect.scheme.parse(text)
         if version is None:
             example = service.dialect.scheme.example
             raise web.HTTPBadRequest(text=f"{text[:MAX_QUOTED]!a} is not a version of the form {example}")
         return version
-    releases = {**service.dialect.releases, **service.releases}
+    releases = releases_of(service)
     if text not in releases:
         raise web.HTTPNotFound(
             text=f"neither the dialect {service.dialect.name} nor `releases` of {service.name} knows "
             f"{text[:MAX_QUOTED]!a}"
         )
     return releases[text]
+
+
+def releases_of(service: Service) -> Mapping[str, Version]:
+    """Release names that a ceiling may have, of the dialect and of the configuration."""
+    return {**service.dialect.releases, **service.releases}

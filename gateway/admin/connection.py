@@ -41,7 +41,13 @@ CONTINUE: Final = "100-continue"
 TLS_HANDSHAKE: Final = b"\x16"
 """The first byte of a client that expects TLS."""
 
-_COUNTED: Final = {401: "unauthorized", 403: "forbidden", 413: "body", 417: "malformed"}
+_COUNTED: Final = {
+    401: "unauthorized",
+    403: "forbidden",
+    413: "body",
+    417: "malformed",
+    429: "unauthorized",  # a token that was not looked at, after many wrong ones
+}
 """Reasons by the status of the response; other refusals are answers to an operator."""
 
 _ARGUMENTS: Final[dict[str, Any]] = {
@@ -159,6 +165,7 @@ class AdminConnection(web.RequestHandler):
         "_used",
         "authorised",
         "is_one_too_many",
+        "is_stream",
     )
 
     def __init__(
@@ -169,6 +176,8 @@ class AdminConnection(web.RequestHandler):
         """Whether `guard` has let a request pass."""
         self.is_one_too_many = False
         """Set before `connection_made`: it is told so, and counts no more."""
+        self.is_stream = False
+        """The response under way has no end: its deadline is for what waits to be sent, not for all of it."""
         self._connections = connections
         self._socket: asyncio.Transport | None = None
         """As `transport`, but until the connection is lost."""
@@ -421,12 +430,12 @@ class AdminConnection(web.RequestHandler):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._request is None:
+        if self._request is None or self.is_stream:
             self._stop_send_timer()
 
     def _stop_send_timer(self) -> None:
-        """Not while a response is under way: a client that takes one piece after the other, each just in
-        time, would keep a scrape for ever."""
+        """Not while a response is under way that ends: a client that takes one piece after the other, each
+        just in time, would keep a scrape for ever."""
         if self._send_timer is not None:
             self._send_timer.cancel()
             self._send_timer = None

@@ -6,7 +6,7 @@ Knows no request and no endpoint.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any, final
 
@@ -23,7 +23,11 @@ from gateway.settings.model.secret import Secret
 from gateway.telemetry.agreement import AgreementReport
 from gateway.telemetry.discovery import SourceReport
 from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.history import History
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.process_families import StateWrites
+from gateway.telemetry.rates import NO_RATES, ServiceRates
+from gateway.telemetry.recent import LastHour
 from gateway.workers.data_plane import WorkerState
 
 
@@ -87,6 +91,16 @@ class AdminContext:
     """Who serves the requests: `DataPlane.workers`."""
     sources: Callable[[], Iterable[SourceReport]] = tuple
     """Where backends come from: `Discovery.report`."""
+    history: History = field(default_factory=History)
+    """The last events."""
+    last_hour: Callable[[str], LastHour] = lambda _: LastHour({}, 0.0)
+    """What a service has served lately: `RecentRequests.last_hour`."""
+    rates: Callable[[str], ServiceRates] = lambda _: NO_RATES
+    """Requests per second of a service lately: `Rates.of`."""
+    certificate_expiry: Callable[[], Mapping[str, float]] = dict
+    """When each certificate in force expires: wall-clock seconds, by path."""
+    state_writes: Callable[[], StateWrites | None] = lambda: None
+    """Whether the state file can be written. None: there is none."""
     token: Callable[[], Secret | None] = lambda: None
     """The one in force."""
     by_certificate: Callable[[], bool] = lambda: False

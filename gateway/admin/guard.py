@@ -2,20 +2,32 @@
 
 The check of Host stops a foreign page whose own name resolves to this address (DNS rebinding). The check of
 Origin stops a foreign page that sends requests here. Token or certificate stop everybody else. No response
-allows another origin to read it.
+allows another origin to read it. Below `/ui/` the cookie of a session stands for the token, and whoever wants
+a page is sent to the sign-in instead of being refused.
 """
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Collection
 from typing import Final, final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
 from gateway.admin.connection import AdminConnection
 from gateway.admin.responses import Handler
+from gateway.admin.ui.access import (
+    CALLER,
+    SIGN_IN,
+    Caller,
+    is_open_page,
+    is_page,
+    session_id_of,
+    sign_in_path,
+    tls_of,
+    wants_page,
+)
+from gateway.admin.ui.sessions import Proof, Session, Sessions, proof_of_certificate, proof_of_token
 from gateway.settings.model.secret import Secret
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
@@ -35,40 +47,66 @@ class Guard:
         token: Callable[[], Secret | None],
         *,
         by_certificate: Callable[[], bool] = lambda: False,
+        sessions: Sessions | None = None,
     ) -> None:
         self._hosts = frozenset({*LOOPBACK, *(host.lower() for host in hosts)})
         self._token = token
         self._by_certificate = by_certificate
         """Whether certificates of clients are verified: then one stands for the token."""
+        self._sessions = Sessions() if sessions is None else sessions
+        """Those of the operations page."""
 
-    def refusal(self, request: web.Request) -> web.HTTPException | None:
-        """The refusal of `request`; None: it may pass."""
+    def foreign(self, request: web.Request) -> web.HTTPException | None:
+        """Why `request` is refused whoever sends it: another name, or a page of another origin. None: it is
+        not."""
         hosts = request.headers.getall("Host", [])
         if len(hosts) != 1 or hosts[0].lower() not in self._authorities(request):
             return web.HTTPForbidden(text="the Host header does not name the admin listener")
         origins = request.headers.getall("Origin", [])
-        scheme = "http" if _tls(request) is None else "https"
+        scheme = "http" if tls_of(request) is None else "https"
         if any(origin.lower() != f"{scheme}://{hosts[0].lower()}" for origin in origins):
             return web.HTTPForbidden(text="requests from pages of another origin are refused")
-        if _is_open(request) or self.authorises(request):
-            return None
+        return None
+
+    def stranger(self, request: web.Request) -> web.HTTPException:
+        """What `request` gets, which has no caller."""
         if self._token() is None:
             return web.HTTPForbidden(text="show the certificate of an operator in the TLS handshake")
-        return web.HTTPUnauthorized(
-            text="send the admin token as `Authorization: Bearer TOKEN`",
-            headers={"WWW-Authenticate": "Bearer"},
-        )
+        if not is_page(request):
+            text = "send the admin token as `Authorization: Bearer TOKEN`"
+        elif wants_page(request):
+            refusal = web.HTTPSeeOther(SIGN_IN)
+            # As a parameter of the call it would be read as a URL, and written anew in another spelling.
+            refusal.headers[hdrs.LOCATION] = sign_in_path(request.path_qs)
+            return refusal
+        else:
+            text = "sign in first, or send the admin token as `Authorization: Bearer TOKEN`"
+        return web.HTTPUnauthorized(text=text, headers={"WWW-Authenticate": "Bearer"})
 
-    def authorises(self, request: web.Request) -> bool:
-        """Whether a request may do everything. Without token and certificates, this listener is on loopback,
-        or shows what everybody may see."""
-        by_certificate = self._by_certificate()
-        if by_certificate and _has_certificate(request):
-            return True
-        token = self._token()
-        if token is None:
-            return not by_certificate
-        return _has_token(request, token)
+    def caller(self, request: web.Request) -> Caller | None:
+        """By what a request may do everything; None: it may not. Without token and certificates, this
+        listener is on loopback, or shows what everybody may see."""
+        token, by_certificate = self._token(), self._by_certificate()
+        certificate = _certificate(request) if by_certificate else None
+        shown: Proof | None = None
+        if certificate is not None:
+            shown = proof_of_certificate(certificate)
+        elif token is not None and _has_token(request, token):
+            shown = proof_of_token(token)
+        session = self._session(request, token, shown)
+        if shown is None and session is None and (token is not None or by_certificate):
+            return None
+        return Caller(shown, session, lambda: self.caller(request) is not None)
+
+    def _session(self, request: web.Request, token: Secret | None, shown: Proof | None) -> Session | None:
+        """That of the cookie, if what its operator has shown still holds."""
+        session_id = session_id_of(request) if is_page(request) else ""
+        if not session_id:
+            return None
+        proofs = {shown} if shown is not None else set()
+        if token is not None:
+            proofs.add(proof_of_token(token))
+        return self._sessions.find(session_id, proofs)
 
     def _authorities(self, request: web.Request) -> set[str]:
         """Every Host that names the address on which this request came in; without a port only for the
@@ -78,24 +116,18 @@ class Guard:
             return set()
         own, port = str(address[0]), int(address[1])
         names = {f"[{host}]" if ":" in host else host for host in {*self._hosts, own}}
-        default = 80 if _tls(request) is None else 443
+        default = 80 if tls_of(request) is None else 443
         return {f"{name}:{port}" for name in names} | (names if port == default else set())
 
 
 def _is_open(request: web.Request) -> bool:
-    return request.path in OPEN and "verbose" not in request.query
+    return is_open_page(request) or (request.path in OPEN and "verbose" not in request.query)
 
 
-def _tls(request: web.Request) -> ssl.SSLObject | None:
-    """Of the connection; None: it is plain."""
-    found = request.get_extra_info("ssl_object")
-    return found if isinstance(found, ssl.SSLObject) else None
-
-
-def _has_certificate(request: web.Request) -> bool:
-    """Whether the client has shown one. OpenSSL has verified it, or there would be no connection."""
-    tls = _tls(request)
-    return tls is not None and tls.getpeercert(binary_form=True) is not None
+def _certificate(request: web.Request) -> bytes | None:
+    """The one that the client has shown. OpenSSL has verified it, or there would be no connection."""
+    tls = tls_of(request)
+    return None if tls is None else tls.getpeercert(binary_form=True)
 
 
 def _has_token(request: web.Request, token: Secret) -> bool:
@@ -110,11 +142,15 @@ def guard_requests(guard: Guard) -> Middleware:
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        refusal = guard.refusal(request)
-        if refusal is not None:
+        if (refusal := guard.foreign(request)) is not None:
             raise refusal
-        if isinstance(request.protocol, AdminConnection) and guard.authorises(request):
-            request.protocol.authorised = True
+        caller = guard.caller(request)
+        if caller is None and not _is_open(request):
+            raise guard.stranger(request)
+        if caller is not None:
+            request[CALLER] = caller
+            if isinstance(request.protocol, AdminConnection):
+                request.protocol.authorised = True
         return await handler(request)
 
     return check

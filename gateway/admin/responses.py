@@ -27,6 +27,9 @@ SENTENCES: Final = {
 }
 """The fixed errors, by status. All others have the name of their status, or a sentence of their endpoint."""
 
+PASSED_ON: Final = ("Allow", "WWW-Authenticate")
+"""Header fields of a refusal that the response has, too."""
+
 _COMMON: Final = {"X-Content-Type-Options": "nosniff"}
 _NOT_CACHED: Final = {"Cache-Control": "no-store"}
 
@@ -56,15 +59,17 @@ async def render_errors(request: web.Request, handler: Handler) -> web.StreamRes
     """The middleware that makes every refusal a JSON object. A bug is up to `connection`."""
     try:
         return await handler(request)
-    except web.HTTPRequestEntityTooLarge as refusal:
-        return error_response(refusal.status)
     except web.HTTPException as refusal:
-        is_default_text = not refusal.text or refusal.text.startswith(f"{refusal.status}:")
-        text = refusal.reason if is_default_text else refusal.text
-        headers = {
-            name: value for name, value in refusal.headers.items() if name in {"Allow", "WWW-Authenticate"}
-        }
-        return json_response({"error": text}, status=refusal.status, headers=headers)
+        headers = {name: value for name, value in refusal.headers.items() if name in PASSED_ON}
+        return json_response({"error": sentence_of(refusal)}, status=refusal.status, headers=headers)
+
+
+def sentence_of(refusal: web.HTTPException) -> str:
+    """What a refusal says: the sentence of its endpoint, or the name of its status."""
+    if isinstance(refusal, web.HTTPRequestEntityTooLarge):
+        return SENTENCES[refusal.status]
+    is_default_text = not refusal.text or refusal.text.startswith(f"{refusal.status}:")
+    return refusal.reason if is_default_text else str(refusal.text)
 
 
 def error_response(status: int) -> web.StreamResponse:

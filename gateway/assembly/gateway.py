@@ -59,12 +59,16 @@ from gateway.handover.handover import Handover
 from gateway.handover.predecessor import Predecessor
 from gateway.service_manager import ServiceManager
 from gateway.settings import Loaded, Settings, read_file
+from gateway.settings.own_addresses import own_addresses
 from gateway.settings.sources import Seen
 from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.agreement import AgreementReport
 from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.history import History
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.process_families import StateWrites
 from gateway.telemetry.process_log import ProcessLog
+from gateway.telemetry.rates import Rates
 from gateway.telemetry.recent import RecentRequests
 from gateway.tls.client import ClientContexts, backends_tls, read_contexts
 from gateway.tls.server import ServerCertificates
@@ -143,6 +147,9 @@ class Gateway:
         self._client_contexts = ClientContexts()
         self._stack = AsyncExitStack()
         self._reloads: set[asyncio.Task[object]] = set()
+        self._history = History()
+        self._recent = RecentRequests(self.metrics.served, monotonic)
+        self._rates = Rates(self.metrics.request_counts, monotonic)
         self._running = False
         self._kill_workers: Callable[[], None] = lambda: None
 
@@ -180,7 +187,9 @@ class Gateway:
     async def _start(self, stack: AsyncExitStack) -> None:
         """The listeners first, so that a taken port is found before any backend is asked; the probes last."""
         configured = self.settings
-        stack.push_async_callback(self._handover.close)  # the last thing that is closed
+        self._history.start()
+        stack.callback(self._history.close)
+        stack.push_async_callback(self._handover.close)  # the last thing that is closed but for the history
         stack.callback(self._service_manager.close)
         stack.push_async_callback(self._resolver.close)
         self._resolver.retarget(self._services)
@@ -303,7 +312,7 @@ class Gateway:
         self.metrics.watch_agreement(self._agreement_report)
         self.metrics.watch_engine(self._engine_report)
         self.metrics.watch_config(lambda: self._reloader.config.hash)
-        self.metrics.watch_state(lambda: None if self._keeper is None else self._keeper.writes())
+        self.metrics.watch_state(self._state_writes)
 
     def _access_log_dropped(self) -> int:
         own = 0 if self._log is None else self._log.dropped
@@ -327,7 +336,12 @@ class Gateway:
         stack.callback(stabilization_timer.close)
         await self._prober.start()
         stack.push_async_callback(self._prober.close)
-        self._discovery.connect(self.snapshot_holder, resolver=self._resolver, prober=self._prober)
+        self._discovery.connect(
+            self.snapshot_holder,
+            resolver=self._resolver,
+            prober=self._prober,
+            own=own_addresses(self.settings.listen, self.settings.admin),
+        )
         self._discovery.retarget(self._services)
         stack.push_async_callback(self._discovery.close)
         stack.push_async_callback(self._end_reloads)
@@ -409,14 +423,15 @@ class Gateway:
         return f"the last reload was refused: {config.error}; {line}" if config.error else line
 
     def _write_change_log(self, stack: AsyncExitStack) -> None:
-        """Log what is in force, and from here on what changes."""
-        recent = RecentRequests(self.metrics.served, monotonic)
-        recent.start()
-        stack.callback(recent.close)
+        """Log what is in force, and from here on what changes. Count what the log and the admin listener tell
+        of the last hour, and of this moment."""
+        for sampler in (self._recent, self._rates):
+            sampler.start()
+            stack.callback(sampler.close)
         replication = self._replication
         change_log = ChangeLog(
             monotonic,
-            recent.last_hour,
+            self._recent.last_hour,
             None if replication is None else lambda service: replication.report().why_held(service),
         )
         change_log.start(self.snapshot_holder.current)
@@ -491,10 +506,18 @@ class Gateway:
             workers=plane.workers,
             not_serving=lambda: plane.not_serving,
             limits=lambda: self.settings.limits,
+            history=self._history,
+            last_hour=self._recent.last_hour,
+            rates=self._rates.of,
+            certificate_expiry=self._certificates.expiry,
+            state_writes=self._state_writes,
             token=lambda: self._reloader.settings.admin.token,
             by_certificate=lambda: certificates is not None and certificates.settings.client_ca is not None,
             hosts=(self.settings.admin.host, *self.settings.admin.hosts),
         )
+
+    def _state_writes(self) -> StateWrites | None:
+        return None if self._keeper is None else self._keeper.writes()
 
     def _agreement_report(self) -> AgreementReport | None:
         return None if self._replication is None else self._replication.report()

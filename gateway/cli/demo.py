@@ -1,24 +1,36 @@
 """`skewgate demo`: starts the demonstration (`gateway.demo`) and turns its result into an exit code.
 
-Exit code 0: no request was lost. This module only reads the arguments; what happens is in `gateway.demo`.
+Exit code 0: the gateway lost no request. This module only reads the arguments and chooses how it is shown;
+what happens is in `gateway.demo`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 import sys
+import webbrowser
+from pathlib import Path
 from random import SystemRandom
 from typing import Final
 
 import click
 
 from gateway import process
-from gateway.cli.command import Text, seconds, verb
-from gateway.demo.story import Story
-from gateway.terminal import Paint
+from gateway.cli.command import FileName, Text, seconds, usage_error, verb
+from gateway.demo.director import Director, Options
+from gateway.demo.picture import draw
+from gateway.demo.recording import Recording, record
+from gateway.demo.report import report
+from gateway.demo.terminal_show import is_terminal, show
+from gateway.errors import StartupError
 
 LENGTH: Final = 20.0
 """Seconds: long enough to read the output, short enough to watch it to the end."""
+
+DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+"""Variables of the environment that tell of a browser, or of a screen on which one opens."""
 
 
 def _port(text: str) -> int:
@@ -33,8 +45,7 @@ def _port(text: str) -> int:
     "length",
     metavar="SECONDS",
     type=seconds(1, 86_400),
-    default=LENGTH,
-    help=f"how long, such as 20 or 20s; default: {LENGTH:g}",
+    help=f"how long, such as 20 or 20s; default: until q is pressed, and without a terminal {LENGTH:g}",
 )
 @click.option("--seed", type=int, metavar="N", help="make the choices of the clients repeatable")
 @click.option(
@@ -44,10 +55,57 @@ def _port(text: str) -> int:
     default=0,
     help="where the gateway listens; default: any free port",
 )
-def command(*, length: float, seed: int | None, port: int) -> int:
-    """Run the demonstration to its end, or until Ctrl-C. 0 when no request was lost."""
-    # The demonstration prints what the gateway would log. Only bugs are logged.
-    logging.getLogger("skewgate").setLevel(logging.ERROR)
+@click.option("--compare", is_flag=True, help="the same clients go through a plain balancer as well")
+@click.option(
+    "--svg", "file", metavar="FILE", type=FileName(), help="write a picture of the whole course into FILE"
+)
+@click.option("--web", is_flag=True, help="open the operations page, which then takes commands")
+def command(
+    *, length: float | None, seed: int | None, port: int, compare: bool, file: Path | None, web: bool
+) -> int:
+    """Run the demonstration to its end, or until Ctrl-C. 0 when the gateway lost no request."""
+    if file is not None:
+        try:
+            file.open("a").close()
+        except OSError as problem:
+            usage_error(f"{file} cannot be written: {problem.strerror}")
+    # What the gateway would log is shown by the demonstration, and by the page. Only bugs are printed.
+    printed = logging.StreamHandler()
+    printed.setLevel(logging.ERROR)
+    logging.basicConfig(handlers=[printed])
+    logging.getLogger("skewgate").setLevel(logging.INFO)
+    on_terminal = is_terminal(sys.stdin, sys.stdout)
     chosen = SystemRandom().randrange(10_000) if seed is None else seed
-    story = Story(length, chosen, port, Paint(sys.stdout))
-    return 0 if process.run_in_loop(story.play()) else 1
+    length = length if length is not None or on_terminal else LENGTH
+    options = Options(length, chosen, port, compare, operator=web)
+    return 1 if process.run_in_loop(_run(options, file, on_terminal=on_terminal)) else 0
+
+
+async def _run(options: Options, file: Path | None, *, on_terminal: bool) -> int:
+    """How many requests the gateway lost. `file`: for the picture; None: none is drawn."""
+    director = Director(options)
+    with process.handle_signals(director.quit):
+        async with director:
+            if options.operator and _has_browser():
+                await asyncio.to_thread(webbrowser.open, director.page)
+            shown = show(director) if on_terminal else report(director)
+            if file is None:
+                await shown
+            else:
+                _, recording = await asyncio.gather(shown, record(director))
+                await _draw(file, recording)
+    return director.lost
+
+
+async def _draw(file: Path, recording: Recording | None) -> None:
+    if recording is None:
+        return
+    try:
+        await asyncio.to_thread(file.write_text, draw(recording), encoding="utf-8")
+    except OSError as problem:
+        raise StartupError(f"{file} cannot be written: {problem.strerror}") from None
+
+
+def _has_browser() -> bool:
+    """Whether a browser can open beside the terminal. One of text would take the terminal itself."""
+    return sys.platform == "darwin" or any(os.environ.get(name) for name in DISPLAYS)

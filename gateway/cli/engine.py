@@ -1,18 +1,22 @@
 """`skewgate engine haproxy -c FILE`: runs a gateway beside HAProxy, and keeps HAProxy at its offers.
 
-The gateway is the one of `run`. `--write` writes what HAProxy needs for its first start, and ends.
+The gateway is the one of `run`. `--write` writes what HAProxy needs for its first start, says where it is,
+and ends. Whatever would leave HAProxy without its map is said before anything starts.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import re
+from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
 from typing import Final
 
 import click
 
-from gateway.cli.command import FileName, find_config, seconds, verb
+from gateway.cli.command import FileName, find_config, seconds, usage_error, verb
 from gateway.cli.run import run_gateway
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.engines.engine import MakeEngine
@@ -22,22 +26,50 @@ from gateway.engines.haproxy.map_file import map_text
 from gateway.engines.table import compile_table
 from gateway.errors import StartupError
 from gateway.settings import Settings, read_file
+from gateway.settings.values import Listen
+
+SOCKET: Final = "/run/haproxy/admin.sock"
+"""Where Debian's own configuration of HAProxy has it, and most others."""
+MAP: Final = "skewgate.map"
+CONFIGURATION: Final = "haproxy.cfg"
+_PLAIN_PATH: Final = re.compile(r"[\w/.@:+=~-]+", re.ASCII)
+"""HAProxy reads the name of the map in a list of arguments, and in commands that end at a blank."""
+_NOT_BELIEVED: Final = (
+    "HAProxy is not among `trusted_proxies`: the gateway takes it for the client of every request"
+)
+_ALL_HOSTS: Final = frozenset({"", "*", "0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
 
 DETAILS: Final = (
     "HAProxy 2.6 or newer gets the written configuration as one more file (`-f`), and needs a `stats socket`"
-    " with `level admin`. The gateway must believe what HAProxy tells of clients (`trusted_proxies`), and"
-    " listens on another address than HAProxy. When its log asks for it, reload HAProxy."
+    " with `level admin`. Both files are written beside the `state` file, or else beside the configuration."
+    " The gateway must believe what HAProxy tells of clients (`trusted_proxies`), and listens on another"
+    " address than HAProxy. When its log asks for it, reload HAProxy.\n\n"
+    "For the first start: `--write` with the other options, then HAProxy, then the same command without it."
 )
+
+log = logging.getLogger("skewgate.engine")
 
 
 @verb("engine", DETAILS)
 @click.argument("name", metavar=NAME, type=click.Choice([NAME]))
 @click.option("-c", "--config", metavar="FILE", type=FileName(), help="the configuration")
-@click.option("--socket", required=True, metavar="FILE", type=FileName(), help="HAProxy's runtime socket")
-@click.option("--map", "map_file", required=True, metavar="FILE", type=FileName(), help="the map to write")
+@click.option(
+    "--socket",
+    default=SOCKET,
+    show_default=True,
+    metavar="FILE",
+    type=FileName(),
+    help="HAProxy's runtime socket",
+)
+@click.option(
+    "--map", "map_file", metavar="FILE", type=FileName(), help=f"the map to write, instead of {MAP} there"
+)
 @click.option("--map-as", metavar="FILE", type=FileName(), help="the same as HAProxy finds it, if elsewhere")
 @click.option(
-    "--configuration", required=True, metavar="FILE", type=FileName(), help="the configuration to write"
+    "--configuration",
+    metavar="FILE",
+    type=FileName(),
+    help=f"the configuration to write, instead of {CONFIGURATION} there",
 )
 @click.option("--bind", multiple=True, default=("*:8080",), show_default=True, help="where HAProxy listens")
 @click.option(
@@ -53,32 +85,40 @@ def command(
     name: str,
     config: Path | None,
     socket: Path,
-    map_file: Path,
+    map_file: Path | None,
     map_as: Path | None,
-    configuration: Path,
+    configuration: Path | None,
     bind: tuple[str, ...],
     hard_stop_after: float,
     write: bool,
 ) -> int:
     """Run it; 0 after a drain. Raises `SettingsError` or `StartupError` when it cannot start."""
+    file = find_config(config)
 
     def places(configured: Settings) -> Places:
+        folder = (file if configured.state is None else Path(configured.state)).absolute().parent
+        written = (map_file or folder / MAP).absolute()
         options = HaproxyOptions(
-            map_path=str(map_as or map_file),
-            gateway=_own_address(configured),
+            map_path=str(map_as or written),
+            gateway=_address(_listener(configured)),
             binds=bind,
             hard_stop_after=f"{max(1, round(hard_stop_after))}s",
             untrusted_headers=configured.untrusted_headers,
         )
-        return Places(str(socket), map_file, configuration, options, hard_stop_after)
+        part = (configuration or folder / CONFIGURATION).absolute()
+        where = Places(str(socket), written, part, options, hard_stop_after)
+        _require(where, file.absolute(), configured.listen)
+        return where
 
     if write:
-        configured = read_file(find_config(config), environ=os.environ).require()
+        configured = read_file(file, environ=os.environ).require()
         _write(configured, places(configured))
         return 0
 
     def engine(configured: Settings) -> MakeEngine:
         where = places(configured)
+        if not _is_believed(configured):
+            log.warning("%s", _NOT_BELIEVED)
         return lambda holder, acknowledged, ejected: HaproxyDriver(holder, acknowledged, ejected, where)
 
     return run_gateway(config, engine=engine)
@@ -92,14 +132,72 @@ def _write(configured: Settings, where: Places) -> None:
         replace_file(where.configuration, configuration_text(table, where.options))
     except OSError as error:
         raise StartupError(f"{error.filename}: {error.strerror}") from error
+    print(f"{where.map_file}: written, {sum(len(each.rows) for each in table.services)} rows")
+    print(f"{where.configuration}: written")
+    for each in table.services:
+        if each.inexpressible is not None:
+            print(f"{each.service.name}: all requests go through the gateway: {each.inexpressible.reason}")
+    if not _is_believed(configured):
+        print(_NOT_BELIEVED)
+    print(f"next: haproxy -f /etc/haproxy/haproxy.cfg -f {where.configuration}")
+    print("then this command without --write")
 
 
-def _own_address(configured: Settings) -> str:
-    """The first listener without TLS; a gateway on every address is reached on loopback."""
+def _require(where: Places, source: Path, listen: tuple[Listen, ...]) -> None:
+    """What HAProxy or this process could not do with these places: bad usage, or `StartupError`."""
+    for option, path in (("--map-as", where.options.map_path), ("--socket", where.socket)):
+        if _PLAIN_PATH.fullmatch(path) is None:
+            usage_error(f"{option}: HAProxy reads no file of the name {path!r}")
+    if len({where.map_file, where.configuration, source}) < 3:
+        usage_error("--map, --configuration and -c are three files")
+    for bind in where.options.binds:
+        _require_other_port(bind, listen)
+    for option, file in (("--map", where.map_file), ("--configuration", where.configuration)):
+        if file.is_dir():
+            usage_error(f"{option}: {file} is a folder: name a file")
+        if not file.parent.is_dir():
+            raise StartupError(f"{option}: there is no folder {file.parent}")
+        if not os.access(file.parent, os.W_OK | os.X_OK):
+            raise StartupError(f"{option}: this user may not write in {file.parent}")
+
+
+def _require_other_port(bind: str, listen: tuple[Listen, ...]) -> None:
+    """HAProxy would not start, or the gateway not come back. An address in words may be any."""
+    if not bind.strip() or not bind.isprintable():
+        usage_error("--bind: write what follows `bind` in HAProxy, an address and parameters")
+    host, _, port = bind.split(maxsplit=1)[0].rpartition(":")
+    for each in listen:
+        if each.port and port == str(each.port):
+            hosts = {host.strip("[]"), each.host}
+            if len(hosts) == 1 or hosts & _ALL_HOSTS:
+                usage_error(
+                    f"--bind: port {port} is the gateway's own in `listen`: one of the two must be another"
+                )
+
+
+def _listener(configured: Settings) -> Listen:
+    """To which HAProxy sends what is in no row: the first one without TLS."""
     for listen in configured.listen:
-        if listen.tls is None and not listen.proxy_protocol:
-            if listen.path:
-                return f"unix@{listen.path}"
-            if listen.port:
-                return str(listen).replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
+        if listen.tls is None and not listen.proxy_protocol and (listen.path or listen.port):
+            return listen
     raise StartupError("HAProxy needs a listener of the gateway without TLS, at a fixed port")
+
+
+def _address(listen: Listen) -> str:
+    """As HAProxy finds it; a gateway on every address is reached on loopback."""
+    if listen.path:
+        return f"unix@{listen.path}"
+    return str(listen).replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
+
+
+def _is_believed(configured: Settings) -> bool:
+    """Whether HAProxy's word about clients counts, as far as that can be seen here."""
+    listen = _listener(configured)
+    if listen.path:
+        return listen.trusted
+    address = _address(listen).rpartition(":")[0].strip("[]")
+    try:
+        loopback = ip_address(address)
+    except ValueError:
+        return True
+    return not loopback.is_loopback or any(loopback in network for network in configured.trusted_proxies)

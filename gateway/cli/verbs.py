@@ -29,7 +29,7 @@ VERBS: Final[Mapping[str, str]] = {
     "completion": "print the completion script of a shell",
     "build": "compile the hot path, if a C compiler is here",
     "demo": (
-        "demonstrate the gateway with two servers, five kinds of clients and an upgrade; "
+        "demonstrate the gateway with six servers, six kinds of clients and a rolling upgrade; "
         "needs no configuration"
     ),
     "version": "print the versions of the program and its libraries",

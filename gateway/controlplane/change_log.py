@@ -21,19 +21,16 @@ from gateway.core.fleet.offer import HeldRule
 from gateway.core.fleet.offer_state import advertised_versions, last_words
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
-from gateway.core.versions.version import Scheme, Version
+from gateway.core.versions.version import Scheme
 from gateway.telemetry.access_log import printable
-from gateway.telemetry.process_log import about
-from gateway.telemetry.recent import SPAN, LastHour
+from gateway.telemetry.process_log import about, by_operator
+from gateway.telemetry.recent import LastHour
 
 _backend_log = logging.getLogger("skewgate.prober")
 _offer_log = logging.getLogger("skewgate.offer")
 
 _MAX_NAMED: Final = 4
 """Backends that a line names; the others are only counted."""
-
-_WHOLE_HOUR: Final = 0.98 * SPAN
-"""Seconds from which on counts are called those of the last hour: samples are taken once a minute."""
 
 
 class Line(NamedTuple):
@@ -177,7 +174,8 @@ class ChangeLog:
         if _ceiling(before) != _ceiling(view):
             unpinned = ["unpinned"] if before.offer.pinned and not view.offer.pinned else []
             changes = [*unpinned, _ceiling(view), *changes]
-        self._write_offer_line(view, changes, warning=self._lower_maximum(before, view))
+        warning, commanded = self._lower_maximum(before, view), before.pool.pin != view.pool.pin
+        self._write_offer_line(view, changes, warning, commanded=commanded)
         if flapping := _flapping(before, view):
             _offer_log.warning("%s: %s", view.service.name, flapping, extra=about(view.service.name))
 
@@ -217,22 +215,25 @@ class ChangeLog:
             if (view := views.get(damped.key)) is not None:
                 self._write_offer_line(view, [f"offer {_offered(view)}"], warning=_changed(damped))
 
-    def _write_offer_line(self, view: ServiceView, changes: list[str], warning: str = "") -> None:
+    def _write_offer_line(
+        self, view: ServiceView, changes: list[str], warning: str = "", *, commanded: bool = False
+    ) -> None:
         """It tells the whole state, so nothing that was only counted is left to tell."""
         for damping in (self._offers, self._holds):
             damping.clear(view.service.name, self._clock())
         level = logging.WARNING if warning else logging.INFO
-        if _is_blocked(view):
+        if is_blocked(view):
             level = logging.ERROR
         parts = [
             ", ".join([*changes, f"phase {view.offer.phase}"]),
             warning,
             self._held_by_agreement(view)
             if view.offer.held_rule is HeldRule.AGREEMENT
-            else _reason_held(view, self._clock()),
+            else reason_held(view, self._clock()),
         ]
         name = view.service.name
-        _offer_log.log(level, "%s: %s", name, "; ".join(filter(None, parts)), extra=about(name))
+        extra = by_operator(name) if commanded else about(name)
+        _offer_log.log(level, "%s: %s", name, "; ".join(filter(None, parts)), extra=extra)
 
     def _held_by_agreement(self, view: ServiceView) -> str:
         if self._replicas is None:
@@ -248,9 +249,9 @@ class ChangeLog:
             return ""
         scheme, highest = view.service.dialect.scheme, view.offer.versions.highest
         hour = self._last_hour(view.service.name)
-        above = sum(count for text, count in hour.served.items() if _is_above(highest, text, scheme))
+        above = hour.requests(scheme, lambda version: version > highest)
         requests = f"{above} request{'' if above == 1 else 's'} above {scheme.format(highest)}"
-        since = "in the last hour" if hour.seconds >= _WHOLE_HOUR else "since the start"
+        since = "in the last hour" if hour.is_whole else "since the start"
         gone = before.offer.versions - view.offer_state.versions
         why = (
             f"{gone.format(scheme)} is not what the policy gives"
@@ -374,14 +375,14 @@ def _log_drain(before: Member | None, member: Member, view: ServiceView) -> None
     if member.drained == (before is not None and before.drained):
         return
     if not member.drained:
-        _backend_log.info("%s: in service again", member.key, extra=about(member.key))
+        _backend_log.info("%s: in service again", member.key, extra=by_operator(member.key))
         return
     line = f"{member.key}: drained, gets no new requests; `skewgate enable {member.key}` puts it back"
     if all(other.drained for other in view.pool.members):
         line += f"; no backend of {view.service.name} is left in service"
-        _backend_log.warning("%s", line, extra=about(member.key))
+        _backend_log.warning("%s", line, extra=by_operator(member.key))
     else:
-        _backend_log.info("%s", line, extra=about(member.key))
+        _backend_log.info("%s", line, extra=by_operator(member.key))
 
 
 def _served_versions(member: Member, scheme: Scheme) -> str:
@@ -454,21 +455,16 @@ def _maximum_fell(before: ServiceView, view: ServiceView) -> bool:
     return all(old and new and new.highest < old.highest for old, new in pairs)
 
 
-def _is_above(highest: Version, text: str, scheme: Scheme) -> bool:
-    version = scheme.parse(text)
-    return version is not None and version > highest
-
-
-def _is_blocked(view: ServiceView) -> bool:
+def is_blocked(view: ServiceView) -> bool:
     """True: a ceiling below the minimum leaves nothing to offer."""
     ceiling, beneath = view.offer.ceiling, view.offer_state.versions
     return ceiling is not None and bool(beneath) and not beneath.up_to(ceiling)
 
 
-def _reason_held(view: ServiceView, now: float) -> str:
+def reason_held(view: ServiceView, now: float) -> str:
     """What holds the offer where it is, and what an operator can do about it; empty if nothing holds it.
     `now`: seconds of the clock by which offers stabilize."""
-    if _is_blocked(view):
+    if is_blocked(view):
         return _blocked_by_ceiling(view)
     match view.offer.held_rule:
         case HeldRule.CEILING:

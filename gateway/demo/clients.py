@@ -1,9 +1,20 @@
-"""The clients of the demonstration: one task for each kind of client, and a record of everything they saw.
+"""The clients of the demonstration: some programs of each kind, one task each.
 
-A client knows the address of the gateway and the behaviour of its own program, nothing else. It judges a
-response as the real program would. A response that breaks a promise to the client is a `fault`, and a fault
-makes the demonstration fail. Each client has its own address (in `X-Forwarded-For`; the demonstration's
-configuration trusts loopback), so that the gateway's records can be assigned to clients.
+A client knows an address and the behaviour of its own program, nothing else. It sees responses as the real
+program would, and each request gets a judgement. *Lost* is a promise that was broken although a server could
+have kept it (`EmbeddedFleet.could_serve`):
+
+- no answer, or a status from 500 on, while a server ran all the time that serves the version;
+- a version refused that the client had been told, and that a server served all the time since;
+- a response of another version than the one that was asked for, or none where one must stand;
+- `latest` that goes back to an older version, while a server served the newer one all the time since.
+
+*Refused* is an honest no: what was asked for is not on offer, or no server can serve it at the moment. It
+costs the client an answer and tells it the truth. The measure is the same for whatever stands in front of the
+fleet.
+
+All requests are safe ones, so a server that dies or hangs under them costs nobody an answer. Others, whose
+answer never came, could be sent again by nobody but the client; the gateway answers them 502 or 504.
 """
 
 from __future__ import annotations
@@ -11,240 +22,410 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from enum import Enum, auto
 from random import Random
-from typing import ClassVar, Final, TypeAlias, final
+from time import monotonic
+from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias, final
 
 import aiohttp
 
+from gateway.demo import catalog
+from gateway.demo.embedded_fleet import BAREMETAL, CATALOG
 from gateway.demo.fleet import HIGHEST, LOWEST, SERVED
 
 TIMEOUT: Final = 10.0
-"""Seconds that a client waits for a response. Nothing here takes longer than a few milliseconds."""
+"""Seconds that a client waits for a response."""
+
+SEEN_AFTER: Final = 2.0
+"""Seconds for which a server must have run before a request, to count as one that could have served it: what
+stands in front needs a moment to see that it is back."""
 
 CLIENT_MAXIMUM: Final = "1.115"
 """The newest version that python-ironicclient 6.3.0 knows, and requests first."""
 
-SESSION_REQUESTS: Final = 4
-"""Requests of the negotiating client before its program ends and the next one starts."""
+PROGRAMS: Final = 2
+"""How many programs of each kind run at the same time. In all they send some 40 requests a second."""
+
+SESSION_REQUESTS: Final = 6
+"""Requests of a client that negotiates before its program ends and the next one starts."""
+
+EVERYBODY: Final = 1
+"""The last number of the oldest version, which every server serves."""
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class ClientRecord:
-    """One request of one client, and what the client saw."""
+class Result(Enum):
+    """What became of a request."""
 
-    client: str
-    address: str
-    method: str
-    path: str
-    requested: str
-    """The text of the version header; empty: it was not sent."""
+    ANSWERED = auto()
+    REFUSED = auto()
+    LOST = auto()
+
+
+class Judgement(NamedTuple):
+    """What became of a request, and why."""
+
+    result: Result
+    reason: str = ""
+    """Of a loss, in a few words that are the same for all losses of its sort."""
+    sentence: str = ""
+    """Of a loss, what happened to this one."""
+
+
+ANSWERED: Final = Judgement(Result.ANSWERED)
+REFUSED: Final = Judgement(Result.REFUSED)
+
+
+class Answer(NamedTuple):
+    """What came back for a request."""
+
     status: int
-    """0: no response."""
-    served: str
-    """The served version in the response; empty: none."""
-    lowest: str
-    highest: str
-    """The ends of the range in the response."""
-    text: str
-    """The message of an error; empty: none."""
-    fault: str = ""
-    """How the response breaks a promise to this client; empty: it does not."""
-    note: str = ""
-    """What the client concludes from the response."""
+    """0: nothing came."""
+    served: str = ""
+    """The version that was served, as the response tells it; empty: it tells none."""
+    lowest: str = ""
+    highest: str = ""
+    """The ends of the range that the response tells; empty: it tells none."""
+    problem: str = ""
+    """Why nothing came."""
+
+    @property
+    def success(self) -> bool:
+        return 200 <= self.status < 300
 
 
-Report: TypeAlias = Callable[[ClientRecord], None]
+class CouldServe(Protocol):
+    """As `EmbeddedFleet.could_serve`."""
+
+    def __call__(self, service: str, number: int, since: float) -> bool: ...
+
+
+Report: TypeAlias = Callable[[str, Judgement], None]
+"""Called with the kind of the client and what became of its request."""
 Pause: TypeAlias = Callable[[float], Awaitable[bool]]
 """Waits so many seconds; False when the demonstration is over."""
 
 
+class Surroundings(NamedTuple):
+    """What a client is given."""
+
+    url: str
+    """Where it reaches its service; a path is added."""
+    random: Random
+    could_serve: CouldServe
+    report: Report
+    clock: Callable[[], float] = monotonic
+    shown: Callable[[str, str, str], None] = lambda service, lowest, highest: None
+    """Called with a service and the ends of the range that a response shows."""
+
+
 class Client(ABC):
-    """One kind of client. `report` is called with the record of every request, as soon as it is finished."""
+    """One kind of client."""
 
     kind: ClassVar[str]
-    interval: ClassVar[float] = 0.9
+    """At most 14 characters."""
+    program: ClassVar[str]
+    """What such a client is in real life, a few words."""
+    service: ClassVar[str] = BAREMETAL
+    path: ClassVar[str] = "/v1/nodes"
+    interval: ClassVar[float] = 0.3
     """Seconds between two actions, on average."""
 
-    def __init__(self, url: str, address: str, random: Random, report: Report) -> None:
-        self._url = url
-        self._address = address
-        self._report = report
-        self.random = random
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._given = surroundings
 
     async def run(self, pause: Pause) -> None:
         """Act until the demonstration is over."""
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT)
-        headers = {"X-Forwarded-For": self._address, "Accept": "application/json"}
-        async with aiohttp.ClientSession(self._url, timeout=timeout, headers=headers) as session:
-            while await pause(self.interval * self.random.uniform(0.6, 1.4)):
+        headers = {"Accept": "application/json"}
+        async with aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=TIMEOUT), headers=headers
+        ) as session:
+            while await pause(self.interval * self._given.random.uniform(0.6, 1.4)):
                 await self.act(session)
 
     @abstractmethod
     async def act(self, session: aiohttp.ClientSession) -> None:
         """One action of this kind of client."""
 
-    async def request(
+    @property
+    def now(self) -> float:
+        """Seconds of the clock of promises."""
+        return self._given.clock()
+
+    def could_serve(self, number: int, since: float) -> bool:
+        """Whether some server served the version with this last number from `since` until now."""
+        return self._given.could_serve(self.service, number, since)
+
+    async def send(
         self,
         session: aiohttp.ClientSession,
-        method: str,
         path: str,
         version: str,
-        judge: Callable[[ClientRecord], tuple[str, str]],
-        body: Mapping[str, object] | None = None,
-    ) -> ClientRecord:
-        """Send one request. `judge` returns (fault, note) for a response. No response is always a fault."""
-        headers = {SERVED: version} if version else {}
-        sent = (self.kind, self._address, method, path, version)
+        judge: Callable[[Answer, float], Judgement],
+        needs: int = EVERYBODY,
+    ) -> tuple[Answer, Judgement]:
+        """Send a GET, with a version unless it is empty. `judge` gets the answer, unless that is a failure,
+        and the time from which on a server must have run to count. `needs`: the last number of the version
+        that a server must serve to answer."""
+        names = _HEADERS[self.service]
+        begun = self.now - SEEN_AFTER
+        answer = await self._fetch(session, path, {names.version: version} if version else {})
+        if not answer.status:
+            judgement = Judgement(Result.LOST, "no answer", f"{version or 'no version'}: {answer.problem}")
+        elif answer.status >= 500:
+            judgement = self._failed(answer.status, version, needs, begun)
+        else:
+            judgement = judge(answer, begun)
+        self._given.report(self.kind, judgement)
+        if answer.lowest and answer.highest:
+            self._given.shown(self.service, answer.lowest, answer.highest)
+        return answer, judgement
+
+    async def _fetch(self, session: aiohttp.ClientSession, path: str, headers: Mapping[str, str]) -> Answer:
+        names = _HEADERS[self.service]
         try:
-            async with session.request(method, path, headers=headers, json=body) as response:
-                text = _error_message(await response.read()) if response.status >= 400 else ""
-                served, lowest, highest = (
-                    response.headers.get(name, "") for name in (SERVED, LOWEST, HIGHEST)
-                )
-                received = (response.status, served, lowest, highest, text)
+            async with session.get(f"{self._given.url}{path}", headers=headers) as response:
+                body = await response.read()
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as problem:
-            fault = f"no response: {str(problem) or type(problem).__name__}"
-            record = ClientRecord(*sent, 0, "", "", "", "", fault)
-        else:
-            record = ClientRecord(*sent, *received, *judge(ClientRecord(*sent, *received)))
-        self._report(record)
-        return record
+            return Answer(0, problem=str(problem) or type(problem).__name__)
+        found = [response.headers.get(name, "") for name in (names.version, names.lowest, names.highest)]
+        if not (found[1] and found[2]) and response.status == 200:
+            found[1:] = names.range_of(body)
+        return Answer(response.status, *found)
+
+    def _failed(self, status: int, version: str, needs: int, begun: float) -> Judgement:
+        if not self.could_serve(needs, begun):
+            return REFUSED  # no server could serve it
+        return Judgement(
+            Result.LOST, f"status {status}", f"{version or 'no version'}: {status} while a server served it"
+        )
 
 
-def _error_message(body: bytes) -> str:
-    """The description in an Ironic error; empty when there is none."""
-    try:
-        inner = json.loads(json.loads(body)["error_message"])
-        return str(inner.get("description") or inner.get("faultstring") or "")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return ""
+class Exact(Client):
+    """A program that was written for one version, which every server serves."""
 
-
-def served_as_requested(record: ClientRecord) -> tuple[str, str]:
-    """For a version on offer: the request must succeed, at exactly that version."""
-    if record.status not in (200, 201):
-        return f"{record.status} for a version that was on offer {record.text}".rstrip(), ""
-    if record.served != record.requested:
-        return f"requested {record.requested}, served at {record.served or 'no version'}", ""
-    return "", ""
-
-
-class Unversioned(Client):
-    """A script from before versions. It sends none and must always get the oldest version."""
-
-    kind = "unversioned"
+    version: ClassVar[str]
 
     async def act(self, session: aiohttp.ClientSession) -> None:
-        await self.request(session, "GET", "/v1/nodes", "", self._judge)
+        await self.send(session, self.path, self.version, self._judge, number(self.version))
 
-    @staticmethod
-    def _judge(record: ClientRecord) -> tuple[str, str]:
-        if record.status != 200 or record.served != record.lowest:
-            return f"{record.status} at {record.served or 'no version'} for a request without a version", ""
-        return "", ""
+    def _judge(self, answer: Answer, begun: float) -> Judgement:
+        return judged(answer, self.version, lambda: self.could_serve(number(self.version), begun))
 
 
-class Pinned(Client):
-    """An inventory program written for 1.31. It lists nodes, and enrolls one now and then."""
+class Newest(Client):
+    """A program that always asks for the newest version. That must never go back to an older one while a
+    server serves the newer."""
 
-    kind = "pinned 1.31"
-
-    async def act(self, session: aiohttp.ClientSession) -> None:
-        if self.random.random() < 0.4:
-            node = {"name": f"node-{self.random.getrandbits(24):06x}", "driver": "fake-hardware"}
-            await self.request(session, "POST", "/v1/nodes", "1.31", served_as_requested, node)
-        else:
-            await self.request(session, "GET", "/v1/nodes", "1.31", served_as_requested)
-
-
-class Latest(Client):
-    """A dashboard that always uses the newest version."""
-
-    kind = "latest"
+    def __init__(self, surroundings: Surroundings) -> None:
+        super().__init__(surroundings)
+        self._shown = ""
+        self._shown_at = 0.0
 
     async def act(self, session: aiohttp.ClientSession) -> None:
-        await self.request(session, "GET", "/v1/nodes", "latest", self._judge)
+        needs = number(self._shown) or EVERYBODY
+        await self.send(session, self.path, "latest", self._judge, needs)
 
-    @staticmethod
-    def _judge(record: ClientRecord) -> tuple[str, str]:
-        if record.status != 200 or record.served != record.highest:
-            version = record.served or "no version"
-            return f"{record.status} at {version}, but {record.highest} was shown as the newest", ""
-        return "", ""
+    def _judge(self, answer: Answer, begun: float) -> Judgement:
+        if not answer.success:
+            return _status(answer.status, "latest")
+        before, since = self._shown, self._shown_at
+        if answer.served != before:
+            self._shown, self._shown_at = answer.served, self.now
+        if not answer.served or answer.served != answer.highest:
+            shown = f"served {answer.served or 'no version'}, the newest is {answer.highest}"
+            return Judgement(Result.LOST, "not the newest", f"latest: {shown}")
+        if before and number(answer.served) < number(before) and self.could_serve(number(before), since):
+            sentence = f"latest: {answer.served} after {before}, which a server still serves"
+            return Judgement(Result.LOST, "latest went back to an older one", sentence)
+        return ANSWERED
 
 
 class Negotiating(Client):
-    """python-ironicclient 6.3.0: requests its own newest version, reads the range from /v1 when that is
-    refused, and keeps the version that it found.
+    """A program that reads once in its life which versions there are, and keeps the newest that it knows.
 
-    It negotiates once in the life of a program. A later 406 would end that program; a plain load balancer in
-    front of a mixed fleet causes that failure. Programs end and start again, so this client also finds new
-    versions.
+    A later refusal of that version ends the program. Programs end and start again, so new versions are found.
     """
 
-    kind = "negotiating"
-    interval = 1.4
+    first: ClassVar[str] = ""
+    """What it asks for before it has read anything; empty: nothing."""
+    document: ClassVar[str]
+    """Where it reads which versions there are."""
 
-    def __init__(self, url: str, address: str, random: Random, report: Report) -> None:
-        super().__init__(url, address, random, report)
-        self._negotiated = ""
-        self._requests_left = 0
-
-    async def act(self, session: aiohttp.ClientSession) -> None:
-        if self._requests_left == 0:
-            await self._negotiate(session)
-        else:
-            await self.request(session, "GET", "/v1/nodes", self._negotiated, served_as_requested)
-            self._requests_left -= 1
-
-    async def _negotiate(self, session: aiohttp.ClientSession) -> None:
-        first = await self.request(session, "GET", "/v1/nodes", CLIENT_MAXIMUM, self._judge_first)
-        self._requests_left = SESSION_REQUESTS
-        self._negotiated = CLIENT_MAXIMUM
-        if first.status != 406:
-            return
-        document = await self.request(session, "GET", "/v1", "", self._judge_range)
-        if document.fault:
-            self._requests_left = 0
-            return
-        self._negotiated = min(CLIENT_MAXIMUM, document.highest, key=_number)
-        await self.request(session, "GET", "/v1/nodes", self._negotiated, served_as_requested)
-
-    @staticmethod
-    def _judge_first(record: ClientRecord) -> tuple[str, str]:
-        if record.status == 406:  # the client ignores its headers and reads the range from /v1
-            return "", "the client's own newest first"
-        return served_as_requested(record)
-
-    @staticmethod
-    def _judge_range(record: ClientRecord) -> tuple[str, str]:
-        if record.status != 200 or not record.highest:
-            return f"{record.status} without a range on /v1", ""
-        return "", f"reads the range {record.lowest}-{record.highest}: the offer, from any backend"
-
-
-class OverEager(Client):
-    """Requests a version that no server serves. It must be refused, with the range in text and headers."""
-
-    kind = "over-eager"
-    interval = 2.2
+    def __init__(self, surroundings: Surroundings) -> None:
+        super().__init__(surroundings)
+        self._version = ""
+        self._shown_at = 0.0
+        self._left = 0
 
     async def act(self, session: aiohttp.ClientSession) -> None:
-        await self.request(session, "GET", "/v1/nodes", "1.999", self._judge)
+        if self._left == 0 and not await self._negotiate(session):
+            return
+        self._left -= 1
+        _, judgement = await self.send(session, self.path, self._version, self._judge, number(self._version))
+        if judgement.result is not Result.ANSWERED:
+            self._left = 0
 
-    @staticmethod
-    def _judge(record: ClientRecord) -> tuple[str, str]:
-        if record.status != 406 or record.served:
-            return f"{record.status} for a version that no server serves", ""
-        if f"[{record.lowest}, {record.highest}]" not in record.text:
-            return "refused without the range in the text", ""
+    async def _negotiate(self, session: aiohttp.ClientSession) -> bool:
+        """Find a version. False: there is none at the moment."""
+        if self.first:
+            self._version, self._shown_at = self.first, self.now
+            answer, _ = await self.send(session, self.path, self.first, self._judge_first)
+            if answer.success:
+                self._left = SESSION_REQUESTS
+                return True
+        document, judgement = await self.send(session, self.document, "", self._judge_document)
+        if judgement.result is not Result.ANSWERED:
+            return False
+        known = (self.first, document.highest) if self.first else (document.highest,)
+        self._version, self._shown_at = min(known, key=number), self.now
+        self._left = SESSION_REQUESTS
+        return True
+
+    def _judge_first(self, answer: Answer, begun: float) -> Judgement:
+        return judged(answer, self.first, lambda: False)
+
+    def _judge_document(self, answer: Answer, begun: float) -> Judgement:
+        if not answer.success:
+            return _status(answer.status, "which versions there are")
+        if number(answer.highest) < EVERYBODY:
+            return Judgement(Result.LOST, "no range told", f"no range in {self.document}")
+        return ANSWERED
+
+    def _judge(self, answer: Answer, begun: float) -> Judgement:
+        return judged(
+            answer, self._version, lambda: self.could_serve(number(self._version), min(self._shown_at, begun))
+        )
+
+
+@final
+class Unversioned(Client):
+    """A script from before versions. It sends none and must always get the oldest one."""
+
+    kind = "none"
+    program = "curl, without a version"
+
+    async def act(self, session: aiohttp.ClientSession) -> None:
+        await self.send(session, self.path, "", self._judge)
+
+    def _judge(self, answer: Answer, begun: float) -> Judgement:
+        if not answer.success:
+            return _status(answer.status, "no version")
+        if not answer.served or answer.served != answer.lowest:
+            shown = f"served {answer.served or 'no version'}, the oldest is {answer.lowest}"
+            return Judgement(Result.LOST, "not the oldest", f"no version: {shown}")
+        return ANSWERED
+
+
+@final
+class Old(Exact):
+    """An inventory program that was written for 1.31."""
+
+    kind = "old 1.31"
+    program = "an inventory script of 2017"
+    version = "1.31"
+
+
+@final
+class New(Negotiating):
+    """python-ironicclient 6.3.0: it requests its own newest version, reads the range from /v1 when that is
+    refused, and keeps the version that it has found."""
+
+    kind = "new"
+    program = "python-ironicclient 6.3"
+    first = CLIENT_MAXIMUM
+    document = "/v1"
+
+
+@final
+class Latest(Newest):
+    """A dashboard that always uses the newest version."""
+
+    kind = "latest"
+    program = "a dashboard"
+
+
+@final
+class OldShop(Exact):
+    """A program that was written for version 3 of the other API."""
+
+    kind = "catalog 3"
+    program = "a shop of last year"
+    service = CATALOG
+    path = "/items"
+    version = "3"
+
+
+@final
+class NewShop(Negotiating):
+    """A program that takes the newest version of the other API that it finds."""
+
+    kind = "catalog newest"
+    program = "a shop of today"
+    service = CATALOG
+    path = "/items"
+    document = "/"
+
+
+KINDS: Final[tuple[type[Client], ...]] = (Unversioned, Old, New, Latest, OldShop, NewShop)
+
+
+class _Headers(NamedTuple):
+    """Where an API tells its versions."""
+
+    version: str
+    lowest: str
+    highest: str
+    range_of: Callable[[bytes], tuple[str, str]]
+    """The ends of the range in a document; empty texts: it is none."""
+
+
+def judged(answer: Answer, version: str, promised: Callable[[], bool]) -> Judgement:
+    """What became of a request for exactly `version`. `promised`: whether the client had been told of it, and
+    a server could have kept that."""
+    if answer.success:
+        if answer.served == version:
+            return ANSWERED
+        sentence = f"asked for {version}, served at {answer.served or 'no version'}"
+        return Judgement(Result.LOST, "served another version", sentence)
+    if answer.status != 406:
+        return _status(answer.status, version)
+    if promised():
+        sentence = f"{version} refused, after it was told and while a server serves it"
+        return Judgement(Result.LOST, "a version shown before was refused", sentence)
+    if not (answer.lowest and answer.highest):
+        return Judgement(Result.LOST, "refused without a range", f"{version} refused without a range")
+    return REFUSED
+
+
+def number(version: str) -> int:
+    """The last number of a version; 0: it is none."""
+    last = version.rpartition(".")[2]
+    return int(last) if last.isascii() and last.isdigit() else 0
+
+
+def _status(status: int, asked: str) -> Judgement:
+    return Judgement(Result.LOST, f"status {status}", f"{asked}: {status}")
+
+
+def _ironic_range(body: bytes) -> tuple[str, str]:
+    return _members(body, ("version",), "min_version", "version")
+
+
+def _catalog_range(body: bytes) -> tuple[str, str]:
+    return _members(body, (), "minimum", "maximum")
+
+
+def _members(body: bytes, inside: tuple[str, ...], lowest: str, highest: str) -> tuple[str, str]:
+    try:
+        found = json.loads(body)
+        for name in inside:
+            found = found[name]
+        return str(found[lowest]), str(found[highest])
+    except (ValueError, KeyError, TypeError):
         return "", ""
 
 
-KINDS: Final[tuple[type[Client], ...]] = (Unversioned, Pinned, Latest, Negotiating, OverEager)
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+_HEADERS: Final = {
+    BAREMETAL: _Headers(SERVED, LOWEST, HIGHEST, _ironic_range),
+    CATALOG: _Headers(catalog.VERSION, catalog.OLDEST, catalog.NEWEST, _catalog_range),
+}

@@ -1,4 +1,4 @@
-"""The fleet of the demonstration: API servers on loopback that handle versions as Ironic 13.0 and 24.1 do.
+"""Ironic's API servers in the demonstration: on loopback, they handle versions as Ironic 13.0 and 24.1 do.
 
 Both know only Ironic's own header (releases before 25.0 ignore `OpenStack-API-Version`). They refuse what
 they do not serve with 406 and Ironic's text. They share one database, as the API servers of one cloud do.
@@ -9,19 +9,16 @@ This module must not know the gateway: these are foreign servers that run in the
 
 from __future__ import annotations
 
-import asyncio
 import json
-import socket
 import uuid
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, final
 
 from aiohttp import web
 
-LOOPBACK: Final = "127.0.0.1"
+from gateway.demo.servers import ApiServer, Release
+
 SERVED: Final = "X-OpenStack-Ironic-API-Version"
 LOWEST: Final = "X-OpenStack-Ironic-API-Minimum-Version"
 HIGHEST: Final = "X-OpenStack-Ironic-API-Maximum-Version"
@@ -33,59 +30,14 @@ AVAILABLE_SINCE: Final = 2
 ENROLL_SINCE: Final = 11
 """The first state of a node is `enroll` since 1.11, `available` before."""
 
-SHUTDOWN_TIMEOUT: Final = 1.0
-"""Seconds for the open requests of a server that stops. Each takes a millisecond."""
-
 MINOR: Final = web.RequestKey("minor", int)
 """The minor version at which a request is served."""
 
 Node = dict[str, Any]
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Release:
-    """A release of the API server: its name and the highest minor version. The lowest is always 1."""
-
-    name: str
-    highest: int
-
-    @property
-    def text(self) -> str:
-        return f"1.{self.highest}"
-
-
 OLD: Final = Release("Train (13.0)", 58)
 NEW: Final = Release("Caracal (24.1)", 90)
-
-
-@final
-class Port:
-    """A free port on loopback that stays reserved while no server listens on it. A server can stop and come
-    back.
-
-    A second socket is bound to the port and never listens. So connections are refused, and no other process
-    gets the port.
-    """
-
-    def __init__(self) -> None:
-        self._keeper = _bound(0)
-        self.number: int = self._keeper.getsockname()[1]
-
-    def socket(self) -> socket.socket:
-        """A new socket on this port, to listen on."""
-        return _bound(self.number)
-
-    def close(self) -> None:
-        self._keeper.close()
-
-
-def _bound(port: int) -> socket.socket:
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    bound.bind((LOOPBACK, port))
-    return bound
 
 
 @final
@@ -107,52 +59,18 @@ class Database:
 
 
 @final
-class Server:
-    """One API server. It starts with one release, stops, and starts again with another."""
+class Server(ApiServer):
+    """One of Ironic's API servers."""
+
+    documents = frozenset({"/", "/v1", "/v1/"})
 
     def __init__(self, name: str, database: Database, release: Release = OLD) -> None:
-        self.name = name
-        self.release = release
-        self.received: Counter[str] = Counter()
-        """Requests by the text of their version header; empty for requests without one, such as probes."""
-        self.refused: list[str] = []
-        """Versions that it had to refuse. Behind a correct gateway it stays empty."""
-        self.unversioned_request = asyncio.Event()
-        """Set by each request without a version, as probes are."""
+        super().__init__(name, release)
         self._database = database
-        self._port: Port | None = None
-        self._runner: web.AppRunner | None = None
-
-    @property
-    def port(self) -> Port:
-        """Reserved from the first start until `close`."""
-        assert self._port is not None
-        return self._port
-
-    async def start(self, release: Release) -> None:
-        self.release = release
-        self._port = self._port or Port()
-        runner = web.AppRunner(self.application(), shutdown_timeout=SHUTDOWN_TIMEOUT, access_log=None)
-        await runner.setup()
-        await web.SockSite(runner, self.port.socket()).start()
-        self._runner = runner
-
-    async def stop(self) -> None:
-        """Finish the open requests and refuse connections from now on."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
-
-    async def close(self) -> None:
-        """Stop and release the port."""
-        await self.stop()
-        if self._port is not None:
-            self._port.close()
-            self._port = None
 
     def application(self) -> web.Application:
         """The API of the present release, for whoever serves it."""
-        application = web.Application(middlewares=[self._negotiate])
+        application = web.Application(middlewares=[self.present, self._negotiate])
         application.router.add_get("/", self._root, allow_head=False)
         for path in ("/v1", "/v1/"):
             application.router.add_get(path, self._v1, allow_head=False)
@@ -168,8 +86,6 @@ class Server:
         """Ironic's rule: `/` is not negotiated, no version means 1.1, others get 406 with the range."""
         text = request.headers.get(SERVED, "")
         self.received[text] += 1
-        if not text:
-            self.unversioned_request.set()
         if request.path == "/":
             return await self._routed(request, handler)
         version = _read(text, self.release)
@@ -199,7 +115,7 @@ class Server:
         return web.json_response(
             {
                 "name": "OpenStack Ironic API",
-                "description": "One of the two servers of skewgate's demonstration.",
+                "description": "A server of skewgate's demonstration.",
                 "default_version": entry,
                 "versions": [entry],
             }

@@ -1,4 +1,4 @@
-"""What the demonstration shows at one moment, as values. `performance` makes a scene, `view` and `report` show it.
+"""What the demonstration shows at one moment, as values: `performance` and `director` make them.
 
 Everything is of one moment and already in words or numbers that need no further decision. Pure.
 """

@@ -37,6 +37,7 @@ from gateway.telemetry.exposition import form_of, pieces
 from gateway.telemetry.merging import Counted, add, take
 from gateway.telemetry.process_families import StateWrites, WorkerProcess, WorkerUse
 from gateway.telemetry.process_stats import ProcessStats, read_stats
+from gateway.telemetry.rates import RequestCounts
 from gateway.telemetry.request_record import RequestRecord
 
 _SERVED: Final = NegotiationResult.SERVED
@@ -320,6 +321,14 @@ class Metrics:
     def served(self) -> Mapping[str, Mapping[str, int]]:
         """Requests served since the start, by service and version. The inner mappings are live."""
         return {name: counters.served for name, counters in self._counters.services.items()}
+
+    def request_counts(self) -> Mapping[str, RequestCounts]:
+        """Requests since the start, by service, and within it by backend, result and reason. The inner
+        mappings are live."""
+        services = self._counters.services.items()
+        return {
+            name: RequestCounts(each.requests, each.negotiations, each.refused) for name, each in services
+        }
 
     # --- the scrape -----------------------------------------------------------------------------------------
 

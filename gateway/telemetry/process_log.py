@@ -44,6 +44,9 @@ STREAM: Final = "stderr"
 SUBJECTS: Final = ("service", "backend")
 """What an event is about, as the access log names it (`about`)."""
 
+BY_OPERATOR: Final = "skewgate_by_operator"
+"""The attribute of a record that is true where an operator has commanded what it tells."""
+
 _STACK: Final = "skewgate_stack"
 
 _log = logging.getLogger("skewgate.log")
@@ -53,6 +56,11 @@ def about(key: str) -> dict[str, str]:
     """For `extra`: the service, or the backend SERVICE/BACKEND, that an event is about."""
     service, _, backend = key.partition("/")
     return {"service": service, "backend": backend} if backend else {"service": service}
+
+
+def by_operator(key: str) -> dict[str, object]:
+    """For `extra`: as `about`, of what an operator has commanded."""
+    return {**about(key), BY_OPERATOR: True}
 
 
 def with_stack(stack: str) -> dict[str, str]:
@@ -94,9 +102,11 @@ class ProcessLog(logging.Handler):
 
     def configure(self, settings: LogSettings) -> None:
         """From here on write so, and nothing below the level. Of libraries never what is below `info`: their
-        debug lines may show what nobody should see."""
+        debug lines may show what nobody should see. What the gateway says at `info` is made in any case, for
+        `telemetry.history`."""
         number, as_json = logging.getLevelNamesMapping()[settings.level.upper()], settings.format == "json"
-        logging.getLogger(GATEWAY).setLevel(number)
+        self.setLevel(number)
+        logging.getLogger(GATEWAY).setLevel(min(number, logging.INFO))
         logging.getLogger().setLevel(max(number, logging.INFO))
         self._lines.as_json = as_json
         self._stream.as_events = self._printed if as_json else None

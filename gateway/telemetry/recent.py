@@ -12,11 +12,16 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Final, NamedTuple, TypeAlias, final
 
+from gateway.core.versions.version import Scheme, Version
+
 EVERY: Final = 60.0
 """Seconds between two samples: the span is exact to a minute."""
 
 SPAN: Final = 3600.0
 """Seconds that are looked back."""
+
+_WHOLE_HOUR: Final = 0.98 * SPAN
+"""Seconds from which on counts are called those of the last hour: samples are taken once a minute."""
 
 ServedCounts: TypeAlias = Mapping[str, Mapping[str, int]]
 """Requests served since the start, by service and version as written: `Metrics.served`."""
@@ -29,6 +34,24 @@ class LastHour(NamedTuple):
     """Requests by version as written."""
     seconds: float
     """How far back that goes: an hour, or less after a start."""
+
+    @property
+    def total(self) -> int:
+        """Requests at any version."""
+        return sum(self.served.values())
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is an hour; else it goes back to the start."""
+        return self.seconds >= _WHOLE_HOUR
+
+    def requests(self, scheme: Scheme, wanted: Callable[[Version], bool]) -> int:
+        """Requests at the versions that are `wanted`. What was counted without its version is left out."""
+        return sum(
+            count
+            for text, count in self.served.items()
+            if (version := scheme.parse(text)) is not None and wanted(version)
+        )
 
 
 @final

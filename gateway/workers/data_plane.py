@@ -14,6 +14,7 @@ from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple, Protocol, final
 
 from gateway.core.decision.decision import DocumentKey
+from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.ejection import Ejected
 from gateway.settings import Settings
 from gateway.telemetry.process_families import WorkerProcess, WorkerUse
@@ -31,6 +32,8 @@ class WorkerState(NamedTuple):
     """`starting`, `serving`, `draining`."""
     restarts: int
     """How often a worker of this slot was replaced because it had ended."""
+    holds: Snapshot | None = None
+    """What it has acknowledged; None: nothing yet, or it serves in this process."""
 
 
 class DataPlane(Protocol):

@@ -557,7 +557,8 @@ class WorkerProcesses:
                 yield WorkerState(slot, 0, 0, Stage.STARTING.value, restarts)
             else:
                 connections = 0 if handle.report is None else handle.report.use.clients
-                yield WorkerState(slot, handle.pid, connections, handle.stage.value, restarts)
+                held = None if handle.recipient is None else handle.recipient.held
+                yield WorkerState(slot, handle.pid, connections, handle.stage.value, restarts, held)
 
     def _all_are(self, stage: Stage) -> bool:
         return len(self._handles) == self._number and all(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -25,7 +25,11 @@ from gateway.dialects.openstack.ironic import Ironic
 from gateway.settings import Limits
 from gateway.settings.model.secret import Secret
 from gateway.telemetry.agreement import AgreementReport
+from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.history import History
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.rates import NO_RATES, ServiceRates
+from gateway.telemetry.recent import LastHour
 from gateway.workers.data_plane import WorkerState
 
 
@@ -45,7 +49,14 @@ class AdminTestbed:
     held_back: Mapping[str, int] = field(default_factory=dict)
     waiting: Mapping[str, int] = field(default_factory=dict)
     last_probe_at: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    config_error: str | None = None
     agreement: AgreementReport | None = None
+    engine: EngineReport | None = None
+    workers: Sequence[WorkerState] = (WorkerState(slot=0, pid=7, connections=3, state="serving", restarts=0),)
+    history: History = field(default_factory=History)
+    last_hour: Mapping[str, LastHour] = field(default_factory=dict)
+    rates: Mapping[str, ServiceRates] = field(default_factory=dict)
+    certificate_expiry: Mapping[str, float] = field(default_factory=dict)
     command: Callable[[str, OperatorCommand], Awaitable[None]] | None = None
     forget: Callable[[str], Awaitable[bool]] | None = None
     port: int = 0
@@ -53,31 +64,38 @@ class AdminTestbed:
 
     def app(self, token: str | None = None, hosts: tuple[str, ...] = ()) -> web.Application:
         """The application as the gateway makes it, on what this testbed holds."""
+        return create_app(self.context(token, hosts))
+
+    def context(self, token: str | None = None, hosts: tuple[str, ...] = ()) -> AdminContext:
+        """What the admin listener reads and may change, on what this testbed holds."""
         self.metrics.watch(self.snapshot_holder, dict, dict)
-        return create_app(
-            AdminContext(
-                snapshots=self.snapshot_holder,
-                metrics=self.metrics,
-                config=lambda: ConfigInForce("0123456789ab", 1790000000.0),
-                reload=self._reload,
-                apply=self.snapshot_holder.apply,
-                state_saved=self._state_saved,
-                in_force=self._in_force,
-                agreement=lambda: self.agreement,
-                command=self.command,
-                forget=self.forget,
-                last_probe_at=lambda: self.last_probe_at,
-                in_flight_by_member=lambda: self.in_flight,
-                known_documents=tuple,
-                ejected=lambda: self.ejected,
-                held_back=lambda: self.held_back,
-                waiting_by_member=lambda: self.waiting,
-                not_serving=lambda: self.not_serving,
-                limits=Limits,
-                workers=lambda: [WorkerState(slot=0, pid=7, connections=3, state="serving", restarts=0)],
-                token=lambda: Secret(token) if token is not None else None,
-                hosts=hosts,
-            )
+        return AdminContext(
+            snapshots=self.snapshot_holder,
+            metrics=self.metrics,
+            config=lambda: ConfigInForce("0123456789ab", 1790000000.0, self.config_error),
+            reload=self._reload,
+            apply=self.snapshot_holder.apply,
+            state_saved=self._state_saved,
+            in_force=self._in_force,
+            agreement=lambda: self.agreement,
+            engine=lambda: self.engine,
+            command=self.command,
+            forget=self.forget,
+            last_probe_at=lambda: self.last_probe_at,
+            in_flight_by_member=lambda: self.in_flight,
+            known_documents=tuple,
+            ejected=lambda: self.ejected,
+            held_back=lambda: self.held_back,
+            waiting_by_member=lambda: self.waiting,
+            not_serving=lambda: self.not_serving,
+            limits=Limits,
+            workers=lambda: self.workers,
+            history=self.history,
+            last_hour=lambda service: self.last_hour.get(service, LastHour({}, 0.0)),
+            rates=lambda service: self.rates.get(service, NO_RATES),
+            certificate_expiry=lambda: self.certificate_expiry,
+            token=lambda: Secret(token) if token is not None else None,
+            hosts=hosts,
         )
 
     async def _reload(self) -> ReloadResult:

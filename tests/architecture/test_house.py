@@ -99,7 +99,7 @@ def test_a_breach_is_noticed(rule: rules.Rule, path: str, text: str) -> None:
         (rules.stays_pure, "gateway/dataplane/x.py", "import asyncio"),
         (rules.stays_pure, "gateway/core/x.py", "from gateway.core.timetable import x\nimport osprey"),
         (rules.knows_no_dialect, "gateway/dialects/openstack/ironic.py", "x = name == 'ironic'"),
-        (rules.knows_no_dialect, "gateway/demo/story.py", "settings = {'dialect': 'ironic'}"),
+        (rules.knows_no_dialect, "gateway/demo/front.py", "settings = {'dialect': 'ironic'}"),
         (rules.says_what_it_is, "gateway/core/x.py", '"""What it is."""'),
         (rules.stays_small, "gateway/core/x.py", "\n" * rules.FILE_LIMIT),
         (

@@ -24,6 +24,9 @@ no module was compiled to bytecode before: ten times as long on a machine that r
 OWN_PORTS = range(10_000, 30_000)
 """Below the ephemeral ones of Linux, which begin at 32768."""
 
+_given: set[int] = set()
+"""Ports that this process has been given: whoever got one may not have bound it yet."""
+
 _started: list[asyncio.subprocess.Process] = []
 
 
@@ -112,9 +115,17 @@ async def ready(session: aiohttp.ClientSession, url: str) -> None:
 
 def free_port() -> int:
     """One that nobody has. Not of those that the kernel gives to whoever asks for any port: other tests do so
-    all the time, and a process takes a second to bind the one that it was told."""
+    all the time, and a process takes a second to bind the one that it was told. For the same reason none is
+    given twice, and tests that run beside these (pytest-xdist) have others."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = OWN_PORTS[worker :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
+    if len(_given) > len(own) // 2:
+        _given.clear()  # those of long ago are free again, or taken
     while True:
-        port = secrets.choice(OWN_PORTS)
+        port = secrets.choice(own)
+        if port in _given:
+            continue
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
+            _given.add(port)
             return port

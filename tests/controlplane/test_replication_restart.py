@@ -1,4 +1,4 @@
-"""A whole gateway that is restarted while the store is away: it goes on by the document of its state file."""
+"""Restarted while the store is away: a replica goes on by the document of its state file, detached."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionRange, VersionSet
 from gateway.core.versions.version import Version
 from gateway.settings import read_file
+from tests.controlplane.test_replication import Replica, Site, site
+from tests.controlplane.virtual_time import run
+from tests.core.builders import upto
 
 FORGET = 3600.0
 AGREED = VersionSet.of([VersionRange(Version(1, 1), Version(1, 80))])
@@ -70,3 +73,59 @@ def test_its_document_stays_in_the_file_and_is_served_within_forget(
             assert _entry(tmp_path)["document"] == before["document"]
 
     asyncio.run(main())
+
+
+async def _serves_after_a_kill(here: Site, killed: Replica) -> None:
+    """Nobody reaches the store. By its file a new process serves at once, and it refuses nothing."""
+    killed.kill()
+    here.leaves(killed)
+    again = await here.joins(highest=None, saved=killed.file)
+    assert again.offered() == upto(5).versions
+    await here.passes(1.0)
+    assert again.offered() == upto(5).versions
+    assert not again.refuses(11)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 4.0])
+def test_one_that_is_killed_soon_after_it_joined_resumes(seconds: float) -> None:
+    """It joins with a document that moves no more: nothing else has its state file written."""
+
+    async def main() -> None:
+        async with site(2) as here:
+            late = await here.joins()
+            await here.until(lambda: late.replication.report().attached)
+            await here.passes(seconds)
+            here.cluster.quorum = False
+            await here.passes(5.0)
+            await _serves_after_a_kill(here, late)
+
+    run(main())
+
+
+def test_one_that_was_detached_and_joined_anew_resumes_from_then_on() -> None:
+    async def main() -> None:
+        async with site(2) as here:
+            cut = await here.joins()
+            await here.passes(40.0)
+            cut.store.link.up = False
+            await here.passes(12.0)
+            assert not cut.replication.report().attached
+            cut.store.link.up = True
+            await here.until(lambda: cut.replication.report().attached)
+            await here.passes(1.0)
+            here.cluster.quorum = False
+            await here.passes(20.0)  # more than `forget` since it joined first
+            await _serves_after_a_kill(here, cut)
+
+    run(main())
+
+
+def test_one_that_is_attached_for_long_is_recorded_often_enough_for_a_short_forget() -> None:
+    async def main() -> None:
+        async with site(3) as here:
+            await here.passes(55.0)
+            here.cluster.quorum = False
+            await here.passes(30.0)
+            await _serves_after_a_kill(here, here.replicas[0])
+
+    run(main())

@@ -29,7 +29,7 @@ ELSEWHERE = re.compile(r"\.(?:md|toml|yaml)$|^(?:limits|timeouts|offer|probe)\.|
         ("Context.decision_cache", True),
         ("AccessLog.record", True),
         ("RequestRecord", True),
-        ("demo.story", True),
+        ("demo.director", True),
         ("dataplane.exchanger", False),
         ("decision.divide", False),
         ("Fleet.observes", False),

@@ -30,9 +30,6 @@ from tests.engines.etcd_cluster import Cluster, Link, etcd_cluster, relay
 TTL: Final = 2.0
 STABILIZATION: Final = 1.0
 COUNT: Final = 3
-NEAR: Final = "skewgate-near"
-NEAR_HOST: Final = "10.78.0.1"
-FAR_HOST: Final = "10.78.0.2"
 ASKED: Final = NEW.text
 """The version that an upgrade brings and a rollback takes away."""
 
@@ -121,19 +118,30 @@ class Replica:
         return self._log.read_text()
 
 
+class Namespace(NamedTuple):
+    """A network of its own."""
+
+    name: str
+    near: str
+    """The address of this network's end of the link to it, whose other end is `far`."""
+
+
 @asynccontextmanager
-async def namespace() -> AsyncIterator[str]:
-    """A network of its own, whose link to this one is `NEAR`; there `FAR_HOST` is its address."""
-    name = f"skewgate-{os.getpid()}"
+async def namespace() -> AsyncIterator[Namespace]:
+    """One with names and addresses that no other process has."""
+    number = os.getpid()
+    name, near = f"skewgate-{number}", f"sg-{number}"
+    network = f"10.78.{number // 64 % 256}"
+    first = number % 64 * 4
     await run("ip", "netns", "add", name)
     try:
-        await run("ip", "link", "add", NEAR, "type", "veth", "peer", "name", "far", "netns", name)
-        await run("ip", "addr", "add", f"{NEAR_HOST}/24", "dev", NEAR)
-        await run("ip", "link", "set", NEAR, "up")
-        await run("ip", "-n", name, "addr", "add", f"{FAR_HOST}/24", "dev", "far")
+        await run("ip", "link", "add", near, "type", "veth", "peer", "name", "far", "netns", name)
+        await run("ip", "addr", "add", f"{network}.{first + 1}/30", "dev", near)
+        await run("ip", "link", "set", near, "up")
+        await run("ip", "-n", name, "addr", "add", f"{network}.{first + 2}/30", "dev", "far")
         await run("ip", "-n", name, "link", "set", "lo", "up")
         await run("ip", "-n", name, "link", "set", "far", "up")
-        yield name
+        yield Namespace(name, f"{network}.{first + 1}")
     finally:
         await run("ip", "netns", "delete", name)
 
@@ -158,11 +166,12 @@ class Watch:
 
     def judge(self) -> None:
         """A version that fell cannot be on offer again before it has stood for `STABILIZATION`. So between
-        two tells that lie closer together nobody may have refused it, unless a pin came and went there."""
+        two tells that lie closer together nobody may have refused it, unless a pin came and went there. What
+        an answer says was so at some moment of its request; on a loaded machine that takes a while."""
         assert not self.others
         for begin, end, replica in self.refusals:
-            before = max((tell[1] for tell in self.tells if tell[1] <= begin), default=None)
-            after = min((tell[0] for tell in self.tells if tell[0] >= end), default=None)
+            before = max((tell[0] for tell in self.tells if tell[1] <= begin), default=None)
+            after = min((tell[1] for tell in self.tells if tell[0] >= end), default=None)
             if before is None or after is None:
                 continue
             if not any(pin < after and unpinned > before for pin, unpinned in self.pinned):
@@ -235,7 +244,7 @@ class Bed:
                 while not await condition():  # noqa: ASYNC110 - another process sets no event here
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            statuses = [str(await self.status(replica))[:2_000] for replica in self.replicas]
+            statuses = [str(await self._status(replica))[:2_000] for replica in self.replicas]
             logs = [replica.log[-2_000:] for replica in self.replicas]
             raise AssertionError("\n".join([f"never happened: {description}", *statuses, *logs])) from None
 
@@ -250,16 +259,31 @@ class Bed:
 
         await self.until(all_tell, f"{highest} is the maximum of {list(of)}", within)
 
-    async def refused(self, version: str, status: int, *, of: Sequence[int] = range(COUNT)) -> None:
+    async def refused(
+        self, version: str, status: int, within: float = TIMEOUT, *, of: Sequence[int] = range(COUNT)
+    ) -> None:
         """Wait until these replicas answer a request at `version` so."""
 
         async def all_answer() -> bool:
             found = [(await ask(self.session, self.replicas[number], version)).status for number in of]
             return found == [status] * len(found)
 
-        await self.until(all_answer, f"{version} is answered {status} by {list(of)}")
+        await self.until(all_answer, f"{version} is answered {status} by {list(of)}", within)
 
     async def status(self, replica: Replica) -> dict[str, Any]:
+        """What it tells of itself, as soon as it answers."""
+        found: dict[str, Any] = {}
+
+        async def answers() -> bool:
+            nonlocal found
+            found = await self._status(replica)
+            return bool(found)
+
+        await self.until(answers, f"replica {replica.number} tells its status")
+        return found
+
+    async def _status(self, replica: Replica) -> dict[str, Any]:
+        """The same now; nothing: it does not answer."""
         try:
             async with self.session.get(f"{replica.admin}/status") as response:
                 found = await response.json()
@@ -277,11 +301,11 @@ class Bed:
         except (aiohttp.ClientError, OSError, TimeoutError):
             return 0
 
-    async def commanded(self, replica: Replica, method: str, path: str) -> None:
+    async def commanded(self, replica: Replica, method: str, path: str, **body: str) -> None:
         """Repeat it until it is in force."""
 
         async def taken() -> bool:
-            return await self.command(replica, method, path) == 200
+            return await self.command(replica, method, path, **body) == 200
 
         await self.until(taken, f"{method} {path} is taken by replica {replica.number}")
 
@@ -289,11 +313,7 @@ class Bed:
         """Wait until everything that should run does: all members of etcd, and all replicas."""
         await self.cluster.answers()
         for replica in self.replicas:
-
-            async def tells() -> bool:
-                return bool(await self.status(replica))  # noqa: B023 - used in this turn only
-
-            await self.until(tells, f"replica {replica.number} runs")
+            await self.status(replica)
 
     async def upgrade(self) -> None:
         for server in self.fleet:

@@ -24,11 +24,14 @@ from tests.engines.etcd_cluster import Cluster, etcd_cluster, etcdctl, relay
 pytestmark = pytest.mark.engines
 
 TTL: Final = 3.0
+"""The default, where it matters how long a call may take."""
+PATIENT: Final = 20.0
+"""So that no call ends early where a disk or a processor is busy with something else."""
 
 
 @asynccontextmanager
 async def store_of(
-    *endpoints: str, ttl: float = TTL, tls: BackendTls | None = None, user: str = "", password: str = ""
+    *endpoints: str, ttl: float = PATIENT, tls: BackendTls | None = None, user: str = "", password: str = ""
 ) -> AsyncIterator[EtcdStore]:
     known = (user, Secret(password)) if user else (None, None)
     store = EtcdStore(EtcdSettings(endpoints, tls, *known), ttl)
@@ -96,7 +99,7 @@ async def test_many_keys_and_large_texts(cluster: Cluster) -> None:
 
 async def test_members_that_stop(cluster: Cluster) -> None:
     """The leader, then a follower, then two: there is no quorum, and later one again."""
-    async with store_of(*cluster.endpoints) as store:
+    async with store_of(*cluster.endpoints, ttl=TTL) as store:
         await commit_soon(store, put("doc", "1"))
         for stopped in (await cluster.leader(), (await cluster.followers())[0]):
             stopped.stop()
@@ -136,7 +139,7 @@ async def test_a_member_that_is_gone_costs_no_answer(cluster: Cluster) -> None:
 
 
 async def test_a_watch_follows_to_another_member(cluster: Cluster) -> None:
-    async with store_of(*cluster.endpoints) as store, store_of(cluster.endpoints[1]) as other:
+    async with store_of(*cluster.endpoints, ttl=TTL) as store, store_of(cluster.endpoints[1]) as other:
         changed = asyncio.Event()
         store.watch(P, changed.set)
         async with asyncio.timeout(TIMEOUT):
@@ -157,7 +160,7 @@ async def test_one_second_of_latency(cluster: Cluster) -> None:
     async with AsyncExitStack() as stack:
         links = [await stack.enter_async_context(relay(member.port)) for member in cluster.members]
         urls = [link.url for link in links]
-        quick = await stack.enter_async_context(store_of(*urls))
+        quick = await stack.enter_async_context(store_of(*urls, ttl=TTL))
         patient = await stack.enter_async_context(store_of(*urls, ttl=30.0))
         await commit_soon(quick, put("doc", "1"))
         for link in links:

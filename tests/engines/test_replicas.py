@@ -17,9 +17,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from gateway.core.fleet.falls import MAX_DOUBLINGS
 from gateway.demo.fleet import NEW, OLD
 from tests.cli.processes import call, finish, start
-from tests.engines.replicas import NEAR_HOST, TTL, Bed, Replica, Watch, ask, namespace, replicas, run
+from tests.engines.replicas import STABILIZATION, TTL, Bed, Replica, Watch, ask, namespace, replicas, run
 
 pytestmark = pytest.mark.engines
 
@@ -52,14 +53,26 @@ async def test_rise_fall_pin_and_drain(bed: Bed) -> None:
 async def test_commands_hold_for_all(bed: Bed) -> None:
     await bed.upgrade()
     await bed.offered(NEW.text)
-    assert await bed.command(bed.replicas[1], "PUT", "ceiling", version="1.40") == 200
-    assert [answer.highest for answer in await bed.ask("1.10")] == [
-        "1.40"
-    ] * 3  # it is in force when it answers
-    assert await bed.command(bed.replicas[2], "DELETE", "ceiling") == 200
+
+    async def holds_at_once() -> bool:
+        """It is in force with all that are attached when it answers. A machine that stands still for a moment
+        detaches replicas; then this is tried again from the beginning."""
+        begin = time()
+        if await bed.command(bed.replicas[1], "PUT", "ceiling", version="1.40") == 200:
+            answers = await bed.ask("1.10")
+            stood = [(await bed.status(replica))["agreement"] for replica in bed.replicas]
+            if all(each["attached"] and each["since"] < begin for each in stood):
+                assert [answer.highest for answer in answers] == ["1.40"] * 3
+                return True
+        await bed.commanded(bed.replicas[1], "DELETE", "ceiling")
+        await bed.offered(NEW.text)
+        return False
+
+    await bed.until(holds_at_once, "a pin is in force while all replicas stay attached")
+    await bed.commanded(bed.replicas[2], "DELETE", "ceiling")
     await bed.offered(NEW.text)
 
-    assert await bed.command(bed.replicas[0], "POST", "backends/api-1/drain") == 200
+    await bed.commanded(bed.replicas[0], "POST", "backends/api-1/drain")
     for replica in bed.replicas:
 
         async def drained() -> bool:
@@ -67,7 +80,7 @@ async def test_commands_hold_for_all(bed: Bed) -> None:
             return bool(status["services"]["baremetal"]["backends"]["api-1"]["drained"])
 
         await bed.until(drained, f"the drain holds for replica {replica.number}")
-    assert await bed.command(bed.replicas[2], "POST", "backends/api-1/enable") == 200
+    await bed.commanded(bed.replicas[2], "POST", "backends/api-1/enable")
 
 
 async def test_members_of_etcd_that_stop(bed: Bed) -> None:
@@ -104,10 +117,8 @@ async def test_a_replica_that_is_cut_off_refuses_nothing_and_holds_no_rise(bed: 
 async def test_a_replica_in_a_network_that_is_cut(bed: Bed, tmp_path: Path) -> None:
     """It has clients and backends on Unix sockets, which no cut of a network ends. Packets to etcd vanish."""
     async with AsyncExitStack() as stack:
-        name = await stack.enter_async_context(namespace())
-        far = Replica(
-            3, tmp_path, [f"http://{NEAR_HOST}:{each.port}" for each in bed.cluster.members], bed.fleet
-        )
+        name, near = await stack.enter_async_context(namespace())
+        far = Replica(3, tmp_path, [f"http://{near}:{each.port}" for each in bed.cluster.members], bed.fleet)
         text = far.file.read_text().replace(f"listen: 127.0.0.1:{far.port}", f"listen: unix:{tmp_path}/far")
         for server in bed.fleet:
             runner = web.AppRunner(server.application(), access_log=None)
@@ -304,8 +315,12 @@ async def test_two_workers_each(tmp_path: Path) -> None:
         await bed.refused(BEYOND, 503, of=[0])
         # Each request has a connection of its own: all of them to one worker would be 1 in 2,000,000.
         for number, status in ((0, 503), (1, 406)):
-            answers = [await ask(bed.session, bed.replicas[number], BEYOND) for _ in range(20)]
-            assert {each.status for each in answers} == {status}
+
+            async def all_alike() -> bool:
+                replica, expected = bed.replicas[number], status  # noqa: B023 - used in this turn only
+                return {(await ask(bed.session, replica, BEYOND)).status for _ in range(20)} == {expected}
+
+            await bed.until(all_alike, f"every worker of replica {number} answers {status}")
         bed.connect(0, up=True)
         await bed.refused(BEYOND, 406)
         # Workers whose parent is killed go on for 30 s.
@@ -374,8 +389,15 @@ FAULTS: Final = (
     *("pin", "drain", "fleet", "fleet", "fleet"),
 )
 
-BUSY: Final = 3 * TTL
-"""Seconds that a machine whose processors are taken by others may need besides."""
+CONVERGED: Final = 3 * TTL
+"""Seconds from when the last fault has ended (etcd has a leader, all processes answer) until all replicas are
+attached, refuse alike, and offer what has stood for its wait. Measured on two cores with twelve processes that
+want them: 1.2 s at most."""
+
+
+def wait_of(falls: int) -> float:
+    """Seconds for which a version must stand that has fallen so often (semantics, Offering)."""
+    return STABILIZATION * 2.0 ** min(falls, MAX_DOUBLINGS)
 
 
 async def pin(bed: Bed, watch: Watch, replica: Replica, there: Replica, seconds: float) -> None:
@@ -434,20 +456,24 @@ async def test_random_faults_under_load(bed: Bed) -> None:
     loop = asyncio.get_running_loop()
     ends = loop.time() + 60.0
     faults: list[str] = []
-    new = False
+    new, falls = False, 0
     async with bed.watch() as watch:
         while loop.time() < ends:
             faults = faults or random.sample(FAULTS, len(FAULTS))
             fault = faults.pop()
             if fault == "fleet":
                 new = not new
+                falls += not new
                 await (bed.upgrade() if new else bed.roll_back())
             await inflict(bed, watch, fault, random)
         await bed.runs()  # the last fault has ended
         since = loop.time()
-        await bed.offered(NEW.text if new else OLD.text)
-        await bed.refused(BEYOND, 406)
-        assert loop.time() - since <= 3 * TTL + BUSY
+        await bed.refused(BEYOND, 406, within=CONVERGED)
+        if new:  # a replica that has restarted lets it stand anew
+            await bed.offered(NEW.text, within=CONVERGED + wait_of(falls))
+        else:
+            await bed.offered(OLD.text, within=since + CONVERGED - loop.time())
+        assert len({answer.highest for answer in await bed.ask("1.10")}) == 1
     watch.judge()
     assert watch.tells
     assert watch.refusals

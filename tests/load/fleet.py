@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from gateway.demo.fleet import Port
+from gateway.demo.servers import Port
 from tests.load.records import Execution, How, Outage, Serving, Span, read_lines
 from tests.real.gateway_process import CHECKOUT
 from tests.real.processes import LOOPBACK, Process

@@ -15,6 +15,7 @@ from typing import Final, Self, final
 import pytest
 
 from gateway.settings import Log
+from gateway.telemetry.history import History
 from gateway.telemetry.process_log import (
     MAX_TEXT,
     MAX_UNFINISHED,
@@ -199,6 +200,23 @@ def test_in_json_every_event_is_one_line_with_the_keys_of_the_access_log(process
         },
         {"level": "error", "logger": "skewgate.backend", "message": "a bug"},
         {"level": "error", "logger": "skewgate.backend", "message": "with a stack", "stack": "one\n  two"},
+    ]
+
+
+def test_what_is_not_written_is_kept_for_the_history_nevertheless(process_log: Installed) -> None:
+    process_log.configured("json", level="error").install()
+    history = History()
+    history.start()
+    for logger in ("skewgate.offer", "some.library"):
+        logging.getLogger(logger).debug("details of %s", logger)
+        logging.getLogger(logger).warning("a warning of %s", logger)
+        logging.getLogger(logger).error("an error of %s", logger)
+    history.close()
+    assert [event["message"] for event in process_log.events()] == [
+        *("an error of skewgate.offer", "an error of some.library"),
+    ]
+    assert [event.text for event in history.latest()] == [
+        *("an error of skewgate.offer", "a warning of skewgate.offer"),
     ]
 
 

@@ -6,7 +6,8 @@ backends) and are escaped where they are rendered, never here. Pure.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, final
 
 
 class Bar(NamedTuple):
@@ -32,8 +33,8 @@ class Health(NamedTuple):
     sentence: str
     """What is wrong, or that nothing is."""
     problems: tuple[str, ...]
-    """One sentence each: conditions of readiness that do not hold, an error of the configuration, a store that
-    does not answer, backends that are lost."""
+    """One sentence each: conditions of readiness that do not hold, an error of the configuration, a store
+    that does not answer, backends that are lost."""
 
 
 class OfferFacts(NamedTuple):
@@ -81,7 +82,9 @@ class BackendFacts(NamedTuple):
     """Wall-clock seconds."""
 
 
-class Demand(NamedTuple):
+@final
+@dataclass(frozen=True, slots=True)
+class Demand:
     """One version that clients asked for in the last hour and got."""
 
     version: str
@@ -90,7 +93,9 @@ class Demand(NamedTuple):
     """Of all of them, 0 to 1."""
 
 
-class Refusal(NamedTuple):
+@final
+@dataclass(frozen=True, slots=True)
+class Refusal:
     """One reason for which requests were refused, since the start."""
 
     reason: str
@@ -120,7 +125,7 @@ class ReplicaFacts(NamedTuple):
     """One replica or worker."""
 
     kind: str
-    """`replica` or `worker`."""
+    """`replica`, `worker` or `engine`."""
     name: str
     state: str
     """`attached`, `detached`, `serving` and the like."""

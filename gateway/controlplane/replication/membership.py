@@ -39,6 +39,10 @@ class Membership:
     """It may answer by it."""
     sent_at: float = NEVER
     """When its last good beat was sent, by the clock of deadlines."""
+    attached_at: float = NEVER
+    """When the first good beat was sent since it was not attached."""
+    recorded_at: float = NEVER
+    """The `sent_at` of this process that the state file has, or is being given."""
     refuses_until: float = NEVER
     """Its deadline. It ends early when the store has lost what this replica holds."""
     live_revision: int = 0
@@ -92,6 +96,8 @@ class Membership:
         """A beat that was sent then was good."""
         self.beats = True
         if sent_at >= self.sent_at:
+            if sent_at >= self.refuses_until:
+                self.attached_at = sent_at
             self.sent_at, self.refuses_until = sent_at, deadline(sent_at, ttl)
             self.warned = False
 

@@ -129,7 +129,7 @@ class Replication:
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._saving = Saving(self.id, self._members, save, self._clocks, self.acknowledged)
+        self._saving = Saving(self.id, self._members, save, self._clocks, self.acknowledged, settings.forget)
         self._timer: asyncio.TimerHandle | None = None
         self._unsubscribe: Callable[[], None] | None = None
 
@@ -257,6 +257,7 @@ class Replication:
                 self._look_at_everything()
                 _log.exception("a round of the agreement failed")
             self._show()
+            self._saving.save_what_is_new()  # that it is attached, too, although the store has gone again
             self._changed.set()
             self._changed.clear()
             await self._pause(began, again=again)

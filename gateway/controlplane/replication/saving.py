@@ -2,7 +2,8 @@
 
 A replica that restarts by an older document than it had acknowledged would serve what it had agreed to give
 up. So a round waits for the file without waiting: `is_saved` says whether it is there, `written` is called
-when it may be. Knows no store and no disk.
+when it may be. The file also says when this replica was attached last: one that restarts without it, or
+longer than `forget` ago, answers nothing while the store is away. Knows no store and no disk.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import suppress
 from typing import Final, final
 
 from gateway.controlplane.replication.clocks import Clocks
-from gateway.controlplane.replication.membership import NEVER, Membership
+from gateway.controlplane.replication.membership import Membership
 from gateway.core.agreement.attachment import Registered
 from gateway.core.agreement.document import Document
 
@@ -23,6 +24,9 @@ SAVE_WAIT: Final = 2.0
 
 _RECORDED: Final = 60.0
 """Seconds after which the state file is told again that this replica is attached."""
+
+_RECORDED_SHARE: Final = 0.25
+"""Of `forget`: the same, where that is less."""
 
 MAX_IDS: Final = 64
 """Registrations that the file names: as many as its reader takes."""
@@ -41,6 +45,7 @@ class Saving:
         save: Callable[[], Awaitable[bool]] | None,
         clocks: Clocks,
         written: Callable[[], None],
+        forget: float | None,
     ) -> None:
         self._replica = replica
         self._members = members
@@ -50,7 +55,7 @@ class Saving:
         self._task: asyncio.Task[None] | None = None
         self._unsaved = False
         """The last acknowledgement was not in the file."""
-        self._recorded_at = NEVER
+        self._period = _RECORDED if forget is None else min(_RECORDED, _RECORDED_SHARE * forget)
 
     def is_saved(self, me: Membership) -> bool:
         """Whether all that is to be acknowledged, or joined with, is in the file."""
@@ -60,10 +65,8 @@ class Saving:
         """Begin to write it, unless a write is under way."""
         if self._save is None or self._task is not None:
             return
-        now = self._clocks.boot_time()
         new = any(me.saved != self._wanted(me) for me in self._members.values())
-        attached = any(me.live_revision for me in self._members.values())
-        if new or (attached and now >= self._recorded_at + _RECORDED):
+        if new or any(map(self._is_to_be_recorded, self._members.values())):
             # Owned by this object until `close`.
             self._task = asyncio.get_running_loop().create_task(self._write(), name="replication-state")
 
@@ -100,13 +103,18 @@ class Saving:
     def _wanted(self, me: Membership) -> tuple[object, ...]:
         return me.to_save, self._ids(me)
 
+    def _is_to_be_recorded(self, me: Membership) -> bool:
+        """Whether the file's last moment is of before this attachment, or from too long ago."""
+        if me.held is None or not me.beats or not me.joined:
+            return False
+        return me.recorded_at < max(me.attached_at, me.sent_at - self._period)
+
     async def _write(self) -> None:
         """A disk that is slow or full holds nobody for ever: the log says what that costs."""
         assert self._save is not None
-        self._recorded_at = self._clocks.boot_time()
         for me in self._members.values():
             if me.beats and me.joined:  # else it was attached before this process began
-                me.last = self._clocks.last_attached(me.sent_at)
+                me.last, me.recorded_at = self._clocks.last_attached(me.sent_at), me.sent_at
         begun = {name: self._wanted(me) for name, me in self._members.items()}
         saved = False
         try:

@@ -162,7 +162,7 @@ class HaproxyDriver:
                 self._tell("")
             except (RuntimeProblem, OSError) as problem:
                 self._failures += 1
-                self._tell(str(problem))
+                self._tell(_sentence(problem))
             except Exception:  # noqa: BLE001 - logged; the next look tries again
                 self._failures += 1
                 _log.exception("HAProxy was not told the present offer; it keeps the one before")
@@ -287,6 +287,13 @@ def replace_file(path: Path, text: str) -> None:
         os.fsync(file.fileno())
     new.chmod(0o644)
     new.replace(path)
+
+
+def _sentence(problem: RuntimeProblem | OSError) -> str:
+    """For the operator."""
+    if isinstance(problem, RuntimeProblem):
+        return str(problem)
+    return f"{problem.filename} cannot be written: {problem.strerror}"
 
 
 def _seqs(snapshot: Snapshot) -> dict[str, int]:

@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final, NamedTuple, final
 
 OLDEST: Final = (2, 6)
@@ -133,7 +134,7 @@ async def conversation(path: str) -> AsyncIterator[Conversation]:
     except PermissionError:
         raise RuntimeProblem(f"the socket {path} may not be opened by this user") from None
     except ConnectionRefusedError:
-        raise NobodyListens(f"nobody listens at {path}: HAProxy does not run") from None
+        raise _nobody(path) from None
     except (OSError, TimeoutError) as error:
         raise RuntimeProblem(
             f"the socket {path} cannot be opened: {str(error) or 'it takes too long'}"
@@ -144,6 +145,13 @@ async def conversation(path: str) -> AsyncIterator[Conversation]:
         yield talk
     finally:
         writer.transport.abort()
+
+
+def _nobody(path: str) -> RuntimeProblem:
+    """A file that is no socket says nothing about HAProxy, which may be serving with another one."""
+    if Path(path).is_socket():
+        return NobodyListens(f"nobody listens at {path}: HAProxy does not run")
+    return RuntimeProblem(f"{path} is no socket: `stats socket` of HAProxy must name it")
 
 
 def chunks(lines: Iterable[str]) -> Iterator[str]:

@@ -1,0 +1,62 @@
+"""Explains a request that is described in words: its method, its target and its header lines.
+
+What the endpoint `/explain` and the form of the operations page have in common. Nothing is sent, and nothing
+is decided here: `core.decision.explanation` asks what a request would ask.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.admin.context import AdminContext
+from gateway.core.decision.explanation import Explanation, explain
+from gateway.core.http.message import METHOD, Header, method_of_text
+from gateway.dataplane.http1.names import NameTable
+from gateway.dataplane.http1.request_head import read_described, refusal_sentence
+from gateway.errors import FramingError
+
+MAX_TARGET: Final = 4096
+"""Characters."""
+
+MAX_HEADERS: Final = 100
+
+_TARGET: Final = re.compile(r"/[\x21-\x22\x24-\x7e]*")  # printable ASCII but blank and `#`
+_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE: Final = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
+
+
+class DescriptionError(ValueError):
+    """It describes no request; a sentence says why."""
+
+
+def explain_described(
+    context: AdminContext, method: str, target: str, header_lines: Sequence[str]
+) -> Explanation:
+    """What would happen to the request at this moment. Each header line is `Name: value`. Raises
+    `DescriptionError`."""
+    method = method_of_text(method)
+    if not METHOD.fullmatch(method):
+        raise DescriptionError("`method` must be a method, such as GET")
+    if len(target) > MAX_TARGET or not _TARGET.fullmatch(target):
+        raise DescriptionError("`path` must begin with / and hold printable ASCII without blanks")
+    headers = [_header(line) for line in header_lines]
+    if len(headers) > MAX_HEADERS:
+        raise DescriptionError(f"`header` can be given at most {MAX_HEADERS} times")
+    snapshot = context.snapshots.current
+    table = NameTable.for_requests(snapshot.selected_names)
+    try:
+        head = read_described(method, target, headers, table, context.limits())
+    except FramingError as refusal:
+        raise DescriptionError(refusal_sentence(refusal)) from None
+    return explain(snapshot, head, head.host, context.load(), context.known_documents())
+
+
+def _header(line: str) -> Header:
+    """`Name: value`, in the characters that a request may hold."""
+    name, colon, value = line.partition(":")
+    value = value.strip(" \t")
+    if not colon or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+        raise DescriptionError("each `header` must be `Name: value`, as in a request")
+    return name, value

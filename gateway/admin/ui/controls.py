@@ -1,0 +1,163 @@
+"""Pin, unpin, drain and enable from the operations page: a page that says what will change, then the command.
+
+    GET  /ui/services/NAME/confirm?do=pin&version=1.58      also release=2024.1; do=unpin
+                                  ?do=drain&backend=B       and do=enable
+    POST /ui/services/NAME/pin, …/unpin, …/backends/B/drain, …/backends/B/enable
+
+GET changes nothing. A POST has to repeat the CSRF token of its session, and what it was confirmed upon: if
+the offer, the pin or the drained backends are others by now, the page is shown again instead, with what the
+command would do now. The commands are those of `admin.commands`: there is no second set of rules here.
+"""
+
+from __future__ import annotations
+
+from time import time
+from typing import Final, final
+
+from aiohttp import web
+
+from gateway.admin import commands
+from gateway.admin.commands import CommandResult, releases_of
+from gateway.admin.context import AdminContext
+from gateway.admin.ui.access import CALLER, DONE, RELEASES, set_session
+from gateway.admin.ui.confirmation import Confirmation, Wish, confirmation, service_path
+from gateway.admin.ui.documents import Documents, redirection
+from gateway.admin.ui.forms import read_form, read_query
+from gateway.admin.ui.sessions import Notice, Session, Sessions
+
+NOT_AUTHENTICATED: Final = "set admin.token to command from here"
+"""Why there are no commands where everybody may look."""
+
+FORGED: Final = "the form is not from a page of your session, and nothing was done: load that page again"
+STALE: Final = (
+    "the offer, the pin or the drained backends have changed since you looked, and nothing was done: "
+    "this is what it would do now"
+)
+BACKEND_VERBS: Final = frozenset({"drain", "enable"})
+PARAMETERS: Final = {"pin": ("do", "version", "release"), "unpin": ("do",)}
+"""Those of a confirmation; all other verbs are about a backend."""
+
+MAX_NAMED: Final = 8
+"""For whom a command waits, as far as they are named."""
+
+
+def add_control_routes(app: web.Application, context: AdminContext, sessions: Sessions) -> None:
+    """Add the pages and what they send. The router percent-decodes names in paths."""
+    controls, service = _Controls(context, sessions), "/ui/services/{service}"
+    app[RELEASES] = controls.releases
+    app.router.add_get(f"{service}/confirm", controls.confirm)
+    app.router.add_post(f"{service}/{{verb:pin|unpin}}", controls.command)
+    app.router.add_post(f"{service}/backends/{{backend}}/{{verb:drain|enable}}", controls.command)
+
+
+@final
+class _Controls:
+    """One method per endpoint."""
+
+    def __init__(self, context: AdminContext, sessions: Sessions) -> None:
+        self._context = context
+        self._sessions = sessions
+
+    def releases(self, service: str) -> tuple[str, ...]:
+        """Release names for a pin of `service`; none if there is no such service."""
+        view = self._context.snapshots.current.views.get(service)
+        return () if view is None else tuple(releases_of(view.service))
+
+    async def confirm(self, request: web.Request) -> web.StreamResponse:
+        """What a command will change. An operator who is known by a certificate, or by the token in the
+        head, gets a session here: the form that follows needs one."""
+        caller = request.get(CALLER)
+        if caller is None or caller.shown is None:
+            raise web.HTTPForbidden(text=NOT_AUTHENTICATED)
+        found = confirmation(self._context, _wish_of(request))
+        if caller.session is not None:
+            return await _shown(request, found, caller.session)
+        session_id, session = self._sessions.begin(caller.shown)
+        response = await _shown(request, found, session)
+        set_session(request, response, session_id)
+        return response
+
+    async def command(self, request: web.Request) -> web.StreamResponse:
+        """Do it, and go back to the page of the service, which says what became of it."""
+        caller = request.get(CALLER)
+        if caller is None or caller.shown is None:
+            raise web.HTTPForbidden(text=NOT_AUTHENTICATED)
+        names = request.match_info
+        fields = await read_form(request, ("csrf", "seen", "version", "release"))
+        session = caller.session
+        if session is None or not session.has_csrf(fields.get("csrf", "")):
+            raise web.HTTPForbidden(text=FORGED)
+        wish = Wish(
+            names["verb"],
+            names["service"],
+            names.get("backend", ""),
+            fields.get("version", ""),
+            fields.get("release", ""),
+        )
+        found = confirmation(self._context, wish)
+        if fields.get("seen") != found.seen and not found.is_done:
+            return await _shown(request, found, session, STALE, web.HTTPConflict.status_code)
+        try:
+            result = await self._do(wish)
+        except web.HTTPException as refusal:
+            found = confirmation(self._context, wish)
+            return await _shown(request, found, session, str(refusal.text), refusal.status)
+        number = session.add_notice(_notice(wish, result))
+        return redirection(f"{service_path(wish.service)}?{DONE}={number}")
+
+    async def _do(self, wish: Wish) -> CommandResult:
+        """By the function that the API calls, too."""
+        match wish.verb:
+            case "pin":
+                return await commands.pin(self._context, wish.service, *wish.ceiling)
+            case "unpin":
+                return await commands.unpin(self._context, wish.service)
+            case "drain":
+                return await commands.drain(self._context, wish.service, wish.backend)
+            case _:
+                return await commands.enable(self._context, wish.service, wish.backend)
+
+
+async def _shown(
+    request: web.Request, found: Confirmation, session: Session, problem: str = "", status: int = 200
+) -> web.Response:
+    """The page that confirms, with what was typed. `problem`, `status`: why the command was not taken."""
+    return await Documents.of(request).respond(
+        "confirm.html",
+        status=status if problem else found.status,
+        each=found,
+        csrf=session.csrf,
+        problem=problem or found.problem,
+    )
+
+
+def _wish_of(request: web.Request) -> Wish:
+    """What the address of a confirmation says. Raises 400."""
+    verb = request.query.get("do", "")
+    if verb in BACKEND_VERBS:
+        fields = read_query(request, ("do", "backend"))
+        return Wish(verb, request.match_info["service"], fields.get("backend", ""))
+    if verb not in PARAMETERS:
+        raise web.HTTPBadRequest(text="`do` must be pin, unpin, drain or enable")
+    fields = read_query(request, PARAMETERS[verb])
+    version, release = fields.get("version", "").strip(), fields.get("release", "")
+    return Wish(verb, request.match_info["service"], version=version, release=release)
+
+
+def _notice(wish: Wish, result: CommandResult) -> Notice:
+    """What became of a command, in sentences."""
+    done = {
+        "pin": f"{wish.service} is pinned to {wish.version or wish.release}.",
+        "unpin": f"{wish.service} is unpinned.",
+        "drain": f"{wish.backend} is drained.",
+        "enable": f"{wish.backend} is enabled.",
+    }
+    sentences = [done[wish.verb]]
+    if result.pending:
+        more = f" and {len(result.pending) - MAX_NAMED} more" if len(result.pending) > MAX_NAMED else ""
+        sentences.append(f"It is not in force yet at: {', '.join(result.pending[:MAX_NAMED])}{more}.")
+    if result.warning:
+        sentences.append(f"{result.warning[:1].upper()}{result.warning[1:]}.")
+    if not result.saved:
+        sentences.append("It is in no state file, so a restart forgets it.")
+    return Notice(time(), " ".join(sentences), attention=len(sentences) > 1)

@@ -1,0 +1,267 @@
+"""The facts about health: what is wrong, in the order in which it matters to an operator. Pure: values in,
+sentences out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from time import gmtime, strftime
+from typing import Final, NamedTuple
+
+from gateway.admin import views
+from gateway.admin.ui.facts_offer import cut, duration, ranges
+from gateway.admin.ui.model import Health
+from gateway.controlplane.change_log import is_blocked, reason_held
+from gateway.controlplane.reload import ConfigInForce
+from gateway.core.fleet.backend import Freshness, Grade, Member
+from gateway.core.fleet.pool import Pool
+from gateway.core.fleet.snapshot import ServiceView, Snapshot
+from gateway.core.versions.ranges import VersionSet, union
+from gateway.telemetry.agreement import AgreementReport
+from gateway.telemetry.discovery import SourceReport
+from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.process_families import StateWrites
+from gateway.workers.data_plane import WorkerState
+
+GOOD: Final = "good"
+ATTENTION: Final = "attention"
+BAD: Final = "bad"
+
+MAX_NAMED: Final = 4
+"""Backends, services or files that a sentence names; the others are only counted."""
+
+MAX_PROBLEMS: Final = 20
+"""Sentences that are shown; the others are only counted."""
+
+EXPIRES_SOON: Final = 14 * 86_400.0
+"""Seconds before its end from which on a certificate is a problem."""
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong."""
+
+    level: str
+    """`attention` or `bad`."""
+    sentence: str
+
+
+class Surroundings(NamedTuple):
+    """What health depends on beside the snapshot."""
+
+    config: ConfigInForce
+    not_serving: str = ""
+    agreement: AgreementReport | None = None
+    engine: EngineReport | None = None
+    workers: Sequence[WorkerState] = ()
+    sources: Sequence[SourceReport] = ()
+    certificate_expiry: Mapping[str, float] = {}
+    """Wall-clock seconds by path."""
+    state_writes: StateWrites | None = None
+    now: float = 0.0
+    """Wall-clock seconds."""
+    monotonic: float = 0.0
+    """Seconds of the clock by which offers stabilize."""
+
+
+def health(problems: Iterable[Problem], good: str) -> Health:
+    """`good`: the sentence where nothing is wrong."""
+    found = list(problems)
+    if not found:
+        return Health(GOOD, good, ())
+    worst = BAD if any(each.level == BAD for each in found) else ATTENTION
+    count = "1 problem" if len(found) == 1 else f"{len(found)} problems"
+    sentence = f"not healthy: {count}" if worst == BAD else f"needs attention: {count}"
+    shown = [each.sentence for each in found[:MAX_PROBLEMS]]
+    if len(found) > MAX_PROBLEMS:
+        shown.append(f"{len(found) - MAX_PROBLEMS} more")
+    return Health(worst, sentence, tuple(shown))
+
+
+# --- the gateway --------------------------------------------------------------------------------------------
+
+
+def gateway_problems(snapshot: Snapshot, around: Surroundings) -> Iterator[Problem]:
+    """What is wrong with the gateway as a whole; its services are asked one by one."""
+    for each in views.conditions(snapshot, not_serving=around.not_serving):
+        if not each.holds and each.name != "offer":  # each service says that for itself
+            yield Problem(BAD, each.reason)
+    if around.config.error:
+        error = cut(around.config.error)
+        yield Problem(ATTENTION, f"the last reload was refused, the old configuration is in force: {error}")
+    if around.agreement is not None:
+        yield from _agreement(around.agreement)
+    yield from _workers(around.workers)
+    if around.engine is not None:
+        yield from _engine(around.engine)
+    if around.state_writes is not None and not around.state_writes.successful:
+        yield Problem(
+            ATTENTION, "the state file cannot be written: a restart would forget what is offered now"
+        )
+    yield from _certificates(around.certificate_expiry, around.now)
+
+
+def _agreement(report: AgreementReport) -> Iterator[Problem]:
+    if report.store_error:
+        yield Problem(ATTENTION, f"the store of the agreement does not answer: {cut(report.store_error)}")
+    if detached := [name for name, each in report.services.items() if not each.attached]:
+        left = report.answers_for
+        ends = "" if left is None else f", and it answers for {duration(left)} more"
+        sentence = f"this replica is detached for {named(detached)}: it refuses no version{ends}"
+        yield Problem(ATTENTION, sentence)
+    others = [
+        report.name_of(each.id) for each in report.replicas if each.id != report.id and not each.attached
+    ]
+    if others:
+        yield Problem(ATTENTION, f"replicas that are not attached: {named(others)}")
+    if differing := [report.name_of(each.id) for each in report.replicas if each.differs]:
+        yield Problem(
+            ATTENTION, f"replicas whose configuration differs in what clients can notice: {named(differing)}"
+        )
+
+
+def _workers(workers: Sequence[WorkerState]) -> Iterator[Problem]:
+    if len(workers) > 1 and (idle := [f"{each.slot}" for each in workers if each.state != "serving"]):
+        level = BAD if len(idle) == len(workers) else ATTENTION
+        yield Problem(level, f"{len(idle)} of {len(workers)} workers do not serve: {named(idle)}")
+
+
+def _engine(report: EngineReport) -> Iterator[Problem]:
+    if report.problem:
+        yield Problem(ATTENTION, f"the engine {report.name} does not follow: {cut(report.problem)}")
+    if report.missing:
+        yield Problem(ATTENTION, f"the configuration of {report.name} lacks pools: {named(report.missing)}")
+
+
+def _certificates(expiry: Mapping[str, float], now: float) -> Iterator[Problem]:
+    expired = [path for path, at in expiry.items() if at <= now]
+    soon = {path: at for path, at in expiry.items() if now < at <= now + EXPIRES_SOON}
+    if expired:
+        yield Problem(BAD, f"certificates have expired: {named(expired)}")
+    if soon:
+        first = min(soon.values())
+        when = strftime("%Y-%m-%d %H:%M UTC", gmtime(first))
+        yield Problem(ATTENTION, f"certificates expire soon, the first at {when}: {named(sorted(soon))}")
+
+
+# --- one service --------------------------------------------------------------------------------------------
+
+
+def service_problems(
+    view: ServiceView, around: Surroundings, ejected: Mapping[str, object]
+) -> Iterator[Problem]:
+    """What is wrong with one service. `ejected`: by member key."""
+    pool = view.pool
+    yield from _offer(view, around)
+    # Who is drained is being worked on, and who is leaving is not missed.
+    lost = names_of(pool, lambda grade: grade.freshness is Freshness.LOST and _is_wanted(grade))
+    if lost:
+        yield Problem(ATTENTION, _some("lost after three failed probes", lost, view, why=_error))
+    unknown = names_of(
+        pool, lambda grade: grade.freshness is Freshness.UNKNOWN and grade.probed and _is_wanted(grade)
+    )
+    if unknown:
+        yield Problem(ATTENTION, _some("without a known version", unknown, view, why=_error))
+    doubtful = names_of(pool, lambda grade: grade.version_unknown or _mismatched(grade))
+    if doubtful:
+        yield Problem(ATTENTION, _some("that showed another version than they advertise", doubtful, view))
+    if unhealthy := names_of(pool, lambda grade: grade.unhealthy):
+        yield Problem(ATTENTION, _some("whose health check says no", unhealthy, view, why=_unhealthy))
+    if out := [member.backend.name for member in pool.members if member.key in ejected] if ejected else []:
+        yield Problem(ATTENTION, _some("ejected", out, view))
+    name = view.service.name
+    for each in around.sources:
+        if each.service == name and each.error:
+            yield Problem(ATTENTION, f"the source {cut(each.source)} does not answer: {cut(each.error)}")
+    if view.service.maintenance is not None:
+        status = view.service.maintenance.status
+        yield Problem(ATTENTION, f"maintenance: every request is answered with {status}")
+    about = None if around.agreement is None else around.agreement.services.get(name)
+    if about is not None and about.problem:
+        yield Problem(ATTENTION, f"this replica cannot attach: {cut(about.problem)}")
+
+
+def _offer(view: ServiceView, around: Surroundings) -> Iterator[Problem]:
+    """Requests that nobody can serve."""
+    offer, scheme = view.offer, view.service.dialect.scheme
+    if offer.transparent:
+        return
+    if is_blocked(view):
+        yield Problem(BAD, f"nothing is offered: {reason_held(view, around.monotonic)}")
+    elif not offer.versions:
+        yield Problem(BAD, f"nothing is offered, requests get 503: {_why_nothing(view.pool)}")
+    elif missing := unserved(view):
+        level = BAD if missing == offer.versions else ATTENTION
+        text = ranges(missing, scheme)
+        yield Problem(
+            level,
+            f"{text} is on offer and no backend that answers serves it: such requests fail until one does",
+        )
+
+
+def _why_nothing(pool: Pool) -> str:
+    grades = [group.grade for group in pool.groups]
+    if not grades:
+        return "there is no backend"
+    if all(grade.drained for grade in grades):
+        return "every backend is drained"
+    if not any(grade.probed for grade in grades):
+        return "the first probe of no backend has ended yet"
+    if all(grade.advertised is None for grade in grades):
+        return "no backend has shown its versions yet"
+    return "the first offer is not made yet"
+
+
+def unserved(view: ServiceView) -> VersionSet:
+    """What is on offer and served at this moment by no backend that answers."""
+    grades = (group.grade for group in view.pool.groups)
+    answering = (each for each in grades if each.in_service and each.freshness is not Freshness.LOST)
+    return view.offer.versions - union(each.usable for each in answering)
+
+
+def _some(
+    what: str, names: Sequence[str], view: ServiceView, why: Callable[[Member], str] = lambda _: ""
+) -> str:
+    """`2 of 4 backends are lost: api-1 (no connection) and api-2`. `why`: of one backend, empty: nothing."""
+    reasons = []
+    for name in names[:MAX_NAMED]:
+        member = view.pool.member(name)
+        reason = cut(why(member)) if member is not None else ""
+        reasons.append(f"{name} ({reason})" if reason else name)
+    return f"{len(names)} of {_count(len(view.pool.members))} {what}: {named([*reasons, *names[MAX_NAMED:]])}"
+
+
+def _error(member: Member) -> str:
+    return member.error or ""
+
+
+def _unhealthy(member: Member) -> str:
+    return member.unhealthy or ""
+
+
+def _is_wanted(grade: Grade) -> bool:
+    return not (grade.drained or grade.absent)
+
+
+def _mismatched(grade: Grade) -> bool:
+    """Its responses named other versions, at some of those that it advertises."""
+    usable = not (grade.restored or grade.version_unknown or grade.absent)
+    return usable and grade.advertised is not None and grade.usable != grade.advertised
+
+
+def _count(backends: int) -> str:
+    return "1 backend" if backends == 1 else f"{backends} backends"
+
+
+def names_of(pool: Pool, wanted: Callable[[Grade], bool]) -> list[str]:
+    """The backends whose grade is `wanted`, in the configuration's order. Each grade is asked once."""
+    found = {id(group.grade) for group in pool.groups if wanted(group.grade)}
+    if not found:
+        return []
+    members = zip(pool.members, pool.grades, strict=True)
+    return [member.backend.name for member, grade in members if id(grade) in found]
+
+
+def named(names: Sequence[str]) -> str:
+    """`api-1, api-2, api-3, api-4 and 7 more`."""
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more

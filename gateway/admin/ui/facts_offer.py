@@ -1,0 +1,209 @@
+"""The facts about an offer: what it is, why, who must move for it to rise, and where versions lie on an axis.
+
+Why it is held is told in the words of the change log, so that page and log say the same. Pure: views in,
+values of `model` out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Final, assert_never, final
+
+from gateway.admin.command_warnings import beneath
+from gateway.admin.ui.model import Bar, Label, OfferFacts
+from gateway.controlplane.change_log import is_blocked, reason_held
+from gateway.core.fleet.offer import HeldRule, Offer
+from gateway.core.fleet.service import Policy, Service
+from gateway.core.fleet.snapshot import ServiceView
+from gateway.core.versions.axis import Axis, Tick
+from gateway.core.versions.ranges import VersionRange, VersionSet, joined, union
+from gateway.core.versions.version import Scheme, Version
+from gateway.telemetry.agreement import AgreementReport
+
+NOTHING: Final = "nothing"
+NOT_NEGOTIATED: Final = "not negotiated"
+"""What is offered where every backend is legacy: requests pass as they are."""
+
+MAX_WHO: Final = 20
+"""Backends or replicas that are named; the others are only counted."""
+
+MAX_TEXT: Final = 300
+"""Characters of versions, or of an error of a backend, that are shown."""
+
+MAX_BARS: Final = 60
+"""Bars of one set of versions: more of them cannot be told apart."""
+
+ROOM: Final = 0.06
+"""The least distance of two labels, as a share of the axis."""
+
+_MINUTE: Final = 60.0
+_HOUR: Final = 3600.0
+
+_MANY: Final = 10.0
+"""Requests per second from which on nobody reads tenths."""
+
+_TOUCHING: Final = 1e-9
+"""The most by which the ends of two bars that touch may differ: they are quotients."""
+
+
+def cut(text: str) -> str:
+    """A text from outside at a length that has room."""
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+
+
+def ranges(versions: VersionSet, scheme: Scheme) -> str:
+    """`1.1-1.58`; `nothing`."""
+    return cut(versions.format(scheme)) if versions else NOTHING
+
+
+def duration(seconds: float) -> str:
+    """`15 s`, `3 min`, `23 h`: rounded up, so that a page does not change with every second."""
+    seconds = max(0.0, seconds)
+    if seconds <= _MINUTE:
+        return f"{ceil(seconds / 5) * 5} s"
+    return f"{ceil(seconds / _MINUTE)} min" if seconds <= 2 * _HOUR else f"{ceil(seconds / _HOUR)} h"
+
+
+def rate(each: float) -> float:
+    """Requests per second, with as many digits as people read: so that a page does not change with the last
+    ones."""
+    return round(each, 0 if each >= _MANY else 1 if each >= 1.0 else 2)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The axis of one service, and its versions as bars on it."""
+
+    axis: Axis
+    scheme: Scheme
+
+    @classmethod
+    def of(cls, view: ServiceView) -> Drawing:
+        """An axis with all that is on offer or that a backend advertised last."""
+        sets = {each for group in view.pool.groups if (each := group.grade.advertised)}
+        return cls(Axis([*sets, view.offer.versions, beneath(view)]), view.service.dialect.scheme)
+
+    def bars(self, versions: VersionSet) -> tuple[Bar, ...]:
+        """Where `versions` lie, each unbroken part as one bar. Of dates and names those are one part between
+        which nobody serves another."""
+        found: list[tuple[float, float, Version, Version]] = []
+        for begin, end, first, last in self.axis.spans(versions):
+            if found and not self.scheme.contiguous and begin - found[-1][1] < _TOUCHING:
+                found[-1] = (found[-1][0], end, found[-1][2], last)
+            else:
+                found.append((begin, end, first, last))
+        return tuple(
+            Bar(begin, end, VersionRange(first, last).format(self.scheme))
+            for begin, end, first, last in found[:MAX_BARS]
+        )
+
+    def labels(self, offered: VersionSet) -> tuple[Label, ...]:
+        """The versions that the axis names, in order: first its ends and those of the offer, then whatever
+        else has room."""
+        ticks = self.axis.ticks(self.scheme)
+        ends = [self.axis.at(end) for end in ((offered.highest, offered.lowest) if offered else ())]
+        first = [tick for tick in ticks if tick.at in ends]
+        chosen: list[Tick] = []
+        for tick in (*ticks[:1], *ticks[-1:], *sorted(first, reverse=True), *ticks):
+            if all(abs(tick.at - other.at) >= ROOM for other in chosen):
+                chosen.append(tick)
+        return tuple(Label(tick.at, tick.text) for tick in sorted(chosen))
+
+
+def offer_facts(
+    view: ServiceView, drawing: Drawing, agreement: AgreementReport | None, now: float
+) -> OfferFacts:
+    """`now`: seconds of the clock by which offers stabilize. `agreement`: None where this gateway stands
+    alone."""
+    offer, scheme, ceiling = view.offer, view.service.dialect.scheme, view.service.ceiling
+    return OfferFacts(
+        range=offered(offer, scheme),
+        phase=offer.phase.value,
+        why=why(view, agreement, now),
+        who=_who(view, agreement),
+        then=_then(view),
+        pin="" if view.pool.pin is None else scheme.format(view.pool.pin),
+        ceiling="" if ceiling is None else scheme.format(ceiling),
+        bars=drawing.bars(offer.versions),
+    )
+
+
+def offered(offer: Offer, scheme: Scheme) -> str:
+    """`1.1-1.58`; `nothing`; `not negotiated`."""
+    return NOT_NEGOTIATED if offer.transparent else ranges(offer.versions, scheme)
+
+
+def why(view: ServiceView, agreement: AgreementReport | None, now: float) -> str:
+    """The policy and what holds the offer, one sentence without a full stop."""
+    if view.offer.transparent:
+        return "every backend in service is legacy, so nothing is negotiated and versions pass as they are"
+    return f"{_policy(view.service)}; {_held(view, agreement, now)}"
+
+
+def _policy(service: Service) -> str:
+    match service.policy:
+        case Policy.GUARANTEED:
+            return "the offer rises to what every backend in service serves"
+        case Policy.REACHABLE:
+            return "the offer rises to what any backend in service serves"
+        case Policy.AT_LEAST:
+            least = service.at_least
+            number = f"{least.number} %" if least.percent else f"{least.number}"
+            return f"the offer rises to what at least {number} of the backends in service serve"
+        case _:
+            assert_never(service.policy)
+
+
+def _held(view: ServiceView, agreement: AgreementReport | None, now: float) -> str:
+    rule = view.offer.held_rule
+    if is_blocked(view):
+        return reason_held(view, now)
+    if rule is HeldRule.STABILIZATION:
+        return _waits(view, now)
+    if rule is HeldRule.AGREEMENT:
+        waits = agreement.why_held(view.service.name) if agreement is not None else ""
+        return waits or "the next step waits until all replicas, and all workers of each, hold it"
+    if rule is not None:
+        return reason_held(view, now)
+    if not view.offer.versions:
+        return "no backend in service is known to serve any version"
+    return "nothing holds it"
+
+
+def _waits(view: ServiceView, now: float) -> str:
+    """Without the seconds that are left: the page would change with each of them."""
+    scheme, service, ceiling = view.service.dialect.scheme, view.service, view.offer.ceiling
+    waiting = [part for part in view.offer_state.pending if ceiling is None or part.versions.up_to(ceiling)]
+    if any(part.doublings for part in waiting):
+        seconds = max(part.due(service.stabilization) for part in waiting) - now
+        wait = f"waits up to {duration(seconds)} more because it has fallen before"
+    else:
+        wait = f"is offered once it has stood for {service.stabilization:g} s"
+    versions = union(part.versions for part in waiting)
+    return f"{cut((versions if ceiling is None else versions.up_to(ceiling)).format(scheme))} {wait}"
+
+
+def _who(view: ServiceView, agreement: AgreementReport | None) -> tuple[str, ...]:
+    names: tuple[str, ...] = view.offer.held_by
+    if view.offer.held_rule is HeldRule.AGREEMENT and agreement is not None:
+        names = agreement.holding(view.service.name)
+    if len(names) <= MAX_WHO:
+        return names
+    return (*names[:MAX_WHO], f"{len(names) - MAX_WHO} more")
+
+
+def _then(view: ServiceView) -> str:
+    """What is offered once those who hold the offer have moved; empty: the same, or nobody holds it."""
+    offer, scheme, held = view.offer, view.service.dialect.scheme, view.offer.held
+    more = held.versions - offer.versions
+    if held.rule in {None, HeldRule.CEILING} or not more:
+        return ""
+    if held.rule is HeldRule.AGREEMENT:
+        after = joined(offer.versions - held.versions, more, scheme) if offer.versions else more
+    else:
+        after = joined(offer.versions, more, scheme)
+    if offer.ceiling is not None:
+        after = after.up_to(offer.ceiling)
+    return "" if after == offer.versions else ranges(after, scheme)

@@ -1,0 +1,167 @@
+"""What a page shows from one second to the next, worked out once for all streams of that page.
+
+    Facts -> PageParts -> Shown (HTML by id)  ->  stream, stream, …
+
+A feed runs only while somebody follows it. A stream keeps what it has sent and looks at what is shown now: it
+has no queue, so one that is slow misses what is between and nothing else. What has not changed is the same
+object from one `Shown` to the next, and is not rendered again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic, thread_time
+from typing import TYPE_CHECKING, Final, final
+
+from gateway.admin.ui.access import Operator
+from gateway.admin.ui.parts import CONTROLS, PageParts, Part
+
+if TYPE_CHECKING:
+    from gateway.admin.ui.rendering import Rendering
+
+PERIOD: Final = 1.0
+"""Seconds between two looks at what only counts."""
+
+LOOK: Final = 0.2
+"""Seconds between two looks at whether anything has happened, of which the page should tell sooner."""
+
+IDLE: Final = 9.0
+"""A feed rests so many times as long as it works: a page of a thousand busy backends takes a tenth of the
+loop at most."""
+
+ROWS: Final = 20
+"""Fragments that are rendered in one turn of the event loop: some two milliseconds."""
+
+COMMANDING: Final = Operator("", signed_in=False, notice=None)
+"""Whoever may command, in what looks the same to all of them."""
+
+_log = logging.getLogger("skewgate.admin")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A page at one moment."""
+
+    page: PageParts
+    html: Mapping[str, str]
+    """By id, without what differs from operator to operator."""
+
+
+@final
+class Feed:
+    """One page. `read`: what it shows now; None: it is gone. `mark`: anything that is another one as soon as
+    something has happened."""
+
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[PageParts | None]],
+        mark: Callable[[], Hashable],
+        rendering: Rendering,
+    ) -> None:
+        self._read = read
+        self._mark = mark
+        self._rendering = rendering
+        self._followers = {True: 0, False: 0}
+        """How many there are that may command, and that may not."""
+        self._shown: dict[bool, Shown] = {}
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.is_gone = False
+        """There is no such page any more, or it cannot be made."""
+
+    @property
+    def followers(self) -> int:
+        """How many streams there are."""
+        return sum(self._followers.values())
+
+    @contextmanager
+    def followed(self, *, commanding: bool) -> Iterator[None]:
+        """While somebody follows it."""
+        self._followers[commanding] += 1
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        try:
+            yield
+        finally:
+            self._followers[commanding] -= 1
+            if not self._followers[commanding]:
+                self._shown.pop(commanding, None)
+            if not self.followers and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    async def after(self, last: Shown | None, seconds: float, *, commanding: bool) -> Shown | None:
+        """What is shown now, once it is not `last`; None: it still is after so many seconds, or is gone."""
+        deadline = monotonic() + seconds
+        while not self.is_gone:
+            shown, news = self._shown.get(commanding), self._news
+            if shown is not None and shown is not last:
+                return shown
+            try:
+                await asyncio.wait_for(news.wait(), max(0.0, deadline - monotonic()))
+            except TimeoutError:
+                break
+        return None
+
+    async def _run(self) -> None:
+        try:
+            while not self.is_gone:
+                mark, begun = self._mark(), thread_time()
+                await self._look()
+                await self._rest(mark, thread_time() - begun)
+        except Exception:  # noqa: BLE001 - whatever it is: pages that follow must not stand still unnoticed
+            _log.exception("the operations page cannot be made")
+            self._end()
+
+    async def _look(self) -> None:
+        page = await self._read()
+        if page is None:
+            self._end()
+            return
+        for commanding, followers in tuple(self._followers.items()):
+            if followers:
+                self._shown[commanding] = await self._render(page, commanding)
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def _end(self) -> None:
+        self.is_gone = True
+        self._news.set()
+
+    async def _render(self, page: PageParts, commanding: bool) -> Shown:  # noqa: FBT001 - the key of `_shown`
+        before = self._shown.get(commanding)
+        parts: dict[str, Part] = {}
+        html: dict[str, str] = {}
+        operator, rendered = COMMANDING if commanding else None, 0
+        for number, (id_, part) in enumerate(page.parts.items()):
+            known = None if before is None else before.page.parts.get(id_)
+            if id_ == CONTROLS:
+                parts[id_] = part
+            elif before is not None and known is not None and known == part:
+                parts[id_], html[id_] = known, before.html[id_]
+            else:
+                text = str(self._rendering.fragment(part, operator))
+                same = None if before is None else before.html.get(id_)
+                parts[id_], html[id_] = part, same if same == text else text
+                rendered += 1
+            if rendered >= ROWS or number % 200 == 199:
+                rendered = 0
+                await asyncio.sleep(0)
+        return Shown(PageParts(parts, page.lists), html)
+
+    async def _rest(self, mark: Hashable, worked: float) -> None:
+        """Until the next look: a period, or less if something happens. `worked`: seconds of CPU."""
+        least = max(LOOK, worked * IDLE)
+        end = monotonic() + max(PERIOD, least)
+        await asyncio.sleep(least)
+        while monotonic() < end and self._mark() == mark and not self._is_awaited():  # noqa: ASYNC110 - see `mark`
+            await asyncio.sleep(LOOK)
+
+    def _is_awaited(self) -> bool:
+        """Somebody waits for the first page of their kind."""
+        return any(number and commanding not in self._shown for commanding, number in self._followers.items())

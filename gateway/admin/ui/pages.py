@@ -1,0 +1,273 @@
+"""The pages of the operations page, and what they are made of.
+
+    GET  /ui/                  the service, if there is one; else all services
+    GET  /ui/services/NAME     one service
+    GET  /ui/explain           what would happen to a request: ?method=&path=&headers=
+    GET  /ui/events            what has changed since: ?service=NAME, without it: all services
+    GET  /ui/static/FILE       style, script and icon
+
+A page and its stream are made of the same fragments. GET changes nothing. Jinja2 is imported when the first
+page is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Iterator
+from functools import cache
+from importlib.resources import files
+from time import time
+from typing import TYPE_CHECKING, Final, NamedTuple, final
+from urllib.parse import quote
+
+from aiohttp import hdrs, web
+
+from gateway.admin.context import AdminContext
+from gateway.admin.explaining import DescriptionError, explain_described
+from gateway.admin.responses import AdminResponse, AdminStream
+from gateway.admin.ui.access import RELEASES, Operator, operator_of
+from gateway.admin.ui.documents import HEADERS, Documents
+from gateway.admin.ui.facts import Facts
+from gateway.admin.ui.feed import COMMANDING, Feed
+from gateway.admin.ui.parts import CONTROLS, PageParts, overview_parts, service_parts
+from gateway.admin.ui.stream import Streams
+from gateway.compiled import build_info
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from gateway.admin.ui.rendering import Rendering
+
+STATIC: Final = {
+    "page.css": "text/css",
+    "page.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
+"""The files, with their types."""
+
+PIECE: Final = 16_000
+"""Characters of a page that are made in one turn of the event loop: some twenty rows."""
+
+
+class Frame(NamedTuple):
+    """What a live page says of itself."""
+
+    title: str
+    service: str
+    """Empty: it shows all services."""
+    dialect: str
+    path: str
+    events: str
+    """Where its stream is."""
+    stamp: str
+    now: float
+    """Wall-clock seconds."""
+    several: bool
+    """There is more than one service."""
+    reloads: bool
+    """Without JavaScript the browser loads it again every ten seconds."""
+
+
+class Asked(NamedTuple):
+    """What was typed into the form."""
+
+    method: str = "GET"
+    path: str = ""
+    headers: tuple[str, ...] = ()
+    problem: str = ""
+    """Why it describes no request."""
+
+
+def add_page_routes(app: web.Application, context: AdminContext) -> None:
+    """Add the pages. Their streams end when the application shuts down."""
+    pages = _Pages(context)
+    app.router.add_get("/ui", pages.slash)
+    app.router.add_get("/ui/", pages.home)
+    app.router.add_get("/ui/services/{service}", pages.service)
+    app.router.add_get("/ui/explain", pages.explain)
+    app.router.add_get("/ui/events", pages.events)
+    app.router.add_get("/ui/static/{file}", static)
+    app.on_shutdown.append(pages.close)
+
+
+@final
+class _Pages:
+    """One method per endpoint."""
+
+    def __init__(self, context: AdminContext) -> None:
+        self._context = context
+        self._facts = Facts(context)
+        self._streams = Streams()
+        self._feeds: dict[str, Feed] = {}
+        """By service; empty: all."""
+
+    async def close(self, app: web.Application) -> None:
+        """End the streams."""
+        self._streams.close()
+
+    async def slash(self, request: web.Request) -> web.StreamResponse:
+        """`/ui`, as people type it."""
+        raise web.HTTPSeeOther("/ui/")
+
+    async def home(self, request: web.Request) -> web.StreamResponse:
+        """Everything there is."""
+        names = list(self._context.snapshots.current.views)
+        return await self._live(request, names[0] if len(names) == 1 else "", "/ui/")
+
+    async def service(self, request: web.Request) -> web.StreamResponse:
+        """One service. Raises 404."""
+        name = request.match_info["service"]
+        return await self._live(request, name, service_path(name))
+
+    async def explain(self, request: web.Request) -> web.StreamResponse:
+        """The form, and the answer if there is a question in the address."""
+        asked, answer, status = Asked(), None, 200
+        if request.query:
+            query = request.query
+            lines = [line.strip() for line in query.get("headers", "").splitlines()]
+            asked = Asked(query.get("method", "GET"), query.get("path", ""), tuple(filter(None, lines)))
+            try:
+                answer = explain_described(
+                    self._context, asked.method.strip(), asked.path.strip(), asked.headers
+                )
+            except DescriptionError as error:
+                asked, status = asked._replace(problem=str(error)), 400
+        return await Documents.of(request).respond("explain.html", status=status, asked=asked, answer=answer)
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """The stream of one page. Raises 404 and 503."""
+        name = request.query.get("service", "")
+        if name and name not in self._context.snapshots.current.views:
+            raise web.HTTPNotFound(text="there is no such service")
+        rendering = await Documents.of(request).rendering()
+        operator = _operator(request, name)
+        return await self._streams.serve(request, self._feed(name, rendering), rendering, stamp(), operator)
+
+    def _feed(self, name: str, rendering: Rendering) -> Feed:
+        """That of a service; those that nobody follows are forgotten."""
+        self._feeds = {key: feed for key, feed in self._feeds.items() if feed.followers and not feed.is_gone}
+        if name not in self._feeds:
+            self._feeds[name] = Feed(self._reader(name), self._mark, rendering)
+        return self._feeds[name]
+
+    def _reader(self, name: str) -> Callable[[], Awaitable[PageParts | None]]:
+        async def read() -> PageParts | None:
+            return await self._read(name)
+
+        return read
+
+    async def _read(self, name: str) -> PageParts | None:
+        """What a page shows at this moment. None: there is no such service."""
+        await self._context.look(False)  # noqa: FBT003 - without what they have counted
+        if not name:
+            return overview_parts(await self._facts.overview())
+        page = await self._facts.service_page(name)
+        return None if page is None else service_parts(page)
+
+    def _mark(self) -> tuple[int, int]:
+        """What is another one as soon as something has happened."""
+        return self._context.snapshots.current.generation, self._context.history.last
+
+    async def _live(self, request: web.Request, name: str, path: str) -> web.StreamResponse:
+        parts = await self._read(name)
+        view = self._context.snapshots.current.views.get(name)
+        if parts is None or (name and view is None):
+            raise web.HTTPNotFound(text=f"there is no service {name}")
+        rendering = await Documents.of(request).rendering()
+        operator = _operator(request, name)
+        frame = Frame(
+            title=name or "All services",
+            service=name,
+            dialect="" if view is None else view.service.dialect.name,
+            path=path,
+            events=f"/ui/events?service={quote(name, safe='')}" if name else "/ui/events",
+            stamp=stamp(),
+            now=time(),
+            several=len(self._context.snapshots.current.views) > 1 or not name,
+            reloads="reload" in request.query,
+        )
+        pieces = rendering.pieces(
+            "service.html" if name else "overview.html",
+            page=frame,
+            lists=parts.lists,
+            fragment=_fragments(parts, rendering, operator),
+            operator=operator,
+            asked=Asked(),
+        )
+        return await _send(request, _joined(pieces))
+
+
+async def _send(request: web.Request, pieces: Iterator[bytes]) -> web.StreamResponse:
+    """Send a long page, each piece when the client has taken what was before it."""
+    response = AdminStream(headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"})
+    if request.method == hdrs.METH_HEAD:
+        return response
+    first = next(pieces, b"")  # an error in it is a response of its own
+    await response.prepare(request)
+    await response.write(first)
+    for piece in pieces:
+        await response.write(piece)
+        await asyncio.sleep(0)
+    return response
+
+
+def _joined(texts: Iterator[str]) -> Iterator[bytes]:
+    """The same in pieces that are worth sending."""
+    waiting: list[str] = []
+    size = 0
+    for text in texts:
+        waiting.append(text)
+        size += len(text)
+        if size >= PIECE:
+            yield "".join(waiting).encode()
+            waiting, size = [], 0
+    yield "".join(waiting).encode()
+
+
+def _operator(request: web.Request, service: str) -> Operator | None:
+    """Who may command from the page of a service, whatever its address is."""
+    operator = operator_of(request)
+    return None if operator is None else operator._replace(releases=request.app[RELEASES](service))
+
+
+def _fragments(parts: PageParts, rendering: Rendering, operator: Operator | None) -> Callable[[str], Markup]:
+    """What a template calls for the fragment with an id. As in a stream, all but the controls are the same
+    for everybody who may command."""
+    anybody = None if operator is None else COMMANDING
+
+    def fragment(id_: str) -> Markup:
+        return rendering.fragment(parts.parts[id_], operator if id_ == CONTROLS else anybody)
+
+    return fragment
+
+
+def service_path(name: str) -> str:
+    """The page of a service."""
+    return f"/ui/services/{quote(name, safe='')}"
+
+
+async def static(request: web.Request) -> web.StreamResponse:
+    """A file, or that the browser has it already."""
+    name = request.match_info["file"]
+    if name not in STATIC:
+        raise web.HTTPNotFound
+    body, tag = _file(name)
+    headers = {**HEADERS, "Cache-Control": "no-cache", "ETag": tag}
+    if tag in request.headers.get("If-None-Match", ""):
+        return AdminResponse(status=304, headers=headers)
+    return AdminResponse(body=body, content_type=STATIC[name], charset="utf-8", headers=headers)
+
+
+@cache
+def _file(name: str) -> tuple[bytes, str]:
+    """A file of the package, with its tag."""
+    body = files("gateway.admin.ui").joinpath("static", name).read_bytes()
+    return body, f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+
+
+@cache
+def stamp() -> str:
+    """What a page was made by: another version of the gateway makes another page."""
+    tags = (_file(name)[1] for name in STATIC)
+    return hashlib.sha256("".join((build_info().version, *tags)).encode()).hexdigest()[:16]

@@ -1,0 +1,159 @@
+"""The fragments that a page consists of: what each of them shows, and in which order the rows of its lists
+stand. A page is made of all of them, and a stream sends those that have changed. Pure: values of `model` in,
+values out; `rendering` makes HTML of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, final
+
+from gateway.admin.ui.model import BackendFacts, EventFacts, Label, Overview, ServicePage
+from gateway.admin.ui.timeline import timeline
+
+CONTROLS: Final = "controls"
+"""The id of the fragment that differs from operator to operator."""
+
+BACKENDS: Final = "backend-rows"
+SERVICES: Final = "service-rows"
+EVENTS: Final = "event-rows"
+"""Ids of the lists."""
+
+NARROW_AXIS: Final = 190.0
+WIDE_AXIS: Final = 400.0
+"""Pixels that an axis has at least, on a telephone and on a desk."""
+
+DIGIT: Final = 7.0
+GAP: Final = 8.0
+"""Pixels of a character of a label, and between two labels."""
+
+
+class Part(NamedTuple):
+    """One fragment: the macro that renders it, and what it is given. Equal parts look the same."""
+
+    macro: str
+    values: tuple[object, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PageParts:
+    """A page at one moment."""
+
+    parts: Mapping[str, Part]
+    """By the id of the element."""
+    lists: Mapping[str, tuple[str, ...]]
+    """The ids of the rows, in order, by that of the element that holds them."""
+
+
+class AxisLabel(NamedTuple):
+    """A label, and where on the axis it is anchored."""
+
+    at: float
+    text: str
+    anchor: str
+    """`start`, `middle` or `end`: what lies at an edge must not be cut."""
+    only_wide: bool
+    """There is room for it on a wide screen only."""
+
+
+def service_parts(page: ServicePage) -> PageParts:
+    """The page of one service."""
+    name, offer = page.name, page.offer
+    labels = axis_labels(page.labels)
+    quiet = without_traffic(page)
+    lists = {
+        BACKENDS: tuple(f"backend-{each.key}" for each in page.backends),
+        EVENTS: tuple(f"event-{each.number}" for each in page.events),
+    }
+    parts = {
+        "health": Part("health", (page.health,)),
+        "offer": Part("offer", (offer, page.guaranteed, page.reachable, labels)),
+        CONTROLS: Part("service_controls", (quiet,)),
+        "traffic": Part("traffic", (len(page.backends), page.rate, page.in_flight)),
+        "axis": Part("axis", (labels, offer.bars)),
+    }
+    for row, backend in zip(lists[BACKENDS], page.backends, strict=True):
+        parts[row] = Part("backend", (name, offer.bars, backend))
+    parts |= {
+        "demand": Part("demand", (page.demand, page.demand_seconds)),
+        "refusals": Part("refusals", (page.refusals,)),
+        "processes": Part("processes", (page.replicas,)),
+        **_events(page.events, with_service=False),
+    }
+    return PageParts(parts, lists)
+
+
+def overview_parts(overview: Overview) -> PageParts:
+    """The page of all services."""
+    rows = tuple(f"service-{each.key}" for each in overview.services)
+    parts = {"health": Part("health", (overview.health,))}
+    for row, service in zip(rows, overview.services, strict=True):
+        parts[row] = Part("service", (service,))
+    parts |= {
+        "processes": Part("processes", (overview.replicas,)),
+        **_events(overview.events, with_service=True),
+    }
+    return PageParts(
+        parts, {SERVICES: rows, EVENTS: tuple(f"event-{each.number}" for each in overview.events)}
+    )
+
+
+def _events(events: tuple[EventFacts, ...], *, with_service: bool) -> dict[str, Part]:
+    found = {"timeline": Part("timeline", (timeline(events),))}
+    for each in events:
+        found[f"event-{each.number}"] = Part("event", (each, with_service))
+    return found
+
+
+def without_traffic(page: ServicePage) -> ServicePage:
+    """What controls depend on: without all that changes with each request."""
+    backends: tuple[BackendFacts, ...] = ()
+    return page._replace(
+        backends=backends,
+        rate=0.0,
+        in_flight=0,
+        demand=(),
+        demand_seconds=0.0,
+        refusals=(),
+        replicas=(),
+        events=(),
+    )
+
+
+def axis_labels(labels: tuple[Label, ...]) -> tuple[AxisLabel, ...]:
+    """Those that have room, the ends first: they name what is served at all."""
+    ends = {labels[0], labels[-1]} if labels else set()
+    ranked = sorted(labels, key=lambda each: each not in ends)
+    narrow = _with_room(ranked, NARROW_AXIS)
+    wide = _with_room(sorted(ranked, key=lambda each: each not in narrow), WIDE_AXIS)
+    return tuple(AxisLabel(each.at, each.text, _anchor(each), each not in narrow) for each in sorted(wide))
+
+
+def _with_room(labels: list[Label], width: float) -> list[Label]:
+    """The first labels of these between which there is room on an axis of `width` pixels."""
+    chosen: list[Label] = []
+    for label in labels:
+        begin, end = _ends(label, width)
+        others = [_ends(each, width) for each in chosen]
+        if all(end + GAP <= other_begin or other_end + GAP <= begin for other_begin, other_end in others):
+            chosen.append(label)
+    return chosen
+
+
+def _ends(label: Label, width: float) -> tuple[float, float]:
+    """Where a label begins and ends, in pixels."""
+    at, length = label.at * width, len(label.text) * DIGIT
+    anchor = _anchor(label)
+    begin = at if anchor == "start" else at - length if anchor == "end" else at - length / 2
+    return begin, begin + length
+
+
+def _anchor(label: Label) -> str:
+    """A label at an edge is anchored at its outer end. Near an edge is what is so on the narrow axis, since
+    one page is made for all widths."""
+    half = len(label.text) * DIGIT / 2 / NARROW_AXIS
+    if label.at < half:
+        return "start"
+    return "end" if label.at > 1.0 - half else "middle"

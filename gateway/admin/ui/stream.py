@@ -1,0 +1,192 @@
+"""`GET /ui/events`: what has changed on a page, as server-sent events.
+
+    hello    {"stamp", "now"}        first: a page that was made by another version of the gateway reloads
+    more     a piece of a JSON text that goes on in the next event
+    update   the end of it: {"set": {id: HTML}, "lists": {id: [ids in order]}}
+    alive    {"now"}                 every ten seconds: a page that hears nothing says that it is stale
+    reload   {}                      the page is another one now
+
+A stream begins with the whole page: whoever connects again has missed something and does not know what. No
+event is longer than `MAX_EVENT`. A client that does not read is cut by the deadline of `connection`, and no
+more than one event waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from time import monotonic, time
+from typing import TYPE_CHECKING, Final, final
+
+from aiohttp import hdrs, web
+
+from gateway.admin.connection import AdminConnection
+from gateway.admin.responses import AdminStream
+from gateway.admin.ui.access import CALLER, Operator
+from gateway.admin.ui.feed import Feed, Shown
+from gateway.admin.ui.parts import CONTROLS, PageParts
+
+if TYPE_CHECKING:
+    from gateway.admin.ui.rendering import Rendering
+
+MAX_STREAMS: Final = 16
+"""Pages that follow the gateway at a time. The others are told to ask again themselves."""
+
+MAX_EVENT: Final = 16_000
+"""Bytes of the data of one event."""
+
+RETRY: Final = 2000
+"""Milliseconds after which a browser connects again."""
+
+HEARTBEAT: Final = 10.0
+LOOK: Final = 1.0
+"""Seconds between two looks at whether the client is still there and may still look."""
+
+HEADERS: Final = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",  # what a proxy in front must not do
+}
+
+
+@final
+class Streams:
+    """All of them. They end at once with `close`."""
+
+    def __init__(self, limit: int = MAX_STREAMS) -> None:
+        self._limit = limit
+        self._open: dict[asyncio.Task[None], web.Request] = {}
+        self._is_closed = False
+
+    @property
+    def number(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
+    def close(self) -> None:
+        """End them all, and take no others."""
+        self._is_closed = True
+        for task in tuple(self._open):
+            task.cancel()
+
+    async def serve(
+        self, request: web.Request, feed: Feed, rendering: Rendering, stamp: str, operator: Operator | None
+    ) -> web.StreamResponse:
+        """Follow `feed` until the client goes. Raises 503 if there are too many."""
+        self._make_room()
+        response = AdminStream(headers=HEADERS)
+        if request.method == hdrs.METH_HEAD:
+            return response
+        if isinstance(request.protocol, AdminConnection):
+            request.protocol.is_stream = True
+        stream = _Stream(request, response, feed, rendering, operator)
+        task = asyncio.get_running_loop().create_task(stream.run(stamp))
+        self._open[task] = request
+        try:
+            await asyncio.wait({task})
+        finally:
+            task.cancel()
+            del self._open[task]
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, ConnectionError):
+            raise error
+        response.force_close()
+        return response
+
+    def _make_room(self) -> None:
+        """Raises 503. Streams whose client has gone do not count: they are about to end."""
+        there = [request for request in self._open.values() if not _has_gone(request)]
+        if self._is_closed or len(there) >= self._limit:
+            raise web.HTTPServiceUnavailable(text="too many pages follow the gateway already")
+
+
+def _has_gone(request: web.Request) -> bool:
+    return request.transport is None or request.transport.is_closing()
+
+
+@final
+class _Stream:
+    """One of them."""
+
+    def __init__(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        feed: Feed,
+        rendering: Rendering,
+        operator: Operator | None,
+    ) -> None:
+        self._request = request
+        self._response = response
+        self._feed = feed
+        self._rendering = rendering
+        self._operator = operator
+
+    async def run(self, stamp: str) -> None:
+        """Until the client goes or may not look any more, or the page is gone."""
+        await self._response.prepare(self._request)
+        hello = json.dumps({"stamp": stamp, "now": time()})
+        await self._response.write(f"retry: {RETRY}\n".encode() + event("hello", hello))
+        with self._feed.followed(commanding=self._operator is not None):
+            await self._follow()
+
+    async def _follow(self) -> None:
+        sent: Shown | None = None
+        controls, heard = "", monotonic()
+        while self._may_go_on():
+            shown = await self._feed.after(sent, LOOK, commanding=self._operator is not None)
+            if shown is not None:
+                now = self._controls(shown.page)
+                own = {CONTROLS: now} if now != controls else {}
+                for piece in updates(sent, shown, own):
+                    await self._response.write(piece)
+                    heard = monotonic()
+                sent, controls = shown, now
+            elif self._feed.is_gone:
+                await self._response.write(event("reload", "{}"))
+                return
+            elif monotonic() - heard >= HEARTBEAT:
+                await self._response.write(event("alive", json.dumps({"now": time()})))
+                heard = monotonic()
+
+    def _may_go_on(self) -> bool:
+        caller = self._request.get(CALLER)
+        return not _has_gone(self._request) and (caller is None or caller.is_still_allowed())
+
+    def _controls(self, page: PageParts) -> str:
+        """What is this operator's own."""
+        part = page.parts.get(CONTROLS)
+        return "" if part is None else str(self._rendering.fragment(part, self._operator))
+
+
+def updates(sent: Shown | None, shown: Shown, own: Mapping[str, str]) -> Iterator[bytes]:
+    """The events that make of a page as it was sent the one that is shown. `own`: HTML by id, beside it."""
+    before = {} if sent is None else sent.html
+    waiting, size = dict(own), sum(map(len, own.values()))
+    for id_, html in shown.html.items():
+        if before.get(id_) is html:
+            continue
+        if waiting and size + len(html) > MAX_EVENT:
+            yield from _update({"set": waiting})
+            waiting, size = {}, 0
+        waiting[id_] = html
+        size += len(html)
+    known = {} if sent is None else sent.page.lists
+    lists = {id_: rows for id_, rows in shown.page.lists.items() if known.get(id_) != rows}
+    if waiting or lists:
+        yield from _update({"set": waiting, "lists": lists})
+
+
+def _update(document: Mapping[str, object]) -> Iterator[bytes]:
+    """One change, in as many events as it takes. JSON in ASCII can be cut anywhere."""
+    text = json.dumps(document)
+    while len(text) > MAX_EVENT:
+        yield event("more", text[:MAX_EVENT])
+        text = text[MAX_EVENT:]
+    yield event("update", text)
+
+
+def event(name: str, data: str) -> bytes:
+    """One event; `data` has no line ends."""
+    return f"event: {name}\ndata: {data}\n\n".encode("ascii")

@@ -1,0 +1,73 @@
+"""The servers of another API in the demonstration: whole numbers in `API-Version`, a header of their own.
+
+A server refuses what it does not serve with 406 and a problem document. This module must not know the
+gateway: these are foreign servers that run in the same process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, final
+
+from aiohttp import web
+
+from gateway.demo.servers import ApiServer, Release
+
+VERSION: Final = "API-Version"
+"""Of requests and of responses."""
+OLDEST: Final = "API-Min-Version"
+NEWEST: Final = "API-Max-Version"
+
+OLD_CATALOG: Final = Release("2.3", 4)
+NEW_CATALOG: Final = Release("3.0", 7)
+
+ITEMS: Final = ("rack", "switch", "server")
+
+
+@final
+class CatalogServer(ApiServer):
+    """One server of this API. The version of a request without one is 1."""
+
+    documents = frozenset({"/"})
+
+    def application(self) -> web.Application:
+        """The API of the present release, for whoever serves it."""
+        application = web.Application(middlewares=[self.present, self._negotiate])
+        application.router.add_get("/", self._range)
+        application.router.add_get("/items", self._items)
+        return application
+
+    @web.middleware
+    async def _negotiate(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        text = request.headers.get(VERSION, "")
+        self.received[text] += 1
+        if request.path == "/":
+            return await handler(request)
+        number = self._read(text)
+        if number is None:
+            self.refused.append(text)
+            refusal = {"title": "Not Acceptable", "status": 406, "detail": f"Version {text} is not served."}
+            response: web.StreamResponse = web.json_response(
+                refusal, status=406, content_type="application/problem+json"
+            )
+        else:
+            response = await handler(request)
+            response.headers[VERSION] = str(number)
+        response.headers[OLDEST], response.headers[NEWEST] = "1", str(self.release.highest)
+        return response
+
+    def _read(self, text: str) -> int | None:
+        """The number in the text of a header; None: it is not served."""
+        if text == "latest":
+            return self.release.highest
+        short = text.isascii() and text.isdigit() and len(text) <= 6
+        number = int(text) if short else 0 if text else 1
+        return number if 1 <= number <= self.release.highest else None
+
+    async def _range(self, request: web.Request) -> web.Response:
+        return web.json_response({"name": "catalog", "minimum": "1", "maximum": str(self.release.highest)})
+
+    async def _items(self, request: web.Request) -> web.Response:
+        return web.json_response({"items": ITEMS})

@@ -1,0 +1,113 @@
+"""The fleet of the demonstration: four servers of one API and two of another, and what they could serve when.
+
+`EmbeddedFleet.could_serve` is the measure of every loss: whether some server could serve a version all the
+time. It looks at the servers alone, so it is the same for whatever stands in front of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from time import monotonic
+from typing import Final, NamedTuple, final
+
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import MajorMinor, Scheme, Version, WholeNumber
+from gateway.demo.catalog import NEW_CATALOG, OLD_CATALOG, CatalogServer
+from gateway.demo.fleet import NEW, OLD, Database, Server
+from gateway.demo.servers import ApiServer, Release, ServerState
+
+BAREMETAL: Final = "baremetal"
+CATALOG: Final = "catalog"
+
+REMEMBERED: Final = 1000
+"""Changes of the servers that are looked back at: a few in a second at most, and promises stand for some
+seconds."""
+
+
+class ServiceFleet(NamedTuple):
+    """The servers of one API."""
+
+    name: str
+    scheme: Scheme
+    servers: tuple[ApiServer, ...]
+    old: Release
+    new: Release
+    oldest: Version
+
+    def serves(self, release: Release) -> VersionSet:
+        """What a server of this release serves."""
+        return VersionSet.between(self.oldest, self.oldest.step(release.highest - self.oldest.minor))
+
+
+@final
+class EmbeddedFleet:
+    """All servers. `start` before anything else, `close` at the end. `clock`: monotonic seconds."""
+
+    def __init__(self, seed: int, clock: Callable[[], float] = monotonic) -> None:
+        database = Database(Random(f"{seed}/database"))  # noqa: S311 - identifiers of a demonstration
+        self.services = (
+            ServiceFleet(
+                BAREMETAL,
+                MajorMinor(),
+                tuple(Server(f"api-{number}", database) for number in range(1, 5)),
+                OLD,
+                NEW,
+                Version(1, 1),
+            ),
+            ServiceFleet(
+                CATALOG,
+                WholeNumber(),
+                tuple(CatalogServer(f"catalog-{number}", OLD_CATALOG) for number in range(1, 3)),
+                OLD_CATALOG,
+                NEW_CATALOG,
+                Version(1),
+            ),
+        )
+        self._clock = clock
+        self._newest = {each.name: deque([(clock(), 0)], REMEMBERED) for each in self.services}
+        """By service: the last number of the newest version that is served from that time on; 0: none is."""
+        for each in self.services:
+            for server in each.servers:
+                server.changed = self._changed
+
+    @property
+    def servers(self) -> tuple[ApiServer, ...]:
+        """Those of all services."""
+        return tuple(server for each in self.services for server in each.servers)
+
+    def service(self, name: str) -> ServiceFleet:
+        """The servers of one API."""
+        return next(each for each in self.services if each.name == name)
+
+    def server(self, name: str) -> ApiServer:
+        """One server. Raises `StopIteration` if there is none of this name."""
+        return next(each for each in self.servers if each.name == name)
+
+    async def start(self) -> None:
+        """Start all servers, with their old releases."""
+        for each in self.services:
+            for server in each.servers:
+                await server.start(each.old)
+
+    async def close(self) -> None:
+        """Stop all servers."""
+        for server in self.servers:
+            await server.close()
+
+    def could_serve(self, service: str, number: int, since: float) -> bool:
+        """Whether at each moment from `since`, in seconds of the clock, until now some server ran that serves
+        the version whose last number is `number`."""
+        for at, newest in reversed(self._newest[service]):
+            if newest < number:
+                return False
+            if at <= since:
+                return True
+        return False
+
+    def _changed(self, server: ApiServer) -> None:
+        for each in self.services:
+            if server in each.servers:
+                running = [one.release.highest for one in each.servers if one.state is ServerState.RUNNING]
+                self._newest[each.name].append((self._clock(), max(running, default=0)))

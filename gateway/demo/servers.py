@@ -1,0 +1,179 @@
+"""What all servers of the demonstration share: a port that stays theirs, and what may happen to them.
+
+A server starts with a release, stops as for an upgrade, is killed, or hangs. This module must not know the
+gateway: these are foreign servers that run in the same process. What they answer is in `fleet` and `catalog`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import ClassVar, Final, NamedTuple, cast, final
+
+from aiohttp import web
+
+LOOPBACK: Final = "127.0.0.1"
+
+SHUTDOWN_TIMEOUT: Final = 1.0
+"""Seconds for the open requests of a server that stops. Each takes a millisecond."""
+
+
+class Release(NamedTuple):
+    """A release of an API server: its name, and the last number of the newest version. The oldest's is 1."""
+
+    name: str
+    highest: int
+
+    @property
+    def text(self) -> str:
+        """The newest version of an API that counts in steps of 0.1."""
+        return f"1.{self.highest}"
+
+
+class ServerState(StrEnum):
+    """What was done to a server."""
+
+    RUNNING = "running"
+    UPGRADING = "upgrading"
+    KILLED = "killed"
+    HANGING = "hanging"
+
+
+@final
+class Port:
+    """A free port on loopback that stays reserved while no server listens on it. A server can stop and come
+    back.
+
+    A second socket is bound to the port and never listens. So connections are refused, and no other process
+    gets the port.
+    """
+
+    def __init__(self) -> None:
+        self._keeper = _bound(0)
+        self.number: int = self._keeper.getsockname()[1]
+
+    def socket(self) -> socket.socket:
+        """A new socket on this port, to listen on."""
+        return _bound(self.number)
+
+    def close(self) -> None:
+        """Let others have the port."""
+        self._keeper.close()
+
+
+def _bound(port: int) -> socket.socket:
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.bind((LOOPBACK, port))
+    return bound
+
+
+class ApiServer(ABC):
+    """One API server. It starts with one release, stops, and starts again with another.
+
+    `changed` is called after each change of `state` or `release`, with the server.
+    """
+
+    documents: ClassVar[frozenset[str]]
+    """Paths of the documents that tell which versions there are."""
+
+    def __init__(self, name: str, release: Release) -> None:
+        self.name = name
+        self.release = release
+        self.state = ServerState.UPGRADING
+        self.changed: Callable[[ApiServer], None] = lambda server: None
+        self.received: Counter[str] = Counter()
+        """Requests by the text of their version header; empty for requests without one, such as probes."""
+        self.refused: list[str] = []
+        """Versions that it had to refuse. Behind a correct gateway it stays empty."""
+        self.requests = 0
+        """All but those for documents: a probe, or a health check, is none."""
+        self._port: Port | None = None
+        self._runner: web.AppRunner | None = None
+        self._listening: socket.socket | None = None
+        self._answers = asyncio.Event()
+        self._answers.set()
+        self._connections: set[asyncio.BaseTransport] = set()
+
+    @property
+    def port(self) -> Port:
+        """Reserved from the first start until `close`."""
+        assert self._port is not None
+        return self._port
+
+    async def start(self, release: Release) -> None:
+        """Listen, with this release."""
+        self.release = release
+        self._answers.set()
+        self._port = self._port or Port()
+        runner = web.AppRunner(self.application(), shutdown_timeout=SHUTDOWN_TIMEOUT, access_log=None)
+        await runner.setup()
+        self._listening = self.port.socket()
+        await web.SockSite(runner, self._listening).start()
+        self._runner = runner
+        self._is(ServerState.RUNNING)
+
+    async def stop(self) -> None:
+        """Finish the open requests and refuse connections from now on."""
+        self._is(ServerState.UPGRADING)
+        await self._end()
+
+    async def kill(self) -> None:
+        """End at once, as a process that is killed: every connection is cut."""
+        self._is(ServerState.KILLED)
+        for connection in self._connections:
+            cast(asyncio.Transport, connection).abort()  # aiohttp names its base class only
+        await self._end()
+
+    def hang(self) -> None:
+        """Accept connections and requests from now on, and answer none of them."""
+        self._answers.clear()
+        self._is(ServerState.HANGING)
+
+    def recover(self) -> None:
+        """Answer again, after `hang`; first the requests that were left waiting."""
+        self._answers.set()
+        self._is(ServerState.RUNNING)
+
+    async def close(self) -> None:
+        """Stop and release the port."""
+        await self._end()
+        if self._port is not None:
+            self._port.close()
+            self._port = None
+
+    @abstractmethod
+    def application(self) -> web.Application:
+        """The API of the present release, for whoever serves it."""
+
+    @web.middleware
+    async def present(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """The outermost middleware of each `application`: it does not answer while the server hangs."""
+        if (connection := request.transport) is not None and connection not in self._connections:
+            self._connections = {each for each in self._connections if not each.is_closing()} | {connection}
+        self.requests += request.path not in self.documents
+        await self._answers.wait()
+        return await handler(request)
+
+    def _is(self, state: ServerState) -> None:
+        self.state = state
+        self.changed(self)
+
+    async def _end(self) -> None:
+        self._answers.set()
+        runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        if self._listening is not None:
+            # asyncio loses a connection that it has accepted in the turn before its server closes.
+            asyncio.get_running_loop().remove_reader(self._listening)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        await runner.cleanup()

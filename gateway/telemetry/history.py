@@ -1,0 +1,141 @@
+"""The last events of this process, for the timeline of the operations page, in bounded memory.
+
+An event is a line of the process log of `info` and above, whatever the log itself prints. It is kept as
+values; nothing is formatted for a reader here, and nothing is written anywhere. Events of one service never
+displace those of another, so that a backend that flaps does not hide what happened elsewhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from itertools import chain
+from typing import Final, NamedTuple, final
+
+from gateway.telemetry.process_log import BY_OPERATOR, GATEWAY
+from gateway.terminal import plain
+
+EVENTS: Final = 100
+"""Events that are kept of each service, of those without a service, and of all together."""
+
+MAX_SERVICES: Final = 100
+"""Services whose events are kept. With more, those of the service that was quiet for longest go. So at most
+10,200 events are kept: some 12 MB if each is as long as it may be (measured)."""
+
+MAX_TEXT: Final = 400
+"""Characters of one event; the rest is cut."""
+
+MAX_NAME: Final = 200
+"""Characters of a service's or backend's name."""
+
+
+class Event(NamedTuple):
+    """One line of the process log."""
+
+    number: int
+    """Counts up from 1, never twice the same."""
+    at: float
+    """Wall-clock seconds."""
+    level: int
+    """As in `logging`."""
+    logger: str
+    service: str
+    """Empty: it is about none."""
+    backend: str
+    """Empty: it is about none."""
+    text: str
+    """One line without control characters."""
+    by_operator: bool
+    """It tells what an operator has commanded."""
+
+
+@final
+class History(logging.Handler):
+    """Keeps the events of the loggers of the gateway, from `start` to `close`. Any thread may log meanwhile,
+    and any may read."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._last = 0
+        self._all: deque[Event] = deque(maxlen=EVENTS)
+        self._about_none: deque[Event] = deque(maxlen=EVENTS)
+        self._about: OrderedDict[str, deque[Event]] = OrderedDict()
+        """By service, the one with the newest event last."""
+
+    def start(self) -> None:
+        """Keep what is logged from now on."""
+        logging.getLogger(GATEWAY).addHandler(self)
+
+    def close(self) -> None:
+        """Keep nothing more; what there is can still be read."""
+        logging.getLogger(GATEWAY).removeHandler(self)
+        super().close()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one event. `handle` holds the lock meanwhile. Never raises: a line with wrong arguments must
+        not become an error of whoever has logged it."""
+        service, backend = _subject(record, "service"), _subject(record, "backend")
+        self._last += 1
+        event = Event(
+            self._last,
+            record.created,
+            record.levelno,
+            record.name,
+            service,
+            backend,
+            _text(record),
+            getattr(record, BY_OPERATOR, False) is True,
+        )
+        self._all.append(event)
+        self._events_of(service).append(event)
+
+    @property
+    def last(self) -> int:
+        """The number of the newest event; 0: there is none. While it is the same, so are all events."""
+        return self._last
+
+    def latest(self) -> tuple[Event, ...]:
+        """The last hundred of all, the newest first."""
+        return self._copied(self._all)[::-1]
+
+    def about(self, service: str) -> tuple[Event, ...]:
+        """The last hundred about `service` or about none, the newest first."""
+        found = self._copied(self._about.get(service, ()), self._about_none)
+        return tuple(sorted(found, key=_number, reverse=True)[:EVENTS])
+
+    def _events_of(self, service: str) -> deque[Event]:
+        if not service:
+            return self._about_none
+        events = self._about.get(service)
+        if events is None:
+            events = self._about[service] = deque(maxlen=EVENTS)
+            if len(self._about) > MAX_SERVICES:
+                self._about.popitem(last=False)
+        self._about.move_to_end(service)
+        return events
+
+    def _copied(self, *parts: Iterable[Event]) -> tuple[Event, ...]:
+        """All of them, while nobody adds one: `logging` holds the same lock when it calls `emit`."""
+        self.acquire()
+        try:
+            return tuple(chain.from_iterable(parts))
+        finally:
+            self.release()
+
+
+def _subject(record: logging.LogRecord, name: str) -> str:
+    return plain(getattr(record, name, ""))[:MAX_NAME]
+
+
+def _text(record: logging.LogRecord) -> str:
+    try:
+        message = record.getMessage()
+    except Exception:  # noqa: BLE001 - whatever the arguments are, and however they are turned into text
+        message = str(record.msg)
+    text = plain(" ".join(message[: 2 * MAX_TEXT].split()))
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+
+
+def _number(event: Event) -> int:
+    return event.number

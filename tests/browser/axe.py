@@ -1,0 +1,42 @@
+"""axe-core, which finds what people with a screen reader or a keyboard cannot use, and what it has found."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from playwright.async_api import Page
+
+from tests.packaging.tools import kept, run
+
+SERIOUS: Final = frozenset({"serious", "critical"})
+
+_RUN: Final = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations"""
+
+
+@cache
+def script() -> str:
+    """The source of axe-core, of the lock beside this file."""
+    lock = Path(__file__).with_name("axe")
+
+    def install(folder: Path) -> None:
+        shutil.copytree(lock, folder)
+        run("npm", "ci", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", folder)
+
+    home = kept("axe", (lock / "package-lock.json").read_text(encoding="utf-8"), install)
+    return (home / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+
+
+async def findings(page: Page) -> list[str]:
+    """What is serious or critical: the rule, and the elements. The script goes in by the debugger, which the
+    page's own rules for scripts do not bind."""
+    await page.evaluate(script())
+    found: list[dict[str, Any]] = await page.evaluate(_RUN)
+    return [
+        f"{each['impact']} {each['id']}: {each['help']}: {node['html']} {node.get('failureSummary', '')}"
+        for each in found
+        if each["impact"] in SERIOUS
+        for node in each["nodes"]
+    ]

@@ -1,0 +1,48 @@
+"""A program that shows a sample scene on its terminal until somebody quits. For the tests of the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from gateway import process
+from gateway.demo.command import Command
+from gateway.demo.scene import Scene
+from gateway.demo.terminal_show import is_terminal, show
+from tests.demo.scenes import COMPARE, MIDDLE
+
+
+class ShownScene:
+    """A director that runs nothing. `p` pauses, `k` raises, `q` quits."""
+
+    def __init__(self, scene: Scene = MIDDLE) -> None:
+        self.over = asyncio.Event()
+        self.commands: list[Command] = []
+        self.broken = False
+        self._scene = scene
+
+    def scene(self) -> Scene:
+        if self.broken:
+            raise RuntimeError("as wanted")
+        return self._scene
+
+    def do(self, command: Command) -> None:
+        self.commands.append(command)
+        if command is Command.PAUSE:
+            self._scene = self._scene._replace(paused=not self._scene.paused)
+        elif command is Command.KILL:
+            self.broken = True
+        elif command is Command.QUIT:
+            self.over.set()
+
+
+async def _main() -> None:
+    director = ShownScene(COMPARE if "compare" in sys.argv else MIDDLE)
+    with process.handle_signals(director.over.set):
+        await show(director)
+
+
+if __name__ == "__main__":
+    if not is_terminal(sys.stdin, sys.stdout):
+        sys.exit("no terminal")
+    process.run_in_loop(_main())
