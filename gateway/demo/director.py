@@ -353,7 +353,7 @@ class Director:
             self._paused_at = self._now()
 
     async def _act(self, step: Step) -> None:
-        """Do to the server, in each fleet, what the step says. Nobody stops the last one that runs: it waits."""
+        """Do to the server, in each fleet, what the step says. Waits rather than stop the last that runs."""
         service = self._performances[0].fleet.service(step.service)
         others = [server for server in service.servers if server.name != step.server]
 

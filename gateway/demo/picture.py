@@ -33,13 +33,13 @@ BAR: Final = 20.0
 MAX_TRACKS: Final = 8
 BETWEEN: Final = 8.0
 """Between the servers of two services."""
-CARD: Final = 206.0
+CARD: Final = 214.0
 GAP: Final = 14.0
 FOOT: Final = 62.0
 
-HIGH, LOW = 104.0, 146.0
+HIGH, LOW = 105.0, 149.0
 """In a card: where the highest and the lowest range are drawn."""
-LANE: Final = 186.0
+LANE: Final = 190.0
 """In a card: the line from which losses rise."""
 LANE_HEIGHT: Final = 22.0
 MAX_LEVELS: Final = 4
@@ -344,7 +344,9 @@ def _sums(recording: Recording, number: int, top: float) -> Iterator[str]:
     result = recording.results[number]
     yield svg.text((SUMS, top + 46), f"{result.lost} lost", "sum bad" if result.lost else "sum good")
     yield svg.text((SUMS, top + 68), f"of {result.requests} requests", "muted")
-    baseline = top + 92
+    if result.refused:
+        yield svg.text((SUMS, top + 86), f"{result.refused} refused rightly: not on offer", "muted")
+    baseline = top + 110
     for words, kind in _notes(recording, result, number):
         for row in svg.wrapped(words, SUMS_WIDTH, 13, 2):
             if baseline > top + CARD - 10:
@@ -358,8 +360,6 @@ def _notes(recording: Recording, result: Result, number: int) -> Iterator[tuple[
     for reason, count in result.losses[:MAX_REASONS]:
         yield f"{count} \N{MULTIPLICATION SIGN} {reason}", ""
     yield _moves(recording, number), "muted"
-    if result.refused:
-        yield f"{result.refused} were refused rightly: they asked for what was not on offer", "muted"
 
 
 def _foot(recording: Recording, top: float) -> Iterator[str]:

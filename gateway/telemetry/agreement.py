@@ -67,6 +67,8 @@ class AgreementReport(NamedTuple):
     replicas: tuple[ReplicaReport, ...]
     """All registered ones, this one too."""
     services: Mapping[str, ServiceReport]
+    forget: float | None = None
+    """Seconds for which a detached replica goes on answering; None: for ever."""
 
     @property
     def attached(self) -> bool:
@@ -150,6 +152,12 @@ def agreement_families(report: AgreementReport | None) -> Iterator[Family]:
         "Seconds for which a detached replica goes on answering; +Inf: it is attached, or has no such end.",
         ("service",),
         by_service({name: inf if each.answers_for is None else each.answers_for for name, each in services}),
+    )
+    yield gauge(
+        "agreement_forget_seconds",
+        "For how long a replica goes on answering when it is detached (agreement.forget); +Inf: for ever.",
+        (),
+        [((), inf if report.forget is None else report.forget)],
     )
     yield gauge(
         "agreement_document_seq",

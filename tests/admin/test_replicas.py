@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 
 from gateway.controlplane.stores.store import StoreError
 from gateway.core.fleet.fleet import OperatorCommand, Pin
@@ -118,6 +119,7 @@ def test_metrics_count_replicas_and_tell_until_when_a_detached_one_answers() -> 
     assert found["agreement_replicas"] == {("attached",): 1, ("detached",): 1}
     assert found["agreement_attached"] == {("baremetal",): 0}
     assert found["agreement_answers_for_seconds"] == {("baremetal",): 3600.0}
+    assert found["agreement_forget_seconds"] == {(): inf}
     assert found["agreement_holding_replicas"] == {("baremetal",): 1}
     assert found["agreement_store_up"] == {(): 0}
     assert list(agreement_families(None)) == []

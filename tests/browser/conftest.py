@@ -64,7 +64,7 @@ def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True, scope="session")
 def _nothing_left() -> Iterator[None]:
-    """A gateway may serve several tests: each bed ends its own, and this is for what an interrupted one left."""
+    """Each bed ends its own gateway. This is for what an interrupted one has left."""
     yield
     kill_left()
 

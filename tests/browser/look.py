@@ -25,9 +25,9 @@ _TEXTS: Final = """() => {
       let scrolled = false;
       for (let box = element; box && box !== document.body; box = box.parentElement) {
         const style = getComputedStyle(box);
-        if (style.overflowX === "visible" && style.clipPath === "none") continue;
+        if (style.overflowX === "visible" && style.clipPath === "none" && style.clip === "auto") continue;
         const edges = box.getBoundingClientRect();
-        const hidden = style.clipPath !== "none" && edges.width < 3;
+        const hidden = style.clipPath.startsWith("inset(50%") || style.clip === "rect(0px, 0px, 0px, 0px)";
         left = Math.max(left, edges.left); right = hidden ? left : Math.min(right, edges.right);
         top = Math.max(top, edges.top); bottom = Math.min(bottom, edges.bottom);
         scrolled = true;

@@ -101,7 +101,14 @@ def test_it_says_who_lost_what_and_why() -> None:
     words = texts(draw(recording()))
 
     assert "One rolling upgrade: HAProxy lost 3 of 101 requests, skewgate none" in words
-    assert {"HAProxy 2.6.12, round robin", "3 lost", "of 101 requests", "skewgate", "0 lost"} <= set(words)
+    assert {
+        "HAProxy 2.6.12, round robin",
+        "3 lost",
+        "of 101 requests",
+        "skewgate",
+        "0 lost",
+        "2 refused rightly: not on offer",
+    } <= set(words)
     assert {"2 \N{MULTIPLICATION SIGN} no answer", "1 \N{MULTIPLICATION SIGN} went back"} <= set(words)
     assert {
         "Train: 1.1\N{EN DASH}1.58",

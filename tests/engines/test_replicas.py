@@ -390,9 +390,9 @@ FAULTS: Final = (
 )
 
 CONVERGED: Final = 3 * TTL
-"""Seconds from when the last fault has ended (etcd has a leader, all processes answer) until all replicas are
-attached, refuse alike, and offer what has stood for its wait. Measured on two cores with twelve processes that
-want them: 1.2 s at most."""
+"""Seconds from when the last fault has ended (etcd has a leader, all processes answer) until all replicas
+are attached, refuse alike, and offer what has stood for its wait. Measured on two cores with twelve processes
+that want them: 1.2 s at most."""
 
 
 def wait_of(falls: int) -> float:

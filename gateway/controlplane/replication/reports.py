@@ -31,7 +31,7 @@ def make_report(
     services = {name: _service(me, readings.get(name), now, settings) for name, me in sorted(members.items())}
     found = {each for reading in readings.values() for each in reading.known}
     replicas = tuple(_replica(each, own, readings, beats, clocks) for each in sorted(found))
-    return AgreementReport(own, store_error, replicas, services)
+    return AgreementReport(own, store_error, replicas, services, settings.forget)
 
 
 def _service(

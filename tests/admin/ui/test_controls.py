@@ -1,4 +1,4 @@
-"""Commands from the operations page: confirmed, by the rules of the API, by no other form (threats O6a)."""
+"""Commands from the operations page: confirmed, by the rules of the API, by no other form (threats O6)."""
 
 from __future__ import annotations
 
