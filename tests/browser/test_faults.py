@@ -58,6 +58,7 @@ async def test_a_frozen_gateway_makes_the_page_stale_and_it_recovers(bed: Bed, t
     await page.clock.fast_forward(SILENCE)
     assert since is not None
     await expect(connection(page)).to_contain_text(since[0])
+    await tabs.picture(page, "stale", whole=False)
     await expect(offered(page)).to_contain_text("1.1-1.58")
     bed.gateway.thaw()
 

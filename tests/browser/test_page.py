@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.async_api import Page, expect
 
+from tests.browser import look
 from tests.browser.bed import NAMES, OTHER, SERVICE, Bed
 from tests.browser.operator import (
     backend,
@@ -134,6 +135,8 @@ async def test_without_javascript_the_page_shows_the_truth(bed: Bed, tabs: Tabs)
     await page.reload()
 
     await expect(offered(page)).to_contain_text("1.1-1.90")
+    await tabs.picture(page, "plain")
+    assert await look.overlaps(page) == []
     for name in NAMES:
         await expect(backend(page, name)).to_contain_text("1.1-1.90")
 

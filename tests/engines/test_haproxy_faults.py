@@ -182,6 +182,8 @@ class Answers:
                 self.prepared += payload
             case ["commit", "map", "@1", _]:
                 self.lines = self.prepared
+            case _:
+                pass
         return ""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -111,7 +111,7 @@ def test_haproxy_takes_its_configuration_and_asks_every_gateway(tmp_path: Path) 
 
 def test_helm_renders_three_gateways_that_agree(tmp_path: Path) -> None:
     (answer,) = helm(read(HELM))
-    found = {}
+    found: dict[str, Any] = {}
     for name, text in answer["objects"].items():
         if name.endswith(".yaml"):
             found |= {each["kind"]: each for each in yaml.safe_load_all(text) if each}

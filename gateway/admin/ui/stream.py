@@ -36,6 +36,9 @@ MAX_STREAMS: Final = 16
 MAX_EVENT: Final = 16_000
 """Bytes of the data of one event."""
 
+MAX_HTML: Final = 12_000
+"""Characters of HTML that are put into one event: as JSON they are some more."""
+
 RETRY: Final = 2000
 """Milliseconds after which a browser connects again."""
 
@@ -141,6 +144,7 @@ class _Stream:
                 own = {CONTROLS: now} if now != controls else {}
                 for piece in updates(sent, shown, own):
                     await self._response.write(piece)
+                    await asyncio.sleep(0)  # a write that need not wait gives nobody a turn
                     heard = monotonic()
                 sent, controls = shown, now
             elif self._feed.is_gone:
@@ -167,7 +171,7 @@ def updates(sent: Shown | None, shown: Shown, own: Mapping[str, str]) -> Iterato
     for id_, html in shown.html.items():
         if before.get(id_) is html:
             continue
-        if waiting and size + len(html) > MAX_EVENT:
+        if waiting and size + len(html) > MAX_HTML:
             yield from _update({"set": waiting})
             waiting, size = {}, 0
         waiting[id_] = html
