@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from playwright.async_api import Page
 
-from tests.packaging.tools import kept, run
+from tests.packaging.tools import npm_packages
 
 SERIOUS: Final = frozenset({"serious", "critical"})
 
@@ -19,13 +18,7 @@ _RUN: Final = """async () => (await axe.run(document, {resultTypes: ["violations
 @cache
 def script() -> str:
     """The source of axe-core, of the lock beside this file."""
-    lock = Path(__file__).with_name("axe")
-
-    def install(folder: Path) -> None:
-        shutil.copytree(lock, folder)
-        run("npm", "ci", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", folder)
-
-    home = kept("axe", (lock / "package-lock.json").read_text(encoding="utf-8"), install)
+    home = npm_packages("axe", Path(__file__).with_name("axe"))
     return (home / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 

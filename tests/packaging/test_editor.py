@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.language_server import LanguageServer
-from tests.packaging.tools import ROOT, kept, run
+from tests.packaging.tools import ROOT, npm_packages
 
 pytestmark = pytest.mark.engines
 
@@ -30,13 +30,7 @@ services:
 @cache
 def server() -> Path:
     """The language server of the lock beside this file."""
-    lock = Path(__file__).with_name("editor")
-
-    def install(folder: Path) -> None:
-        shutil.copytree(lock, folder)
-        run("npm", "ci", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", folder)
-
-    home = kept("editor", (lock / "package-lock.json").read_text(encoding="utf-8"), install)
+    home = npm_packages("editor", Path(__file__).with_name("editor"))
     return home / "node_modules" / "yaml-language-server" / "bin" / "yaml-language-server"
 
 

@@ -115,7 +115,7 @@ def show(machine: Machine, name: str, unit: str = "skewgate.service") -> str:
 
 def wait_for(machine: Machine, condition: str) -> None:
     """Until a command of the shell succeeds."""
-    machine.run("timeout", "60", "sh", "-c", f"until {condition}; do sleep 0.05; done")
+    machine.run("timeout", "240", "sh", "-c", f"until {condition}; do sleep 0.05; done")
 
 
 def wait_for_requests(machine: Machine, count: int = 150) -> None:

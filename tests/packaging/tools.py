@@ -79,8 +79,29 @@ def kept(name: str, key: str, make: Callable[[Path], None]) -> Path:
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=home.parent) as scratch:
             folder = Path(scratch) / name
             make(folder)
-            folder.rename(home)
+            try:
+                folder.rename(home)
+            except OSError:
+                if not home.exists():  # another run has made it meanwhile
+                    raise
     return home
+
+
+def npm_packages(name: str, lock: Path) -> Path:
+    """The folder with the npm packages of a folder with a lock, from the cache or installed now."""
+
+    def install(folder: Path) -> None:
+        shutil.copytree(lock, folder)
+        options = (
+            "--loglevel=error",
+            "--fetch-retries=5",
+            "--fetch-retry-mintimeout=2000",
+            "--prefer-offline",
+        )
+        quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-progress")
+        run("npm", "ci", *options, *quiet, "--prefix", folder)
+
+    return kept(name, (lock / "package-lock.json").read_text(encoding="utf-8"), install)
 
 
 @cache
