@@ -180,5 +180,5 @@ def _good(pool: Pool) -> str:
     """What is well where nothing is wrong."""
     number, fresh = len(pool.members), _number_fresh(pool)
     if fresh < number:
-        return f"{fresh} of {number} backends answer, the others have just failed or not been probed yet"
-    return "the backend answers" if number == 1 else f"all {number} backends answer"
+        return f"{fresh} of {number} backends are fresh, the others have just failed or not been probed yet"
+    return "the backend is fresh" if number == 1 else f"all {number} backends are fresh"

@@ -294,7 +294,7 @@ async def test_when_nothing_is_wrong_it_says_so() -> None:
     holder = mixed_fleet()
     holder.observe("baremetal", "api-1", ProbeSucceeded(upto(90), 2.0))
     found = await page(AdminTestbed(holder))
-    assert found.health == ("good", "healthy: all 2 backends answer", ())
+    assert found.health == ("good", "healthy: all 2 backends are fresh", ())
     assert (await overview(AdminTestbed(holder))).health == ("good", "healthy: the service is served", ())
 
 
@@ -302,7 +302,7 @@ async def test_one_failed_probe_is_no_problem_and_is_not_called_an_answer() -> N
     holder = mixed_fleet()
     fails(holder, "api-1", times=1)
     assert (await page(AdminTestbed(holder))).health.sentence == (
-        "healthy: 1 of 2 backends answer, the others have just failed or not been probed yet"
+        "healthy: 1 of 2 backends are fresh, the others have just failed or not been probed yet"
     )
 
 
