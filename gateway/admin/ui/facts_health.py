@@ -155,7 +155,8 @@ def service_problems(
     # Who is drained is being worked on, and who is leaving is not missed.
     lost = names_of(pool, lambda grade: grade.freshness is Freshness.LOST and _is_wanted(grade))
     if lost:
-        yield Problem(ATTENTION, _some("lost after three failed probes", lost, view, why=_error))
+        text = _some("lost after three failed probes", lost, view, why=_error)
+        yield Problem(ATTENTION, f"{text}; tried last, and what was served last counts for the offer")
     unknown = names_of(
         pool, lambda grade: grade.freshness is Freshness.UNKNOWN and grade.probed and _is_wanted(grade)
     )

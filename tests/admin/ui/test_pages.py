@@ -31,8 +31,8 @@ async def test_one_service_is_the_first_page(admin: StartAdmin) -> None:
 
     assert "What we offer now On offer: 1.1-1.58" in found.text
     assert "1.59-1.90 is held back by api-1 (1.1-1.58): upgrade or drain" in found.text
-    assert "Who must move api-1" in found.text
-    assert "Then 1.1-1.90 will be on offer." in found.text
+    assert "Waits for api-1" in found.text
+    assert "After that 1.1-1.90 will be on offer." in found.text
     assert "All services" not in found.text
 
 
