@@ -273,7 +273,7 @@ class AdminConnection(web.RequestHandler):
 
     def _rest_received(self, data: bytes) -> None:
         """Bytes of a body, or of a head whose beginning came before the last response."""
-        if self._request is None and self._head_bytes:
+        if self._request is None and self._head_bytes and not self._head_complete:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD:
                 self._refuse("head_too_large", 431)

@@ -157,6 +157,18 @@ async def test_R_B7_a_body_does_not_count_as_a_head(admin: Admin, pieces: int) -
     assert (await peer.response())[0] == 413
 
 
+@pytest.mark.parametrize("size", [70_000, 200_000])
+async def test_R_B7_a_body_does_not_count_as_a_head_on_a_kept_connection(admin: Admin, size: int) -> None:
+    peer = await admin.peer()
+    for _ in range(2):
+        peer.send(admin.request("/status"))
+        assert (await peer.response())[0] == 200
+    head = admin.request("/services/baremetal/ceiling", method="PUT", more=f"Content-Length: {size}\r\n")
+    peer.send(head + b"x" * size)
+    assert (await peer.response())[0] == 413
+    assert (await admin.counts())["head_too_large"] == 0
+
+
 async def test_R_B7_a_body_that_does_not_come_in_time_closes_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
