@@ -333,8 +333,10 @@ async def test_problems_come_in_the_order_in_which_they_matter() -> None:
     assert found.problems[2].startswith("certificates expire soon, the first at ")
     assert found.problems[2].endswith(": soon.pem")
     assert found.problems[3:] == (
-        "1 of 2 backends lost after three failed probes: api-1 (no connection); tried last, and what was "
-        "served last counts for the offer",
+        (
+            "1 of 2 backends lost after three failed probes: api-1 (no connection); "
+            "tried last, and what was served last counts for the offer"
+        ),
         "1 of 2 backends ejected: api-2",
         "maintenance: every request is answered with 503",
     )
