@@ -236,7 +236,7 @@ class Newest(Client):
             return Judgement(Result.LOST, "not the newest", f"latest: {shown}")
         if before and number(answer.served) < number(before) and self.could_serve(number(before), since):
             sentence = f"latest: {answer.served} after {before}, which a server still serves"
-            return Judgement(Result.LOST, "latest went back to an older one", sentence)
+            return Judgement(Result.LOST, "'latest' got an older version", sentence)
         return ANSWERED
 
 

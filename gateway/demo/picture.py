@@ -140,7 +140,7 @@ def setting(recording: Recording) -> str:
     count = len(recording.tracks)
     several = _NUMBERS[count] if count < len(_NUMBERS) else "Many"
     both = len(recording.results) > 1
-    clients = "The same clients send requests through both" if both else "Clients send requests"
+    clients = "The same clients send requests through both at once," if both else "Clients send requests"
     return f"{several} API servers are upgraded one by one. {clients} for {recording.seconds:.0f} seconds."
 
 
@@ -234,8 +234,11 @@ def _legend(tracks: Sequence[Track]) -> Iterator[str]:
         yield svg.text((SUMS + 32, top + 14.5), words, "muted")
     top = HEAD + len(rows) * ROW
     yield svg.strokes([(SUMS + 7, top + 6, top + 18), (SUMS + 15, top, top + 18)], "loss")
-    yield svg.text((SUMS + 32, top + 14.5), "lost: no answer, or one that", "muted")
-    yield svg.text((SUMS + 32, top + 31), "breaks what was shown before", "muted")
+    yield svg.text((SUMS + 32, top + 14.5), "lost: no answer, or against", "muted")
+    yield svg.text((SUMS + 32, top + 31), "what the same client was shown", "muted")
+    top += 2 * ROW - 6
+    yield svg.strokes([(SUMS + 11, top, top + 18)], "guide")
+    yield svg.text((SUMS + 32, top + 14.5), "back with the new release", "muted")
 
 
 def _returns(recording: Recording) -> list[float]:
@@ -287,7 +290,9 @@ def _levels(recording: Recording) -> dict[str, float]:
 def _offers(recording: Recording, number: int, top: float) -> Iterator[str]:
     """The range that clients see, over time."""
     levels = _levels(recording)
-    caption = svg.cut(f"The range that clients of {recording.service} see", RIGHT - LEFT, 12)
+    caption = svg.cut(
+        f"The version range that clients of the service {recording.service} see", RIGHT - LEFT, 12
+    )
     yield svg.text((LEFT, top + HIGH - 16), caption, "small muted")
     for words, height in list(levels.items())[:MAX_LEVELS]:
         yield svg.line((LEFT, top + height), (RIGHT, top + height), "rail")
@@ -345,7 +350,7 @@ def _sums(recording: Recording, number: int, top: float) -> Iterator[str]:
     yield svg.text((SUMS, top + 46), f"{result.lost} lost", "sum bad" if result.lost else "sum good")
     yield svg.text((SUMS, top + 68), f"of {result.requests} requests", "muted")
     if result.refused:
-        yield svg.text((SUMS, top + 86), f"{result.refused} refused rightly: not on offer", "muted")
+        yield svg.text((SUMS, top + 86), f"beside that, {result.refused} refused: never shown", "muted")
     baseline = top + 110
     for words, kind in _notes(recording, result, number):
         for row in svg.wrapped(words, SUMS_WIDTH, 13, 2):
