@@ -1,5 +1,6 @@
 """One kind of figure: its name in a run, its heading with the unit, and how it is written."""
 
+import math
 from dataclasses import dataclass
 
 
@@ -10,7 +11,8 @@ class Figure:
     digits: int = 0
 
     def text(self, value: float) -> str:
-        return f"{value:,.{self.digits}f}"
+        """A figure that this peer does not have (not a number) is a dash."""
+        return "-" if math.isnan(value) else f"{value:,.{self.digits}f}"
 
 
 CPU = Figure("cpu", "CPU µs/request", 1)

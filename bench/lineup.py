@@ -130,6 +130,9 @@ def _nginx_command(buffering: str = "on", buffers: str = "", log: str = "") -> C
             "SSL": "ssl" if slot.setting.tls else "",
             "CERTIFICATE": _nginx_certificate(slot),
             "KEEPALIVE": max(128, 2 * slot.setting.backends),
+            "WORKERS": slot.setting.workers or 1,
+            # A socket for each worker, as the gateway has it. With one socket, few workers take nearly all.
+            "REUSEPORT": "reuseport" if slot.setting.workers > 1 else "",
         }
         slot.fill(f"peers/nginx/{slot.setting.by}.conf", values)
         return nginx_command(slot.fill("peers/nginx/nginx.conf", values), slot.directory)

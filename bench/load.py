@@ -13,12 +13,14 @@ from bench.slot import Slot
 
 @dataclass(frozen=True)
 class Subject:
-    """A running peer as a load sees it. `core`: where the load runs; `usage`: of the peer's processes."""
+    """A running peer as a load sees it. `core`: where the load runs; `usage`: of the peer's processes.
+    `is_gateway`: its admin listener can be asked."""
 
     slot: Slot
     core: int
     connections: int
     usage: Callable[[], Usage]
+    is_gateway: bool
 
 
 @dataclass(frozen=True)

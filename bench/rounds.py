@@ -98,7 +98,7 @@ def _measure(entry: Entry, testbed: Testbed, plan: Plan) -> Run:
             for check in peer.checks(entry.setting):
                 check(peer.name, slot)
             usage = child.usage if peer.command else lambda: NO_USAGE
-            subject = Subject(slot, plan.cores.load, plan.connections, usage)
+            subject = Subject(slot, plan.cores.load, plan.connections, usage, peer.is_gateway)
             warmed = 0 if plan.smoke else _drive_checked(peer, _warming(load), subject, plan.warm_up).requests
             counted = _counted(entry, slot, plan)
             before = _clocks(subject, testbed, plan.cores)

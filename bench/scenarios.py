@@ -77,7 +77,7 @@ SCENARIOS = (
         "workers",
         "64 connections, with several workers",
         Shares(),
-        GATEWAYS,
+        USUAL,
         tuple(Setting(workers=count) for count in (1, 2, 4)),
         base=1,
     ),

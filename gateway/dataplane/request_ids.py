@@ -40,8 +40,12 @@ class RequestIdSource:
     def of(self, resolution: Resolution, request: RequestHead) -> str:
         """The id of a request. Empty in a transparent service whose client sent none:
         nothing is added there."""
-        ids = resolution.request_ids
-        if request.request_ids:
+        ids, fields = resolution.request_ids, request.request_ids
+        if fields:
+            if len(fields) == 1 and fields[0][0] == ids.normalized_header:  # as of nearly every client
+                given = fields[0][2].decode("latin-1")
+                if ids.form.fullmatch(given) is not None:
+                    return given
             given = _given(request, ids)
             if given:
                 return given
@@ -73,11 +77,12 @@ def id_lines(request: RequestHead, resolution: Resolution, request_id: str) -> b
     malformed one is replaced. Fields that are no request ids of this API pass as they came, and so does
     everything in a transparent service."""
     ids, edits = resolution.request_ids, resolution.request_edits
-    lines, written = b"", (ids.normalized_header, PLAIN_NAME)
+    lines, fields = b"", request.request_ids
+    written: tuple[str, str] = (ids.normalized_header, PLAIN_NAME)
     if resolution.view.offer.transparent:
         written = ("", "")
-    elif len(request.request_ids) == 1 and request_id == request.request_id(written[0]):
-        return ids.line_start + request_id.encode() + b"\r\n"  # as of nearly every client
+    elif len(fields) == 1 and fields[0][0] == written[0] and fields[0][2] == request_id.encode():
+        return ids.line_start + fields[0][2] + b"\r\n"  # as of nearly every client
     elif _valid(request, ids) or not _given(request, ids):
         lines = ids.line_start + request_id.encode() + b"\r\n"
     if not (lines and ids is PLAIN_IDS) and written[1] and request.has_request_id(PLAIN_NAME):

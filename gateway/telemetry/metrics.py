@@ -134,8 +134,9 @@ class Metrics:
         backend = request.backend
         key = (backend, request.status)
         requests = counters.requests
-        if key in requests:
-            requests[key] += 1
+        count = requests.get(key)
+        if count is not None:
+            requests[key] = count + 1
         else:
             counters.count_request(*key)
         seconds = request.seconds
@@ -149,13 +150,15 @@ class Metrics:
             counters.negotiations[request.requested or _NOT_READ, result] += 1
             if result is _SERVED:
                 version = request.version
-                if version in counters.served:
-                    counters.served[version] += 1
+                count = counters.served.get(version)
+                if count is not None:
+                    counters.served[version] = count + 1
                 else:
                     self._count_new_version(request.service, counters, version)
         seconds = request.backend_seconds
-        if seconds >= 0 and backend in counters.backends:
-            durations = counters.backends[backend].durations
+        of_backend = counters.backends.get(backend)
+        if seconds >= 0 and of_backend is not None:
+            durations = of_backend.durations
             durations.counts[bisect_left(BUCKETS, seconds)] += 1
             durations.total += seconds
 
