@@ -22,7 +22,7 @@ from gateway.dataplane.http1.request_head import HeadLimits
 from gateway.settings.model.secret import Secret
 from gateway.telemetry.agreement import AgreementReport
 from gateway.telemetry.discovery import SourceReport
-from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.engine import EngineReport, with_engine
 from gateway.telemetry.history import History
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.process_families import StateWrites
@@ -74,7 +74,7 @@ class AdminContext:
     last_probe_at: Callable[[], Mapping[tuple[str, str], float]]
     """Wall-clock seconds by (service, backend): `Prober.last_probe_at`."""
     in_flight_by_member: Callable[[], Mapping[str, int]]
-    """Requests in flight by member key: `Worker.in_flight_by_member`."""
+    """Requests in flight of this gateway by member key: `Worker.in_flight_by_member`."""
     known_documents: Callable[[], Container[DocumentKey]]
     """Discovery documents that can be answered without a backend: `Context.known_documents`."""
     not_serving: Callable[[], str]
@@ -116,7 +116,7 @@ class AdminContext:
             build_info(),
             {"hash": config.hash, "loaded_at": config.loaded_at, "error": config.error},
             self.last_probe_at(),
-            self.in_flight_by_member(),
+            self.open_requests(),
             ejected={
                 key: views.Ejected(now + each.seconds, each.reason) for key, each in self.ejected().items()
             },
@@ -136,6 +136,10 @@ class AdminContext:
             return list(waits_for)
         found = (each for whom in waits_for for each in whom.split(", "))
         return sorted({report.name_of(each) for each in found})
+
+    def open_requests(self) -> Mapping[str, int]:
+        """Requests in flight by member key, with those of the engine beside this gateway: `with_engine`."""
+        return with_engine(self.in_flight_by_member(), self.engine())
 
     def load(self) -> Load:
         """What keeps requests from members at this moment, for `explain`."""

@@ -63,7 +63,7 @@ from gateway.settings.own_addresses import own_addresses
 from gateway.settings.sources import Seen
 from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.agreement import AgreementReport
-from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.engine import EngineReport, with_engine
 from gateway.telemetry.history import History
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.process_families import StateWrites
@@ -161,7 +161,7 @@ class Gateway:
                 saved=saved,
                 alone=alone,
                 held=self._held,
-                in_flight=lambda: self._data_plane.in_flight_by_member,
+                in_flight=self._in_flight,
                 deadlines=self._tell_deadlines,
                 orphans=self._handover.orphans_left,
                 save=None if self._state_file is None else self._save,
@@ -521,6 +521,10 @@ class Gateway:
 
     def _agreement_report(self) -> AgreementReport | None:
         return None if self._replication is None else self._replication.report()
+
+    def _in_flight(self) -> Mapping[str, int]:
+        """For others, who wait until a drained backend is idle: of the engine, too."""
+        return with_engine(self._data_plane.in_flight_by_member, self._engine_report())
 
     def _engine_report(self) -> EngineReport | None:
         return None if self._engine is None else self._engine.report()

@@ -1,4 +1,5 @@
-"""The names that shells complete: of the gateway that runs, or services and backends of the file.
+"""The names that shells complete: of the gateway that runs, or services and backends of the file, named by
+`-c` or in one of the usual places.
 
 A key of completion must never fail, print or wait for long: whatever goes wrong, nothing is completed.
 """
@@ -7,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import click
 
 from gateway.cli import admin_client
 from gateway.cli.admin_client import Where
+from gateway.cli.command import find_config
 from gateway.errors import AdminError, SkewgateError
 
 PATIENCE: Final = 1.0
@@ -50,7 +53,7 @@ def _names(ctx: click.Context) -> Names:
     except (SkewgateError, click.UsageError, OSError):
         pass
     try:
-        return {} if where.config is None else _of_file(where)
+        return {} if where.admin is not None else _of_file(find_config(where.config))
     except (SkewgateError, click.UsageError, OSError):
         return {}
 
@@ -72,9 +75,8 @@ def _of_gateway(where: Where) -> Names:
         raise AdminError(admin_client.NO_GATEWAY.format(url=url)) from problem
 
 
-def _of_file(where: Where) -> Names:
+def _of_file(config: Path) -> Names:
     from gateway.cli.files import read_settings  # noqa: PLC0415 - costs more than all the rest
 
-    assert where.config is not None
-    settings = read_settings(where.config)
+    settings = read_settings(config)
     return {service.name: [backend.name for backend in service.backends] for service in settings.services}

@@ -11,13 +11,15 @@ A value, and pure. Nothing here knows an engine.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import combinations
 from typing import Final, NamedTuple, final
 
 from gateway.core.decision.decision import Forward, NegotiationResult, Resolution, decide
 from gateway.core.decision.local_responses import RETRY_AFTER, error_response
+from gateway.core.decision.routing import Routes
+from gateway.core.decision.selection import Candidates
 from gateway.core.dialect import (
     Dialect,
     DirectPaths,
@@ -39,6 +41,8 @@ from gateway.dataplane.failures import FAILURES, Failure
 from gateway.engines.expressible import Inexpressible, inexpressible
 
 LATEST: Final = "latest"
+POOL_PREFIX: Final = "sg-"
+"""How the name of each pool begins, and no other name in an engine."""
 MAX_VERSIONS: Final = 2000
 """Versions of one service that get rows, the newest ones: no API has that many, and a table is sent whole."""
 MAX_VERSION_HEADERS: Final = 3
@@ -65,11 +69,12 @@ class Pool:
 
     service: str
     members: tuple[PoolMember, ...]
+    """In order."""
+    name: str = field(init=False, compare=False)
 
-    @property
-    def name(self) -> str:
+    def __post_init__(self) -> None:
         digest = sha256(repr((self.service, self.members)).encode("utf-8", "surrogatepass")).hexdigest()
-        return f"sg-{digest[:20]}"
+        object.__setattr__(self, "name", f"{POOL_PREFIX}{digest[:20]}")
 
     @property
     def keys(self) -> frozenset[str]:
@@ -188,7 +193,6 @@ class ServiceTable:
 class Table:
     """What an engine is to do, by one snapshot."""
 
-    generation: int
     services: tuple[ServiceTable, ...]
 
     @property
@@ -202,8 +206,34 @@ class Table:
 def compile_table(snapshot: Snapshot, known: Collection[str] | None = None) -> Table:
     """The table of `snapshot`. `known`: the names of the pools of the running engine, which can get no other
     without a reload; None: it can have any."""
-    views = snapshot.views.values()
-    return Table(snapshot.generation, tuple(_service_table(snapshot, view, known) for view in views))
+    return TableCompiler().compile(snapshot, known)
+
+
+@final
+class TableCompiler:
+    """Compiles the table of one snapshot after the other. It asks only about services of which something has
+    changed, because it asks once for each version. Where none has, the table is the same object."""
+
+    def __init__(self) -> None:
+        self._table = Table(())
+        self._views: Mapping[str, ServiceView] = {}
+        """Of which the table was made, and by which routes and for which pools."""
+        self._routes: Routes | None = None
+        self._known: Collection[str] | None = None
+
+    def compile(self, snapshot: Snapshot, known: Collection[str] | None = None) -> Table:
+        """As `compile_table`."""
+        if snapshot.routes is not self._routes or known != self._known:
+            self._views = {}
+        before = {each.service.name: each for each in self._table.services}
+        services = tuple(
+            before[name] if self._views.get(name) is view else _service_table(snapshot, view, known)
+            for name, view in snapshot.views.items()
+        )
+        if list(map(id, services)) != list(map(id, self._table.services)):
+            self._table = Table(services)
+        self._views, self._routes, self._known = snapshot.views, snapshot.routes, known
+        return self._table
 
 
 def _service_table(snapshot: Snapshot, view: ServiceView, known: Collection[str] | None) -> ServiceTable:
@@ -214,36 +244,36 @@ def _service_table(snapshot: Snapshot, view: ServiceView, known: Collection[str]
     traits = _traits(view)
     if isinstance(traits, Inexpressible):
         return ServiceTable(service, traits)
-    paths = service.dialect.direct_paths
-    members = view.pool.members
-    possible = {pool.name: pool for pool in _possible_pools(service, members)}
+    members = {member.key: PoolMember.of(member) for member in view.pool.members}
+    possible = {pool.name: pool for pool in _possible_pools(service, tuple(members.values()))}
     usual = [pool for pool in possible.values() if known is None or pool.name in known]
     wanted: dict[str, Pool] = {}
-    missing: set[str] = set()
+    given: dict[Candidates, Pool | None] = {}
+    """The pool that has the requests of these. Few are different."""
     rows: list[Row] = []
     for asked in _ways_of_asking(view, traits):
         resolution = _resolution(snapshot, service, traits, asked)
-        row = None if resolution is None else _row(resolution, traits, asked)
-        if row is None or resolution is None:
+        ranges = None if resolution is None else _range(resolution, traits)
+        if resolution is None or ranges is None:
             continue
-        pool = _pool(service, resolution.candidates.members)
-        wanted[pool.name] = pool
-        found = pool if known is None or pool.name in known else _largest_inside(pool, usual)
-        if found is not pool:
-            missing.add(pool.name)
-        if found is not None:
-            rows.append(replace(row, pool=found.name))
-    unusable = {one.key for one in members} - {
+        candidates = resolution.candidates
+        if candidates not in given:
+            pool = _pool(service, (members[member.key] for member in candidates.members))
+            wanted[pool.name] = pool
+            given[candidates] = pool if known is None or pool.name in known else _largest_inside(pool, usual)
+        if (found := given[candidates]) is not None:
+            rows.append(Row(asked, resolution.version_text, found.name, ranges))
+    unusable = members.keys() - {
         one.key for tier in view.everyone.tiers if tier.usable for one in tier.members
     }
     return ServiceTable(
         service,
         None,
         traits,
-        paths,
+        service.dialect.direct_paths,
         tuple(rows),
         tuple({**wanted, **possible}.values()),
-        frozenset(missing),
+        frozenset() if known is None else frozenset(wanted.keys() - set(known)),
         frozenset(unusable),
     )
 
@@ -386,8 +416,8 @@ def _resolution(snapshot: Snapshot, service: Service, traits: Traits, asked: Ask
     return found
 
 
-def _row(resolution: Resolution, traits: Traits, asked: Asked) -> Row | None:
-    """None: it is not as plain as a row can say."""
+def _range(resolution: Resolution, traits: Traits) -> tuple[str, ...] | None:
+    """What the range headers of the response say. None: the answer is not as plain as a row can say."""
     version, offered = resolution.version, resolution.offered
     if (
         resolution.result is not NegotiationResult.SERVED
@@ -406,7 +436,7 @@ def _row(resolution: Resolution, traits: Traits, asked: Asked) -> Row | None:
     values = tuple(value for _, value in ranged)
     if tuple(name for name, _ in ranged) != traits.range_headers or not all(map(_is_plain, (text, *values))):
         return None
-    return Row(asked, text, "", values)
+    return values
 
 
 def _is_plain(text: str) -> bool:
@@ -417,8 +447,8 @@ def _is_plain(text: str) -> bool:
 # --- pools -------------------------------------------------------------------------------------------------
 
 
-def _pool(service: Service, members: Iterable[Member]) -> Pool:
-    return Pool(service.name, tuple(sorted(map(PoolMember.of, members))))
+def _pool(service: Service, members: Iterable[PoolMember]) -> Pool:
+    return Pool(service.name, tuple(sorted(members)))
 
 
 def _largest_inside(pool: Pool, usual: Iterable[Pool]) -> Pool | None:
@@ -429,7 +459,7 @@ def _largest_inside(pool: Pool, usual: Iterable[Pool]) -> Pool | None:
     return max(fitting, key=lambda one: (len(one.members), one.name), default=None)
 
 
-def _possible_pools(service: Service, members: Sequence[Member]) -> Iterator[Pool]:
+def _possible_pools(service: Service, members: Sequence[PoolMember]) -> Iterator[Pool]:
     """The pools that an upgrade may want: every set of few members; of more, those that an upgrade in order,
     or one failure, leaves."""
     number = len(members)

@@ -34,6 +34,16 @@ class EngineReport(NamedTuple):
     """Tables that were put in force."""
     failures: int
     """Attempts that failed."""
+    in_flight: Mapping[str, int] = {}
+    """By key of each drained member: requests that processes of the engine may have there; one at least
+    where that is not known."""
+
+
+def with_engine(in_flight: Mapping[str, int], report: EngineReport | None) -> Mapping[str, int]:
+    """Requests in flight by member key: those of the gateway, and what the engine beside it may have."""
+    if report is None or not report.in_flight:
+        return in_flight
+    return {**in_flight, **{key: in_flight.get(key, 0) + more for key, more in report.in_flight.items()}}
 
 
 def engine_families(report: EngineReport | None) -> Iterator[Family]:

@@ -13,6 +13,7 @@ from gateway.core.fleet.fleet import Fleet
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.telemetry.engine import EngineReport
 from gateway.terminal import Paint
+from tests.admin.testbed import StartAdmin, mixed_fleet
 
 NOTHING = Snapshot(1, Routes.of([]), {}, Fleet({}), frozenset())
 REPORT = EngineReport("haproxy", "2.6.12", 7, "", {"a": 3, "b": 0}, {"a": 1}, 1, ("p1",), {"b": "why"}, 5, 2)
@@ -42,3 +43,12 @@ def test_the_table_says_whether_it_follows() -> None:
     assert last_line(REPORT) == ["haproxy", "2.6.12", "7", "3", "1", "follows"]
     absent = REPORT._replace(release="", pid=None, problem="nobody listens at \x1b[1m/x")
     assert last_line(absent) == ["haproxy", "-", "-", "3", "1", "nobody listens at \ufffd[1m/x"]
+
+
+async def test_a_backend_has_the_requests_of_the_gateway_and_of_the_engine(admin: StartAdmin) -> None:
+    site = await admin(
+        mixed_fleet(), engine=REPORT._replace(in_flight={"baremetal/api-1": 2, "baremetal/api-2": 0})
+    )
+    site.in_flight = {"baremetal/api-1": 1, "baremetal/api-2": 3}
+    backends = (await site.json("/status"))["services"]["baremetal"]["backends"]
+    assert {name: backend["in_flight"] for name, backend in backends.items()} == {"api-1": 3, "api-2": 3}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
+import click
 import pytest
 from aiohttp import web
 from aiohttp.pytest_plugin import AiohttpRawServer
 
-from gateway.cli import known_names
+from gateway.cli import admin_client, known_names
+from gateway.cli.command import CONFIG_VARIABLE
+from gateway.cli.unpin import command
 from tests.cli.conftest import Running, Write
 from tests.cli.processes import call, free_port
 
@@ -44,6 +48,25 @@ async def test_without_a_gateway_the_names_of_the_file(write: Write) -> None:
 
     assert await completed(f"skewgate drain -c {file} ") == {"baremetal/api-1", "baremetal/api-2"}
     assert await completed(f"skewgate pin -c {file} b") == {"baremetal"}
+
+
+def test_without_an_option_the_names_of_the_file_in_the_usual_place(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(admin_port=free_port())
+    monkeypatch.setattr(admin_client, "DEFAULT_URL", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.chdir(tmp_path)
+
+    def names(**params: str) -> list[str]:
+        context = click.Context(command)
+        context.params = params
+        return known_names.services(context, command.params[0], "")
+
+    monkeypatch.setenv(CONFIG_VARIABLE, str(file))
+    assert names() == ["baremetal"]
+    assert names(admin=admin_client.DEFAULT_URL) == []
+    monkeypatch.setenv(CONFIG_VARIABLE, f"{file}.gone")
+    assert names() == []
 
 
 async def test_where_nothing_is_known_nothing_is_completed(

@@ -7,13 +7,18 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import get_ident
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.decision.decision import Decision, decide
+from gateway.core.fleet.fleet import Drain
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.engines import table as table_module
+from gateway.engines.haproxy import driver as driver_module
 from gateway.engines.haproxy.configuration import server_name
 from gateway.engines.haproxy.runtime import CHUNK
 from gateway.engines.table import compile_table
@@ -77,10 +82,10 @@ async def test_a_pool_that_its_configuration_lacks_is_in_no_row_until_it_is_relo
         async with running_haproxy(where.configuration, port, instead_of=old.pid):
 
             async def whole() -> bool:
-                return not driver.report().missing and not driver.report().problem
+                report = driver.report()
+                return not report.missing and not report.problem and bool(await in_rows() - known)
 
-            await until(whole, "HAProxy has all pools")
-            assert await in_rows() - known
+            await until(whole, "HAProxy has all pools, and rows lead to the new ones")
 
 
 async def test_a_map_of_thousands_of_rows_is_replaced_whole(tmp_path: Path) -> None:
@@ -162,6 +167,7 @@ class Answers:
         self.lines: list[str] = []
         """In force."""
         self.prepared: list[str] = []
+        self.stat = ""
         self.before: Callable[[str], bool] = lambda command: True
         """Called with each command; False: it ends without an answer."""
         self._map = where_map
@@ -175,6 +181,8 @@ class Answers:
                 return "admin"
             case ["show", "servers", "state"]:
                 return self._servers
+            case ["show", "stat", *_]:
+                return self.stat
             case ["prepare", "map", _]:
                 self.prepared = []
                 return "New version created: 1"
@@ -263,6 +271,68 @@ async def test_one_that_is_replaced_while_it_is_told_is_told_again(tmp_path: Pat
         assert haproxy.lines == where.map_file.read_text().splitlines() != older
         assert haproxy.uptime == 0
         assert second.seq not in held[:-1]
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "Unknown command: 'show stat'", "# pxname,svname,qcur,scur,\nsg-a,b0,,x,"]
+)
+async def test_one_that_does_not_tell_its_requests_is_named_and_follows_all_the_same(
+    answer: str, tmp_path: Path
+) -> None:
+    where, holder = places(tmp_path, 1), SnapshotHolder(fleet("1.1-1.9", "1.1-1.5"))
+    document = next_document(holder, None)
+    write(holder.current, where)
+    async with answering(holder, where.socket, where.map_file) as haproxy, following(holder, where) as driver:
+        await wait_until_held(driver, document)
+        haproxy.stat = answer
+        holder.apply("baremetal", Drain("b1"))
+        await wait_for(driver, "HAProxy does not tell its requests")
+        assert driver.held("baremetal") == document.seq
+        assert driver.report().in_flight == {"baremetal/b1": 1}
+        assert haproxy.lines == where.map_file.read_text().splitlines()
+        haproxy.stat = "# pxname,svname,qcur,scur,\nsg-a,b1,1,2,"
+        await wait_for(driver, "")
+        assert driver.report().in_flight == {"baremetal/b1": 3}
+
+
+async def test_a_table_is_made_aside_of_the_loop_and_not_again_while_nothing_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where, holder = places(tmp_path, 1), SnapshotHolder(fleet("1.1-1.50"))
+    asked: list[int] = []
+
+    def decide_and_note(*arguments: Any) -> Decision:
+        asked.append(get_ident())
+        return decide(*arguments)
+
+    write(holder.current, where)
+    async with answering(holder, where.socket, where.map_file) as haproxy:
+        monkeypatch.setattr(table_module, "decide", decide_and_note)
+        monkeypatch.setattr(driver_module, "LOOK_AGAIN", 0.01)
+        looks: list[int] = []
+
+        def note(command: str) -> bool:
+            if command == "show servers state":
+                looks.append(len(asked))
+            return True
+
+        haproxy.before = note
+
+        async def looked(times: int) -> bool:
+            return len(looks) > times
+
+        async with following(holder, where) as driver:
+            await wait_for(driver, "")
+            first = len(asked)
+            await until(lambda: looked(5), "it has looked five times")
+            assert looks[0] == 0 < first == len(asked)
+            holder.update(fleet("1.1-1.60"))
+
+            async def asked_again() -> bool:
+                return len(asked) > first
+
+            await until(asked_again, "the next table is made")
+    assert get_ident() not in asked
 
 
 async def test_what_another_program_answers_is_named(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from hashlib import sha256
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,15 +13,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.core.decision.decision import Forward, decide
+from gateway.core.decision.routing import Routes
 from gateway.core.dialect import Advertisement, Dialect
+from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.fleet import Drain
 from gateway.core.fleet.service import Policy, RouteMatch, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead, normalize_name, render
 from gateway.core.versions.ranges import VersionSet
 from gateway.dialects.openstack.ironic import Ironic
+from gateway.engines import table as table_module
 from gateway.engines.expressible import inexpressible
 from gateway.engines.haproxy.map_file import key_of
-from gateway.engines.table import ServiceTable, compile_table, request_of, sample_host
+from gateway.engines.table import (
+    PoolMember,
+    ServiceTable,
+    TableCompiler,
+    compile_table,
+    request_of,
+    sample_host,
+)
 from tests.core.builders import Toy, service, snapshot
 from tests.dialects.dialect_samples import DIALECT_SAMPLES, DialectSample
 
@@ -149,3 +163,76 @@ def test_a_version_header_in_another_spelling_is_in_no_row() -> None:
     values = {value for row in table.rows for value in row.asked.values if value is not None}
     assert "baremetal 1.5" in values
     assert not {"1.05", "Baremetal 1.5", "1.10", "LATEST"} & values
+
+
+# --- what it costs, in calls -------------------------------------------------------------------------------
+
+
+class Calls:
+    """How often a function of the compiler was called."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.number = 0
+        self._function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.number += 1
+        return self._function(*arguments)
+
+
+def two_services(*served: str) -> Snapshot:
+    """`a` with a member for each of these ranges, and `b` with one."""
+    ironic = Ironic()
+
+    def one(name: str, ranges: Sequence[str]) -> Service:
+        members = tuple(
+            Backend(f"m{at}", "127.0.0.1", at + 1, declared=VersionSet.read(text, ironic.scheme))
+            for at, text in enumerate(ranges)
+        )
+        return Service(name, ironic, members, RouteMatch(hosts=(f"{name}.test",)), policy=Policy.REACHABLE)
+
+    return Snapshot.configured([one("a", served), one("b", ["1.1-1.9"])], now=0.0)
+
+
+def test_decide_is_asked_once_for_each_way_of_asking_and_again_only_where_something_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = Calls(decide)
+    monkeypatch.setattr(table_module, "decide", asked)
+    first = two_services("1.1-1.90", "1.1-1.58")
+    compiler = TableCompiler()
+    table = compiler.compile(first)
+    ways = {each.service.name: len(each.rows) for each in table.services}
+    assert ways["a"] > 90
+    assert asked.number == sum(ways.values())
+
+    asked.number = 0
+    assert compiler.compile(first) is table
+    assert asked.number == 0
+
+    drained = first.with_fleet(first.fleet.apply("b", Drain("m0")), 1.0)
+    changed = compiler.compile(drained)
+    assert changed.service("a") is table.service("a")
+    assert not changed.services[1].rows
+    assert asked.number == 4  # no version, and `latest` in each set of two headers
+
+
+def test_a_table_for_other_pools_or_other_routes_is_another_one() -> None:
+    first, compiler = two_services("1.1-1.9"), TableCompiler()
+    table = compiler.compile(first)
+    assert all(each.rows for each in table.services)
+    assert not any(each.rows for each in compiler.compile(first, frozenset()).services)
+    assert compiler.compile(first) == table
+    elsewhere = replace(first, routes=Routes.of([]))
+    assert not any(each.rows for each in compiler.compile(elsewhere).services)
+
+
+def test_members_and_pools_are_not_made_again_for_each_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, pools = Calls(PoolMember.of), Calls(sha256)
+    monkeypatch.setattr(table_module, "PoolMember", SimpleNamespace(of=made))
+    monkeypatch.setattr(table_module, "sha256", pools)
+    found = two_services("1.1-1.1999", "1.1-1.1000", "1.1-1.1000")
+    table = compile_table(found)
+    assert len(table.services[0].rows) > 1999
+    assert made.number == 4
+    assert pools.number < 20

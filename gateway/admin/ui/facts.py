@@ -148,7 +148,7 @@ class Facts:
         """Copies, since these mappings go on changing while rows are made."""
         context, now = self._context, time()
         return Moment(
-            dict(context.in_flight_by_member()),
+            dict(context.open_requests()),
             dict(context.waiting_by_member()),
             dict(context.ejected()),
             dict(context.last_probe_at()),

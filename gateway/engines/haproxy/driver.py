@@ -4,7 +4,8 @@
 
 The file is first, so that a process that starts meanwhile reads the newer one. What a process has in force
 counts as what a worker holds: that of the process with the socket, and, for as long as `hard-stop-after`
-lets them, that of earlier ones. One that does not answer may still serve, so it holds what it held.
+lets them, that of earlier ones. One that does not answer may still serve, so it holds what it held. For the
+same reason a drained backend is idle only when none of them can have a request there (`open_requests`).
 
 Decides nothing about versions (`table`), and makes no text (`map_file`, `configuration`).
 """
@@ -24,8 +25,9 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.engines.haproxy.configuration import HaproxyOptions, configuration_text, server_name
 from gateway.engines.haproxy.map_file import entries, map_text
+from gateway.engines.haproxy.open_requests import OpenRequests, drained_members
 from gateway.engines.haproxy.runtime import Conversation, Info, NobodyListens, RuntimeProblem, conversation
-from gateway.engines.table import Table, compile_table
+from gateway.engines.table import Table, TableCompiler
 from gateway.telemetry.engine import EngineReport
 
 NAME: Final = "haproxy"
@@ -93,8 +95,13 @@ class HaproxyDriver:
         """Until when an earlier process may serve, and by which documents."""
         self._known: frozenset[str] | None = None
         """Names of the pools of the running process; None: none has answered."""
-        self._table = Table(0, ())
+        self._compiler = TableCompiler()
+        self._table = self._in_files = Table(())
+        """The present one, and the one that both files have."""
+        self._lines: tuple[str, ...] = ()
+        """Of the map in the file."""
         self._written: dict[Path, str] = {}
+        self._open_requests = OpenRequests()
         self._problem = "it has not answered yet"
         self._missing: frozenset[str] = frozenset()
         self._updates = 0
@@ -107,7 +114,7 @@ class HaproxyDriver:
 
     async def start(self) -> None:
         """Follow from now on."""
-        self._unsubscribe = self._snapshot_holder.subscribe(lambda before, after: self._changed.set())
+        self._unsubscribe = self._snapshot_holder.subscribe(self._on_snapshot)
         self._changed.set()
         self._following = asyncio.get_running_loop().create_task(self._follow())
 
@@ -125,8 +132,7 @@ class HaproxyDriver:
             present = self._absent
         else:
             present = {} if self._process is None else self._process.seqs
-        now = self._clock()
-        earlier = [seqs[service] for until, seqs in self._earlier if until > now and service in seqs]
+        earlier = [seqs[service] for _, seqs in self._draining() if service in seqs]
         return min(present.get(service, 0), *earlier) if earlier else present.get(service, 0)
 
     def report(self) -> EngineReport:
@@ -140,14 +146,19 @@ class HaproxyDriver:
             self._problem,
             {each.service.name: len(each.rows) for each in services},
             {each.service.name: self.held(each.service.name) or 0 for each in services},
-            sum(1 for until, _ in self._earlier if until > self._clock()),
+            len(self._draining()),
             tuple(sorted(self._missing)),
             {each.service.name: each.inexpressible.reason for each in services if each.inexpressible},
             self._updates,
             self._failures,
+            self._open_requests.may_be(self._snapshot_holder.current, elsewhere=bool(self._draining())),
         )
 
     # --- following
+
+    def _on_snapshot(self, before: Snapshot, after: Snapshot) -> None:
+        self._open_requests.leave_out_enabled(after)
+        self._changed.set()
 
     async def _follow(self) -> None:
         while True:
@@ -166,7 +177,7 @@ class HaproxyDriver:
             except Exception:  # noqa: BLE001 - logged; the next look tries again
                 self._failures += 1
                 _log.exception("HAProxy was not told the present offer; it keeps the one before")
-            self._drop_ended()
+            self._earlier = self._draining()
             self._acknowledged()
 
     async def _bring_up_to_date(self) -> None:
@@ -177,23 +188,24 @@ class HaproxyDriver:
                 servers = await talk.servers()
                 self._known = frozenset(servers)
                 await self._write(snapshot)
-                lines = tuple(f"{key} {value}" for key, value in entries(self._table))
-                if lines != process.lines:
-                    await talk.replace_map(self._places.options.map_path, lines)
-                    process.lines = lines
+                if self._lines != process.lines:
+                    await talk.replace_map(self._places.options.map_path, self._lines)
+                    process.lines = self._lines
                     self._updates += 1
                 await self._set_states(talk, servers)
             async with conversation(self._places.socket) as talk:
                 if self._met(await talk.info()) is not process:
                     self._changed.set()  # it was replaced meanwhile: the new one may have read the older file
                     return
+                process.seqs = _seqs(snapshot)
+                if drained_members(snapshot):
+                    self._count(snapshot, await talk.requests())
         except NobodyListens:
             await self._nobody(snapshot)
             raise
         except RuntimeProblem:
             await self._write(snapshot)
             raise
-        process.seqs = _seqs(snapshot)
 
     def _met(self, info: Info) -> _Process:
         """The process that answers: the one before, or another."""
@@ -218,10 +230,15 @@ class HaproxyDriver:
             self._process = None
         await self._write(snapshot)
         self._absent = _seqs(snapshot)
+        self._count(snapshot, {})
 
-    def _drop_ended(self) -> None:
+    def _draining(self) -> list[tuple[float, Mapping[str, int]]]:
+        """Of `_earlier`, what may still serve."""
         now = self._clock()
-        self._earlier = [(until, seqs) for until, seqs in self._earlier if until > now]
+        return [(until, seqs) for until, seqs in self._earlier if until > now]
+
+    def _count(self, in_force: Snapshot, requests: Mapping[str, Mapping[str, int]]) -> None:
+        self._open_requests.count(in_force, self._snapshot_holder.current, self._table, requests)
 
     async def _set_states(self, talk: Conversation, servers: Mapping[str, Mapping[str, bool]]) -> None:
         """Members that get a request only when no other is left, and those that the gateway has ejected, are
@@ -240,15 +257,19 @@ class HaproxyDriver:
     # --- the files
 
     async def _write(self, snapshot: Snapshot) -> None:
-        """The table of `snapshot` for the pools that HAProxy has, into both files."""
-        self._table = compile_table(snapshot, self._known)
-        await asyncio.to_thread(self._write_files, self._table)
+        """The table of `snapshot` for the pools that HAProxy has, into both files. In a thread: a table of
+        thousands of versions takes longer than the loop may stand still."""
+        self._table = table = await asyncio.to_thread(self._compiler.compile, snapshot, self._known)
+        if table is not self._in_files:
+            self._lines = await asyncio.to_thread(self._write_files, table)
+            self._in_files = table
         self._tell_missing()
 
-    def _write_files(self, table: Table) -> None:
-        """The map first: a configuration names it."""
+    def _write_files(self, table: Table) -> tuple[str, ...]:
+        """The lines of its map, which is the first: a configuration names it."""
         self._replace(self._places.map_file, map_text(table))
         self._replace(self._places.configuration, configuration_text(table, self._places.options))
+        return tuple(f"{key} {value}" for key, value in entries(table))
 
     def _replace(self, path: Path, text: str) -> None:
         if self._written.get(path) != text:

@@ -8,6 +8,7 @@ together in it. Knows no table and no snapshot, and decides nothing.
 from __future__ import annotations
 
 import asyncio
+import csv
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -24,6 +25,10 @@ MAX_ANSWER: Final = 16 * 1024 * 1024
 """Bytes of one answer: the states of a hundred thousand servers."""
 
 _PROMPT: Final = b"\n> "
+_OPEN: Final = ("scur", "qcur")
+"""Of the columns of `show stat` those that count requests: sent to a server, or waiting for it."""
+_SERVERS: Final = 4
+"""What `show stat` is asked for: neither frontends nor backends as a whole."""
 _CREATED: Final = re.compile(r"New version created: (\d+)")
 
 
@@ -114,6 +119,21 @@ class Conversation:
             fields = line.split()
             if len(fields) > 6 and not line.startswith("#") and fields[6].isdigit():
                 found.setdefault(fields[1], {})[fields[3]] = int(fields[6]) == 0
+        return found
+
+    async def requests(self) -> Mapping[str, Mapping[str, int]]:
+        """Backends of HAProxy, by name, with their servers, and how many requests each of these has: sent to
+        it, or waiting for it."""
+        answer = await self.command(f"show stat -1 {_SERVERS} -1")
+        found: dict[str, dict[str, int]] = {}
+        rows = csv.DictReader(answer.removeprefix("# ").splitlines())
+        try:
+            if not {*_OPEN, "pxname", "svname"} <= set(rows.fieldnames or ()):
+                raise ValueError("these are no servers")
+            for row in rows:
+                found.setdefault(row["pxname"], {})[row["svname"]] = sum(int(row[name]) for name in _OPEN)
+        except (TypeError, ValueError):
+            raise RuntimeProblem(f"HAProxy does not tell its requests: {_short(answer)}") from None
         return found
 
     async def set_server(self, pool: str, server: str, *, usable: bool) -> None:

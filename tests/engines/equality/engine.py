@@ -1,4 +1,4 @@
-"""A real HAProxy with the map of a gateway's snapshot, and the gateway beside it."""
+"""A real HAProxy, and the driver of the gateway beside it, which keeps it at the gateway's snapshot."""
 
 from __future__ import annotations
 
@@ -9,61 +9,62 @@ from pathlib import Path
 from typing import Final, final
 
 from gateway.engines.haproxy.configuration import HaproxyOptions, configuration_text
-from gateway.engines.haproxy.map_file import entries, map_text
-from gateway.engines.table import Pool, compile_table
-from tests.cli.processes import free_port
+from gateway.engines.haproxy.driver import HaproxyDriver, Places, replace_file
+from gateway.engines.haproxy.map_file import map_text
+from gateway.engines.table import compile_table
+from tests.cli.processes import TIMEOUT, free_port
 from tests.differential.testbed import LOOPBACK
 from tests.engines.equality.gateway import RunningGateway
 from tests.engines.equality.haproxy import running_haproxy
 
-_CHUNK: Final = 100
-"""Entries in one command: less than its buffer of 16 KiB."""
+_HARD_STOP: Final = 5
 
 
 @final
 class RunningEngine:
     """`port`: where HAProxy listens."""
 
-    def __init__(self, gateway: RunningGateway, folder: Path, port: int, pools: tuple[Pool, ...]) -> None:
+    def __init__(self, gateway: RunningGateway, places: Places, port: int) -> None:
         self.port = port
-        self._gateway = gateway
-        self._map = folder / "skewgate.map"
-        self._socket = folder / "haproxy.sock"
-        self._pools = pools
+        self.driver = HaproxyDriver(gateway.snapshots, self._on_news, lambda: (), places)
+        self._followed = 0
+        """Updates of the map that somebody has waited for."""
+        self._news = asyncio.Event()
+
+    def _on_news(self) -> None:
+        self._news.set()
 
     async def follow(self) -> None:
-        """Give HAProxy the map of the gateway's snapshot, as a whole."""
-        rows = list(
-            entries(compile_table(self._gateway.snapshots.current, {pool.name for pool in self._pools}))
-        )
-        version = (await self._say(f"prepare map {self._map}")).split()[-1]
-        for at in range(0, len(rows), _CHUNK):
-            lines = "\n".join(f"{key} {value}" for key, value in rows[at : at + _CHUNK])
-            assert await self._say(f"add map @{version} {self._map} <<\n{lines}\n") == ""
-        assert await self._say(f"commit map @{version} {self._map}") == ""
-
-    async def _say(self, command: str) -> str:
-        reader, writer = await asyncio.open_unix_connection(self._socket)
-        try:
-            writer.write(f"{command}\n".encode())
-            return (await reader.read()).decode().strip()
-        finally:
-            writer.close()
+        """Wait until the driver has given HAProxy one more map, and says that it is in force. The snapshot
+        must have changed once since the last time, or the gateway have begun."""
+        wanted = self._followed + 1
+        async with asyncio.timeout(TIMEOUT):
+            while (report := self.driver.report()).updates < wanted or report.problem:
+                self._news.clear()
+                await self._news.wait()
+        self._followed = report.updates
 
 
 @asynccontextmanager
 async def running_engine(gateway: RunningGateway, folder: Path) -> AsyncIterator[RunningEngine]:
-    table = compile_table(gateway.snapshots.current)
     port = free_port()
-    engine = RunningEngine(gateway, folder, port, table.pools)
-    (folder / "skewgate.map").write_text(map_text(table))
     options = HaproxyOptions(
         map_path=str(folder / "skewgate.map"),
         gateway=f"{LOOPBACK}:{gateway.port}",
         binds=(f"{LOOPBACK}:{port}",),
         socket=f"{folder / 'haproxy.sock'} level admin",
+        hard_stop_after=f"{_HARD_STOP}s",
     )
     file = folder / "haproxy.cfg"
-    file.write_text(configuration_text(table, options))
+    places = Places(str(folder / "haproxy.sock"), folder / "skewgate.map", file, options, _HARD_STOP)
+    table = compile_table(gateway.snapshots.current)
+    replace_file(places.map_file, map_text(table))
+    replace_file(file, configuration_text(table, options))
+    engine = RunningEngine(gateway, places, port)
     async with running_haproxy(file, port):
-        yield engine
+        await engine.driver.start()
+        try:
+            await engine.follow()
+            yield engine
+        finally:
+            await engine.driver.close()
