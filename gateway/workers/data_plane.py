@@ -100,7 +100,7 @@ class DataPlane(Protocol):
 
     @property
     def known_documents(self) -> Container[DocumentKey]:
-        """Discovery documents that can be answered without a backend."""
+        """Discovery documents that can be answered without a backend, as far as this process knows."""
 
     def in_flight_by_service(self) -> Mapping[str, int]:
         """Requests in flight by service."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias, final
 
-from gateway.core.decision.decision import DocumentKey
 from gateway.core.fleet.fleet import ObservedFact
 from gateway.core.fleet.publication import Publication
 from gateway.core.fleet.service import EjectionReason
@@ -210,8 +209,6 @@ class Report(NamedTuple):
     """`read_stats()`."""
     access_log_dropped: int
     process_log_dropped: int
-    known_documents: frozenset[DocumentKey] = frozenset()
-    """Discovery documents that it can answer without a backend."""
     counted: Counted | None = None
     """`Metrics.take()`, if the beat asks for it: each count is told once."""
 

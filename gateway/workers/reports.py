@@ -7,10 +7,9 @@ requests and the like in the metrics of this process (`telemetry.merging`), the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import final
 
-from gateway.core.decision.decision import DocumentKey
 from gateway.telemetry.merging import Counted
 from gateway.telemetry.process_families import WorkerUse
 from gateway.workers.messages import Report
@@ -55,11 +54,6 @@ class Reports:
     def waiting_by_member(self) -> Mapping[str, int]:
         """Requests in queues by member key."""
         return _sum(report.waiting_by_member for _, report in self._last())
-
-    def known_documents(self) -> Container[DocumentKey]:
-        """Discovery documents that every worker can answer without a backend."""
-        known = [report.known_documents for _, report in self._last()]
-        return frozenset.intersection(*known) if known else frozenset()
 
     def connections(self) -> Mapping[tuple[str, str], tuple[int, int]]:
         """Idle and active connections by service and backend."""

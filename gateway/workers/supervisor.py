@@ -498,8 +498,8 @@ class WorkerProcesses:
 
     @property
     def known_documents(self) -> Container[DocumentKey]:
-        """Discovery documents that can be answered without a backend."""
-        return self._reports.known_documents()
+        """None that is known here: each worker keeps those that have come through it, and tells nobody."""
+        return ()
 
     def in_flight_by_service(self) -> Mapping[str, int]:
         """Requests in flight by service."""

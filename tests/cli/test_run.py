@@ -29,8 +29,7 @@ class Draining(NamedTuple):
     request: asyncio.Future[aiohttp.ClientResponse]
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number, loop", [(signal.SIGTERM, "uvloop"), (signal.SIGINT, "asyncio")])
 async def test_it_serves_and_a_signal_ends_it_with_0(
     write: Write, session: aiohttp.ClientSession, number: signal.Signals, loop: str
 ) -> None:
@@ -234,6 +233,24 @@ async def test_a_taken_port_is_exit_1_with_one_sentence(write: Write, taken: str
     )
 
 
+@pytest.mark.parametrize("taken", ["listen", "admin"])
+async def test_a_taken_port_is_found_before_any_state_is_written(
+    write: Write, tmp_path: Path, taken: str
+) -> None:
+    """Nor does the socket stay on which a start waits for orphans."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port, more = other.getsockname()[1], f"state: {folder / 'state.json'}"
+        file = write(port=port, more=more) if taken == "listen" else write(admin_port=port, more=more)
+        ended = await call("run", "-c", str(file))
+
+    assert (ended.code, ended.out) == (1, "")
+    assert f"cannot listen on 127.0.0.1:{port}: address already in use" in ended.err.splitlines()[-1]
+    assert not (folder / "state.json").exists()
+    assert not (folder / "state.json.handover").exists()
+
+
 async def test_R_B11_sigusr1_reopens_the_access_log_and_reads_no_file(
     write: Write, session: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
@@ -271,8 +288,13 @@ async def test_R_B11_sigusr2_is_ignored_with_a_line(write: Write, session: aioht
     assert "SIGUSR2 means nothing here and is ignored" in ended.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
-@pytest.mark.parametrize("loaded", ["_pydantic_core", "multidict", "httptools"])
+@pytest.mark.parametrize(
+    "number, loaded",
+    [
+        *((signal.SIGTERM, library) for library in ("_pydantic_core", "multidict", "httptools")),
+        *((number, "multidict") for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)),
+    ],
+)
 async def test_R_B11_a_signal_in_the_start_ends_it_in_order(
     write: Write, number: signal.Signals, loaded: str
 ) -> None:

@@ -32,10 +32,6 @@ WAIT: Final = 20.0
 """Seconds that a test waits for what must happen."""
 PROGRAM: Final = (sys.executable, "-W", "error", "-P", "-m", "gateway.workers")
 
-BYTECODE: Final[dict[str, str]] = {}
-"""Variables with which Python keeps what it has compiled, so that only the first worker takes long to start
-(`conftest`)."""
-
 Said = TypeVar("Said")
 
 
@@ -82,7 +78,7 @@ class Parent:
                 stderr=subprocess.PIPE,
                 pass_fds=(theirs.fileno(), *inherited),
                 start_new_session=True,
-                env={**os.environ, **BYTECODE, **environ},
+                env={**os.environ, **environ},
             )
         self.pid, self.hung_up = self._process.pid, False
         self.said.clear()

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gateway.dataplane.sharing import SharedLimits
 from gateway.workers.messages import Permits, PermitUse
 from gateway.workers.permits import PermitLedger
+from tests.examples import examples
 
 KEY = "baremetal/api-1"
 
@@ -338,4 +339,4 @@ class PermitLaws(RuleBasedStateMachine):
 
 
 TestPermitLaws = PermitLaws.TestCase
-TestPermitLaws.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestPermitLaws.settings = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)

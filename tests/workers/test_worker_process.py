@@ -214,6 +214,29 @@ async def test_a_drain_accepts_no_more_finishes_and_reports_all_that_was_counted
         assert (await late.response()).status == 200
 
 
+async def test_a_request_that_is_cut_at_the_end_of_a_drain_is_in_the_last_report(testbed: Testbed) -> None:
+    async def silent(upstream: UpstreamConnection) -> None:
+        await upstream.request()
+        await asyncio.Event().wait()
+
+    api = await testbed.backend(silent)
+    async with parent_of(service_of(api), agreed=OFFERED) as parent:
+        await parent.begin()
+        clients = [await parent.client() for _ in range(3)]
+        for client in clients:
+            await client.send(get())
+        await api.received(3)
+
+        parent.send(Drain(0.1))
+        code, logged = await parent.ended()
+
+        last = parent.said[-1]
+        assert code == 0
+        assert "3 client connections were cut" in logged
+        assert sum(last.counted.services["baremetal"].requests.values()) == 3
+        assert last.in_flight_by_service.get("baremetal", 0) == 0
+
+
 async def test_a_drain_before_it_serves_ends_it(api: ScriptedBackend) -> None:
     async with parent_of(service_of(api), agreed=OFFERED) as parent:
         parent.send_start()
