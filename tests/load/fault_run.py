@@ -1,11 +1,11 @@
 r"""One fault run as a process, which is the first one of namespaces of its own.
 
     unshare --net --mount --pid --fork --kill-child --mount-proc \
-        python -m tests.load.fault_run FOLDER SEED [tls]
+        python -m tests.load.fault_run FOLDER SEED COURSE
 
 What it does: it starts the testbed in FOLDER, puts the faults of the schedule on it, ends everything, and
 writes what happened into `FOLDER/faults.json`. The requests are in `FOLDER/requests.jsonl`.
-With `tls`, clients and backends speak TLS, and the faults come in fewer groups.
+COURSE is one of `schedule.COURSES`.
 
 Rules: it judges nothing. Whatever goes wrong, the record until then is written.
 """
@@ -22,19 +22,19 @@ from time import monotonic
 from tests.load import faults
 from tests.load.fault_testbed import FAULT_RECORD, FaultTestbed
 from tests.load.namespace import FarNetwork, use_loopback, use_resolver
-from tests.load.schedule import Act, Group, compact_schedule, schedule
+from tests.load.schedule import COURSES, Act, Course, Group
 from tests.real.processes import LOOPBACK
 
 
-def run(folder: Path, seed: int, *, tls: bool) -> None:
+def run(folder: Path, seed: int, course: Course) -> None:
     """Run everything."""
     use_loopback()
     use_resolver(LOOPBACK, folder)
     with FarNetwork() as far:
-        testbed = FaultTestbed(folder, far, tls=tls)
+        testbed = FaultTestbed(folder, far, tls=course.tls, workers=course.workers)
         try:
             with testbed.faulty():
-                for number, group in enumerate(compact_schedule(seed) if tls else schedule(seed)):
+                for number, group in enumerate(course.schedule(seed)):
                     run_group(testbed, group, f"{seed}/{number}")
                     testbed.wait_for_traffic()
                 testbed.end_traffic()
@@ -63,4 +63,4 @@ STARTED = monotonic()
 if __name__ == "__main__":
     # The first process of a namespace ignores every signal for which it has no handler.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    run(Path(sys.argv[1]), int(sys.argv[2]), tls=sys.argv[3:] == ["tls"])
+    run(Path(sys.argv[1]), int(sys.argv[2]), COURSES[sys.argv[3]])

@@ -48,10 +48,11 @@ FAR: Final = NAMES[2:]
 """These are behind the link that is cut."""
 
 DESCRIPTORS: Final = 256
-"""The gateway's limit: enough for the clients that mean well, and not for the crowd."""
+"""The limit of each process of the gateway: enough for the clients that mean well, and not for the crowd."""
 SLOWNESS: Final = 1.5
 """The clients request less often than in the other run: here, more processes share the cores."""
 CROWD: Final = 250
+"""For each worker."""
 TIMEOUT: Final = 2.0
 """Seconds that the gateway waits for a peer that does nothing."""
 PATIENCE: Final = 2 * TIMEOUT + 0.5
@@ -60,6 +61,7 @@ EXIT_LIMIT: Final = 10.0
 """Seconds in which the gateway must end after SIGTERM, whatever the resolver does."""
 
 CONFIGURATION: Final = """\
+workers: {workers}
 listen: {listen}
 admin: {{listen: "127.0.0.1:{admin_port}"}}
 state: {state}
@@ -163,7 +165,7 @@ class FaultRecord:
 class FaultTestbed(Testbed):
     """All processes of one fault run. `faulty` runs them."""
 
-    def __init__(self, folder: Path, far: FarNetwork, *, tls: bool = False) -> None:
+    def __init__(self, folder: Path, far: FarNetwork, *, tls: bool, workers: int) -> None:
         names = (LOOPBACK, *(f"{name}.{ZONE}" for name in NAMES), *OTHER_NAMES)
         self.tls = write_files(folder, *names) if tls else None
         backends = {
@@ -173,6 +175,7 @@ class FaultTestbed(Testbed):
             folder,
             backends=backends,
             configuration=_configuration(backends[NEAR[0]].port, self.tls),
+            workers=workers,
             slowness=SLOWNESS,
             ca=self.tls.ca if self.tls else None,
         )

@@ -8,9 +8,12 @@ Rules: a duration comes from the schedule. Everything else is waited for.
 
 from __future__ import annotations
 
+import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from random import Random
 from time import monotonic
 from typing import Final, TypeAlias
@@ -73,7 +76,7 @@ def slow_peers(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
 
 def few_descriptors(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
     began = monotonic()
-    crowd = testbed.helper("crowd", CROWD, rng.randrange(10**6))
+    crowd = testbed.helper("crowd", CROWD * testbed.workers, rng.randrange(10**6))
     try:
         time.sleep(seconds)
         assert crowd.terminate() == 0, crowd.log_tail()
@@ -98,12 +101,51 @@ def backend_stopped(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
 
 
 def gateway_stopped(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
-    began = monotonic()
-    testbed.output.signal(signal.SIGSTOP)
-    try:
+    """All of its processes, as when a machine stands still."""
+    with delaying(testbed), stopped({testbed.output.pid, *testbed.worker_pids().values()}):
         time.sleep(seconds)
+
+
+def worker_stopped(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
+    pids = testbed.worker_pids()
+    with delaying(testbed), stopped([pids[rng.choice(sorted(pids))]]):
+        time.sleep(seconds)
+    assert testbed.worker_pids() == pids, "a worker was replaced although it was back in time"
+
+
+def parent_stopped(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
+    """It delays nobody."""
+    pids = testbed.worker_pids()
+    with stopped([testbed.output.pid]):
+        time.sleep(seconds)
+    assert testbed.worker_pids() == pids, "a worker was replaced because its parent had stood still"
+
+
+@contextmanager
+def stopped(pids: Iterable[int]) -> Iterator[None]:
+    """Inside, these processes of the gateway stand still."""
+    found = list(pids)
+    try:
+        for pid in found:
+            os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda: {*map(state_of, found)} == {"T"}, f"processes {found} stopped")
+        yield
     finally:
-        testbed.output.signal(signal.SIGCONT)
+        for pid in found:
+            with suppress(ProcessLookupError):  # a worker was replaced, which is told elsewhere
+                os.kill(pid, signal.SIGCONT)
+
+
+def state_of(pid: int) -> str:
+    """One letter, as in proc(5)."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+
+@contextmanager
+def delaying(testbed: FaultTestbed) -> Iterator[None]:
+    """What happens inside may delay every request by the time that it takes."""
+    began = monotonic()
+    yield
     testbed.record.delays.append(Delay(Span(began, monotonic()), monotonic() - began))
 
 
@@ -130,5 +172,7 @@ FAULTS: Final[Mapping[Fault, Put]] = {
     Fault.FEW_DESCRIPTORS: few_descriptors,
     Fault.BACKEND_STOPPED: backend_stopped,
     Fault.GATEWAY_STOPPED: gateway_stopped,
+    Fault.WORKER_STOPPED: worker_stopped,
+    Fault.PARENT_STOPPED: parent_stopped,
     Fault.PARTITION: partition,
 }

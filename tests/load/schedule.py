@@ -1,13 +1,15 @@
 """When which fault is put on the gateway: every fault alone, then several at the same time.
 
-What it does: `schedule` is a list of groups, `compact_schedule` a shorter one. The acts of a
-group overlap; the groups follow each other.
+What it does: `COURSES` names the runs. Each has its list of groups. The acts of a group overlap; the groups
+follow each other. Behind several workers no fault comes alone: what each of them does alone, the runs with
+one process show.
 
 Rules: pure. The same seed gives the same schedule.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
@@ -66,6 +68,16 @@ class Fault(Enum):
         "everything, later by the time of the stop",
         0.8, 1.2,
     )  # fmt: skip
+    WORKER_STOPPED = Kind(
+        "one worker stopped (SIGSTOP)",
+        "everything, later by the time of the stop: it is too short for its replacement",
+        0.8, 1.2,
+    )  # fmt: skip
+    PARENT_STOPPED = Kind(
+        "the workers' parent stopped (SIGSTOP)",
+        "everything, at once: no request needs the parent, and it misses no answer of a worker meanwhile",
+        3.5, 4.5,
+    )  # fmt: skip
     PARTITION = Kind(
         "half of the fleet partitioned",
         "all but unsafe requests sent there before a probe failed: 504, in doubt, at most once",
@@ -83,6 +95,10 @@ RESOLVER: Final[tuple[Fault, ...]] = (
 """Faults of one name server, which cannot have two at a time."""
 APART: Final[tuple[Fault, ...]] = (Fault.BACKEND_STOPPED, Fault.PARTITION)
 """Together, they may take a request twice to a backend that does not answer, and a third try is too late."""
+HARMLESS: Final[tuple[Fault, ...]] = (Fault.FROZEN_READER, Fault.SLOW_PEERS, Fault.FEW_DESCRIPTORS)
+"""To whom another fault may come at any moment."""
+OF_WORKERS: Final[tuple[Fault, ...]] = (Fault.WORKER_STOPPED, Fault.PARENT_STOPPED)
+"""One process is both."""
 
 
 PAIRED: Final[tuple[tuple[Fault, ...], ...]] = (
@@ -93,6 +109,13 @@ PAIRED: Final[tuple[tuple[Fault, ...], ...]] = (
     (Fault.GATEWAY_STOPPED, Fault.RESOLVER_SILENT),
 )
 """Of those in a group, one at most may cost a request anything."""
+
+PAIRED_WITH_WORKERS: Final[tuple[tuple[Fault, ...], ...]] = (
+    (Fault.SLOW_PEERS, Fault.RESOLVER_PARTLY_SILENT, Fault.PARENT_STOPPED),
+    *PAIRED[1:-1],
+    (*PAIRED[-1], Fault.WORKER_STOPPED),
+)
+"""The same behind several workers. While the parent is stopped nobody probes, so no backend is lost then."""
 
 
 @final
@@ -109,27 +132,60 @@ Group: TypeAlias = tuple[Act, ...]
 
 
 def schedule(seed: int) -> list[Group]:
-    """Every fault alone in the order of `Fault`. Then each again, in groups and from moments by chance."""
+    """Every fault of one process alone in the order of `Fault`. Then each again, in groups and from moments
+    by chance."""
     rng = Random(seed)
-    alone = [(Act(fault, 0.0, _seconds(fault, rng)),) for fault in Fault]
-    again = [fault for fault in Fault if fault not in RESOLVER + APART]
-    again.append(rng.choice(RESOLVER))
-    rng.shuffle(again)
-    together = [
-        [first, *again[number :: len(APART)]] for number, first in enumerate(rng.sample(APART, len(APART)))
-    ]
-    return [*alone, *(tuple(_act(fault, rng) for fault in faults) for faults in together)]
+    alone = [(Act(fault, 0.0, _seconds(fault, rng)),) for fault in Fault if fault not in OF_WORKERS]
+    return [*alone, *_together(Fault.GATEWAY_STOPPED, rng)]
 
 
 def compact_schedule(seed: int) -> list[Group]:
     """Every fault once, and then again: as `schedule`, but what harms nobody comes with another fault."""
-    together = schedule(seed)[-len(APART) :]
-    rng = Random(f"{seed}/compact")
-    paired = [
-        tuple(Act(fault, float(number), _seconds(fault, rng)) for number, fault in enumerate(faults))
-        for faults in PAIRED
+    return [*_paired(PAIRED, Random(f"{seed}/compact")), *schedule(seed)[-len(APART) :]]
+
+
+def paired_schedule(seed: int) -> list[Group]:
+    """Every fault once, for several workers: as the beginning of `compact_schedule`."""
+    return _paired(PAIRED_WITH_WORKERS, Random(f"{seed}/paired"))
+
+
+def overlapping_schedule(seed: int) -> list[Group]:
+    """The end of `schedule`, for several workers."""
+    return _together(Fault.WORKER_STOPPED, Random(f"{seed}/overlapping"))
+
+
+class Course(NamedTuple):
+    """One run: whether clients and backends speak TLS, how many workers there are, and its schedule."""
+
+    tls: bool
+    workers: int
+    schedule: Callable[[int], list[Group]]
+
+
+COURSES: Final[Mapping[str, Course]] = {
+    "plain": Course(tls=False, workers=1, schedule=schedule),
+    "tls": Course(tls=True, workers=1, schedule=compact_schedule),
+    "plain-2-workers": Course(tls=False, workers=2, schedule=paired_schedule),
+    "tls-2-workers": Course(tls=True, workers=2, schedule=overlapping_schedule),
+}
+
+
+def _together(stopped: Fault, rng: Random) -> list[Group]:
+    """All that can come together, in as many groups as there are faults that cannot."""
+    again = [*HARMLESS, stopped, rng.choice(RESOLVER)]
+    rng.shuffle(again)
+    groups = [
+        [first, *again[number :: len(APART)]] for number, first in enumerate(rng.sample(APART, len(APART)))
     ]
-    return [*paired, *together]
+    return [tuple(_act(fault, rng) for fault in faults) for faults in groups]
+
+
+def _paired(pairs: Sequence[Sequence[Fault]], rng: Random) -> list[Group]:
+    """Those of a group begin a second apart."""
+    return [
+        tuple(Act(fault, float(number), _seconds(fault, rng)) for number, fault in enumerate(faults))
+        for faults in pairs
+    ]
 
 
 def _act(fault: Fault, rng: Random) -> Act:

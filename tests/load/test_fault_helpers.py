@@ -9,8 +9,10 @@ import socket
 import struct
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,18 @@ from tests.load.frozen_reader import PipedProcess
 from tests.load.ledger import Ledger
 from tests.load.names import Names
 from tests.load.records import Delay, Execution, How, Offer, Outage, Request, Sample, Serving, Span
-from tests.load.schedule import APART, RESOLVER, Fault, compact_schedule, schedule
+from tests.load.schedule import (
+    APART,
+    COURSES,
+    OF_WORKERS,
+    RESOLVER,
+    Fault,
+    Group,
+    compact_schedule,
+    overlapping_schedule,
+    paired_schedule,
+    schedule,
+)
 from tests.load.slow_peers import Errand, fault_of
 from tests.load.workload import DIGEST, SLOW_IMAGE, SLOW_INTAKE, digest, slow_pieces
 from tests.real.processes import LOOPBACK, wait_for
@@ -43,35 +56,66 @@ def test_every_fault_comes_alone_and_then_together_with_others(seed: int) -> Non
     *alone, first, second = schedule(seed)
     again = Counter(act.fault for act in (*first, *second))
 
-    assert [[act.fault for act in group] for group in alone] == [[fault] for fault in Fault]
+    assert [[act.fault for act in group] for group in alone] == [[fault] for fault in OF_ONE_PROCESS]
     assert min(len(first), len(second)) >= 3
     assert set(again.values()) == {1}
-    assert set(Fault) - set(again) < set(RESOLVER)
+    assert set(OF_ONE_PROCESS) - set(again) < set(RESOLVER)
     assert len(set(RESOLVER) & set(again)) == 1
     for group in (first, second):
         assert len({act.fault for act in group} & set(APART)) == 1
 
 
+OF_ONE_PROCESS = [fault for fault in Fault if fault not in OF_WORKERS]
+
+
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_faults_of_a_group_overlap_and_all_last_a_minute(seed: int) -> None:
-    groups = schedule(seed)
+@pytest.mark.parametrize("name, longest", [
+    ("plain", 60), ("tls", 50), ("plain-2-workers", 35), ("tls-2-workers", 25),
+])  # fmt: skip
+def test_no_course_lasts_longer_than_it_says(name: str, longest: float, seed: int) -> None:
+    groups = COURSES[name].schedule(seed)
     for act in (act for group in groups for act in group):
         assert act.fault.value.shortest <= act.seconds <= act.fault.value.longest
 
-    assert sum(max(act.begin + act.seconds for act in group) for group in groups) < 60
+    assert COURSES[name].schedule(seed) == groups
+    assert sum(max(act.begin + act.seconds for act in group) for group in groups) < longest
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_compact_schedule_has_every_fault_and_is_shorter(seed: int) -> None:
+def test_the_compact_schedule_has_every_fault_of_one_process(seed: int) -> None:
     *first, _, _ = groups = compact_schedule(seed)
-    faults = [act.fault for group in first for act in group]
 
-    assert sorted(faults, key=str) == sorted(Fault, key=str)
+    assert sorted(faults_of(first), key=str) == sorted(OF_ONE_PROCESS, key=str)
     assert groups[-2:] == schedule(seed)[-2:]
-    assert all(len({act.fault for act in group} & set(RESOLVER)) <= 1 for group in groups)
-    assert all(len({act.fault for act in group} & set(APART)) <= 1 for group in groups)
-    assert compact_schedule(seed) == groups
-    assert sum(max(act.begin + act.seconds for act in group) for group in groups) < 50
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_courses_with_workers_have_every_fault_and_those_of_workers_too(seed: int) -> None:
+    assert sorted(faults_of(paired_schedule(seed)), key=str) == sorted(Fault, key=str)
+    assert set(Fault) - set(faults_of(overlapping_schedule(seed))) == {
+        Fault.GATEWAY_STOPPED,
+        Fault.PARENT_STOPPED,
+        *({*RESOLVER} - set(faults_of(overlapping_schedule(seed)))),
+    }
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_faults_that_exclude_each_other_never_come_together(seed: int) -> None:
+    for group in (group for course in COURSES.values() for group in course.schedule(seed)):
+        faults = set(faults_of([group]))
+        assert len(faults & set(RESOLVER)) <= 1
+        assert len(faults & set(APART)) <= 1
+        assert not faults & set(APART) or Fault.PARENT_STOPPED not in faults
+        stops = sorted(
+            (act.begin, act.begin + act.seconds)
+            for act in group
+            if act.fault in (Fault.GATEWAY_STOPPED, Fault.WORKER_STOPPED)
+        )
+        assert all(first[1] < second[0] for first, second in pairwise(stops))
+
+
+def faults_of(groups: Iterable[Group]) -> list[Fault]:
+    return [act.fault for group in groups for act in group]
 
 
 # -- the name server

@@ -3,7 +3,7 @@
 The gateway, four fake backends and the clients run in networks of their own (`namespace`). The faults follow
 a schedule from a seed, each alone and then several at a time. Afterwards, every request is judged by the
 rules in `ledger`. What could be served meanwhile is written at each fault in `schedule`. There is one run
-without TLS, and one with TLS on both sides.
+without TLS, one with TLS on both sides, and both again behind two workers (`schedule.COURSES`).
 
 SKEWGATE_FAULT_SEED=7       another schedule
 """
@@ -22,7 +22,7 @@ from tests.load import figures as run_figures
 from tests.load.fault_testbed import EXIT_LIMIT, FAULT_RECORD, SLOW_REQUESTS, FaultRecord
 from tests.load.ledger import End, Judgement, Ledger
 from tests.load.records import Request, read_lines
-from tests.load.schedule import RESOLVER, compact_schedule, schedule
+from tests.load.schedule import COURSES, RESOLVER, Fault
 from tests.load.slow_peers import ERRANDS
 from tests.load.testbed import REQUESTS
 from tests.real.gateway_process import CHECKOUT
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.load, pytest.mark.timeout(300)]
 
 SEED: Final = int(os.environ.get("SKEWGATE_FAULT_SEED", "1"))
 LIMIT: Final = 200.0
-"""Seconds for the whole run. It needs 65, over TLS 50."""
+"""Seconds for the whole run. The longest needs 65."""
 MINIMUM_RATE: Final = 100
 """Requests per second that the test requires, outages included."""
 SHOWN: Final = 50
@@ -44,21 +44,21 @@ PROMPT: Final = 2.0
 class FaultRun(NamedTuple):
     """A run that has ended, and why it ended early; empty: it did not."""
 
-    transport: str
-    """`plain` or `tls`: of the listener and of all backends."""
+    course: str
+    """One of `COURSES`."""
     requests: list[Request]
     record: FaultRecord
     judgement: Judgement
     problem: str
 
 
-@pytest.fixture(scope="module", params=["plain", "tls"])
+@pytest.fixture(scope="module", params=COURSES)
 def fault_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> FaultRun:
-    transport: str = request.param
+    course: str = request.param
     folder = tmp_path_factory.mktemp("faults")
     missing = namespace.missing_programs()
     assert not missing, f"missing: {', '.join(missing)}; as root on Debian: .ci/packages"
-    command = [sys.executable, "-m", "tests.load.fault_run", str(folder), str(SEED), transport]
+    command = [sys.executable, "-m", "tests.load.fault_run", str(folder), str(SEED), course]
     process = Process(
         "fault-run", namespace.isolated(command), folder, {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     )
@@ -81,12 +81,12 @@ def fault_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         prompt=PROMPT,
         delays=record.delays,
     ).judge()
-    return FaultRun(transport, requests, record, judgement, process.log_tail() if code else "")
+    return FaultRun(course, requests, record, judgement, process.log_tail() if code else "")
 
 
 def test_nothing_that_could_be_served_is_lost_under_faults(fault_run: FaultRun, figures: list[str]) -> None:
-    transport, requests, record, judgement, problem = fault_run
-    figures += ["", f"faults, {transport}, schedule {SEED}: {len(requests)} requests"]
+    course, requests, record, judgement, problem = fault_run
+    figures += ["", f"faults, {course}, schedule {SEED}: {len(requests)} requests"]
     figures += fault_figures.report(requests, record, judgement)
 
     assert not problem, problem
@@ -96,19 +96,17 @@ def test_nothing_that_could_be_served_is_lost_under_faults(fault_run: FaultRun, 
 
 def test_the_faults_were_real(fault_run: FaultRun) -> None:
     """A run in which nothing happened would prove nothing."""
-    transport, requests, record, judgement, _ = fault_run
-    groups = compact_schedule(SEED) if transport == "tls" else schedule(SEED)
+    course, requests, record, judgement, _ = fault_run
+    due = [act.fault for group in COURSES[course].schedule(SEED) for act in group]
 
-    assert sorted(name for name, _ in record.faults) == sorted(
-        act.fault.name for group in groups for act in group
-    )
+    assert sorted(name for name, _ in record.faults) == sorted(fault.name for fault in due)
     assert run_figures.rate(requests) >= MINIMUM_RATE
     served = [request for request in requests if judgement.ends[request.ident] is End.SERVED]
     assert sum(request.answered == request.ident for request in served) > len(served) * 0.9
     assert {End.SERVED, End.REFUSED, End.TIMED_OUT} <= set(judgement.ends.values())
-    assert all(record.queries.get(fault.name) for fault in RESOLVER), record.queries
+    assert all(record.queries.get(fault.name) for fault in {*RESOLVER} & {*due}), record.queries
     assert record.facts["newcomers closed"] > 0
-    assert sum(request.slow for request in requests) == 2 * 2 * len(ERRANDS)
+    assert sum(request.slow for request in requests) == due.count(Fault.SLOW_PEERS) * 2 * len(ERRANDS)
 
 
 def test_no_line_of_the_access_log_is_missing_without_a_word(fault_run: FaultRun) -> None:

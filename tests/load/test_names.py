@@ -1,7 +1,8 @@
 """Backends with names, and name servers that answer, go silent, deny and change their mind.
 
 The gateway is a process, as users start it. A mount namespace of its own gives it a /etc/resolv.conf that
-names the name server of the test. That takes root, and so does port 53.
+names the name server of the test. That takes root, and so does port 53. With several workers each of them
+looks names up, and their parent does.
 """
 
 # ruff: noqa: N802 -- ids of findings are written with capitals
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -38,6 +40,11 @@ PROMPT: Final = 10.0
 """Seconds in which nothing should take as long as a lookup that gets no answer: these take 15."""
 
 
+SAMPLE: Final = 20
+"""Connections of which each worker has one, but in one case of a million."""
+SILENT_NAMES: Final = 16
+
+
 class Running(NamedTuple):
     """A gateway as a process."""
 
@@ -46,14 +53,20 @@ class Running(NamedTuple):
     admin: str
 
 
+def resolvers(workers: int) -> int:
+    """Processes of the gateway that look names up."""
+    return 1 if workers == 1 else workers + 1
+
+
 @asynccontextmanager
-async def gateway(folder: Path, services: Sequence[str]) -> AsyncIterator[Running]:
+async def gateway(folder: Path, workers: int, services: Sequence[str]) -> AsyncIterator[Running]:
     """A gateway whose only name server is that of the test."""
     port, admin_port = free_port(), free_port()
     resolv_conf = folder / "resolv.conf"
     resolv_conf.write_text(f"nameserver {NAME_SERVER}\noptions timeout:5 attempts:3\n")
     file = folder / "gateway.yaml"
     lines = [
+        f"workers: {workers}",
         f"listen: 127.0.0.1:{port}",
         f"admin: {{listen: 127.0.0.1:{admin_port}}}",
         "access_log: {format: off}",
@@ -74,8 +87,8 @@ async def gateway(folder: Path, services: Sequence[str]) -> AsyncIterator[Runnin
         yield Running(process, f"http://127.0.0.1:{port}", f"http://127.0.0.1:{admin_port}")
     finally:
         if process.returncode is None:
-            process.kill()
-            await process.communicate()
+            process.terminate()  # killed, it would leave its workers
+            await finish(process)
 
 
 async def terminate(running: Running) -> Ended:
@@ -103,21 +116,21 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @asynccontextmanager
-async def silent_names(folder: Path) -> AsyncIterator[tuple[Running, NameServer]]:
-    """A gateway with one service whose 16 names are never answered, and one whose name is in /etc/hosts."""
+async def silent_names(folder: Path, workers: int) -> AsyncIterator[tuple[Running, NameServer]]:
+    """A gateway with one service whose names are never answered, and one whose name is in /etc/hosts."""
     async with name_server(NAME_SERVER, 53) as names, backend("127.0.0.1") as (server, _):
         names.code = SILENT
         port = server.sockets[0].getsockname()[1]
-        silent = service("silent", *(f"http://{number}.{NAME}:80" for number in range(16)))
+        silent = service("silent", *(f"http://{number}.{NAME}:80" for number in range(SILENT_NAMES)))
         live = service("live", f"http://localhost:{port}")
-        async with gateway(folder, [*silent, *live]) as running:
+        async with gateway(folder, workers, [*silent, *live]) as running:
             yield running, names
 
 
 async def test_R_B9_a_name_server_that_never_answers_stops_no_probe_of_another_service(
-    tmp_path: Path, session: aiohttp.ClientSession
+    tmp_path: Path, workers: int, session: aiohttp.ClientSession
 ) -> None:
-    async with silent_names(tmp_path) as (running, names):
+    async with silent_names(tmp_path, workers) as (running, names):
         await names.until(lambda: bool(names.queries))
         async with asyncio.timeout(PROMPT):
             await ready(session, running.admin)
@@ -137,9 +150,9 @@ async def test_R_B9_a_name_server_that_never_answers_stops_no_probe_of_another_s
                 await until(probed_again, "a further probe")
 
 
-async def test_R_B9_the_exit_waits_for_no_lookup(tmp_path: Path) -> None:
-    async with silent_names(tmp_path) as (running, names):
-        await names.until(lambda: len(names.queries) >= 4)
+async def test_R_B9_the_exit_waits_for_no_lookup(tmp_path: Path, workers: int) -> None:
+    async with silent_names(tmp_path, workers) as (running, names):
+        await names.until(lambda: len(names.queries) >= 2 * SILENT_NAMES * resolvers(workers))
         async with asyncio.timeout(PROMPT):
             ended = await terminate(running)
 
@@ -148,14 +161,14 @@ async def test_R_B9_the_exit_waits_for_no_lookup(tmp_path: Path) -> None:
 
 
 async def test_R_B9_no_request_is_lost_while_the_name_server_is_away_or_wrong(
-    tmp_path: Path, session: aiohttp.ClientSession
+    tmp_path: Path, workers: int, session: aiohttp.ClientSession
 ) -> None:
     """Good; no answer; no such name; another address, after which the old one closes."""
-    lost: dict[str, int] = {}
+    lost: Counter[str] = Counter()
 
-    async def send(state: str) -> None:
-        lost[state] = 0
-        for _ in range(REQUESTS):
+    async def send(state: str, number: int = REQUESTS) -> None:
+        lost[state] += 0
+        for _ in range(number):
             if lost[state] == GIVE_UP:
                 break
             async with session.get(
@@ -164,29 +177,32 @@ async def test_R_B9_no_request_is_lost_while_the_name_server_is_away_or_wrong(
                 await response.read()
                 lost[state] += response.status != 200
 
-    async with name_server(NAME_SERVER, 53) as names, backend(FIRST) as (first, _):
+    async with name_server(NAME_SERVER, 53) as names, backend(FIRST) as (first, at_first):
         names.addresses[NAME] = (FIRST,)
         port = first.sockets[0].getsockname()[1]
         async with (
-            backend(SECOND, port) as (_, received),
-            gateway(tmp_path, service("live", f"http://{NAME}:{port}")) as running,
+            backend(SECOND, port) as (_, at_second),
+            gateway(tmp_path, workers, service("live", f"http://{NAME}:{port}")) as running,
         ):
             await ready(session, running.admin)
             await send("good")
             for code, state in ((SILENT, "silent"), (NXDOMAIN, "no such name")):
                 names.code = code
-                await names.queried(NAME)
+                await names.queried(NAME, resolvers(workers))
                 await send(state)
             names.code = 0
             names.addresses[NAME] = (SECOND,)
 
             async def moved() -> bool:
-                return bool(received)
+                before = len(at_first)
+                await send("moving", SAMPLE)
+                return "/v1" in at_second and len(at_first) == before
 
-            await until(moved, "a probe at the new address")
+            await names.queried(NAME, resolvers(workers))
+            await until(moved, "probes, and the requests of every worker, at the new address")
             first.close()
             await send("moved")
             ended = await terminate(running)
 
-    assert lost == {"good": 0, "silent": 0, "no such name": 0, "moved": 0}
+    assert lost == {"good": 0, "silent": 0, "no such name": 0, "moving": 0, "moved": 0}
     assert ended.code == 0

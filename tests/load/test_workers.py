@@ -1,4 +1,4 @@
-"""The same with several workers, of which some are killed, and with a parent that is killed or replaced.
+"""Workers that are killed or hang, and a parent that is killed or replaced, under load.
 
 Never does one worker refuse what another one offers: all clients together, on all connections, see an offer
 that only rises but where the fleet or an operator takes it back (`ledger`).
@@ -11,46 +11,30 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pytest
 
+from tests.load.conftest import WORKERS
 from tests.load.fleet import NAMES, NEW, OLD
 from tests.load.ledger import End
 from tests.load.records import Death
-from tests.load.test_nothing_lost import SCENARIO, evaluate, restart, run_scenario
-from tests.load.testbed import CONFIGURATION, Testbed
+from tests.load.test_nothing_lost import evaluate, restart
+from tests.load.testbed import Testbed
 from tests.real.processes import Process, wait_for
 
 pytestmark = [pytest.mark.load, pytest.mark.timeout(300)]
 
-WORKERS = 2
 KILLS = 2
 """Of each worker."""
 RELOADS = 20
 
 
 @pytest.fixture
-def testbed(tmp_path: Path) -> Iterator[Testbed]:
-    with Testbed(tmp_path, configuration=f"workers: {WORKERS}\n{CONFIGURATION}").running() as testbed:
-        yield testbed
-
-
-def test_no_request_is_lost_while_the_fleet_changes_behind_two_workers(
-    testbed: Testbed, figures: list[str]
-) -> None:
-    """And what the metrics of all workers say together is what all clients saw."""
-    try:
-        run_scenario(testbed)
-    finally:
-        judgement = evaluate(testbed, figures)
-
-    assert not judgement.breaches, f"{len(judgement.breaches)} breaches:\n{judgement}"
-    assert [step.name for step in testbed.steps] == [*SCENARIO]
-    counted = testbed.gateway.metrics().total("skewgate_requests_total")
-    assert counted == len(testbed.requests())
+def workers() -> int:
+    """Those of the testbed: never one process."""
+    return WORKERS
 
 
 def test_workers_and_their_parent_may_be_killed_or_replaced(testbed: Testbed, figures: list[str]) -> None:
@@ -59,7 +43,9 @@ def test_workers_and_their_parent_may_be_killed_or_replaced(testbed: Testbed, fi
         with counters_only_rise(testbed):
             with testbed.step("a worker is killed, each in turn"):
                 for slot in [*range(WORKERS)] * KILLS:
-                    kill_worker(testbed, slot)
+                    end_worker(testbed, slot, signal.SIGKILL)
+            with testbed.step("a worker hangs, and is killed by its parent"):
+                end_worker(testbed, 0, signal.SIGSTOP)
             with testbed.step("reload storm"):
                 reload_storm(testbed)
         with testbed.step("the gateway is taken over while the fleet is upgraded"):
@@ -81,20 +67,14 @@ def test_workers_and_their_parent_may_be_killed_or_replaced(testbed: Testbed, fi
     ends = [judgement.ends[request.ident] for request in testbed.requests()]
     killed = sum(death.killed for death in testbed.deaths)
     figures.append(f"{killed} processes of the gateway killed: {ends.count(End.DISCONNECTED)} disconnected")
-    assert killed == KILLS * WORKERS
+    assert killed == KILLS * WORKERS + 1
 
 
-def workers_of(testbed: Testbed) -> list[dict[str, Any]]:
-    document = testbed.poller.until_document(lambda document: True, "a reading")
-    found: list[dict[str, Any]] = document["workers"]
-    return found
-
-
-def kill_worker(testbed: Testbed, slot: int) -> None:
-    """Return when another one serves in its slot."""
-    (pid,) = (worker["pid"] for worker in workers_of(testbed) if worker["slot"] == slot)
+def end_worker(testbed: Testbed, slot: int, how: signal.Signals) -> None:
+    """Return when another one serves in its slot. With SIGSTOP it ends later, but does nothing any more."""
+    pid = testbed.worker_pids()[slot]
     testbed.deaths.append(Death(monotonic(), killed=True))
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pid, how)
 
     def is_replaced(document: dict[str, Any]) -> bool:
         return any(

@@ -27,6 +27,7 @@ from tests.real.gateway_process import CHECKOUT, SERVICE, Gateway
 from tests.real.processes import Process, wait_for
 
 CONFIGURATION = """\
+workers: {workers}
 listen: 127.0.0.1:{port}
 admin: {{listen: "127.0.0.1:{admin_port}"}}
 state: {state}
@@ -74,10 +75,13 @@ class Testbed:
         *,
         backends: Mapping[str, Backend] | None = None,
         configuration: str = CONFIGURATION,
+        workers: int = 1,
         slowness: float = 1.0,
         ca: Path | None = None,
     ) -> None:
-        """`ca`: that of the certificates of gateway and backends; without it, nobody speaks TLS."""
+        """`workers`: those of the gateway. `ca`: that of the certificates of gateway and backends; without
+        it, nobody speaks TLS."""
+        self.workers = workers
         self.backends = backends or {name: Backend(name, folder) for name in NAMES}
         self._configuration = configuration
         self.gateway = Gateway(
@@ -201,12 +205,18 @@ class Testbed:
             for name, backend in self.backends.items()
         ]
         text = self._configuration.format(
+            workers=self.workers,
             port=self.gateway.port,
             admin_port=self.gateway.admin_port,
             state=self.folder / "state.json",
             backends="\n".join(lines),
         )
         self.gateway.file.write_text(text + extra)
+
+    def worker_pids(self) -> dict[int, int]:
+        """The process that serves requests in each slot; of one process, its own."""
+        document = self.poller.until_document(lambda document: True, "a reading")
+        return {worker["slot"]: worker["pid"] for worker in document["workers"]}
 
     def reloads(self, result: str) -> float:
         return self.gateway.metrics().total("skewgate_config_reloads_total", result=result)
@@ -246,5 +256,5 @@ class Testbed:
             serving=[serving for backend in backends for serving in backend.serving],
             falls=self.falls,
             deaths=self.deaths,
-            agreement="workers:" in self._configuration,
+            agreement=self.workers > 1,
         )

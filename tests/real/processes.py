@@ -68,6 +68,12 @@ class Process:
     def is_running(self) -> bool:
         return self._popen is not None and self._popen.returncode is None and not self._has_ended()
 
+    @property
+    def pid(self) -> int:
+        """Of the one that was started last."""
+        assert self._popen is not None
+        return self._popen.pid
+
     def start(self) -> None:
         with self.output.open("ab") as output:
             self._popen = subprocess.Popen(
