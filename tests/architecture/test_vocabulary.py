@@ -48,6 +48,7 @@ def test_no_comment_and_no_page_uses_an_old_word() -> None:
         f"{path}:{line}: {old}: {instead}"
         for path, text in project_texts()
         if path.startswith("gateway/") and path.endswith(".py")
+        if any(vocabulary.banned_prose(text))  # a text without an old word has none in its comments
         for line, prose in vocabulary.prose_of(text)
         for old, instead in vocabulary.banned_prose(prose)
     ]

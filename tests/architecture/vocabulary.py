@@ -152,5 +152,5 @@ def banned_prose(text: str) -> Iterator[tuple[str, str]]:
     """Old word and replacement for each that stands in `text`, line ends folded."""
     folded = " ".join(text.lower().split())
     for old, new in PROSE.items():
-        if re.search(rf"(?<![\w`-]){re.escape(old)}(?![\w`-])", folded):
+        if old in folded and re.search(rf"(?<![\w`-]){re.escape(old)}(?![\w`-])", folded):
             yield old, new

@@ -7,7 +7,6 @@ costs more than on the quiet machine for which the limits are, the verb may cost
 
 from __future__ import annotations
 
-import os
 import resource
 import subprocess
 import sys
@@ -50,10 +49,9 @@ NOT_OF_SETTINGS = ("aiohttp", "asyncio", "cryptography", "idna", "prometheus_cli
 
 
 def cpu(*program: str) -> float:
-    """Seconds of one run. Python may keep what it compiles, as it does wherever the command is used."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    """Seconds of one run."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *program], cwd=ROOT, env=kept, capture_output=True, check=False)
+    subprocess.run([sys.executable, *program], cwd=ROOT, capture_output=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

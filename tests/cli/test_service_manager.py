@@ -81,7 +81,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
         yield manager
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("manager, loop", [("path", "asyncio"), ("abstract", "uvloop")], indirect=["manager"])
 async def test_the_life_of_a_gateway(
     write: Write, session: aiohttp.ClientSession, manager: Manager, call_main: Call, loop: str
 ) -> None:

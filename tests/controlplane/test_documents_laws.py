@@ -21,6 +21,7 @@ from gateway.core.versions.version import Version
 from tests.controlplane.several_workers import ManyWorkers
 from tests.core.builders import XY
 from tests.core.test_upgrade_laws import UNIVERSE, Upgrades
+from tests.examples import examples
 
 WHICH = st.integers(0, 3)
 REFUSED = {NegotiationResult.BELOW_MIN, NegotiationResult.ABOVE_MAX}
@@ -186,7 +187,7 @@ def _told(decision: Decision) -> tuple[str, ...]:
     return "sent", decision.resolution.version_text
 
 
-Workers.TestCase.settings = settings(max_examples=25, stateful_step_count=40)
+Workers.TestCase.settings = settings(max_examples=examples(25), stateful_step_count=40)
 TestWorkers = Workers.TestCase
 
 

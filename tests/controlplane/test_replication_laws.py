@@ -17,6 +17,7 @@ from gateway.core.fleet.fleet import Pin
 from tests.controlplane.test_replication import SETTINGS, Replica, Site, site
 from tests.controlplane.virtual_time import run
 from tests.core.builders import v
+from tests.examples import examples
 
 REPLICAS: Final = 3
 PAUSES: Final = (0.01, 0.05, 0.3, 1.0, 3.5)
@@ -115,7 +116,7 @@ async def _lives_through(events: list[Event]) -> None:
         assert all(each.replication.report().attached for each in here.replicas)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=False)
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck), print_blob=False)
 @given(EVENTS)
 def test_nobody_refuses_what_another_serves(events: list[Event]) -> None:
     run(_lives_through(events))

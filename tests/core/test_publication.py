@@ -39,6 +39,7 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Named, Scheme, Version
 from gateway.workers.pickling import dumps, loads
 from tests.core.builders import XY, Toy, backend, explained, service, upto
+from tests.examples import examples
 
 NAMES: Final = ("one", "two", "three")
 BACKENDS: Final = ("a", "b", "c", "d")
@@ -384,7 +385,7 @@ class Published(RuleBasedStateMachine):
 
 
 TestPublished = Published.TestCase
-TestPublished.settings = settings(max_examples=40, stateful_step_count=25)
+TestPublished.settings = settings(max_examples=examples(40), stateful_step_count=25)
 
 
 # --- how much is said --------------------------------------------------------------------------------------

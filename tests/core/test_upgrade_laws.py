@@ -34,6 +34,7 @@ from gateway.core.versions.version import CalendarDate, Scheme, Version
 from tests.core.builders import XY, Toy, backend, service
 from tests.core.model import NONE, Known, Model, Versions, between
 from tests.core.timeline import Timeline
+from tests.examples import examples
 
 NAMES = "abcd"
 DATES = CalendarDate()
@@ -422,5 +423,5 @@ class Upgrades(RuleBasedStateMachine):
         self.model.learn(self.busy.now)
 
 
-Upgrades.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+Upgrades.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30)
 TestUpgrades = Upgrades.TestCase

@@ -16,6 +16,7 @@ from gateway.dataplane.http1.chunked import LAST_CHUNK, ChunkedDecoder
 from gateway.errors import FramingError
 from tests.dataplane.messages import KIB, chunked, request, response
 from tests.dataplane.testbed import Testbed, UpstreamConnection, always, serve
+from tests.examples import examples
 
 SEGMENT = 64 * KIB
 TINY = b"1\r\nx\r\n" * 1_000_000 + LAST_CHUNK
@@ -92,7 +93,7 @@ SMALL_CHUNKS = st.sampled_from(
 
 
 @given(st.lists(SMALL_CHUNKS, max_size=8), st.lists(st.integers(-40, 0), max_size=5))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_R_B3_where_the_bound_is_does_not_depend_on_the_cuts(last: list[bytes], cuts: list[int]) -> None:
     body = NEARLY + b"".join(last)
     excess = {6: 3, 7: 1}

@@ -37,6 +37,7 @@ from tests.dataplane.testbed import (
     versions,
     wait_ticks,
 )
+from tests.examples import examples
 
 PLAN: Final = EjectionPlan(failures=3, time=10.0, max_time=25.0, max_share=50)
 
@@ -383,7 +384,7 @@ class EjectionLaws(RuleBasedStateMachine):
 
 
 TestEjectionLaws = EjectionLaws.TestCase
-TestEjectionLaws.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestEjectionLaws.settings = settings(max_examples=examples(25), stateful_step_count=25, deadline=None)
 
 
 # --- through a gateway -------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ from tests.dataplane.testbed import (
     serve,
     service_of,
 )
+from tests.examples import examples
 
 ID_FIELD: Final = "X-Openstack-Request-Id"
 GIVEN: Final = "req-0f5e7a9c-1b2d-4c3e-8f40-5a6b7c8d9e0f"
@@ -364,7 +365,7 @@ async def test_R_D6_what_is_no_request_has_no_id(testbed: Testbed) -> None:
 IDS = st.sampled_from(["", GIVEN, "plain", "spam spam", GIVEN.upper(), "x" * 200])
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(own=IDS, plain=IDS, other=st.booleans())
 def test_R_D6_a_backend_gets_no_malformed_id_and_one_that_is_in_the_log(
     own: str, plain: str, *, other: bool

@@ -216,7 +216,7 @@ def test_established_clients_alone_do_not_make_it_late_forever(established: int)
     """So many that one turn takes three seconds: at last their requests are refused as well, and what is
     served waits no longer than without them."""
     loop = Loop(Shedder(LIMIT), cost=0.0005, shed_cost=0.00005, rate=10, established=established)
-    loop.run(60.0)
+    loop.run(30.0)
 
     assert (loop.refused_established > 0) == (established == 3000)
     assert loop.longest(after=15.0) < 8 * LIMIT
@@ -225,7 +225,7 @@ def test_established_clients_alone_do_not_make_it_late_forever(established: int)
 def test_clients_that_only_reconnect_do_not_cost_the_established_ones_their_requests() -> None:
     """Refusing those alone keeps the loop late. To refuse the others as well would not help."""
     loop = Loop(Shedder(LIMIT), cost=0.0005, shed_cost=0.0001, rate=10, established=100, reconnecting=8000)
-    loop.run(60.0)
+    loop.run(30.0)
 
     assert loop.refused > 100_000
     assert loop.refused_established == 0

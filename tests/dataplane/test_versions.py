@@ -25,6 +25,7 @@ from tests.dataplane.messages import (
     version_line,
 )
 from tests.dataplane.testbed import Gateway, Testbed, always, serve, versions
+from tests.examples import examples
 
 TWIN = VERSION_FIELD.replace("-", "_")
 
@@ -270,13 +271,13 @@ def test_V2_fuzzed_every_server_reads_the_negotiated_version() -> None:
     with asyncio.Runner() as runner:
         testbed, gateway = runner.run(build())
 
-        @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+        @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
         @given(st.lists(_LINES, max_size=5))
-        def examples(lines: list[str]) -> None:
+        def any_lines(lines: list[str]) -> None:
             runner.run(one(testbed, gateway, lines))
 
         try:
-            examples()
+            any_lines()
         finally:
             runner.run(testbed.close())
 

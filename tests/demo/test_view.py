@@ -36,6 +36,7 @@ from gateway.demo.scene import (
 )
 from gateway.demo.view import screen, summary
 from tests.demo.scenes import COMPARE, END, MIDDLE, PROBLEMS
+from tests.examples import examples
 
 SCENES = pytest.mark.parametrize("scene", [MIDDLE, END, PROBLEMS, COMPARE])
 
@@ -401,7 +402,7 @@ ANY_SCENE = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     scene=ANY_SCENE,
     width=st.integers(1, 160),

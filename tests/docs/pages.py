@@ -100,19 +100,21 @@ def names() -> Names:
 
 def exists(name: str) -> bool:
     """Whether a name of the source, such as `decision.decide`, `Fleet.observe` or `RequestRecord`, exists."""
+    return name in _spelled()
+
+
+@cache
+def _spelled() -> frozenset[str]:
+    """Every way in which a page may name something of the source."""
     modules, classes = names()
-    first, _, rest = name.partition(".")
-    if first in classes and (not rest or rest in classes[first]):
-        return True
+    found = {*classes, *_deep(frozenset(classes), classes)}
     for dotted, bound in modules.items():
         paths = _paths(dotted)
-        if name in paths:
-            return True
-        if rest and any(
-            name == f"{path}.{inside}" for path in paths for inside in bound | _deep(bound, classes)
-        ):
-            return True
-    return any(dotted.startswith(f"{name}.") for dotted in modules)
+        found.update(
+            paths, (f"{path}.{inside}" for path in paths for inside in bound | _deep(bound, classes))
+        )
+        found.update(dotted[:at] for at, sign in enumerate(dotted) if sign == ".")
+    return frozenset(found)
 
 
 def _paths(dotted: str) -> tuple[str, ...]:

@@ -13,11 +13,11 @@ faults. Citations may be wrapped over lines, also in comments.
 from __future__ import annotations
 
 import ast
+import fnmatch
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -154,7 +154,7 @@ def _decisions(text: str, targets: Targets) -> Iterator[tuple[int, str]]:
 def _paths(text: str, targets: Targets) -> Iterator[tuple[int, str]]:
     for found in _PATH.finditer(text):
         path = found[1].rstrip("./-")
-        if not any(fnmatch(each, path) for each in targets.paths) and path not in targets.paths:
+        if path not in targets.paths and not ("*" in path and fnmatch.filter(targets.paths, path)):
             yield found.start(), found[1]
 
 
@@ -224,7 +224,7 @@ def test_every_citation_leads_somewhere() -> None:
     found = [
         f"{path}:{fault.line}: {fault.citation}"
         for path, text in project_texts()
-        if path != THIS_FILE and any(fnmatch(path, pattern) for pattern in READ)
+        if path != THIS_FILE and any(fnmatch.fnmatch(path, pattern) for pattern in READ)
         for fault in faults(text, targets())
     ]
 

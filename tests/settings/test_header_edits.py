@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gateway.core.fleet.service import Service
 from gateway.core.http.header_edits import HeaderEdits
 from gateway.settings import load
+from tests.examples import examples
 
 BASE = """\
 listen: 127.0.0.1:8080
@@ -101,7 +102,7 @@ def spellings(draw: st.DrawFn, names: tuple[str, ...]) -> str:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(spellings(RESERVED_IN_REQUESTS), spellings(RESERVED_IN_RESPONSES))
 def test_no_spelling_is_a_way_around(asked: str, answered: str) -> None:
     text = f"    headers: {{request: {{set: {{'{asked}': x}}}}, response: {{remove: ['{answered}']}}}}\n"

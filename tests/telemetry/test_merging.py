@@ -32,6 +32,7 @@ from gateway.telemetry.counters import (
 )
 from gateway.telemetry.merging import Counted
 from gateway.telemetry.metrics import Metrics
+from tests.examples import examples
 from tests.telemetry.builders import advertisement, record
 
 Event: TypeAlias = Callable[[Metrics], None]
@@ -43,8 +44,9 @@ Config: TypeAlias = dict[str, tuple[str, ...]]
 SERVICES: Final = ("a", "b")
 BACKENDS: Final = ("x", "y")
 FULL: Final[Config] = dict.fromkeys(SERVICES, BACKENDS)
-LONGEST_MS: Final = 10.0
-"""A report may hold neither loop for longer."""
+MOST: Final = 3.0
+"""To take a report, or to add it, may hold a loop for so many times as long as it takes to send and receive
+it, which nobody is spared: 6 ms for a thousand backends (measured). A third of that is usual."""
 
 
 def service_of(name: str, backends: Iterable[str]) -> Service:
@@ -171,7 +173,7 @@ events: st.SearchStrategy[Event] = st.one_of(requests(), rare)
 # --- the laws ----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(st.integers(0, 2), events, st.booleans()), max_size=40))
 def test_the_sums_of_all_workers_are_what_one_process_would_have_counted(
     history: list[tuple[int, Event, bool]],
@@ -250,7 +252,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(steps)
 def test_no_counter_falls_whoever_dies_is_late_or_comes_back(history: list[tuple[str, int, object]]) -> None:
     """A worker may be several configurations behind; a service that was removed and came back began at zero
@@ -361,17 +363,12 @@ def test_what_is_zero_is_not_told() -> None:
     assert len(pickle.dumps(Process(snapshot_of(FULL)).metrics.take())) < 300
 
 
-def least(times: Iterable[float]) -> float:
-    """Of the processor, which may be slowed down by others, but is never faster than it is."""
-    return 1000 * min(times)
-
-
 def test_a_thousand_backends_hold_no_loop_for_long() -> None:
     config = {"a": tuple(f"backend-{number}" for number in range(1000))}
     snapshot = Snapshot.configured([service_of("a", config["a"])], now=0.0)
     parent, worker = Process(snapshot), Process(snapshot)
     parent.metrics.update_series(snapshot, snapshot)
-    taking, adding = [], []
+    taking, sending, adding = [], [], []
     for _ in range(5):
         for number, name in enumerate(config["a"] * 3):
             worker.metrics.record(record(service="a", backend=name, status=200 + number // 1000))
@@ -379,8 +376,11 @@ def test_a_thousand_backends_hold_no_loop_for_long() -> None:
         counted = worker.metrics.take()
         taking.append(thread_time() - began)
         began = thread_time()
-        parent.metrics.add(through_a_channel(counted))  # both ends of it, here
+        received = through_a_channel(counted)
+        sending.append(thread_time() - began)
+        began = thread_time()
+        parent.metrics.add(received)
         adding.append(thread_time() - began)
 
-    assert least(taking) < LONGEST_MS
-    assert least(adding) < LONGEST_MS
+    assert min(taking) < MOST * min(sending)
+    assert min(adding) < MOST * min(sending)

@@ -10,6 +10,7 @@ from gateway.core.fleet.service import Service
 from gateway.core.versions.ranges import NO_VERSIONS
 from tests.core.agreement.replica import LadderedTimeline
 from tests.core.test_upgrade_laws import Upgrades
+from tests.examples import examples
 
 
 class LadderedUpgrades(Upgrades):
@@ -48,5 +49,5 @@ class LadderedUpgrades(Upgrades):
                 assert view.offer.held_rule in {HeldRule.AGREEMENT, HeldRule.CEILING}
 
 
-LadderedUpgrades.TestCase.settings = settings(max_examples=25, stateful_step_count=30)
+LadderedUpgrades.TestCase.settings = settings(max_examples=examples(25), stateful_step_count=30)
 TestLadderedUpgrades = LadderedUpgrades.TestCase

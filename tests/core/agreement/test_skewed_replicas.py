@@ -17,6 +17,7 @@ from gateway.core.fleet.service import Policy
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead
 from tests.core.builders import XY, legacy, service, upto, v
+from tests.examples import examples
 
 STABILIZATION = 4.0
 LONG = 1000.0
@@ -145,5 +146,5 @@ class SkewedReplicas(RuleBasedStateMachine):
             )
 
 
-SkewedReplicas.TestCase.settings = settings(max_examples=30, stateful_step_count=30)
+SkewedReplicas.TestCase.settings = settings(max_examples=examples(30), stateful_step_count=30)
 TestSkewedReplicas = SkewedReplicas.TestCase
