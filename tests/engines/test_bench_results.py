@@ -86,7 +86,9 @@ def test_every_scenario_has_known_peers_and_every_target_a_scenario() -> None:
 def test_a_line_of_a_template_is_written_for_each_backend(tmp_path: Path) -> None:
     slot = Slot(tmp_path, 1, 2, 3, Setting(backends=6))
 
-    text = slot.fill("peers/nginx/version.conf", {"KEEPALIVE": 4, "SSL": "", "CERTIFICATE": ""}).read_text()
+    values = {"KEEPALIVE": 4, "SSL": "", "CERTIFICATE": "", "REUSEPORT": ""}
+
+    text = slot.fill("peers/nginx/version.conf", values).read_text()
 
     assert text.count("server 127.20.") == 3
     assert text.count("server 127.21.") == 6  # in both pools
