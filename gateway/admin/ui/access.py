@@ -141,10 +141,18 @@ def local_page(target: str) -> str:
     return target if is_ours else PAGES
 
 
+def cookie_name(host: str) -> str:
+    """The name of the cookie for a `Host`. Browsers send a cookie to all ports of a host name (RFC 6265 8.5),
+    and each gateway has sessions of its own, so the port is in the name."""
+    port = host.rpartition(":")[2]
+    return f"{COOKIE}_{port}" if port.isascii() and port.isdigit() else COOKIE
+
+
 def session_id_of(request: web.Request) -> str:
     """The id in the cookie; empty: there is none. Several cookies of this name count as none."""
+    own = cookie_name(request.host)
     pairs = ";".join(request.headers.getall(hdrs.COOKIE, [])).split(";")
-    found = [value for name, _, value in (pair.strip().partition("=") for pair in pairs) if name == COOKIE]
+    found = [value for name, _, value in (pair.strip().partition("=") for pair in pairs) if name == own]
     return found[0] if len(found) == 1 else ""
 
 
@@ -157,7 +165,7 @@ def tls_of(request: web.Request) -> ssl.SSLObject | None:
 def set_session(request: web.Request, response: web.StreamResponse, session_id: str) -> None:
     """Give the browser the id of its session, until it is closed."""
     response.set_cookie(
-        COOKIE,
+        cookie_name(request.host),
         session_id,
         path=PAGES,
         httponly=True,
@@ -169,5 +177,9 @@ def set_session(request: web.Request, response: web.StreamResponse, session_id: 
 def unset_session(request: web.Request, response: web.StreamResponse) -> None:
     """The browser may forget it."""
     response.del_cookie(
-        COOKIE, path=PAGES, httponly=True, samesite="Strict", secure=tls_of(request) is not None
+        cookie_name(request.host),
+        path=PAGES,
+        httponly=True,
+        samesite="Strict",
+        secure=tls_of(request) is not None,
     )

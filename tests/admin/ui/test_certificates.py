@@ -5,12 +5,12 @@ from __future__ import annotations
 import ssl
 from http.cookies import SimpleCookie
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from aiohttp import ClientResponse, ClientSession, DummyCookieJar
 
-from gateway.admin.ui.access import COOKIE
+from gateway.admin.ui.access import cookie_name
 from tests.admin.raw_clients import TOKEN
 from tests.admin.test_tls import TlsAdmin, authority, running_tls
 from tests.admin.ui.visitor import FORM, Form, forms_of
@@ -27,9 +27,10 @@ class Browser:
         self._url = tls.admin.gateway.admin_url
         self._context = context
         self.cookie = ""
+        self._cookie_name = cookie_name(urlsplit(self._url).netloc)
 
     async def send(self, method: str, path: str, **more: object) -> tuple[ClientResponse, list[Form]]:
-        headers = {"Cookie": f"{COOKIE}={self.cookie}"} if self.cookie else {}
+        headers = {"Cookie": f"{self._cookie_name}={self.cookie}"} if self.cookie else {}
         headers |= {"Content-Type": FORM} if "data" in more else {}
         response = await self._session.request(
             method,
@@ -41,7 +42,7 @@ class Browser:
         )
         text = await response.text()
         for line in response.headers.getall("Set-Cookie", []):
-            self.cookie = SimpleCookie(line)[COOKIE].value
+            self.cookie = SimpleCookie(line)[self._cookie_name].value
         return response, forms_of(text)
 
     async def status(self, method: str, path: str, **more: object) -> int:

@@ -125,7 +125,7 @@ async def test_the_cookie_is_for_the_page_only() -> None:
         browser = visitor()
         signed = await browser.sign_in()
         assert signed.headers["Set-Cookie"] == (
-            f"skewgate_session={browser.cookie}; HttpOnly; Path=/ui/; SameSite=Strict"
+            f"skewgate_session_{browser.port}={browser.cookie}; HttpOnly; Path=/ui/; SameSite=Strict"
         )
         assert len(browser.cookie) == 43
         assert (await browser.get(CONFIRM)).status == 200
@@ -156,12 +156,13 @@ async def test_the_cookie_is_for_the_page_only() -> None:
         "../../etc/passwd",
         "é",
         '"quoted"',
-        "a; skewgate_session=b",
+        "a; b=c",
     ],
 )
 async def test_a_forged_cookie_is_none(cookie: str) -> None:
     async with visited(bed_of_fleet()) as visitor:
-        page = await visitor().get(CONFIRM, {"Cookie": f"skewgate_session={cookie}"})
+        guesser = visitor()
+        page = await guesser.get(CONFIRM, {"Cookie": f"{guesser.cookie_name}={cookie}"})
         assert page.status == 303
 
 
@@ -170,10 +171,22 @@ async def test_two_cookies_of_the_name_are_none() -> None:
     async with visited(bed_of_fleet()) as visitor:
         browser = visitor()
         await browser.sign_in()
-        own = f"skewgate_session={browser.cookie}"
+        name = browser.cookie_name
+        own = f"{name}={browser.cookie}"
         assert (await visitor().get(CONFIRM, {"Cookie": f"a=b; {own}; c"})).status == 200
-        for both in (f"{own}; skewgate_session=x", f"skewgate_session=x;{own}", f"{own};{own}"):
+        for both in (f"{own}; {name}=x", f"{name}=x;{own}", f"{own};{own}"):
             assert (await visitor().get(CONFIRM, {"Cookie": both})).status == 303
+
+
+async def test_a_browser_may_be_signed_in_to_two_gateways_at_one_host() -> None:
+    """Cookies know no ports: it sends both cookies to each."""
+    async with visited(bed_of_fleet()) as one, visited(bed_of_fleet()) as other:
+        browsers = (one(), other())
+        for browser in browsers:
+            await browser.sign_in()
+        both = "; ".join(f"{browser.cookie_name}={browser.cookie}" for browser in browsers)
+        for visitor in (one(), other()):
+            assert (await visitor.get(CONFIRM, {"Cookie": both})).status == 200
 
 
 async def test_another_token_after_a_reload_ends_all_sessions() -> None:
@@ -202,7 +215,7 @@ async def test_signing_in_again_ends_the_session_before() -> None:
         first = browser.cookie
         await browser.sign_in()
         assert browser.cookie != first
-        assert (await visitor().get(CONFIRM, {"Cookie": f"skewgate_session={first}"})).status == 303
+        assert (await visitor().get(CONFIRM, {"Cookie": f"{browser.cookie_name}={first}"})).status == 303
 
 
 async def test_signing_out_needs_the_form_and_ends_the_session() -> None:
@@ -217,7 +230,7 @@ async def test_signing_out_needs_the_form_and_ends_the_session() -> None:
 
         signed_out = await browser.submit(question.form())
         assert (signed_out.status, signed_out.location, browser.cookie) == (303, "/ui/", "")
-        assert (await visitor().get(CONFIRM, {"Cookie": f"skewgate_session={cookie}"})).status == 303
+        assert (await visitor().get(CONFIRM, {"Cookie": f"{browser.cookie_name}={cookie}"})).status == 303
 
 
 async def test_without_a_token_everybody_on_this_machine_may_look_and_nobody_command() -> None:
@@ -370,7 +383,7 @@ async def test_a_stream_ends_with_its_session() -> None:
         browser = visitor()
         await browser.sign_in()
         url = f"http://127.0.0.1:{browser.port}/ui/events"
-        headers = {"Accept": "text/event-stream", "Cookie": f"skewgate_session={browser.cookie}"}
+        headers = {"Accept": "text/event-stream", "Cookie": f"{browser.cookie_name}={browser.cookie}"}
         async with browser.session.get(url, headers=headers) as stream, asyncio.timeout(PATIENCE):
             assert stream.status == 200
             assert await stream.content.readline()

@@ -14,7 +14,7 @@ from aiohttp import ClientSession, DummyCookieJar, web
 from yarl import URL
 
 from gateway.admin import AdminSite, create_app
-from gateway.admin.ui.access import COOKIE
+from gateway.admin.ui.access import cookie_name
 from gateway.settings.model.secret import Secret
 from tests.admin.testbed import AdminTestbed
 
@@ -90,6 +90,10 @@ class Visitor:
     headers: Mapping[str, str] = field(default_factory=dict)
     """Sent with every request."""
 
+    @property
+    def cookie_name(self) -> str:
+        return cookie_name(f"127.0.0.1:{self.port}")
+
     async def get(self, path: str, headers: Mapping[str, str] | None = None, **more: Any) -> Page:
         return await self.send("GET", path, headers, **more)
 
@@ -113,14 +117,14 @@ class Visitor:
         self, method: str, path: str, headers: Mapping[str, str] | None = None, **more: Any
     ) -> Page:
         """The path goes as it is, and no redirection is followed."""
-        sent = {**self.headers, **({"Cookie": f"{COOKIE}={self.cookie}"} if self.cookie else {})}
+        sent = {**self.headers, **({"Cookie": f"{self.cookie_name}={self.cookie}"} if self.cookie else {})}
         url = URL(f"http://127.0.0.1:{self.port}{path}", encoded=True)
         async with self.session.request(
             method, url, headers={**sent, **(headers or {})}, allow_redirects=False, **more
         ) as response:
             text = await response.text()
             for line in response.headers.getall("Set-Cookie", []):
-                self.cookie = SimpleCookie(line)[COOKIE].value
+                self.cookie = SimpleCookie(line)[self.cookie_name].value
             return Page(response.status, response.headers, text, forms_of(text))
 
 
