@@ -65,14 +65,14 @@ def _service(name: str, path: str, servers: Mapping[str, Server]) -> str:
 
 @asynccontextmanager
 async def running(
-    folder: Path, *, token: str | None = TOKEN, upgraded: Sequence[str] = ("api-4",)
+    folder: Path, *, token: str | None = TOKEN, upgraded: Sequence[str] = ("api-4",), workers: int = 1
 ) -> AsyncIterator[Bed]:
     """A gateway that is ready. `upgraded`: servers of the first service that begin with the new release."""
     database = Database(Random(7))
     servers = {name: Server(name, database) for name in (*NAMES, *OTHER_NAMES)}
     for name, server in servers.items():
         await server.start(NEW if name in upgraded or name in OTHER_NAMES else OLD)
-    gateway = GatewayProcess(folder, token=token)
+    gateway = GatewayProcess(folder, token=token, workers=workers)
     gateway.configure(
         _service(SERVICE, "/", {name: servers[name] for name in NAMES})
         + _service(OTHER, f"/{OTHER}", {name: servers[name] for name in OTHER_NAMES})

@@ -20,9 +20,9 @@ TOKEN: Final = "the-token-of-an-operator"
 class GatewayProcess:
     """`token` None: its page shows, and takes no commands. Both ports stay the same when it starts again."""
 
-    def __init__(self, folder: Path, *, token: str | None = TOKEN) -> None:
+    def __init__(self, folder: Path, *, token: str | None = TOKEN, workers: int = 1) -> None:
         self._file, self._state, self._log = (folder / name for name in ("gateway.yaml", "state.json", "log"))
-        self._token = token
+        self._token, self._workers = token, workers
         self._port, self._admin_port = free_port(), free_port()
         self._process: asyncio.subprocess.Process | None = None
         self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
@@ -48,6 +48,7 @@ class GatewayProcess:
             f"listen: 127.0.0.1:{self._port}\n"
             f"admin: {{listen: '127.0.0.1:{self._admin_port}'{token}}}\n"
             f"state: {self._state}\n"
+            f"workers: {self._workers}\n"
             "access_log: {format: off}\n"
             f"services:\n{services}"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, Literal, final
+from typing import Any, Final, Literal, final
 from urllib.parse import urlsplit
 
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request
@@ -34,8 +34,19 @@ class Tabs:
         width: int = WIDE,
         scheme: Literal["light", "dark"] = "light",
         scripts: bool = True,
+        certificate: tuple[Path, Path] | None = None,
     ) -> Page:
-        """A page in a context of its own: with its own cookies."""
+        """A page in a context of its own: with its own cookies. `certificate`: the file of it and that of its
+        key, which the browser shows; it takes any of the server then."""
+        address = urlsplit(url)
+        shown: dict[str, Any] = {}
+        if certificate is not None:
+            pair = {
+                "origin": f"{address.scheme}://{address.netloc}",
+                "certPath": certificate[0],
+                "keyPath": certificate[1],
+            }
+            shown = {"client_certificates": [pair], "ignore_https_errors": True}
         context = await self._browser.new_context(
             viewport={"width": width, "height": HEIGHT.get(width, 900)},
             color_scheme=scheme,
@@ -43,11 +54,12 @@ class Tabs:
             reduced_motion="reduce",
             locale="en-GB",
             timezone_id="UTC",
+            **shown,
         )
         context.set_default_timeout(PATIENCE)
         self._contexts.append(context)
         page = await context.new_page()
-        self._watch(page, urlsplit(url).netloc)
+        self._watch(page, address.netloc)
         await page.goto(url)
         return page
 

@@ -130,11 +130,14 @@ async def test_without_javascript_the_page_shows_the_truth(bed: Bed, tabs: Tabs)
     page = await open_service(tabs, bed, scripts=False)
     await expect(offered(page)).to_contain_text("1.1-1.58")
 
+    await page.get_by_role("link", name="Reload it every 10 s").click()
+    await expect(page.get_by_role("link", name="Stop reloading")).to_be_visible()
     await bed.upgrade(*NAMES[:3])
     await bed.offers("1.1-1.90")
-    await page.reload()
 
     await expect(offered(page)).to_contain_text("1.1-1.90")
+    await page.get_by_role("link", name="Stop reloading").click()
+    await expect(page).to_have_url(bed.service_page)
     await tabs.picture(page, "plain")
     assert await look.overlaps(page) == []
     for name in NAMES:

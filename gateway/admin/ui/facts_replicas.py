@@ -71,13 +71,17 @@ def _worker(worker: WorkerState, service: str | None) -> ReplicaFacts:
     notes = [
         *([f"process {worker.pid}"] if worker.pid else []),
         "1 connection" if worker.connections == 1 else f"{worker.connections} connections",
-        *([f"replaced {worker.restarts} times"] if worker.restarts else []),
+        *([f"replaced {_times(worker.restarts)}"] if worker.restarts else []),
     ]
     view = None if worker.holds is None or service is None else worker.holds.views.get(service)
     level = ""
     if view is not None and view.agreed is not None:
         level = _document(0 if view.agreed.document is None else view.agreed.document.seq)
     return ReplicaFacts("worker", f"worker {worker.slot}", worker.state, level, ", ".join(notes))
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
 
 
 def _engine(report: EngineReport, service: str | None) -> ReplicaFacts:
