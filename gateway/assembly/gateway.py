@@ -52,11 +52,12 @@ from gateway.controlplane.stabilization_timer import StabilizationTimer
 from gateway.controlplane.state.keeper import StateKeeper, load_state, report_no_state_file
 from gateway.core.agreement.attachment import Registered
 from gateway.core.fleet.offer_state import SavedState
-from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.engines.engine import Engine, MakeEngine
 from gateway.errors import CLIENT_ERROR_REASONS, CertificateError, StartupError
 from gateway.handover.handover import Handover
 from gateway.handover.predecessor import Predecessor
+from gateway.handover.take_over import FIRST_ROUND_TIME
 from gateway.service_manager import ServiceManager
 from gateway.settings import Loaded, Settings, read_file
 from gateway.settings.own_addresses import own_addresses
@@ -247,9 +248,12 @@ class Gateway:
     async def _serve(self) -> None:
         """Accept clients from now on. What was offered before a restart is known to be served by somebody
         first: whoever connects meanwhile waits in the sockets. If this gateway takes over, the other one
-        serves meanwhile by the documents that are held here as well; then it stops, and this one goes on."""
+        serves meanwhile by the documents that are held here as well; then it stops, and this one goes on.
+        Workers of a gateway that was killed serve meanwhile, too, even if nothing is known here any more of
+        what was offered."""
         views, taken = self.snapshot_holder.current.views, self._handover.taken
-        offered = [name for name, view in views.items() if view.offer.versions or view.offer.transparent]
+        orphans = self._handover.orphans_left()
+        offered = [name for name, view in views.items() if orphans or _has_offer(view)]
         probed = self._prober.probed(offered)
         if taken is not None:
             await taken.ready(probed)
@@ -258,10 +262,24 @@ class Gateway:
             await self._admin.start()
         else:
             with suppress(TimeoutError):
-                async with asyncio.timeout(FIRST_PROBES):
+                async with asyncio.timeout(FIRST_ROUND_TIME if orphans else FIRST_PROBES):
                     await probed
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FIRST_PROBES):
+                    await self._offered(offered)
         await self._data_plane.listen()
         await self._handover.serving(self._agreement.release)
+
+    async def _offered(self, services: Collection[str]) -> None:
+        """Wait until each of these services has an offer."""
+        changed = asyncio.Event()
+        unsubscribe = self.snapshot_holder.subscribe(lambda before, after: changed.set())
+        try:
+            while not all(_has_offer(self.snapshot_holder.current.views[name]) for name in services):
+                changed.clear()
+                await changed.wait()
+        finally:
+            unsubscribe()
 
     def _offer_hand_over(self) -> None:
         """The next gateway may take over from now on."""
@@ -575,3 +593,7 @@ class Gateway:
                 break
             loaded = read_file(self._source, environ=os.environ, again=True)
         return loaded
+
+
+def _has_offer(view: ServiceView) -> bool:
+    return bool(view.offer.versions) or view.offer.transparent

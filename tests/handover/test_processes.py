@@ -188,3 +188,26 @@ async def test_one_that_cannot_start_says_why_and_the_old_one_goes_on(
         async with house.session.get(f"http://127.0.0.1:{ports[0]}/v1/nodes") as response:
             assert response.status == 200
     await stop(process)
+
+
+async def test_without_a_state_orphans_serve_until_the_next_gateway_has_an_offer(
+    house: House, ports: tuple[int, int]
+) -> None:
+    file = house.folder / "skewgate.yaml"
+    file.write_text("workers: 2\n" + file.read_text())
+    killed = await begin(house, ports)
+    requests = Requests(ports[0])
+    async with requests.under_way():
+        await requests.count(20)
+        killed.kill()
+
+        async def is_gone() -> bool:
+            return killed.returncode is not None  # `wait` would wait for its workers: they have its output
+
+        await until(is_gone, "the end of the gateway")
+        house.state.write_text("damaged")
+        await requests.count(20)
+        process = await begin(house, ports)
+        await requests.count(60)
+    assert {*requests.results} == {200}
+    await stop(process)
