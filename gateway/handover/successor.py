@@ -1,9 +1,13 @@
 """Starts the gateway that takes over from this one, as a process with the same command line and environment.
 
-    SIGUSR2  ->  Successor.start  ->  skewgate run … --take-over
+    SIGUSR2  ->  Successor.start  ->  launcher, ends at once  ->  skewgate run … --take-over
 
 So it has what this one has: user, sandbox, control group. The program is read from the disk again, so it is
 the release that is installed now. Whether it comes up is up to it; if it does not, this process goes on.
+
+It is no child of this process. A service manager waits only for its own children when it stops a service:
+systemd kills any other main process at once, whatever it has in flight. So it must be an orphan, whose parent
+is the service manager, before that hears of it.
 """
 
 from __future__ import annotations
@@ -13,11 +17,19 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Final, final
 
 from gateway.handover.inheritance import VARIABLES
 
 OPTION: Final = "--take-over"
+LAUNCHER: Final = """\
+import os, sys
+told = int(sys.argv[1])
+os.set_inheritable(told, False)
+os.write(told, b"%d" % os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ))
+"""
+"""Writes the process id of what it has started to the descriptor that is its first argument."""
 _LEFT_OUT: Final = frozenset({*VARIABLES, "WATCHDOG_PID"})
 """What the service manager has said about this process, and no other."""
 
@@ -29,31 +41,37 @@ class Successor:
     """One at a time. It is never ended from here: once it serves, it is the gateway."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._launcher: subprocess.Popen[bytes] | None = None
+        self._pid = 0
+        """Of the process that is to take over; 0: it is not known yet."""
         self._watched = -1
-        """A descriptor that can be read once the process has ended."""
+        """A descriptor: of the launcher's word, then of the process. It can be read when there is news."""
 
     def start(self) -> None:
         """Start it, unless one is on its way. Reports what goes wrong in the log."""
-        if self._process is not None:
-            log.warning("process %d is taking over already", self._process.pid)
+        if self._watched >= 0:
+            log.warning("process %s is taking over already", self._pid or "that was started")
             return
         if os.getpid() == 1:
             log.error("this is process 1, with whose end a container ends: replace the container instead")
             return
         arguments = [each for each in sys.orig_argv[1:] if each != OPTION]
         environ = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
+        word, told = os.pipe()
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - our own command line
-                [sys.executable, *arguments, OPTION], stdin=subprocess.DEVNULL, env=environ
+            self._launcher = subprocess.Popen(  # noqa: S603 - our own command line
+                [sys.executable, "-I", "-S", "-c", LAUNCHER, str(told), sys.executable, *arguments, OPTION],
+                stdin=subprocess.DEVNULL,
+                env=environ,
+                pass_fds=(told,),
             )
-            self._watched = os.pidfd_open(self._process.pid)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            log.error("no new gateway can be started: %s", reason)  # noqa: TRY400 - the reason says it all
+            os.close(word)
+            _failed((error.strerror or str(error)).lower())
             return
-        log.info("started process %d, which is to take over", self._process.pid)
-        asyncio.get_running_loop().add_reader(self._watched, self._ended)
+        finally:
+            os.close(told)
+        self._watch(word, self._launched)
 
     def close(self) -> None:
         """Watch it no more."""
@@ -61,12 +79,41 @@ class Successor:
             asyncio.get_running_loop().remove_reader(self._watched)
             os.close(self._watched)
             self._watched = -1
-        if self._process is not None:
-            self._process.returncode = self._process.poll() or 0  # it lives on: nobody waits for it here
-            self._process = None
+        if self._launcher is not None:
+            self._launcher.wait()  # it ends as soon as it has spoken
+            self._launcher = None
+        self._pid = 0
 
-    def _ended(self) -> None:
-        assert self._process is not None
-        process, code = self._process, self._process.wait()
+    def _watch(self, descriptor: int, then: Callable[[], None]) -> None:
+        self._watched = descriptor
+        asyncio.get_running_loop().add_reader(descriptor, then)
+
+    def _launched(self) -> None:
+        """The launcher has spoken, or has ended without a word."""
+        said = os.read(self._watched, 32)
         self.close()
-        log.error("process %d, which was to take over, has ended with exit code %d", process.pid, code)
+        if not said:
+            _failed("the launcher has failed")
+            return
+        pid = int(said)
+        log.info("started process %d, which is to take over", pid)
+        try:
+            watched = os.pidfd_open(pid)
+        except OSError:
+            _ended(pid)
+            return
+        self._pid = pid
+        self._watch(watched, self._process_ended)
+
+    def _process_ended(self) -> None:
+        pid = self._pid
+        self.close()
+        _ended(pid)
+
+
+def _failed(reason: str) -> None:
+    log.error("no new gateway can be started: %s", reason)
+
+
+def _ended(pid: int) -> None:
+    log.error("process %d, which was to take over, has ended; this one goes on", pid)

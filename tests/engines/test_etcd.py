@@ -265,8 +265,8 @@ async def test_tls_with_an_own_ca_and_a_certificate(tmp_path: Path) -> None:
         for tls, message in (
             (BackendTls("", None, str(own), str(own_key)), "certificate is not valid"),
             (BackendTls("another.test", ca, str(own), str(own_key)), "certificate is not valid"),
-            (BackendTls("", ca), "certificate|TLS|closed"),
-            (BackendTls("", ca, str(foreign), str(foreign_key)), "certificate|TLS|closed|unknown ca"),
+            (BackendTls("", ca), "certificate|TLS|closed|reset"),
+            (BackendTls("", ca, str(foreign), str(foreign_key)), "certificate|TLS|closed|reset|unknown ca"),
             (BackendTls("", str(tmp_path / "absent"), str(own), str(own_key)), r"agreement\.etcd\.tls\.ca"),
         ):
             async with store_of(*cluster.endpoints, tls=tls, ttl=60.0) as store:

@@ -31,6 +31,7 @@ HEAD = b"HTTP/1.1 200 OK\\r\\nX-OpenStack-Ironic-API-Version: 1.31\\r\\nContent-
 async def serve(reader, writer):
     try:
         while await reader.readuntil(b"\\r\\n\\r\\n"):
+            await asyncio.sleep(0.05)  # so that some requests are in flight at every moment
             writer.write(HEAD)
             await writer.drain()
     except (OSError, asyncio.IncompleteReadError):
