@@ -25,9 +25,9 @@ from gateway.handover.inheritance import VARIABLES
 OPTION: Final = "--take-over"
 LAUNCHER: Final = """\
 import os, sys
-told = int(sys.argv[1])
-os.set_inheritable(told, False)
-os.write(told, b"%d" % os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ))
+answer = int(sys.argv[1])
+os.set_inheritable(answer, False)
+os.write(answer, b"%d" % os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ))
 """
 """Writes the process id of what it has started to the descriptor that is its first argument."""
 _LEFT_OUT: Final = frozenset({*VARIABLES, "WATCHDOG_PID"})
@@ -57,21 +57,31 @@ class Successor:
             return
         arguments = [each for each in sys.orig_argv[1:] if each != OPTION]
         environ = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
-        word, told = os.pipe()
+        reading, writing = os.pipe()
         try:
             self._launcher = subprocess.Popen(  # noqa: S603 - our own command line
-                [sys.executable, "-I", "-S", "-c", LAUNCHER, str(told), sys.executable, *arguments, OPTION],
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    "-c",
+                    LAUNCHER,
+                    str(writing),
+                    sys.executable,
+                    *arguments,
+                    OPTION,
+                ],
                 stdin=subprocess.DEVNULL,
                 env=environ,
-                pass_fds=(told,),
+                pass_fds=(writing,),
             )
         except OSError as error:
-            os.close(word)
+            os.close(reading)
             _failed((error.strerror or str(error)).lower())
             return
         finally:
-            os.close(told)
-        self._watch(word, self._launched)
+            os.close(writing)
+        self._watch(reading, self._launched)
 
     def close(self) -> None:
         """Watch it no more."""
@@ -90,12 +100,12 @@ class Successor:
 
     def _launched(self) -> None:
         """The launcher has spoken, or has ended without a word."""
-        said = os.read(self._watched, 32)
+        answer = os.read(self._watched, 32)
         self.close()
-        if not said:
+        if not answer:
             _failed("the launcher has failed")
             return
-        pid = int(said)
+        pid = int(answer)
         log.info("started process %d, which is to take over", pid)
         try:
             watched = os.pidfd_open(pid)
