@@ -144,7 +144,7 @@ async def test_none_of_2100_requests_is_lost_in_two_take_overs(house: House, por
 
 
 async def test_a_signal_starts_the_next_one(house: House, ports: tuple[int, int]) -> None:
-    """It is a child of the old one, and outlives it."""
+    """It is no child of the old one, and outlives it."""
     log = house.folder / "log"
     with log.open("wb") as stderr:
         process = await start("run", "-c", str(house.folder / "skewgate.yaml"), stderr=stderr)
