@@ -111,6 +111,7 @@ class Context:
         on_ejection: OnEjection = untold,
         client_contexts: ClientContexts | None = None,
         tracing: Tracing | None = None,
+        reads_traces: bool = True,
         shared: SharedLimits | None = None,
     ) -> None:
         self.limits = limits
@@ -139,6 +140,7 @@ class Context:
         self.request_ids = RequestIdSource()
         self.tracing = tracing
         """None: the gateway takes no part in traces, and their headers pass as they came."""
+        self._reads_traces = reads_traces
         self.held_bodies = HeldBodies(limits.replay_total, on_held_full)
         self._balance(on_ejection, shared)
         self.decision_cache: dict[DecisionKey, Resolution] = {}
@@ -239,7 +241,7 @@ class Context:
         self, selected: frozenset[str], ids: frozenset[str] = frozenset(), dropped: Iterable[str] = ()
     ) -> RequestReader:
         table = NameTable.for_requests(selected, ids, dropped)
-        table.traces = self.tracing is not None
+        table.traces = self._reads_traces
         return RequestReader(table, self.limits, self.request_layouts)
 
     def response_reader(self, view: ServiceView) -> ResponseReader:

@@ -90,6 +90,7 @@ class Worker:
         on_ejection: OnEjection = untold,
         client_contexts: ClientContexts | None = None,
         tracing: Tracing | None = None,
+        reads_traces: bool = True,
         shared: SharedLimits | None = None,
     ) -> None:
         self.name = name
@@ -107,6 +108,7 @@ class Worker:
             on_ejection=on_ejection,
             client_contexts=client_contexts,
             tracing=tracing,
+            reads_traces=reads_traces,
             shared=shared,
         )
         self.context.now = monotonic()

@@ -22,6 +22,7 @@ from gateway.core.dialect import RequestedKind
 from gateway.errors import StartupError
 from gateway.telemetry.line_writer import STDOUT, LineWriter
 from gateway.telemetry.request_record import RequestRecord
+from gateway.telemetry.trace_context import TRACE_ID
 from gateway.tls.values import ClientCertificate
 
 _Sender: TypeAlias = tuple[str, str, str, bytes]
@@ -76,8 +77,6 @@ _JSON_ENDING: Final = (
 _TEXT_ENDING: Final = (
     "status=%d service=%s backend=%s attempts=%d requested=%s version=%s served=%s result=%s reason=%s"
 )
-_USER_AGENT: Final = b"\r\nuser-agent:"
-_TRACEPARENT: Final = b"\r\ntraceparent:"
 
 _SECONDS: Final = "%.6f"
 """Not as a part of an f-string: the compiled build would call `str.format`, which is three times as slow."""
@@ -208,13 +207,7 @@ class AccessLog:
         head, peer = r.head, r.peer
         versions = (r.requested, r.version, r.negotiated, r.result)
         ending = (r.status, r.service, r.backend, r.attempts, r.reason, versions)
-        fields = head.passthrough
-        names = fields.lower()  # once for the two that are looked for
-        user_agent, start = b"", names.find(_USER_AGENT)
-        if start >= 0:
-            end = names.find(b"\r\n", start + 13)
-            user_agent = fields[start + 13 : end] if end >= 0 else fields[start + 13 :]
-        sender = (peer.client_address(head), r.method, head.host, user_agent)
+        sender = (peer.client_address(head), r.method, head.host, head.user_agent)
         target, request_id, response_id = head.target.decode("ascii"), r.request_id, r.response_request_id
         if self._redacts and "?" in target:
             target = self._redacted(target)
@@ -227,7 +220,7 @@ class AccessLog:
             target_text = quoted(target)
             id_text, response_id_text = _json_text(request_id), _json_text(response_id)
         backend_seconds = _SECONDS % r.backend_seconds if r.backend_seconds >= 0 else "null"
-        trace_id = r.trace_id if r.traceparent or _TRACEPARENT in names else ""  # hexadecimal digits only
+        trace_id = (r.traceparent or head.trace)[TRACE_ID].decode()
         trace_id_text = f'"{trace_id}"' if trace_id else "null"
         certificate = peer.certificate
         shown = "" if certificate is None else _certificate_json(certificate)

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.core.dialect import PLAIN_IDS
-from gateway.telemetry.trace_context import trace_of
+from gateway.telemetry.trace_context import TRACE_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,9 +125,9 @@ class RequestRecord:
 
     @property
     def trace_id(self) -> str:
-        """The id of its trace (W3C Trace Context): 32 hexadecimal digits; empty: it belongs to none. Looked
-        for as `response_request_id` is."""
-        return (self.traceparent or trace_of(self.head.passthrough))[3:35].decode()
+        """The id of its trace (W3C Trace Context): 32 hexadecimal digits; empty: it belongs to none, or
+        nobody reads them."""
+        return (self.traceparent or self.head.trace)[TRACE_ID].decode()
 
     @property
     def target(self) -> str:

@@ -24,20 +24,28 @@ UNSAMPLED: Final = b"02468ace"
 
 _LENGTH: Final = 55
 _SAMPLED: Final = 0x01
-_OF_ID: Final = slice(3, 35)
+TRACE_ID: Final = slice(3, 35)
+"""Where the trace id is in a well-formed `traceparent`."""
 _OF_SPAN: Final = slice(36, 52)
 _parse: Final = re.compile(PARENT).match
 _LINE: Final = re.compile(rb"\r\ntrace(parent|state):[ \t]*([^\r]*)", re.IGNORECASE)
+_PARENT_LINE: Final = b"\r\ntraceparent:"
+_STATE_LINE: Final = b"\r\ntracestate:"
 
 
 def trace_of(fields: bytes) -> bytes:
     """The well-formed `traceparent` among these fields; empty: none has come; else `MALFORMED`. Two of them
     say nothing, and neither does `tracestate` alone (W3C Trace Context 3.3.1). Of a later version, what
     version 00 knows."""
-    lines = [(name.lower(), value.rstrip(b" \t")) for name, value in _LINE.findall(fields)]
-    parents = [value for name, value in lines if name == b"parent"]
-    if not lines or (len(parents) == 1 and is_well_formed(parents[0])):
-        return parents[0][:_LENGTH] if parents else b""
+    names = fields.lower()  # not by an expression that ignores case, which takes three times as long
+    start = names.find(_PARENT_LINE)
+    if start < 0:
+        return MALFORMED if _STATE_LINE in names else b""
+    start += len(_PARENT_LINE)
+    end = names.find(b"\r\n", start)
+    value = (fields[start:end] if end >= 0 else fields[start:]).strip(b" \t")
+    if is_well_formed(value) and names.find(_PARENT_LINE, start) < 0:
+        return value[:_LENGTH]
     return MALFORMED
 
 
@@ -58,7 +66,7 @@ def is_sampled(traceparent: bytes) -> bool:
 
 def trace_id_of(traceparent: bytes) -> int:
     """Of a well-formed one."""
-    return int(traceparent[_OF_ID], 16)
+    return int(traceparent[TRACE_ID], 16)
 
 
 def span_id_of(traceparent: bytes) -> int:

@@ -44,7 +44,12 @@ async def test_in_json_all_of_both_streams_is_json_with_the_same_keys(
     )
     await ready(session, f"http://127.0.0.1:{admin_port}")
     url = f"http://127.0.0.1:{port}/v1/nodes?token=secret"
-    async with session.post(url, headers={SERVED: "1.31", "User-Agent": "it's me"}, data=b"abc") as response:
+    headers = {
+        SERVED: "1.31",
+        "User-Agent": "it's me",
+        "Traceparent": f"00-{'4bf92f35' * 4}-00f067aa0ba902b7-01",
+    }
+    async with session.post(url, headers=headers, data=b"abc") as response:
         await response.read()
     process.send_signal(signal.SIGTERM)
     ended = await finish(process)
@@ -61,6 +66,7 @@ async def test_in_json_all_of_both_streams_is_json_with_the_same_keys(
     assert (line["service"], line["backend"] in {"api-1", "api-2"}) == ("baremetal", True)
     assert (line["target"], line["user_agent"], line["bytes_in"]) == ("/v1/nodes?token=*", "it's me", 3)
     assert (line["host"], line["version"]) == (f"127.0.0.1:{port}", "1.31")
+    assert line["trace_id"] == "4bf92f35" * 4
     assert "secret" not in ended.out + ended.err
     assert logged[0]["time"] <= line["time"] <= logged[-1]["time"], "the same clock"
 

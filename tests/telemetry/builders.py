@@ -64,8 +64,7 @@ def record(
     **differing: object,
 ) -> RequestRecord:
     """A served request; every field may differ."""
-    lines = b"\r\nUser-Agent: " + user_agent
-    received = Received(method, target.encode("ascii"), client, (), None, host, user_agent, lines)
+    received = Received(method, target.encode("ascii"), client, (), None, host, user_agent)
     sample = RequestRecord(received, received)
     fields = {
         "service": "baremetal",

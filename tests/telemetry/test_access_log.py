@@ -103,8 +103,7 @@ def test_a_line_has_the_fields_of_the_table_in_its_order(tmp_path: Path) -> None
     for form in ("json", "text"):
         log = AccessLog(form, str(tmp_path / form))
         certificate = ClientCertificate("CN=alice", "ab" * 32, b"")
-        fields = b"\r\nX-A: user-agent: no\r\nuser-Agent:\t curl \r\nX-B: 1"
-        received = Received("GET", b"/v1/nodes", "192.0.2.7", certificate=certificate, passthrough=fields)
+        received = Received("GET", b"/v1/nodes", "192.0.2.7", certificate=certificate, user_agent=b"\t curl ")
         sample = RequestRecord(received, received)
         sample.reason, sample.version, sample.service = "connect", "1.31", "baremetal"
         sample.requested, sample.result = RequestedKind.EXACT, NegotiationResult.SERVED

@@ -65,7 +65,7 @@ class NameTable:
     def __init__(self, selected: frozenset[str], known: dict[str, int], dropped: frozenset[str]) -> None:
         self.selected = selected
         self.traces = False
-        """The gateway takes part in traces: `RequestHead.trace` is read."""
+        """Somebody reads `RequestHead.trace`."""
         self._kinds = dict.fromkeys(dropped, DROP) | known | dict.fromkeys(selected, SELECTED)
         self._by_spelling: dict[bytes, int] = {}
         self.pattern = fields_named(self._kinds)

@@ -113,7 +113,7 @@ class RequestHead:
     """Fields with request ids, of some dialect or `X-Request-Id` (normalized name, name, value)."""
     trace: bytes
     """What the fields of W3C Trace Context, which are forwarded as they came, say (`trace_of`). Empty unless
-    the gateway takes part in traces."""
+    somebody reads it (`NameTable.traces`)."""
     forwarded: tuple[tuple[str, bytes], ...]
     """The fields by which a proxy in front describes the client: normalized name, value. They are used from
     trusted peers only."""
