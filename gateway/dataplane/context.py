@@ -129,7 +129,7 @@ class Context:
         """Monotonic seconds, by which facts are dated and durations measured."""
         self.random_bits = random_bits
         """As many as `selection.select` takes."""
-        self.now = 0.0
+        self.now = monotonic()
         """Monotonic seconds, as of the last tick: for deadlines only."""
         self.min_rate_grace = MIN_RATE_GRACE
         self.draining = False
@@ -140,7 +140,6 @@ class Context:
         self.request_ids = RequestIdSource()
         self.tracing = tracing
         """None: the gateway takes no part in traces, and their headers pass as they came."""
-        self._reads_traces = reads_traces
         self.held_bodies = HeldBodies(limits.replay_total, on_held_full)
         self._balance(on_ejection, shared)
         self.decision_cache: dict[DecisionKey, Resolution] = {}
@@ -154,9 +153,7 @@ class Context:
         self._outbox: list[tuple[Writer, bytes]] = []
         self.response_cache: dict[ResponseCacheKey, ResponseRewrite] = {}
         """The rewrite of a response head, by what it depends on; filled by `cache_response`."""
-        self.writes_client_cert = False
-        """Some listener tells backends the certificates of its clients."""
-        self._make_tables()
+        self._make_tables(reads_traces)
 
     def _balance(self, on_ejection: OnEjection, shared: SharedLimits | None) -> None:
         self.lent = None if shared is None else shared.lent
@@ -179,9 +176,12 @@ class Context:
             shared=shared,
         )
 
-    def _make_tables(self) -> None:
+    def _make_tables(self, reads_traces: bool) -> None:  # noqa: FBT001 - called once
         self._configured: object = None
         """Of the snapshot from which the tables were made: each configuration has routes of its own."""
+        self.writes_client_cert = False
+        """Some listener tells backends the certificates of its clients."""
+        self._reads_traces = reads_traces
         self.request_layouts, self.response_layouts = LayoutBudget(), LayoutBudget()
         self._request_reader = self._trusted_request_reader = self._new_request_reader(frozenset())
         self._response_readers: dict[frozenset[str], ResponseReader] = {}

@@ -111,13 +111,11 @@ class Worker:
             reads_traces=reads_traces,
             shared=shared,
         )
-        self.context.now = monotonic()
         self._resolve = resolve
         self._max_clients = limits.connections or admission_limit()
-        self._closed_for_room = 0
-        """Client connections that were closed since the log last said so."""
-        self._shed_connections = 0
-        """Closed before their first request, since the log last said so."""
+        self._closed_for_room = self._shed_connections = 0
+        """Client connections that were closed, and that were shed before their first request, since the log
+        last said so."""
         self._room_logged_at = self._shed_logged_at = float("-inf")
         self._listeners = Listeners()
         self.openings = Openings(limits.handshakes)
