@@ -15,18 +15,7 @@ from typing import final
 
 import pytest
 
-from gateway.controlplane.resolver import addresses_only
-from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.service import Service
-from gateway.core.fleet.snapshot import Snapshot
-from gateway.core.versions.ranges import VersionSet
-from gateway.dataplane.backend_connection import BackendConnection
-from gateway.dataplane.client_connection import ClientConnection
-from gateway.dataplane.worker import Worker
-from gateway.dialects.openstack.ironic import Ironic
-from gateway.settings import Limits, Timeouts
-from gateway.telemetry.metrics import Metrics
+from bench.lane import Lane
 from tests.dataplane.messages import VERSION_FIELD, request
 
 REQUESTS = 1000
@@ -41,54 +30,12 @@ pytestmark = pytest.mark.interpreted("a compiled object takes other blocks")
 
 
 @final
-class MemoryTransport(asyncio.Transport):
-    """Keeps what was written last."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        super().__init__({"socket": sock, "peername": ("127.0.0.1", 5)})
-        self.written = b""
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.written = bytes(data)
-
-    def is_closing(self) -> bool:
-        return False
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-
-@final
 class Pair:
     """A client connection and a backend connection of a worker, and requests that pass through them."""
 
     def __init__(self, near: socket.socket) -> None:
-        dialect = Ironic()
-        versions = VersionSet.read("1.1-1.90", dialect.scheme)
-        service = Service("baremetal", dialect, (Backend("api-1", "127.0.0.1", 6385, declared=versions),))
-        holder = SnapshotHolder(Snapshot.configured([service], now=0.0))
-        metrics = Metrics()
-        self.worker = Worker(
-            limits=Limits(),
-            timeouts=Timeouts(),
-            trusted=(),
-            snapshots=holder,
-            observe=holder.observe,
-            metrics=metrics,
-            record=metrics.record,
-            resolve=addresses_only,
-        )
-        metrics.watch(holder, dict, dict)
-        self.client_side, self.backend_side = MemoryTransport(near), MemoryTransport(near)
-        self.client = ClientConnection(self.worker)
-        self.client.connection_made(self.client_side)
-        pool = self.worker.pool(holder.current.views["baremetal"].pool.members[0])
-        self.backend = BackendConnection(pool)
-        self.backend.connection_made(self.backend_side)
-        pool.on_idle(self.backend)
+        self.lane = Lane(near)
+        self.client, self.backend = self.lane.new_client(), self.lane.backend
 
     def send(self, number: int) -> None:
         """A request with its own ids arrives, and is written to the backend."""
@@ -100,7 +47,7 @@ class Pair:
             f"X-Auth-Token: gAAAAABk{number:032x}",
         )
         self.client.data_received(head)
-        self.worker.context.flush()
+        self.lane.flush()
 
     def respond(self, number: int) -> None:
         """Its response arrives, and is written to the client."""
@@ -114,7 +61,7 @@ class Pair:
             "{}",
         )
         self.backend.data_received("\r\n".join(head).encode())
-        self.worker.context.flush()
+        self.lane.flush()
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +77,7 @@ async def pair() -> AsyncIterator[Pair]:
         for number in range(100):  # every table and cache is filled
             pair.send(number)
             pair.respond(number)
-        assert pair.client_side.written.startswith(b"HTTP/1.1 200")
+        assert pair.lane.client_side.written.startswith(b"HTTP/1.1 200")
         gc.collect()
         gc.disable()
         yield pair
