@@ -21,7 +21,7 @@ from gateway.dialects import discover
 from gateway.settings import AccessLog, Limits, Timeouts
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
-from gateway.workers.recording import open_access_log, reads_traces, recorder
+from gateway.workers.recording import open_access_log, reads_ids, recorder
 
 NO_LOG: Final = AccessLog(format="off")
 
@@ -69,7 +69,7 @@ class Lane:
             record=recorder(metrics, tracing, self._log, access_log),
             resolve=addresses_only,
             tracing=tracing,
-            reads_traces=reads_traces(tracing, access_log),
+            reads_ids=reads_ids(tracing, access_log),
         )
         metrics.watch(holder, dict, dict)
         self.flush = self.worker.context.flush

@@ -30,7 +30,7 @@ from gateway.tls.client import ClientContexts
 from gateway.tls.server import ServerCertificates
 from gateway.workers.data_plane import DataPlane
 from gateway.workers.own_worker import OwnWorker
-from gateway.workers.recording import Listener, open_access_log, reads_traces, recorder
+from gateway.workers.recording import Listener, open_access_log, reads_ids, recorder
 from gateway.workers.share_keeper import ShareKeeper
 from gateway.workers.supervisor import WorkerProcesses
 
@@ -106,7 +106,7 @@ def _own_worker(
         on_ejection=ejection_log.changed,
         client_contexts=parts.client_contexts,
         tracing=tracing,
-        reads_traces=reads_traces(tracing, settings.access_log),
+        reads_ids=reads_ids(tracing, settings.access_log),
     )
     named = zip(names_of(listen), listen, strict=True)
     found = {each: parts.certificates[name] for name, each in named if each.tls is not None}

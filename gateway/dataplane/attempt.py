@@ -202,7 +202,7 @@ class Attempt(ResponseReceiver):
         if connection is None or not protocol:
             return False
         owner.record.backend_seconds = owner.context.clock() - self.sent_at
-        owner.record.response_fields = response.passthrough
+        owner.record.response_id = response.request_id
         if owner.context.ejections.watching:
             owner.context.ejections.responded(self.member, response.status)
         rewrite = rewrite_head(resolution, self.member, response.status, response.selected_fields)
@@ -219,7 +219,7 @@ class Attempt(ResponseReceiver):
         owner, member = self._owner, self.member
         context, resolution = owner.context, owner.resolution
         owner.record.backend_seconds = context.clock() - self.sent_at
-        owner.record.response_fields = response.passthrough
+        owner.record.response_id = response.request_id
         key = (resolution, member.key, response.status, response.selected)
         rewrite = context.response_cache.get(key)
         if rewrite is None:

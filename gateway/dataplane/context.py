@@ -111,7 +111,7 @@ class Context:
         on_ejection: OnEjection = untold,
         client_contexts: ClientContexts | None = None,
         tracing: Tracing | None = None,
-        reads_traces: bool = True,
+        reads_ids: bool = True,
         shared: SharedLimits | None = None,
     ) -> None:
         self.limits = limits
@@ -153,7 +153,7 @@ class Context:
         self._outbox: list[tuple[Writer, bytes]] = []
         self.response_cache: dict[ResponseCacheKey, ResponseRewrite] = {}
         """The rewrite of a response head, by what it depends on; filled by `cache_response`."""
-        self._make_tables(reads_traces)
+        self._make_tables(reads_ids)
 
     def _balance(self, on_ejection: OnEjection, shared: SharedLimits | None) -> None:
         self.lent = None if shared is None else shared.lent
@@ -176,12 +176,12 @@ class Context:
             shared=shared,
         )
 
-    def _make_tables(self, reads_traces: bool) -> None:  # noqa: FBT001 - called once
+    def _make_tables(self, reads_ids: bool) -> None:  # noqa: FBT001 - called once
         self._configured: object = None
         """Of the snapshot from which the tables were made: each configuration has routes of its own."""
         self.writes_client_cert = False
         """Some listener tells backends the certificates of its clients."""
-        self._reads_traces = reads_traces
+        self._reads_ids = reads_ids
         self.request_layouts, self.response_layouts = LayoutBudget(), LayoutBudget()
         self._request_reader = self._trusted_request_reader = self._new_request_reader(frozenset())
         self._response_readers: dict[frozenset[str], ResponseReader] = {}
@@ -241,7 +241,7 @@ class Context:
         self, selected: frozenset[str], ids: frozenset[str] = frozenset(), dropped: Iterable[str] = ()
     ) -> RequestReader:
         table = NameTable.for_requests(selected, ids, dropped)
-        table.traces = self._reads_traces
+        table.reads_ids = self._reads_ids
         return RequestReader(table, self.limits, self.request_layouts)
 
     def response_reader(self, view: ServiceView) -> ResponseReader:
@@ -250,6 +250,7 @@ class Context:
         reader = self._response_readers.get(owned)
         if reader is None:
             table = NameTable.for_responses(owned | {"vary"})
+            table.reads_ids = self._reads_ids
             reader = self._response_readers[owned] = ResponseReader(table, self.response_layouts)
         return reader
 

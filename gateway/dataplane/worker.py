@@ -90,7 +90,7 @@ class Worker:
         on_ejection: OnEjection = untold,
         client_contexts: ClientContexts | None = None,
         tracing: Tracing | None = None,
-        reads_traces: bool = True,
+        reads_ids: bool = True,
         shared: SharedLimits | None = None,
     ) -> None:
         self.name = name
@@ -108,7 +108,7 @@ class Worker:
             on_ejection=on_ejection,
             client_contexts=client_contexts,
             tracing=tracing,
-            reads_traces=reads_traces,
+            reads_ids=reads_ids,
             shared=shared,
         )
         self._resolve = resolve

@@ -6,7 +6,6 @@ has ended. After that nobody changes it, so a reader may keep it.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.core.dialect import PLAIN_IDS
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
 NO_BACKEND = "none"
 """The label `backend` of local responses."""
+
+_is_id: Final = PLAIN_IDS.form.fullmatch
 
 
 class ReceivedHead(Protocol):
@@ -66,7 +67,7 @@ class RequestRecord:
         *("service", "backend", "method", "status", "requested", "result", "version", "attempts"),
         "negotiated",
         *("seconds", "backend_seconds", "bytes_in", "bytes_out", "reason"),
-        *("request_id", "response_fields"),
+        *("request_id", "response_id"),
         *("trace", "traceparent"),
         *("head", "peer"),
     )
@@ -104,9 +105,9 @@ class RequestRecord:
         """Why it failed (a name of `dataplane.failures`); empty when it did not."""
         self.request_id = ""
         """The id that came with the request, or the one that was made; empty where there is none."""
-        self.response_fields = b""
-        """Field lines of the response, each with the CRLF before it: the one with its request id is among
-        them, if it has one."""
+        self.response_id = b""
+        """The request id that the response carries, as it came, well-formed or not. Empty: it carries none,
+        or nobody reads it."""
         self.traceparent = b""
         """To which trace it belongs. Empty: the gateway does not trace, or has not looked yet."""
         self.trace: RequestTrace | None = None
@@ -115,13 +116,13 @@ class RequestRecord:
     @property
     def response_request_id(self) -> str:
         """The id that the response carries: the backend's own, or `request_id` in a response of the gateway.
-        Empty where it carries none, or no well-formed one. Looked for when it is asked for: in the log
-        only."""
-        return _request_id_among(self.response_fields)
+        Empty where it carries none, no well-formed one, or nobody reads it."""
+        text = self.response_id.decode("latin-1")
+        return text if _is_id(text) else ""
 
     @response_request_id.setter
     def response_request_id(self, request_id: str) -> None:
-        self.response_fields = b"\r\nX-Request-Id: " + request_id.encode()
+        self.response_id = request_id.encode()
 
     @property
     def trace_id(self) -> str:
@@ -143,30 +144,3 @@ class RequestRecord:
     def client(self) -> str:
         """The peer's address, or the client's as a trusted proxy reports it."""
         return self.peer.client_address(self.head)
-
-
-_ID_NAME: Final = b"request-id:"
-_USUAL_ID_NAME: Final = b"-Request-Id:"
-"""As nearly all servers write it: found in half the time."""
-_match_usual_id: Final = re.compile(
-    rb"\r\n[0-9A-Za-z-]*-Request-Id:[ \t]*(" + PLAIN_IDS.form.pattern.encode() + rb")[ \t]*(?=\r\n|\Z)"
-).match
-
-
-def _request_id_among(fields: bytes) -> str:
-    """The well-formed request id among the field lines of a response: in the first field whose name ends so
-    (`X-Openstack-Request-Id`, `X-Compute-Request-Id`, `X-Request-Id`)."""
-    start = fields.find(_USUAL_ID_NAME)
-    if start >= 0:
-        found = _match_usual_id(fields, fields.rfind(b"\r\n", 0, start + 1))
-        if found is not None:
-            return found[1].decode()
-    lines, start = fields.lower(), 0
-    while (start := lines.find(_ID_NAME, start)) >= 0:
-        line = lines.rfind(b"\r\n", 0, start)
-        start += len(_ID_NAME)
-        if lines.find(b":", line) == start - 1:  # else it is a part of a value
-            end = lines.find(b"\r\n", start)
-            text = fields[start : end if end >= 0 else len(fields)].strip(b" \t").decode("latin-1")
-            return text if PLAIN_IDS.is_valid(text) else ""
-    return ""

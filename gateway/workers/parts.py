@@ -34,7 +34,7 @@ from gateway.telemetry.process_log import ProcessLog
 from gateway.telemetry.process_stats import read_stats
 from gateway.workers.messages import Beat, Deadlines, HeldBack, Report, Shares, Start, Update
 from gateway.workers.own_facts import OwnFacts
-from gateway.workers.recording import open_access_log, reads_traces, recorder
+from gateway.workers.recording import open_access_log, reads_ids, recorder
 from gateway.workers.share_client import ShareClient
 from gateway.workers.worker_tls import WorkerTls
 
@@ -94,7 +94,7 @@ class Parts:
             name=str(self.slot),
             client_contexts=self.tls.contexts,
             tracing=tracing,
-            reads_traces=reads_traces(tracing, settings.access_log),
+            reads_ids=reads_ids(tracing, settings.access_log),
             shared=shared,
         )
         self.shares = ShareClient(shared, self.worker, self._send)

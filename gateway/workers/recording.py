@@ -25,8 +25,9 @@ def open_access_log(configured: AccessLogSettings) -> AccessLog:
     return AccessLog(cast(Format, configured.format), configured.path, cast(Query, configured.query))
 
 
-def reads_traces(tracing: Tracing | None, configured: AccessLogSettings) -> bool:
-    """Whether somebody reads `RequestHead.trace`. To read it costs a hundredth of a request."""
+def reads_ids(tracing: Tracing | None, configured: AccessLogSettings) -> bool:
+    """Whether somebody reads `RequestHead.trace` and `ResponseHead.request_id`, which costs a hundredth of a
+    request."""
     return tracing is not None or configured.format != "off"
 
 

@@ -33,9 +33,11 @@ IDS = frozenset({"x-openstack-request-id"})
 UNTRUSTED = NameTable.for_requests(OWNED, IDS, ("Forwarded", "X-Forwarded-*", "X-Real-IP"))
 TRUSTED = NameTable.for_requests(OWNED, IDS)
 TRACED = NameTable.for_requests(OWNED, IDS)
-TRACED.traces = True
+TRACED.reads_ids = True
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 RESPONSES = NameTable.for_responses(frozenset({normalize_name(VERSION_FIELD), "vary"}))
+IDENTIFIED = NameTable.for_responses(frozenset({normalize_name(VERSION_FIELD), "vary"}))
+IDENTIFIED.reads_ids = True
 
 REQUEST_HEADS = (
     request("GET", "/v1/nodes?limit=50", f"{VERSION_FIELD}: 1.31", "Accept: */*", "X-Auth-Token: abc"),
@@ -85,6 +87,9 @@ RESPONSE_HEADS = (
     response_head("200 OK", "Content-Length: 3", "Date: x", http="1.0"),
     response_head("200", "Connection: keep-alive", "Content-Length: 3", http="1.0"),
     response_head("103 Early Hints", "Link: x"),
+    response_head("200 OK", "X-Compute-Request-Id:  1", "Date: x", "x-request-ID: 2", "Content-Length: 3"),
+    response_head("200 OK", "X-About: request-id: z", f"{VERSION_FIELD}: 1.31", "Request-Id:1", "Date: x"),
+    response_head("200 OK", f"{VERSION_FIELD}: 1.31", "X-Request-Id: not well-formed", "Date: x"),
 )
 
 
@@ -122,8 +127,8 @@ def new_reader(table: NameTable) -> RequestReader:
     return reader
 
 
-def new_response_reader() -> ResponseReader:
-    reader = ResponseReader(RESPONSES, LayoutBudget())
+def new_response_reader(table: NameTable) -> ResponseReader:
+    reader = ResponseReader(table, LayoutBudget())
     for head in RESPONSE_HEADS * 2:
         reader.read(head, is_head_request=False)
     return reader
@@ -134,7 +139,10 @@ READERS = {
     "trusted": (new_reader(TRUSTED), TRUSTED),
     "traced": (new_reader(TRACED), TRACED),
 }
-RESPONSE_READER = new_response_reader()
+RESPONSE_READERS = {
+    "plain": (new_response_reader(RESPONSES), RESPONSES),
+    "identified": (new_response_reader(IDENTIFIED), IDENTIFIED),
+}
 
 READ_BY_A_LAYOUT = [0, 1, 2, 3, 4, 5, 6, 7, 9, 12, 14, 15, 16, 18, 19, 20, 21, 22]
 """The others are for the strict reader: fields that `Connection` lists, `Max-Forwards`, an empty value or
@@ -148,7 +156,7 @@ def test_the_heads_of_real_clients_are_read_by_a_layout(peer: str) -> None:
     reader, table = READERS[peer]
     found = [number for number, head in enumerate(REQUEST_HEADS) if reader.read_known(head) is not None]
 
-    traced = NOT_WHILE_TRACING if table.traces else set[int]()
+    traced = NOT_WHILE_TRACING if table.reads_ids else set[int]()
     assert found == [number for number in READ_BY_A_LAYOUT if number not in traced]
     for number in found:
         known = reader.read_known(REQUEST_HEADS[number])
@@ -156,13 +164,27 @@ def test_the_heads_of_real_clients_are_read_by_a_layout(peer: str) -> None:
         assert values(known) == strictly(REQUEST_HEADS[number], table)
 
 
-def test_the_heads_of_real_servers_are_read_by_a_layout() -> None:
+@pytest.mark.parametrize("which", RESPONSE_READERS)
+def test_the_heads_of_real_servers_are_read_by_a_layout(which: str) -> None:
+    reader, table = RESPONSE_READERS[which]
     for number, head in enumerate(RESPONSE_HEADS):
         for to_head in (False, True):
-            known = RESPONSE_READER.read_known(head, to_head)
+            known = reader.read_known(head, to_head)
             assert (known is None) == (number in (8, 9, 12))
             if known is not None:
-                assert values(known) == values(read_response_head(head, RESPONSES, is_head_request=to_head))
+                assert values(known) == values(read_response_head(head, table, is_head_request=to_head))
+
+
+def test_the_id_of_a_response_is_the_first_one() -> None:
+    reader, _ = RESPONSE_READERS["identified"]
+    found = [reader.read(head, is_head_request=False).request_id for head in RESPONSE_HEADS]
+
+    assert {at: each for at, each in enumerate(found) if each} == {
+        1: b"1",
+        13: b"1",
+        14: b"1",
+        15: b"not well-formed",
+    }
 
 
 @given(st.sampled_from(REQUEST_HEADS).flatmap(damaged), st.sampled_from(sorted(READERS)))
@@ -204,14 +226,20 @@ def test_every_byte_of_a_value_is_read_alike_with_and_without_layouts(number: in
                 assert attempted(reader.read_known, head) in (None, strictly(head, table))
 
 
-@given(st.sampled_from(RESPONSE_HEADS).flatmap(damaged), st.booleans())
-@example(RESPONSE_HEADS[0].replace(b"Vary: a", b"Vary: " + b"a" * 70_000), False)
-@example(RESPONSE_HEADS[0].replace(b": 2", b": 0"), False)
-@example(RESPONSE_HEADS[0].replace(b"200 OK", b"204 OK"), False)
-def test_S17_a_response_head_is_read_alike_with_and_without_layouts(head: bytes, to_head: bool) -> None:
-    expected = attempted(lambda head: read_response_head(head, RESPONSES, is_head_request=to_head), head)
+@given(
+    st.sampled_from(RESPONSE_HEADS).flatmap(damaged), st.booleans(), st.sampled_from(sorted(RESPONSE_READERS))
+)
+@example(RESPONSE_HEADS[0].replace(b"Vary: a", b"Vary: " + b"a" * 70_000), False, "plain")
+@example(RESPONSE_HEADS[0].replace(b": 2", b": 0"), False, "plain")
+@example(RESPONSE_HEADS[0].replace(b"200 OK", b"204 OK"), False, "plain")
+@example(RESPONSE_HEADS[13].replace(b"  1", b" \t "), False, "identified")
+def test_S17_a_response_head_is_read_alike_with_and_without_layouts(
+    head: bytes, to_head: bool, which: str
+) -> None:
+    reader, table = RESPONSE_READERS[which]
+    expected = attempted(lambda head: read_response_head(head, table, is_head_request=to_head), head)
     if len(head) <= MAX_RESPONSE_HEAD:  # the connection refuses larger ones before
-        assert attempted(lambda head: RESPONSE_READER.read_known(head, to_head), head) in (None, expected)
+        assert attempted(lambda head: reader.read_known(head, to_head), head) in (None, expected)
 
 
 @given(st.sampled_from(REQUEST_HEADS), st.binary(max_size=40))
@@ -226,7 +254,10 @@ def test_a_part_of_a_head_is_no_head() -> None:
     for head in REQUEST_HEADS:
         assert all(reader.read_known(head[:size]) is None for size in range(len(head)))
     for head in RESPONSE_HEADS:
-        assert all(RESPONSE_READER.read_known(head[:size], False) is None for size in range(len(head)))
+        for reader_of_responses, _ in RESPONSE_READERS.values():
+            assert all(
+                reader_of_responses.read_known(head[:size], False) is None for size in range(len(head))
+            )
 
 
 def test_a_head_that_was_read_stays_as_it_is() -> None:

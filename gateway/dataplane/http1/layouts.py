@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Final, TypeAlias, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 from gateway.dataplane.http1 import names
 from gateway.dataplane.http1.fields import (
@@ -38,6 +38,7 @@ from gateway.dataplane.http1.response_head import (
     BODILESS,
     MAX_RESPONSE_HEAD,
     ResponseHead,
+    is_request_id_name,
     read_status_line,
 )
 from gateway.errors import FramingError
@@ -64,11 +65,25 @@ _Cut: TypeAlias = Callable[[_Groups], tuple[bytes, ...]]
 """Takes at least two of the groups of a match."""
 
 
+class _Ids(NamedTuple):
+    """Which field that passes on is cut out as well, for those who read ids."""
+
+    is_name: Callable[[bytes], bool]
+    """Of a name in lower case."""
+    value: bytes
+    """What is read of it, with one group."""
+
+
+_TRACE: Final = _Ids(TRACEPARENT.__eq__, _BLANKS + b"(" + PARENT + b")" + _BLANKS)
+_RESPONSE_ID: Final = _Ids(is_request_id_name, _VALUE)
+
+
 @final
 class _Expression:
     """The regular expression of a layout while it is made, and what its groups are. Groups count from 0."""
 
-    def __init__(self, start: bytes, groups: int) -> None:
+    def __init__(self, start: bytes, groups: int, ids: _Ids) -> None:
+        self._ids = ids
         self.runs: list[int] = []
         """The groups with fields that pass on."""
         self.passed: set[bytes] = set()
@@ -79,8 +94,9 @@ class _Expression:
         """The names beside them. The group of the name is the one before."""
         self.literals: dict[int, list[bytes]] = {}
         """The values of literal kinds."""
-        self.trace = -1
-        """The group with the trace context; -1: there is none."""
+        self.id = -1
+        """The group with the trace context of a request, or the request id of a response; -1: there is
+        none."""
         self._parts = [start]
         self._groups = groups
         self._run = b""
@@ -105,10 +121,14 @@ class _Expression:
             pattern = _HOST if kind == names.HOST else _LENGTH if kind == names.LENGTH else _VALUE
             self._add_value(kind, name, line + pattern)
 
-    def add_trace(self, name: bytes) -> None:
-        """The line `traceparent`, which is well-formed and passes on: its value is a group inside a run."""
-        self._run += rb"\r\n" + re.escape(name) + b":" + _BLANKS + b"(" + PARENT + b")" + _BLANKS
-        self.trace = self._groups + 1  # the run itself is the group before
+    def is_id(self, name: bytes) -> bool:
+        """Whether a field that passes on is the first with such a name (in lower case)."""
+        return self.id < 0 and self._ids.is_name(name)
+
+    def add_id(self, name: bytes) -> None:
+        """The next field line, which passes on: its value is a group inside a run."""
+        self._run += rb"\r\n" + re.escape(name) + b":" + self._ids.value
+        self.id = self._groups + 1  # the run itself is the group before
 
     def _add_value(self, kind: int, name: bytes, pattern: bytes) -> None:
         self._parts.append(pattern)
@@ -120,7 +140,7 @@ class _Expression:
         if self._run:
             self._parts.append(b"(" + self._run + b")")
             self.runs.append(self._groups)
-            self._groups += 2 if self.trace > self._groups else 1
+            self._groups += 2 if self.id > self._groups else 1
             self._run = b""
 
     def compile(self) -> Callable[[bytes], re.Match[bytes] | None] | None:
@@ -179,7 +199,7 @@ class RequestLayout:
         self._run, self._runs = _passthrough(found.runs)
         self._selected = found.named(names.SELECTED)
         self._request_ids = found.normalized(names.REQUEST_ID)
-        self._trace = found.trace
+        self._trace = found.id
         self._identified = bool(self._request_ids) or self._trace >= 0
         self._forwarded = found.normalized(names.FORWARDED)
         self._via = tuple(found.values.get(names.VIA, ()))
@@ -252,8 +272,8 @@ class ResponseLayout:
     """Reads the response heads of one layout. The status line is a part of it."""
 
     __slots__ = (
-        *("_close", "_framing", "_has_date", "_length", "_line", "_location", "_match", "_run", "_runs"),
-        *("_selected", "_status"),
+        *("_close", "_framing", "_has_date", "_length", "_line", "_location", "_match", "_request_id"),
+        *("_run", "_runs", "_selected", "_status"),
         *("signature", "uses"),
     )
 
@@ -280,6 +300,7 @@ class ResponseLayout:
             self._framing = CHUNKED if names.CODING in found.literals else UNTIL_CLOSE
         self._run, self._runs = _passthrough(found.runs)
         self._has_date = b"date" in found.passed
+        self._request_id = found.id
         self._selected = found.named(names.SELECTED)
         self._location = found.normalized(names.LOCATION)
 
@@ -307,6 +328,7 @@ class ResponseLayout:
             head.passthrough = b"".join(self._runs(groups))
         else:
             head.passthrough = groups[self._run] if self._run >= 0 else b""
+        head.request_id = groups[self._request_id] if self._request_id >= 0 else b""
         links = self._location
         head.location = tuple([(name, groups[group]) for _, name, group in links]) if links else ()
         return head
@@ -318,9 +340,11 @@ def request_layout(head: bytes, table: NameTable, signature: int) -> RequestLayo
     This head itself need not match: a blank at the end of one of its values must not keep others from their
     layout. Our own grammar has accepted all its names.
     """
-    found = _Expression(REQUEST_LINE, 3)
+    found = _Expression(REQUEST_LINE, 3, _TRACE)
     if not _add_lines(found, head, table) or not found.values.get(names.HOST):
         return None
+    if table.reads_ids and (TRACEPARENT in found.passed or (found.id < 0 and TRACESTATE in found.passed)):
+        return None  # a second trace context, or half of one: the strict reader knows what they say
     match = found.compile()
     return RequestLayout(match, found, signature) if match is not None else None
 
@@ -329,7 +353,7 @@ def response_layout(head: bytes, table: NameTable, signature: int) -> ResponseLa
     """The layout of a head that the strict reader has accepted; None: heads with these names have none."""
     end = head.find(b"\r")
     status_line = head[:end]
-    found = _Expression(re.escape(status_line), 0)
+    found = _Expression(re.escape(status_line), 0, _RESPONSE_ID)
     if status_line[9:10] == b"1" or not _add_lines(found, head, table):
         return None  # interim responses are rare, and have rules of their own
     match = found.compile()
@@ -346,14 +370,10 @@ def _add_lines(found: _Expression, head: bytes, table: NameTable) -> bool:
         kind = table.kind(name)
         if kind in {names.MAX_FORWARDS, names.UPGRADE}:
             return False
-        if table.traces and kind == names.PASSED and name.lower() == TRACEPARENT:
-            if found.trace >= 0:
-                return False  # two of them are for the strict reader, which knows what they say
-            found.add_trace(name)
+        if table.reads_ids and kind == names.PASSED and found.is_id(name.lower()):
+            found.add_id(name)
         else:
             found.add(name, value, kind)
-    if table.traces and found.trace < 0 and TRACESTATE in found.passed:
-        return False  # as above
     options = connection_options(found.literals.get(names.CONNECTION, ()))
     try:
         return not listed_fields(options, table)  # those that are listed would have to be removed

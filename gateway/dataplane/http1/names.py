@@ -60,12 +60,12 @@ class NameTable:
     """Says of each spelling of a field name of which kind it is (the constants above). `pattern` finds the
     fields that are not `PASSED` in a head."""
 
-    __slots__ = ("_by_spelling", "_kinds", "pattern", "selected", "traces")
+    __slots__ = ("_by_spelling", "_kinds", "pattern", "reads_ids", "selected")
 
     def __init__(self, selected: frozenset[str], known: dict[str, int], dropped: frozenset[str]) -> None:
         self.selected = selected
-        self.traces = False
-        """Somebody reads `RequestHead.trace`."""
+        self.reads_ids = False
+        """Somebody reads `RequestHead.trace` and `ResponseHead.request_id`."""
         self._kinds = dict.fromkeys(dropped, DROP) | known | dict.fromkeys(selected, SELECTED)
         self._by_spelling: dict[bytes, int] = {}
         self.pattern = fields_named(self._kinds)

@@ -113,7 +113,7 @@ class RequestHead:
     """Fields with request ids, of some dialect or `X-Request-Id` (normalized name, name, value)."""
     trace: bytes
     """What the fields of W3C Trace Context, which are forwarded as they came, say (`trace_of`). Empty unless
-    somebody reads it (`NameTable.traces`)."""
+    somebody reads it (`NameTable.reads_ids`)."""
     forwarded: tuple[tuple[str, bytes], ...]
     """The fields by which a proxy in front describes the client: normalized name, value. They are used from
     trusted peers only."""
@@ -256,7 +256,7 @@ def _set_fields(request: RequestHead, section: bytes, table: NameTable) -> None:
     options = connection_options([value for _, value in found.get(names.CONNECTION, ())])
     listed = listed_fields(options, table)
     request.passthrough = without_listed_fields(b"".join(parts[::3])[: -len(HEAD_END)], listed)
-    request.trace = trace_of(request.passthrough) if table.traces else b""
+    request.trace = trace_of(request.passthrough) if table.reads_ids else b""
     request.selected = tuple(part for field in found.get(names.SELECTED, ()) for part in field)
     request.forwarded = tuple((n.decode().lower(), value) for n, value in found.get(names.FORWARDED, ()))
     ids = ((name.decode().lower(), name, value) for name, value in found.get(names.REQUEST_ID, ()))

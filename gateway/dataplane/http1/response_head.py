@@ -55,6 +55,7 @@ class ResponseHead:
         "line",
         "location",
         "passthrough",
+        "request_id",
         "selected",
         "size",
         "status",
@@ -79,6 +80,10 @@ class ResponseHead:
     has_date: bool
     """`Date` is one of the fields that are forwarded. Where it is not, the gateway adds it (RFC 9110
     6.6.1)."""
+    request_id: bytes
+    """The first field whose name ends in `Request-Id` (`X-Openstack-Request-Id`, `X-Compute-Request-Id`,
+    `X-Request-Id`), of those that are forwarded as they came. Empty: there is none, or nobody reads it
+    (`NameTable.reads_ids`)."""
     size: int
     """Bytes of the head as it came, the empty line included."""
 
@@ -94,7 +99,7 @@ class ResponseHead:
         head.status, head.line, head.close, head.size = self.status, self.line, self.close, self.size
         head.selected, head.location = self.selected, self.location
         head.passthrough = passthrough
-        head.has_date = self.has_date
+        head.has_date, head.request_id = self.has_date, self.request_id
         head.length = length
         head.framing = BY_LENGTH if length >= 0 else self.framing
         return head
@@ -140,6 +145,7 @@ def read_response_head(head: bytes, table: NameTable, *, is_head_request: bool) 
     passthrough = b"".join(parts[::3])[end : -len(HEAD_END)]
     response.passthrough = without_listed_fields(passthrough, listed_fields(options, table))
     response.has_date = has_date(response.passthrough)
+    response.request_id = _request_id_among(response.passthrough) if table.reads_ids else b""
     _set_framing(response, length, coding, is_head_request=is_head_request)
     return response
 
@@ -166,6 +172,19 @@ def has_date(passthrough: bytes) -> bool:
     """Whether `Date` is one of these field lines."""
     # `find` costs half of `in`, and most servers write `Date` in these letters.
     return passthrough.find(b"\r\nDate:") >= 0 or _DATE.search(passthrough) is not None
+
+
+def is_request_id_name(name: bytes) -> bool:
+    """Whether a field of this name, in lower case, has the id of the request to which it responds."""
+    return name.endswith(b"request-id")
+
+
+def _request_id_among(passthrough: bytes) -> bytes:
+    for line in passthrough.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        if is_request_id_name(name.lower()):
+            return value.strip(OWS)
+    return b""
 
 
 StatusLine: TypeAlias = tuple[int, bytes, int]
