@@ -75,6 +75,17 @@ class Board:
         """Connections of its worker, as the others see them."""
         return self._counts[slot]
 
+    def give(self, slot: int, position: int, sock: socket.socket) -> bool:
+        """Whether the worker in `slot` has got this connection, of the listener at this position. `sock`
+        stays the caller's."""
+        try:
+            socket.send_fds(self._pairs[slot][1], [bytes((position,))], [sock.fileno()])
+        except OSError:  # it takes none at the moment
+            return False
+        if self._counts[slot] < NOT_SERVING:
+            self._counts[slot] += 1  # until it says so itself
+        return True
+
     def move(self, slot: int, other: int) -> None:
         """The worker in `other` gets what the one in `slot`, which has ended, was given and has not taken.
         The next one of that slot may never serve: when this gateway ends, or is taken over."""

@@ -1,4 +1,5 @@
-"""A worker process: `python -m gateway.workers --channel FD`. Its parent starts it, nobody else does.
+"""A worker process: `python -m gateway.workers --channel FD --code IDENTITY`. Its parent starts it, nobody
+else does. It ends at once if it is not the code that the parent runs (`identity`).
 
 Nothing is imported here before the signals are settled: what they mean is decided by the parent, which tells
 its workers. Imports as little as serving requests needs, because a worker that has died is replaced while
@@ -22,7 +23,7 @@ def main() -> int:
     """Run the worker; the exit code."""
     for number in THE_PARENTS:
         signal.signal(number, signal.SIG_IGN)
-    channel = _channel(sys.argv[1:])
+    channel, code = _arguments(sys.argv[1:])
     if channel is None:
         sys.stderr.write(f"error: {USAGE}\n")
         return 2
@@ -30,17 +31,20 @@ def main() -> int:
     # No plugin of another package takes part in reading settings, and looking for them takes time.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     import_module("gateway.compiled").use_compiled()
-    code: int = import_module("gateway.workers.process").run(channel)
-    return code
+    identity = import_module("gateway.workers.identity")
+    if identity.identity() != code:
+        return int(identity.OTHER_CODE)  # the parent says it in its log, whose form it knows
+    return int(import_module("gateway.workers.process").run(channel))
 
 
-def _channel(arguments: list[str]) -> int | None:
-    """The descriptor of the channel; None: these are not the arguments of a parent."""
+def _arguments(arguments: list[str]) -> tuple[int | None, str]:
+    """The descriptor of the channel, and what the parent runs; None: these are not the arguments of a
+    parent."""
     match arguments:
-        case ["--channel", number] if number.isdecimal() and number.isascii():
-            return int(number)
+        case ["--channel", number, "--code", code] if number.isdecimal() and number.isascii():
+            return int(number), code
         case _:
-            return None
+            return None, ""
 
 
 if __name__ == "__main__":

@@ -17,10 +17,8 @@ from time import monotonic
 from typing import Final, NamedTuple, Protocol, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.agreement.document import Document
 from gateway.core.decision.decision import DocumentKey
 from gateway.core.fleet.publication import Publication
-from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.dataplane.balance import Board
 from gateway.dataplane.ejection import Ejected
 from gateway.dataplane.listening_sockets import ListeningSockets
@@ -30,6 +28,9 @@ from gateway.telemetry.merging import Counted
 from gateway.telemetry.process_families import WorkerProcess, WorkerUse
 from gateway.workers.changes import Changes
 from gateway.workers.data_plane import WorkerState
+from gateway.workers.deputy import Deputy
+from gateway.workers.holding import holds_documents, lowest_held, offers
+from gateway.workers.identity import identity
 from gateway.workers.messages import (
     Ack,
     Beat,
@@ -103,7 +104,7 @@ class Shared(Protocol):
 class WorkerProcesses:
     """`number` worker processes. `count` is called with what they have counted
     (`Metrics.add`). `acknowledged` is called whenever `held` may have changed. `program`: what
-    is run, with `--channel FD` behind it."""
+    is run, with `--channel FD --code IDENTITY` behind it."""
 
     def __init__(
         self,
@@ -126,9 +127,11 @@ class WorkerProcesses:
         self._acknowledged = acknowledged
         self._timing = timing
         self._program = tuple(program)
+        self._code = identity()
         self._deadlines: Deadlines | None = None
         """As told last; None: never, because no other replica is there."""
         self._board = Board(number)
+        self._deputy = Deputy(sockets, self._board)
         self._publisher = Publisher(snapshot_holder, settings)
         self._handles: dict[int, WorkerHandle] = {}
         """Those that run, by slot."""
@@ -164,16 +167,23 @@ class WorkerProcesses:
         self._started = True
 
     async def listen(self) -> None:
-        """Every worker accepts clients. Raises `StartupError` if none can."""
+        """Every worker that is able to accepts clients. Raises `StartupError` if none can."""
+
+        def serves() -> bool:
+            stages = {handle.stage for handle in self._handles.values()}
+            return Stage.SERVING in stages and Stage.LIVE not in stages
+
         self._listening = True
         for handle in self._handles.values():
             self._serve(handle)
-        if not await self._changes.until(lambda: self._all_are(Stage.SERVING), self._timing.start):
+        self._cover()
+        if not await self._changes.until(serves, self._timing.start):
             raise StartupError("the workers do not serve; the log says why")
 
     async def stop_accepting(self) -> None:
         """No worker accepts any more, until `listen`. They go on with the clients that they have."""
         self._listening, self._paused = False, True
+        self._cover()
         # One that is about to serve says so before it says that it has stopped.
         paused = [each for each in self._handles.values() if each.stage in {Stage.SERVING, Stage.LIVE}]
         for handle in paused:
@@ -191,6 +201,7 @@ class WorkerProcesses:
     async def abort(self) -> None:
         """End all of them at once. Nothing of them is left when this returns."""
         self._ending = True
+        self._cover()
         serving = [handle for handle in self._handles.values() if handle.stage is Stage.SERVING]
         for handle in serving:
             handle.drain(0.0)
@@ -203,17 +214,20 @@ class WorkerProcesses:
             self._beat_timer.cancel()
             self._beat_timer = None
         self._publisher.close()
+        self._deputy.close()
         self._board.close()
 
     def kill(self) -> None:
         """End all of them now, whatever they do. It is not waited for."""
         self._ending = True
+        self._cover()
         for handle in self._handles.values():
             handle.dismiss()
         self._changes.changed()
 
     async def _stop(self, seconds: float) -> None:
         self._ending = True
+        self._cover()
         self._changes.changed()  # no slot waits any longer to start another worker
         for handle in list(self._handles.values()):
             if handle.stage is Stage.STARTING:
@@ -279,7 +293,8 @@ class WorkerProcesses:
 
         self._handles[slot] = handle
         try:
-            await handle.start(self._program, [*(descriptor for _, descriptor in listeners), *balance.all()])
+            inherited = [*(descriptor for _, descriptor in listeners), *balance.all()]
+            await handle.start(self._program, self._code, inherited)
             if self._ending:
                 handle.dismiss()
             handle.recipient = self._publisher.add(handle.send, first_message)
@@ -297,6 +312,7 @@ class WorkerProcesses:
         del self._handles[handle.slot]
         self._board.ended(handle.slot)
         self._move_given(handle.slot)
+        self._cover()
         self._reports.retire(handle)
         if handle.recipient is not None:
             self._publisher.remove(handle.recipient)
@@ -306,9 +322,23 @@ class WorkerProcesses:
 
     def _move_given(self, slot: int) -> None:
         """What was given to the worker that has ended is another one's, if one serves or has just stopped."""
-        able = [handle.slot for handle in self._handles.values() if handle.serving_at is not None]
-        if able:
+        if able := self._receivers():
             self._board.move(slot, min(able, key=self._board.count))
+
+    def _receivers(self) -> list[int]:
+        """Slots of workers that serve, or have just stopped: they take what they are given."""
+        return [handle.slot for handle in self._handles.values() if handle.serving_at is not None]
+
+    def _cover(self) -> None:
+        """Let the parent accept for slots whose worker is dead, while another one serves. Those that are
+        about to serve do it themselves."""
+        vacant = []
+        if self._listening and not self._ending:
+            stages = {slot: handle.stage for slot, handle in self._handles.items()}
+            if Stage.SERVING in stages.values():
+                slots = range(self._number)
+                vacant = [slot for slot in slots if stages.get(slot, Stage.STARTING) is Stage.STARTING]
+        self._deputy.cover(vacant, self._receivers())
 
     # --- what a worker says
 
@@ -346,11 +376,12 @@ class WorkerProcesses:
             handle.stage is Stage.STARTING
             and recipient.held is not None
             and recipient.changes >= self._promised
-            and _holds_documents(recipient.held, self._snapshot_holder.current)
+            and holds_documents(recipient.held, self._snapshot_holder.current)
         ):
             handle.stage = Stage.LIVE
             if self._listening:
                 self._serve(handle)
+                self._cover()
         self._acknowledged()
 
     def _serve(self, handle: WorkerHandle) -> None:
@@ -361,6 +392,7 @@ class WorkerProcesses:
         if handle.stage is Stage.LIVE:
             handle.stage = Stage.SERVING
             handle.serving_at = monotonic()
+            self._cover()
             _log.info(
                 "worker %d serves: process %d, started %.1f s ago",
                 *(handle.slot, handle.pid, handle.serving_at - handle.began_at),
@@ -371,6 +403,7 @@ class WorkerProcesses:
         handle.stopped = not handle.stops_due
         if handle.stage is Stage.SERVING:
             handle.stage = Stage.LIVE
+            self._cover()
 
     # --- watching
 
@@ -428,19 +461,9 @@ class WorkerProcesses:
     def held(self, service: str) -> int | None:
         """The lowest `seq` of this service's document that a worker holds, which decides when the next step
         may be taken. 0: one of them holds none. None: there is no worker."""
-        view = self._snapshot_holder.current.views.get(service)
-        present = _document(view)
-        lowest: int | None = None
-        for handle in self._handles.values():
-            if handle.recipient is not None and handle.recipient.held is not None:
-                document = _document(handle.recipient.held.views.get(service))
-                if document is None:
-                    return 0
-                seq = document.seq
-                if present is not None and document != present:  # another one with this number is not it
-                    seq = min(seq, present.seq - 1)
-                lowest = seq if lowest is None else min(lowest, seq)
-        return lowest
+        recipients = [handle.recipient for handle in self._handles.values() if handle.recipient is not None]
+        held = [recipient.held for recipient in recipients if recipient.held is not None]
+        return lowest_held(service, self._snapshot_holder.current, held)
 
     def deadlines(self, deadlines: Mapping[str, float]) -> None:
         """Every worker looks at them before it refuses a version."""
@@ -471,8 +494,8 @@ class WorkerProcesses:
         serving = [handle for handle in self._handles.values() if handle.stage is Stage.SERVING]
         if serving:
             # The parent is a moment ahead: what it knows is of use to clients once the workers hold it.
-            ahead = _offers(self._snapshot_holder.current) and not all(
-                handle.recipient is not None and _offers(handle.recipient.held) for handle in serving
+            ahead = offers(self._snapshot_holder.current) and not all(
+                handle.recipient is not None and offers(handle.recipient.held) for handle in serving
             )
             return "the workers do not hold the offer yet" if ahead else ""
         if self._listening:
@@ -564,23 +587,3 @@ class WorkerProcesses:
         return len(self._handles) == self._number and all(
             handle.stage is stage for handle in self._handles.values()
         )
-
-
-def _document(view: ServiceView | None) -> Document | None:
-    return None if view is None or view.agreed is None else view.agreed.document
-
-
-def _offers(snapshot: Snapshot | None) -> bool:
-    """Whether some service has an offer, as in a gateway that is ready."""
-    return snapshot is not None and any(
-        view.offer.versions or view.offer.transparent for view in snapshot.views.values()
-    )
-
-
-def _holds_documents(held: Snapshot, current: Snapshot) -> bool:
-    """Whether a worker that holds this decides by the present documents."""
-    for name, view in current.views.items():
-        other = held.views.get(name)
-        if other is not view and (other is None or other.agreed != view.agreed):
-            return False
-    return True

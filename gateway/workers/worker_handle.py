@@ -21,6 +21,7 @@ from typing import Final, final
 
 from gateway.compiled import SOURCES
 from gateway.workers.channel import Channel
+from gateway.workers.identity import OTHER_CODE, OTHER_CODE_REASON
 from gateway.workers.messages import Drain, Pause, Report, Serve
 from gateway.workers.publisher import Recipient
 
@@ -83,9 +84,9 @@ class WorkerHandle:
         """Whether a document waits for it: from its first acknowledgement to its end."""
         return self.recipient is not None and self.recipient.held is not None
 
-    async def start(self, program: Sequence[str], inherited: Sequence[int]) -> None:
-        """Start the process. It inherits these descriptors, and the other end of the channel. Raises
-        `OSError` if it cannot be started."""
+    async def start(self, program: Sequence[str], code: str, inherited: Sequence[int]) -> None:
+        """Start the process, which must run this `code` (`identity`). It inherits these descriptors, and the
+        other end of the channel. Raises `OSError` if it cannot be started."""
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -93,7 +94,7 @@ class WorkerHandle:
                 # In a session of its own: Ctrl-C is for the parent, which tells the workers. Not through the
                 # event loop: uvloop runs Python code between fork and exec. 0.4 ms where a core is free.
                 self._process = subprocess.Popen(  # noqa: ASYNC220, S603
-                    [*program, "--channel", str(theirs.fileno())],
+                    [*program, "--channel", str(theirs.fileno()), "--code", code],
                     stdin=subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(), *inherited),
                     start_new_session=True,
@@ -173,6 +174,8 @@ class WorkerHandle:
 
 def ending_of(code: int) -> str:
     """How a process has ended, by its return code."""
+    if code == OTHER_CODE:
+        return OTHER_CODE_REASON
     if code >= 0:
         return f"exit code {code}"
     try:

@@ -25,6 +25,7 @@ from gateway.dataplane.listening_sockets import ListeningSockets
 from gateway.settings import Settings, Timeouts
 from gateway.settings.values import Listen
 from gateway.workers.channel import Channel
+from gateway.workers.identity import identity
 from gateway.workers.messages import Ack, Facts, Report, Serve, Serving, Start, Update
 from tests.dataplane.testbed import LOOPBACK, Client, versions
 
@@ -72,7 +73,7 @@ class Parent:
         inherited = [*listening, *self.board.descriptors(0).all()]
         with theirs:
             self._process = subprocess.Popen(  # noqa: ASYNC220 - as the parent does it
-                [each.format(channel=theirs.fileno()) for each in (*program, "--channel", "{channel}")],
+                [*program, "--channel", str(theirs.fileno()), "--code", identity()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
