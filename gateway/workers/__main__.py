@@ -1,5 +1,6 @@
 """A worker process: `python -m gateway.workers --channel FD --code IDENTITY`. Its parent starts it, nobody
-else does. It ends at once if it is not the code that the parent runs (`identity`).
+else does. It ends at once if it is not the code that the parent runs (`identity`). The form of its arguments
+stays, so that the worker of another release can tell that.
 
 Nothing is imported here before the signals are settled: what they mean is decided by the parent, which tells
 its workers. Imports as little as serving requests needs, because a worker that has died is replaced while
