@@ -30,7 +30,10 @@ compiled.require()
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 HEAVY_GROUPS: Final = ("real", "engines", "load", "fuzz", "browser")
-"""Markers of the groups that `-m` in pyproject.toml excludes by default. A test without one is in `quick`."""
+"""Markers of the groups that `-m` in pyproject.toml excludes by default."""
+
+GROUPS: Final = (*HEAVY_GROUPS, "processes")
+"""Markers of all groups. A test without one is in `quick`. A test with two is in the heavy one."""
 
 INTERPRETED: Final = "interpreted"
 """Marker of the tests that are about the interpreted build only; its text says why."""
@@ -72,7 +75,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def group_of(item: pytest.Item) -> str:
     """The group of a test, by its marker. Its keywords would also contain the names of its folders."""
-    return next((marker.name for marker in item.iter_markers() if marker.name in HEAVY_GROUPS), "quick")
+    names = {marker.name for marker in item.iter_markers()}
+    return next((name for name in GROUPS if name in names), "quick")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -103,7 +107,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in others]
     for item in items:
-        if group_of(item) != "quick" and item.get_closest_marker("timeout") is None:
+        if group_of(item) in HEAVY_GROUPS and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(HEAVY_TIMEOUT))
 
 

@@ -25,6 +25,8 @@ from tests.cli.processes import ROOT, TIMEOUT, free_port, ready
 from tests.cli.test_run import declared
 from tests.stream_server import serving
 
+pytestmark = pytest.mark.processes
+
 PATIENCE: Final = TIMEOUT
 """Seconds for the start or the end of a process, or for one request. A blocked event loop needs forever."""
 

@@ -20,6 +20,8 @@ from gateway.telemetry.log_fields import ACCESS_LOG, LEFT_OUT, PROCESS_LOG
 from tests.cli.conftest import Write
 from tests.cli.processes import call, finish, free_port, ready, start, until
 
+pytestmark = pytest.mark.processes
+
 PROCESS_NAMES = [field.name for field in PROCESS_LOG]
 ACCESS_NAMES = [field.name for field in ACCESS_LOG if field.name not in LEFT_OUT]
 TIME = re.compile(r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z")

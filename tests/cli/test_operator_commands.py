@@ -19,6 +19,8 @@ from tests.cli.conftest import Call, Fleet, Running, Write
 from tests.cli.processes import TIMEOUT, Ended, finish, free_port, ready, start, until
 from tests.stream_server import serving
 
+pytestmark = pytest.mark.processes
+
 ONCE = {"Connection": "close"}
 """Leaves no idle connection for which the gateway would wait at its end."""
 NOT_SAVED = (

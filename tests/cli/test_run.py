@@ -20,6 +20,8 @@ from tests.cli.conftest import Write
 from tests.cli.processes import call, finish, free_port, ready, start, until
 from tests.stream_server import serving
 
+pytestmark = pytest.mark.processes
+
 Answer: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """What a backend does after it has received the head of a request."""
 

@@ -18,6 +18,8 @@ from gateway.service_manager import MAX_STATUS, Moment, ServiceManager
 from tests.cli.conftest import Call, Write
 from tests.cli.processes import TIMEOUT, finish, free_port, ready, start
 
+pytestmark = pytest.mark.processes
+
 Message = dict[str, str]
 
 

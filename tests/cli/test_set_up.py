@@ -12,6 +12,8 @@ import pytest
 
 from tests.cli.processes import ROOT
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:

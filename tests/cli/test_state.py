@@ -15,6 +15,8 @@ import pytest
 from tests.cli.conftest import Call, Fleet, Write
 from tests.cli.processes import finish, free_port, ready, start, until
 
+pytestmark = pytest.mark.processes
+
 
 class RestartableGateway:
     """A configuration with a state file. Its gateway can be started again and again."""

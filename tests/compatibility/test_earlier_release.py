@@ -26,6 +26,8 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 
+pytestmark = pytest.mark.processes
+
 ARCHIVE = Path(__file__).parent / "earlier.tar.xz"
 CONFIGURATION = """
 listen: 127.0.0.1:8080

@@ -1,8 +1,9 @@
 """Every test gets its own testbed: backends, a gateway and clients. Nothing of them may be left at the end.
 Every exchange must go through its stages as the table in `dataplane.stages` says.
 
-Event loops differ where sockets are reset, filled or closed. Those tests run on the loop of asyncio and, if
-uvloop is installed, on uvloop as well, which is used in production.
+Event loops differ where sockets are reset, filled or closed. In CI those tests run on the loop of asyncio
+and, if uvloop is installed, on uvloop as well. At a desk one loop suffices: the one that a gateway takes by
+itself. `CI=1 ./test FILE` runs both there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from importlib.util import find_spec
 from typing import Final
 
+import hypothesis
 import pytest
 
 from gateway.compiled import is_compiled
@@ -53,11 +55,13 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, LoopFactory]:
-    """The loops on which a test runs."""
-    loops: dict[str, LoopFactory] = {"asyncio": asyncio.new_event_loop}
-    if item.path.stem in LOOPS_DIFFER and find_spec("uvloop") is not None:
-        loops["uvloop"] = importlib.import_module("uvloop").new_event_loop
-    return loops
+    """The loops on which a test runs. `tests/conftest.py` tells a desk by the profile of hypothesis."""
+    asyncio_only: dict[str, LoopFactory] = {"asyncio": asyncio.new_event_loop}
+    if item.path.stem not in LOOPS_DIFFER or find_spec("uvloop") is None:
+        return asyncio_only
+    uvloop_only: dict[str, LoopFactory] = {"uvloop": importlib.import_module("uvloop").new_event_loop}
+    is_desk = hypothesis.settings.get_current_profile_name() == "desk"
+    return uvloop_only if is_desk else asyncio_only | uvloop_only
 
 
 @pytest.fixture(autouse=True)

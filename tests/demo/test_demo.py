@@ -8,9 +8,12 @@ import signal
 import socket
 
 import aiohttp
+import pytest
 
 from gateway.demo.clients import KINDS
 from tests.cli.processes import Ended, call, finish, start
+
+pytestmark = pytest.mark.processes
 
 EVENT = re.compile(r"^ *[\d.]+ s  (step|offer): +(.*)$", re.MULTILINE)
 LINE = re.compile(

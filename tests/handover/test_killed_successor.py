@@ -17,6 +17,8 @@ from tests.cli.processes import finish, free_port, kill_left, ready, start, unti
 from tests.dataplane.testbed import ScriptedBackend, UpstreamConnection, ironic_response
 from tests.handover.test_processes import Requests
 
+pytestmark = pytest.mark.processes
+
 CONFIGURATION: Final = """
 workers: {workers}
 listen: 127.0.0.1:{port}

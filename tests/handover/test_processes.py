@@ -18,6 +18,8 @@ from gateway.demo.fleet import SERVED
 from tests.cli.processes import finish, free_port, kill_left, ready, start, until
 from tests.handover.conftest import House
 
+pytestmark = pytest.mark.processes
+
 RATE = 150
 """Requests per second."""
 

@@ -21,6 +21,8 @@ from tests.cli.processes import ROOT, finish, free_port, kill_left, ready, start
 from tests.dataplane.testbed import ScriptedBackend, serve
 from tests.workers.parent import PROGRAM
 
+pytestmark = pytest.mark.processes
+
 CONFIGURATION: Final = """
 workers: 2
 listen: 127.0.0.1:{port}

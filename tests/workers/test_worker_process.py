@@ -37,6 +37,8 @@ from tests.dataplane.testbed import (
 )
 from tests.workers.parent import PROGRAM, WAIT, Parent, document, parent_of
 
+pytestmark = pytest.mark.processes
+
 OFFERED = Agreed(document(3, "1.1-1.90"))
 
 

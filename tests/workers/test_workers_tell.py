@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import aiohttp
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import settings
 from gateway.assembly import Gateway
 from tests.dataplane.testbed import ScriptedBackend, serve
+
+pytestmark = pytest.mark.processes
 
 WAIT: Final = 20.0
 CONFIGURATION: Final = """
