@@ -217,9 +217,9 @@ class Attempt(ResponseReceiver):
     def on_response(self, response: ResponseHead, piece: bytes, *, done: bool) -> None:
         """8: the response head is complete, and `piece` of its content has come."""
         owner, member = self._owner, self.member
-        context, resolution = owner.context, owner.resolution
-        owner.record.backend_seconds = context.clock() - self.sent_at
-        owner.record.response_id = response.request_id
+        context, resolution, record = owner.context, owner.resolution, owner.record
+        record.backend_seconds = context.clock() - self.sent_at
+        record.response_id = response.request_id
         key = (resolution, member.key, response.status, response.selected)
         rewrite = context.response_cache.get(key)
         if rewrite is None:

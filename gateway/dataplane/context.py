@@ -93,7 +93,19 @@ class OpenTunnel:
 
 @final
 class Context:
-    """Shared by all connections of a worker; used in its event loop only."""
+    """Shared by all connections of a worker; used in its event loop only. It has slots, because CPython finds
+    the methods of an object with more than thirty attributes, and no slots, by a slower way."""
+
+    __slots__ = (
+        *("_configured", "_loop", "_outbox", "_reads_ids", "_request_reader", "_response_readers"),
+        *("_trusted_request_reader", "admission", "client_contexts", "clock", "decision_cache", "draining"),
+        *("ejections", "forwarding_lines", "held_back", "held_bodies", "in_flight_by_member"),
+        *("in_flight_by_service", "known_documents", "lent", "limits", "metrics", "min_rate_grace", "now"),
+        *("observe", "random_bits", "rate_limiter", "read_buffer", "record", "refusals", "request_ids"),
+        *("request_layouts", "request_queue", "response_cache", "response_layouts", "retry_budget"),
+        *("rewritten_documents", "service_limits", "snapshots", "timeouts", "tracing", "trusted", "tunnels"),
+        *("writes_client_cert",),
+    )
 
     def __init__(
         self,

@@ -98,7 +98,7 @@ class Exchange(AttemptOwner):
 
     def __init__(self, downstream: Downstream, request: RequestHead) -> None:
         self.downstream = downstream
-        self.context = downstream.context
+        context = self.context = downstream.context
         self.request = request
         self.record = RequestRecord(request, downstream.peer)
         self.stage: Stage = DECIDING
@@ -114,7 +114,7 @@ class Exchange(AttemptOwner):
         """The client connection stays open after this exchange."""
         self._chunked = False
         """The response to the client is chunked."""
-        self._started = self.context.clock()
+        self._started = context.clock()
 
     # -- stops 2 to 6
 
@@ -286,8 +286,9 @@ class Exchange(AttemptOwner):
     ) -> None:
         """8: write the head with its owned fields rewritten, and the content as it comes."""
         self.stage = RESPONDING
-        status, downstream = response.status, self.downstream
-        self.record.status = status
+        downstream, record = self.downstream, self.record
+        record.status = response.status
+        record.bytes_out = len(piece)
         if self._retries is not None:
             self._release_budget(self._retries)
         body = self.body
@@ -301,7 +302,6 @@ class Exchange(AttemptOwner):
                 framing, close = b"", True
         if close:
             self._keep_alive = False
-        self.record.bytes_out = len(piece)
         if self._chunked:
             piece = encode_chunk(piece) + LAST_CHUNK if done else encode_chunk(piece)
         head = compose_downstream_head(
@@ -576,7 +576,8 @@ class Exchange(AttemptOwner):
 
     def _end(self) -> None:
         """The end of stop 8: give back what was counted and hand out the RequestRecord."""
-        stage, context, record, attempt = self.stage, self.context, self.record, self._attempt
+        context, record = self.context, self.record
+        stage, attempt = self.stage, self._attempt
         self.stage = ENDED
         if attempt is not None:
             self._attempt = None

@@ -42,8 +42,9 @@ class RequestIdSource:
         nothing is added there."""
         ids, fields = resolution.request_ids, request.request_ids
         if fields:
-            if len(fields) == 1 and fields[0][0] == ids.normalized_header:  # as of nearly every client
-                given = fields[0][2].decode("latin-1")
+            name, _, value = fields[0]
+            if len(fields) == 1 and name == ids.normalized_header:  # as of nearly every client
+                given = value.decode("latin-1")
                 if ids.form.fullmatch(given) is not None:
                     return given
             given = _given(request, ids)
@@ -76,13 +77,16 @@ def id_lines(request: RequestHead, resolution: Resolution, request_id: str) -> b
     """The lines for a backend, of a request that came with some field for ids: a well-formed one passes, a
     malformed one is replaced. Fields that are no request ids of this API pass as they came, and so does
     everything in a transparent service."""
-    ids, edits = resolution.request_ids, resolution.request_edits
-    lines, fields = b"", request.request_ids
+    ids, fields = resolution.request_ids, request.request_ids
+    transparent = resolution.view.offer.transparent
+    if len(fields) == 1 and not transparent:
+        name, _, value = fields[0]
+        if name == ids.normalized_header and value == request_id.encode():  # as of nearly every client
+            return ids.line_start + value + b"\r\n"
+    lines, edits = b"", resolution.request_edits
     written: tuple[str, str] = (ids.normalized_header, PLAIN_NAME)
-    if resolution.view.offer.transparent:
+    if transparent:
         written = ("", "")
-    elif len(fields) == 1 and fields[0][0] == written[0] and fields[0][2] == request_id.encode():
-        return ids.line_start + fields[0][2] + b"\r\n"  # as of nearly every client
     elif _valid(request, ids) or not _given(request, ids):
         lines = ids.line_start + request_id.encode() + b"\r\n"
     if not (lines and ids is PLAIN_IDS) and written[1] and request.has_request_id(PLAIN_NAME):

@@ -49,16 +49,20 @@ def compose_upstream_head(
         request_id_lines = resolution.request_ids.line_start + request_id.encode() + b"\r\n"
     else:
         request_id_lines = b""
-    return b"%b %b HTTP/1.1%b\r\n%b%b%b%b%b" % (
+    parts = (
         request.method.encode(),
+        b" ",
         target,
+        b" HTTP/1.1",
         fields,
+        b"\r\n",
         peer.lines(request, member.backend, prefix),
         request.max_forwards_lines() if request.max_forwards else b"",
         request_id_lines,
         resolution.legacy_request_field_lines if member.legacy else resolution.request_field_lines,
         end,
     )
+    return b"".join(parts)  # in half the time of a format
 
 
 def _rewritten_target(request: RequestHead, resolution: Resolution, member: Member, local: str) -> bytes:

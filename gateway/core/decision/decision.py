@@ -167,16 +167,13 @@ class Forward:
 
     __slots__ = ("member", "methods", "path", "resolution")
 
-    def __init__(
-        self, resolution: Resolution, member: Member | None, path: str, methods: tuple[str, ...]
-    ) -> None:
-        self.resolution = resolution
-        self.member = member
-        self.path = path
-        """The local path: the API's own, without the route's prefix."""
-        self.methods = methods
-        """Every method that the backend may execute; more than one where a server also takes it from
-        elsewhere than the request line. It is sent again only if all of them allow it."""
+    resolution: Resolution
+    member: Member | None
+    path: str
+    """The local path: the API's own, without the route's prefix."""
+    methods: tuple[str, ...]
+    """Every method that the backend may execute; more than one where a server also takes it from elsewhere
+    than the request line. It is sent again only if all of them allow it."""
 
 
 @final
@@ -254,6 +251,7 @@ def decide(
     `throttled`: services whose rate-limited endpoints have answered too often. `known_documents`: those that
     the caller can answer. `held_back`, `lent`: as for `selection.select`.
     """
+    method, query = head.method, head.query
     # 3. Route.
     route = snapshot.routes.find(host, head.path)
     if route is None:
@@ -262,11 +260,11 @@ def decide(
     path = route.local(head.path)
     # 4, 5, and the candidates of 6: `resolve`, cached by service, endpoint and selected fields.
     dialect = view.service.dialect
-    methods: tuple[str, ...] = (head.method,)
-    query, parameter = head.query, dialect.method_parameter
+    methods: tuple[str, ...] = (method,)
+    parameter = dialect.method_parameter
     if dialect.method_override or (query and parameter and ("%" in query or parameter in query)):
         methods = possible_methods(head, dialect.method_override, dialect.method_parameter)
-    endpoint = dialect.endpoint(methods[0], path, head.query)
+    endpoint = dialect.endpoint(methods[0], path, query)
     key = (route.service, endpoint, head.selected)
     resolution = decision_cache.get(key)
     if resolution is None or resolution.view is not view:
@@ -279,16 +277,19 @@ def decide(
         if missing is not None:
             return _local(missing)
     # 6. Select one of the candidates.
-    if resolution.prefers_known_document and head.method in DOCUMENT_METHODS:
-        document = DocumentKey.of(resolution, path, head.query)
+    if resolution.prefers_known_document and method in DOCUMENT_METHODS:
+        document = DocumentKey.of(resolution, path, query)
         if document in known_documents:
             return AnswerKnown(resolution, document)
     if not resolution.candidates.tiers:
         return _local(resolution)
     member = select(resolution.candidates, in_flight_by_member, random_bits, (), held_back, lent)
-    if methods[0] != head.method:  # one of the servers may not read the header that overrides it
-        methods = (*methods, head.method)
-    return Forward(resolution, member, path, methods)
+    if methods[0] != method:  # one of the servers may not read the header that overrides it
+        methods = (*methods, method)
+    forward = Forward()  # without arguments, which would double its cost
+    forward.resolution, forward.member = resolution, member
+    forward.path, forward.methods = path, methods
+    return forward
 
 
 def _missing_operation(

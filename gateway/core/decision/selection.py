@@ -230,16 +230,18 @@ def _least_share(random_bits: int) -> int:
 def _better_of_two(tier: Tier, in_flight_by_member: Mapping[str, int], random_bits: int) -> Member:
     """Draw two members, the next one in order when both draws are the same; compare requests in flight for
     each one's weight."""
-    members, cumulative = tier.members, tier.cumulative
+    members = tier.members
+    number = len(members)
     if tier.even:
-        first = ((random_bits & _MASK) * len(members)) >> _HALF
-        second = ((random_bits >> _HALF) * len(members)) >> _HALF
+        first = ((random_bits & _MASK) * number) >> _HALF
+        second = ((random_bits >> _HALF) * number) >> _HALF
     else:
+        cumulative = tier.cumulative
         total = cumulative[-1]
         first = bisect_right(cumulative, ((random_bits & _MASK) * total) >> _HALF)
         second = bisect_right(cumulative, ((random_bits >> _HALF) * total) >> _HALF)
     if first == second:
-        second = (first + 1) % len(members)
+        second = (first + 1) % number
     one, other = members[first], members[second]
     in_flight, other_in_flight = in_flight_by_member.get(one.key, 0), in_flight_by_member.get(other.key, 0)
     return other if other_in_flight * one.weight < in_flight * other.weight else one

@@ -13,7 +13,7 @@ the two). It keeps nothing of the heads that it reads. Which layouts are made, a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -33,7 +33,7 @@ from gateway.dataplane.http1.fields import (
     listed_fields,
 )
 from gateway.dataplane.http1.names import NameTable
-from gateway.dataplane.http1.request_head import KNOWN_METHODS, REQUEST_LINE, SLASH, RequestHead
+from gateway.dataplane.http1.request_head import KNOWN_METHODS, ORIGIN_LINE, RequestHead
 from gateway.dataplane.http1.response_head import (
     BODILESS,
     MAX_RESPONSE_HEAD,
@@ -57,10 +57,8 @@ _HOST: Final = _BLANKS + b"(" + HOST.pattern + b")" + _BLANKS
 _LENGTH: Final = _BLANKS + rb"([0-9]{1,%d})" % MAX_LENGTH_DIGITS + _BLANKS
 _LITERAL: Final = frozenset({names.CONNECTION, names.CODING, names.EXPECT})
 """Kinds whose value is a part of the layout."""
-_NAMED: Final = frozenset({names.SELECTED, names.REQUEST_ID, names.FORWARDED, names.LOCATION})
-"""Kinds of which the name is cut out as well."""
 
-_Groups: TypeAlias = Sequence[bytes]
+_Groups: TypeAlias = tuple[bytes, ...]
 _Cut: TypeAlias = Callable[[_Groups], tuple[bytes, ...]]
 """Takes at least two of the groups of a match."""
 
@@ -91,7 +89,7 @@ class _Expression:
         self.values: dict[int, list[int]] = {}
         """The groups with the values of a kind."""
         self.names: dict[int, list[bytes]] = {}
-        """The names beside them. The group of the name is the one before."""
+        """The names beside them."""
         self.literals: dict[int, list[bytes]] = {}
         """The values of literal kinds."""
         self.id = -1
@@ -114,9 +112,6 @@ class _Expression:
             self.literals.setdefault(kind, []).append(value.strip(OWS))
         elif kind == names.DROP:
             self._parts.append(line + TEXT)
-        elif kind in _NAMED:
-            self._groups += 1
-            self._add_value(kind, name, rb"\r\n(" + re.escape(name) + b"):" + _VALUE)
         else:
             pattern = _HOST if kind == names.HOST else _LENGTH if kind == names.LENGTH else _VALUE
             self._add_value(kind, name, line + pattern)
@@ -153,13 +148,16 @@ class _Expression:
         """The group with the only value of `kind`; -1: there is none."""
         return self.values.get(kind, [-1])[0]
 
-    def named(self, kind: int) -> _Cut | None:
-        """Takes name, value, name, value of a named kind; None: there are none."""
-        found = [group for value in self.values.get(kind, ()) for group in (value - 1, value)]
-        return itemgetter(*found) if found else None
+    def selected(self) -> tuple[tuple[bytes, ...], _Cut | None]:
+        """The names of the selected fields, and what takes name, value, name, value out of all groups and
+        these names behind them; None: there are none. A name is the same object for every head, so that its
+        hash, by which a decision is found again, is computed once."""
+        written, values = tuple(self.names.get(names.SELECTED, ())), self.values.get(names.SELECTED, [])
+        found = [place for at, value in enumerate(values) for place in (at - len(values), value)]
+        return written, itemgetter(*found) if found else None
 
     def normalized(self, kind: int) -> tuple[tuple[str, bytes, int], ...]:
-        """Normalized name, name and group of the value of each field of a named kind."""
+        """Normalized name, name and group of the value of each field of a kind."""
         pairs = zip(self.names.get(kind, ()), self.values.get(kind, ()), strict=True)
         return tuple((name.decode().lower(), name, group) for name, group in pairs)
 
@@ -177,8 +175,8 @@ class RequestLayout:
 
     __slots__ = (
         *("_chunked", "_closes", "_expects", "_forwarded", "_has_content", "_host", "_keeps", "_length"),
-        *("_identified", "_match", "_proxied", "_request_ids", "_run", "_runs", "_selected", "_trace"),
-        *("_via", "signature", "uses"),
+        *("_identified", "_match", "_names", "_proxied", "_request_ids", "_run", "_runs", "_selected"),
+        *("_trace", "_via", "signature", "uses"),
     )
 
     def __init__(
@@ -197,7 +195,7 @@ class RequestLayout:
         self._length = found.value_of(names.LENGTH)
         self._has_content = self._chunked or self._length >= 0
         self._run, self._runs = _passthrough(found.runs)
-        self._selected = found.named(names.SELECTED)
+        self._names, self._selected = found.selected()
         self._request_ids = found.normalized(names.REQUEST_ID)
         self._trace = found.id
         self._identified = bool(self._request_ids) or self._trace >= 0
@@ -213,7 +211,7 @@ class RequestLayout:
             return None
         groups: _Groups = match.groups()
         method, size = KNOWN_METHODS.get(groups[0]), match.end()
-        if method is None or size > max_size or groups[1][0] != SLASH:
+        if method is None or size > max_size:
             return None
         head = RequestHead()  # without arguments, which would double its cost
         head.method = method
@@ -224,7 +222,7 @@ class RequestLayout:
         else:
             head.minor, head.close = 0, not self._keeps
         head.framing, head.length, head.expects_continue = NO_BODY, 0, False
-        head.selected = () if self._selected is None else self._selected(groups)
+        head.selected = () if self._selected is None else self._selected(groups + self._names)
         if self._runs is not None:
             head.passthrough = b"".join(self._runs(groups))
         else:
@@ -237,7 +235,7 @@ class RequestLayout:
             self._proxied and not self._set_hops(head, groups)
         ):
             return None
-        head.set_target(groups[1])
+        head.set_origin_target(groups[1])
         return head
 
     def _set_ids(self, head: RequestHead, groups: _Groups) -> None:
@@ -272,8 +270,8 @@ class ResponseLayout:
     """Reads the response heads of one layout. The status line is a part of it."""
 
     __slots__ = (
-        *("_close", "_framing", "_has_date", "_length", "_line", "_location", "_match", "_request_id"),
-        *("_run", "_runs", "_selected", "_status"),
+        *("_close", "_framing", "_has_date", "_length", "_line", "_location", "_match", "_names"),
+        *("_request_id", "_run", "_runs", "_selected", "_status"),
         *("signature", "uses"),
     )
 
@@ -301,7 +299,7 @@ class ResponseLayout:
         self._run, self._runs = _passthrough(found.runs)
         self._has_date = b"date" in found.passed
         self._request_id = found.id
-        self._selected = found.named(names.SELECTED)
+        self._names, self._selected = found.selected()
         self._location = found.normalized(names.LOCATION)
 
     def read(self, data: bytes, is_head_request: bool) -> ResponseHead | None:  # noqa: FBT001 - hot path
@@ -323,7 +321,7 @@ class ResponseLayout:
         elif framing == UNTIL_CLOSE:
             head.close = True
         head.framing = framing
-        head.selected = () if self._selected is None else self._selected(groups)
+        head.selected = () if self._selected is None else self._selected(groups + self._names)
         if self._runs is not None:
             head.passthrough = b"".join(self._runs(groups))
         else:
@@ -340,7 +338,7 @@ def request_layout(head: bytes, table: NameTable, signature: int) -> RequestLayo
     This head itself need not match: a blank at the end of one of its values must not keep others from their
     layout. Our own grammar has accepted all its names.
     """
-    found = _Expression(REQUEST_LINE, 3, _TRACE)
+    found = _Expression(ORIGIN_LINE, 3, _TRACE)
     if not _add_lines(found, head, table) or not found.values.get(names.HOST):
         return None
     if table.reads_ids and (TRACEPARENT in found.passed or (found.id < 0 and TRACESTATE in found.passed)):

@@ -54,16 +54,19 @@ _FIELDS: Final = rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:" + TEXT + rb"\r\n)*+\r\n"
 """Field lines of a token, a colon and text, up to the empty line. Possessive: it never backtracks."""
 _FIELD_SECTION: Final = re.compile(rb"\r\n" + _FIELDS)
 _METHOD: Final = METHOD.pattern.encode() + b"+"  # possessive
-REQUEST_LINE: Final = rb"(" + _METHOD + rb") ([!\"$-\[\]-~]++) HTTP/1\.([01])"
+_TARGET: Final = rb"[!\"$-\[\]-~]"
 """Refuses `#` and `\\` in targets: some servers cut a target at `#`, or read `\\` as `/`."""
-_REQUEST_LINE: Final = re.compile(REQUEST_LINE + rb"\r\n")
+_VERSION: Final = rb" HTTP/1\.([01])"
+_REQUEST_LINE: Final = re.compile(b"(" + _METHOD + b") (" + _TARGET + b"++)" + _VERSION + rb"\r\n")
+ORIGIN_LINE: Final = b"(" + _METHOD + b") (/" + _TARGET + b"*+)" + _VERSION
+"""A request line whose target is in origin form, as nearly all are."""
 _ANY_REQUEST_LINE: Final = re.compile(_METHOD + rb" ([!-~]+) HTTP/([0-9])\.([0-9])\r\n")
 _KNOWN_LINE: Final = b"POST / HTTP/1.1"
 """In place of a line with a method that llhttp does not know."""
 _ABSOLUTE: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?]*)(.*)")
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})|%2[fF]|%5[cC]|%[01][0-9A-Fa-f]|%7[fF]")
 """A `%` without two hexadecimal digits, or an encoded slash, backslash or control byte (threats P1-P6)."""
-SLASH: Final = 0x2F
+_SLASH: Final = 0x2F
 
 
 class HeadLimits(Protocol):
@@ -203,8 +206,12 @@ class RequestHead:
 
     def set_target(self, target: bytes) -> None:
         """Read the target while the head is made. Raises `FramingError`."""
-        if target[0] != SLASH:
+        if target[0] != _SLASH:
             self.host, target = _read_target_form(target, self)
+        self.set_origin_target(target)
+
+    def set_origin_target(self, target: bytes) -> None:
+        """Read a target in origin form, or `*`, as `set_target` does."""
         self.target = target
         path, _, self.query = target.decode().partition("?")
         if "%" in path or "/." in path:
