@@ -9,10 +9,12 @@ import random
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from gateway.controlplane.discovery.discovery import NOTHING_LISTED, Discovery
+from gateway.controlplane.discovery.file import FileLister
 from gateway.controlplane.discovery.lister import Answer, Failed, Listed, Lister
 from gateway.controlplane.name_lookup import NO_ANSWER, NO_SUCH_NAME
 from gateway.controlplane.resolver import (
@@ -180,6 +182,18 @@ async def test_failures_are_retried_soon_and_then_less_often() -> None:
         for at, pause in enumerate(it.pauses):
             plain = min(FIRST_RETRY * 2**at, LONGEST_RETRY)
             assert plain * (1 - JITTER) <= pause <= plain * (1 + JITTER)
+
+
+async def test_a_file_that_is_broken_for_long_is_looked_at_as_often_as_ever(tmp_path: Path) -> None:
+    one = replace(service(), sources=(SOURCE,), undiscovered=True, written="x")
+    it = Running(one, scripts={SOURCE.key: FileLister(str(tmp_path / "absent.json"), interval=3.0)})
+    it.discovery.retarget(it.discovery.completed([one]))
+    try:
+        await it.ended()
+        await it.next(5)
+        assert it.pauses == [3.0] * 6, "an operator who mends it does not wait for the gateway"
+    finally:
+        await it.discovery.close()
 
 
 async def test_a_failed_first_look_ends_the_wait_for_the_others() -> None:

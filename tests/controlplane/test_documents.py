@@ -327,7 +327,7 @@ async def test_a_slow_disk_does_not_hold_an_offer_for_ever(
         assert await documents.in_force()
     told = [record.getMessage() for record in caplog.records]
     assert [text.partition(":")[0] for text in told] == [
-        "the state file takes too long",
+        "the state file is not written in time",
         "steps of offers are saved again before workers take them",
     ]
 

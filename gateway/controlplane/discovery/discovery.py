@@ -226,7 +226,7 @@ class Discovery:
             async with self.changes:
                 if watched.removed:  # Python 3.11 may lose a cancellation inside `asyncio.timeout`
                     return
-                pause = self._take_in(watched, answer)
+                pause = self._take_in(watched, answer, lister.pause_after_failure)
             await self._pause(watched, pause)
 
     async def _look(self, watched: _Watched, lister: Lister) -> Answer:
@@ -255,8 +255,8 @@ class Discovery:
                         left = after_time(watched.backends, self._clock(), ())
                         self._put_in_force(watched, left, ended=watched.ended)
 
-    def _take_in(self, watched: _Watched, answer: Answer) -> float:
-        """What an answer means; gives the pause until the next look."""
+    def _take_in(self, watched: _Watched, answer: Answer, after_failure: float | None) -> float:
+        """What an answer means; gives the pause until the next look, `after_failure` that of its lister."""
         own = self._own_among(watched.source, answer)
         if isinstance(answer, Failed) or all(each in own for each in answer.addresses):
             reason = answer.reason if isinstance(answer, Failed) else _only_own(own) or NOTHING_LISTED
@@ -264,6 +264,8 @@ class Discovery:
             self._put_in_force(watched, after_time(watched.backends, self._clock(), ()), ended=True)
             if isinstance(answer, Failed):
                 watched.failures += 1
+                if after_failure is not None:
+                    return after_failure
                 return pause_after_failures(watched.failures, self._rng)
             watched.failures = 0
             return pause_after(answer.ttl)

@@ -40,6 +40,7 @@ class FileLister(Lister):
     def __init__(self, path: str, *, interval: float = INTERVAL, patience: float = PATIENCE) -> None:
         self._path = path
         self._interval = interval
+        self.pause_after_failure = interval  # a broken file costs nobody more than a good one
         self._patience = patience
         self._seen: Seen | None = None
         self._answer: tuple[Address, ...] | Failed = Failed("it was not read yet")
