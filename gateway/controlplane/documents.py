@@ -319,8 +319,8 @@ class Documents:
                 _log.info("steps of offers are saved again before workers take them")
             else:
                 _log.warning(
-                    "the state file is not written in time: offers move on unsaved; if this process is killed now, "
-                    "its workers may serve what the next one refuses, until they have drained"
+                    "the state file is not written in time: offers move on unsaved; if this process is "
+                    "killed now, its workers may serve what the next one refuses, until they have drained"
                 )
         self._unsaved = not saved
 

@@ -134,7 +134,7 @@ class Saving:
             _log.info("what this replica acknowledges is saved again")
         elif not self._unsaved and not saved:
             _log.warning(
-                "the state file is not written in time: this replica acknowledges unsaved; if it is killed now, "
-                "remove the file before it is started again"
+                "the state file is not written in time: this replica acknowledges unsaved; if it is "
+                "killed now, remove the file before it is started again"
             )
         self._unsaved = not saved
