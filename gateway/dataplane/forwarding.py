@@ -156,10 +156,11 @@ class Peer:
         """
         if not self.is_trusted:
             return self.address
-        addresses = b", ".join(value for name, value in request.forwarded if name == "x-forwarded-for")
-        if not addresses:
+        addresses = b",".join(value for name, value in request.forwarded if name == "x-forwarded-for")
+        # Empty elements say nothing (RFC 9110 5.6.1).
+        hops = [hop for part in addresses.decode("latin-1").split(",") if (hop := part.strip())]
+        if not hops:
             return self.address
-        hops = [hop.strip() for hop in addresses.decode("latin-1").split(",")]
         trusted = self._trusted_networks
         return next((hop for hop in reversed(hops) if not _is_in(read_ip(hop), trusted)), hops[0])
 

@@ -115,12 +115,15 @@ async def test_O11_a_trusted_peer_without_values_is_described_like_any_other(tes
         (("X-Forwarded-For: 10.0.0.7",), "10.0.0.7"),
         (("X-Forwarded-For: 6.6.6.6, 10.0.0.7",), "10.0.0.7"),
         (("X-Forwarded-For: 6.6.6.6", "X-Forwarded-For: 10.0.0.7, 127.0.0.9"), "10.0.0.7"),
+        (("X-Forwarded-For: 6.6.6.6, 10.0.0.7, , 127.0.0.9,",), "10.0.0.7"),
+        (("X-Forwarded-For: ,",), "127.0.0.1"),
     ],
 )
 async def test_O11_the_client_is_the_rightmost_untrusted_address(
     testbed: Testbed, lines: tuple[str, ...], client: str
 ) -> None:
-    """An untrusted peer may have made up everything to the left of its own address."""
+    """An untrusted peer may have made up everything to the left of its own address. Empty elements say
+    nothing (RFC 9110 5.6.1)."""
     backend = await testbed.backend()
     gateway = await testbed.gateway(backend, trusted=["127.0.0.0/8"])
 

@@ -66,6 +66,13 @@ def test_unix_among_trusted_proxies() -> None:
     assert [str(network) for network in settings.trusted_proxies] == ["10.0.0.0/8"]
 
 
+def test_ipv4_written_as_ipv6_is_ipv4() -> None:
+    """Clients' addresses are read so, too: else no such proxy would be trusted."""
+    networks = "['::ffff:10.0.0.0/104', '::ffff:10.9.0.7', 'fd00::/8']"
+    settings = load_text(BASE + f"trusted_proxies: {networks}\n").require()
+    assert [str(network) for network in settings.trusted_proxies] == ["10.0.0.0/8", "10.9.0.7/32", "fd00::/8"]
+
+
 def test_proxy_protocol() -> None:
     (listen,) = listening("[{address: 'a:1', proxy_protocol: on}]", "trusted_proxies: [10.0.0.0/8]\n")
 

@@ -211,6 +211,7 @@ MEANING: list[tuple[str, Found]] = [
     (BASE + "limits: {body: 1KiB}\n", [("contradiction", 7, 16)]),
     (BASE + "limits: {line: 64KiB, head: x}\n", [("bad-value", 7, 29)]),
     (BASE + "trusted_proxies: [10.0.0.0/8, 0.0.0.0/0]\n", [("trusts-everyone", 7, 31)]),
+    (BASE + "trusted_proxies: ['::ffff:0:0/96']\n", [("trusts-everyone", 7, 19)]),
     (BASE.replace("plain", "plane"), [("unknown-dialect", 4, 14)]),
     (BASE.replace("plain", "chef"), [("unknown-dialect", 4, 14)]),
     (BASE + "    dated: {days: true}\n", [("wrong-dialect", 7, 5)]),

@@ -28,9 +28,9 @@ class Access:
 
     def __init__(self, allow: Iterable[Network], deny: Iterable[Network]) -> None:
         self._lists = tuple(allow), tuple(deny)
-        verdicts = {_plain(network): True for network in self._lists[0]}
+        verdicts = dict.fromkeys(self._lists[0], True)
         self.else_allowed = not verdicts
-        verdicts |= {_plain(network): False for network in self._lists[1]}
+        verdicts |= dict.fromkeys(self._lists[1], False)
         tables: dict[int, dict[int, dict[int, bool]]] = {4: {}, 6: {}}
         for network, allowed in verdicts.items():
             shift = _BITS[network.version] - network.prefixlen
@@ -57,15 +57,6 @@ class Access:
 
 def _shift(item: tuple[int, dict[int, bool]]) -> int:
     return item[0]
-
-
-def _plain(network: Network) -> Network:
-    """IPv4 written as IPv6 (`::ffff:10.0.0.0/104`) as IPv4: clients' addresses are read so, too."""
-    if isinstance(network, IPv6Network) and network.prefixlen >= 96:
-        mapped = network.network_address.ipv4_mapped
-        if mapped is not None:
-            return IPv4Network((int(mapped), network.prefixlen - 96))
-    return network
 
 
 @final

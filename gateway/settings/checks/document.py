@@ -7,7 +7,6 @@ One service by itself is in `services`. Each check reports everything that it fi
 from __future__ import annotations
 
 from functools import reduce
-from ipaddress import ip_network
 from operator import or_
 from typing import Final
 
@@ -24,7 +23,7 @@ from gateway.core.fleet.service import Service
 from gateway.core.http.message import HOP_BY_HOP, UNLISTABLE, normalize_pattern
 from gateway.settings.checks.headers import read_by
 from gateway.settings.checks.sources import PLACES
-from gateway.settings.model.addresses import UNIX, Address, UnixAddress
+from gateway.settings.model.addresses import UNIX, Address, UnixAddress, read_network
 from gateway.settings.model.document import Document
 from gateway.settings.model.limits import Limits
 from gateway.settings.yaml.document import Findings
@@ -144,7 +143,7 @@ def check_trust(root: MappingNode, findings: Findings) -> None:
     node = child(root, "trusted_proxies")
     for item in node.items if isinstance(node, SequenceNode) else ():
         text = getattr(item, "text", "")
-        if not item.broken and text != UNIX and ip_network(text).prefixlen == 0:
+        if not item.broken and text != UNIX and read_network(text).prefixlen == 0:
             findings.add(
                 item,
                 "trusts-everyone",

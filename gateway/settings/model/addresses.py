@@ -23,6 +23,8 @@ MAX_SOCKET_PATH: Final = 107
 """Bytes, of `sun_path` in Linux without the zero at its end."""
 _PATH: Final = r"/|(?:/[A-Za-z0-9._~!$&'()*+,;=:@-]+)+"
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
+_MAPPED: Final = 96
+"""Bits of `::ffff:0:0/96`, where IPv4 is mapped."""
 
 
 class Address(NamedTuple):
@@ -153,9 +155,14 @@ def read_port(text: str, *, lowest: int) -> int:
 
 
 def read_network(text: str) -> IPv4Network | IPv6Network:
-    """`10.0.0.0/8`, `fd00::/8` or a single address."""
+    """`10.0.0.0/8`, `fd00::/8` or a single address. IPv4 written as IPv6 (`::ffff:10.0.0.0/104`) is IPv4:
+    addresses of clients are read so, too."""
     try:
-        return ip_network(text)
+        network = ip_network(text)
+        mapped = network.network_address.ipv4_mapped if isinstance(network, IPv6Network) else None
+        if mapped is None or network.prefixlen < _MAPPED:
+            return network
+        return IPv4Network((int(mapped), network.prefixlen - _MAPPED))
     except ValueError:
         pass
     try:
