@@ -22,7 +22,7 @@ from gateway.core.dialect import RequestedKind
 from gateway.errors import StartupError
 from gateway.telemetry.line_writer import STDOUT, LineWriter
 from gateway.telemetry.request_record import RequestRecord
-from gateway.telemetry.trace_context import TRACE_ID
+from gateway.telemetry.trace_context import trace_digits
 from gateway.tls.values import ClientCertificate
 
 _Sender: TypeAlias = tuple[str, str, str, bytes]
@@ -220,7 +220,7 @@ class AccessLog:
             target_text = quoted(target)
             id_text, response_id_text = _json_text(request_id), _json_text(response_id)
         backend_seconds = _SECONDS % r.backend_seconds if r.backend_seconds >= 0 else "null"
-        trace_id = (r.traceparent or head.trace)[TRACE_ID].decode()
+        trace_id = trace_digits(r.traceparent or head.trace)
         trace_id_text = f'"{trace_id}"' if trace_id else "null"
         certificate = peer.certificate
         shown = "" if certificate is None else _certificate_json(certificate)

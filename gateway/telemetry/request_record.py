@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.core.dialect import PLAIN_IDS
-from gateway.telemetry.trace_context import TRACE_ID
+from gateway.telemetry.trace_context import trace_digits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +128,7 @@ class RequestRecord:
     def trace_id(self) -> str:
         """The id of its trace (W3C Trace Context): 32 hexadecimal digits; empty: it belongs to none, or
         nobody reads them."""
-        return (self.traceparent or self.head.trace)[TRACE_ID].decode()
+        return trace_digits(self.traceparent or self.head.trace)
 
     @property
     def target(self) -> str:
