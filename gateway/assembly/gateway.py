@@ -56,6 +56,7 @@ from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.engines.engine import Engine, MakeEngine
 from gateway.errors import CLIENT_ERROR_REASONS, CertificateError, StartupError
 from gateway.handover.handover import Handover
+from gateway.handover.inheritance import FIRST_OFFER
 from gateway.handover.predecessor import Predecessor
 from gateway.handover.take_over import FIRST_ROUND_TIME
 from gateway.service_manager import ServiceManager
@@ -249,11 +250,11 @@ class Gateway:
         """Accept clients from now on. What was offered before a restart is known to be served by somebody
         first: whoever connects meanwhile waits in the sockets. If this gateway takes over, the other one
         serves meanwhile by the documents that are held here as well; then it stops, and this one goes on.
-        Workers of a gateway that was killed serve meanwhile, too, even if nothing is known here any more of
-        what was offered."""
+        Workers of a gateway that was killed serve meanwhile too, and clients wait in sockets of systemd, even
+        where nothing is known any more of what was offered."""
         views, taken = self.snapshot_holder.current.views, self._handover.taken
-        orphans = self._handover.orphans_left()
-        offered = [name for name, view in views.items() if orphans or _has_offer(view)]
+        orphans, waited_for = self._handover.orphans_left(), self._handover.clients_wait()
+        offered = [name for name, view in views.items() if orphans or waited_for or _has_offer(view)]
         probed = self._prober.probed(offered)
         if taken is not None:
             await taken.ready(probed)
@@ -265,7 +266,7 @@ class Gateway:
                 async with asyncio.timeout(FIRST_ROUND_TIME if orphans else FIRST_PROBES):
                     await probed
             with suppress(TimeoutError):
-                async with asyncio.timeout(FIRST_PROBES):
+                async with asyncio.timeout(FIRST_OFFER if waited_for else FIRST_PROBES):
                     await self._offered(offered)
         await self._data_plane.listen()
         await self._handover.serving(self._agreement.release)

@@ -113,6 +113,10 @@ class Handover:
         """Whether workers of an earlier gateway still serve."""
         return self._server is not None and self._server.orphans_left
 
+    def clients_wait(self) -> bool:
+        """Whether clients are in nobody's care yet: they wait in sockets that systemd holds."""
+        return self.taken is None and bool(self._inheritance.listening)
+
     async def serving(self, gone: Callable[[], None]) -> None:
         """Clients are accepted here now. `gone` is called when the gateway that was taken over has ended.
         Raises `StartupError`: it has given up waiting, and goes on."""

@@ -22,6 +22,9 @@ FIRST: Final = 3
 """The descriptor of the first socket; the others follow."""
 VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 MAX_SOCKETS: Final = 1024
+FIRST_OFFER: Final = 10.0
+"""Seconds for which clients wait in sockets of systemd for the first offer. Then they are answered that there
+is none."""
 
 
 @final

@@ -18,6 +18,7 @@ import pytest
 from gateway.assembly import Gateway
 from gateway.demo.fleet import NEW, OLD, SERVED, Database, Server
 from gateway.handover.handover import Handover
+from gateway.handover.inheritance import Inheritance
 from gateway.handover.line import path_of
 from gateway.handover.take_over import TakenOver, take_over
 from gateway.settings import read_file
@@ -48,10 +49,14 @@ class House:
         )
         return file
 
-    def gateway(self, file: Path, taken: TakenOver | None = None) -> Gateway:
+    def gateway(
+        self, file: Path, taken: TakenOver | None = None, passed: Inheritance | None = None
+    ) -> Gateway:
         """One that is not started. When another one has taken over, it ends, as its process would."""
         configured = read_file(file, environ=os.environ).require()
-        handover = Handover(configured.state, taken=taken, handed_over=lambda: self._ends(gateway))
+        handover = Handover(
+            configured.state, taken=taken, passed=passed, handed_over=lambda: self._ends(gateway)
+        )
         gateway = Gateway(configured, source=file, handover=handover)
         return gateway
 
@@ -59,11 +64,13 @@ class House:
         task = asyncio.get_running_loop().create_task(self.end(gateway))
         self._ending.add(task)
 
-    async def start(self, file: Path, *, takes_over: bool = False) -> Gateway:
+    async def start(
+        self, file: Path, *, takes_over: bool = False, passed: Inheritance | None = None
+    ) -> Gateway:
         """A gateway that serves. It is closed at the end of the test, or by `end`."""
         taken = await take_over(self.path) if takes_over else None
         assert not takes_over or taken is not None
-        gateway = self.gateway(file, taken)
+        gateway = self.gateway(file, taken, passed)
         stack = AsyncExitStack()
         self._closed[gateway] = stack
         await stack.enter_async_context(gateway)
