@@ -37,6 +37,8 @@ and `limits` those that a service may have, too, are a part of the services."""
 SHARED: Final = frozenset({"timeouts", "limits"})
 """Sections that a service has, too."""
 
+_REFUSED: Final = "reload refused, the old configuration stays in force: "
+
 _log = logging.getLogger("skewgate.reload")
 
 
@@ -142,9 +144,18 @@ class Reloader:
         """Whether a reload is under way."""
         return self._lock.locked()
 
+    @property
+    def held(self) -> bool:
+        """Whether reloads are refused at the moment, whatever the files say."""
+        return bool(self._held)
+
+    def refuse(self, reason: str) -> None:
+        """Refuse reloads for `reason`, a sentence. One that is under way goes on."""
+        self._held = reason
+
     async def hold(self, reason: str) -> None:
         """Refuse reloads for `reason`. When this returns, none is under way."""
-        self._held = reason
+        self.refuse(reason)
         try:
             async with self._lock:
                 return
@@ -161,6 +172,8 @@ class Reloader:
         meanwhile."""
         async with self._lock:
             if self._held:
+                # The log alone answers SIGHUP. The file is not to blame: no metric and no `error` tell of it.
+                _log.warning("%s%s", _REFUSED, self._held)
                 return ReloadResult((self._held,))
             self._announce(Moment.BEGIN)
             try:
@@ -212,7 +225,7 @@ class Reloader:
 
     def _report(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
-            _log.error("reload refused, the old configuration stays in force: %s", sentence)
+            _log.error("%s%s", _REFUSED, sentence)
         self._metrics.reloaded(ok=False, at=self._wall())
         more = f", and {len(sentences) - 1} more" if len(sentences) > 1 else ""
         self._config = replace(self._config, error=sentences[0] + more)

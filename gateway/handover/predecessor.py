@@ -140,6 +140,7 @@ class Predecessor:
     def handed_over(self, pid: int) -> None:
         """See `server.Owner`."""
         self.is_handed_over = True
+        self._reloader.refuse(f"process {pid} has taken over: reload that one")
         self._state_file.close()  # should the new one be killed, whoever comes next can lock it at once
         self._sockets.release()
         self._service_manager.hand_over(pid)

@@ -254,3 +254,17 @@ async def test_our_own_bug_does_not_end_the_watch(
             await asyncio.sleep(0.01)
     await watched.watch.close()
     assert "looking at the files of the configuration failed" in caplog.text
+
+
+async def test_during_a_take_over_it_waits_and_reloads_afterwards(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    await watched.reloader.hold("another gateway is taking over")
+    watched.main.write_text(MAIN + watched.service("two"))
+    assert await watched.looks(6) == []
+    assert caplog.records == []
+
+    watched.reloader.go_on()
+    assert await watched.looks() == [True]
+    assert watched.names() == ["two"]

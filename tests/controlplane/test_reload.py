@@ -182,6 +182,22 @@ async def test_what_needs_a_restart_is_refused_whole_with_the_keys() -> None:
     assert subject.config.error is None
 
 
+async def test_the_log_says_that_a_reload_is_refused_while_it_is_held(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """SIGHUP has no other answer than the log."""
+    subject, _, recorder = reloader(lambda: settings(ONE, TWO), settings(ONE))
+    await subject.hold("another gateway is taking over")
+    assert (await subject.reload()).problems == ("another gateway is taking over",)
+    assert [record.getMessage() for record in caplog.records] == [
+        "reload refused, the old configuration stays in force: another gateway is taking over"
+    ]
+    assert (recorder.reloads, subject.config.error) == ([], None)  # the file is not to blame
+
+    subject.go_on()
+    assert (await subject.reload()).ok
+
+
 async def test_every_other_value_of_the_settings_needs_a_restart() -> None:
     """What nobody has thought of is refused, and never in force without a word."""
     started = settings(ONE)

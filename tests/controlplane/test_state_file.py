@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -229,3 +230,24 @@ def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     assert file.read() is None
     with pytest.raises(StateFileError, match="no such file or directory"):
         file.replace("x")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave files to somebody else")
+@pytest.mark.parametrize("of_root", ["folder", "state.json.lock"])
+def test_what_belongs_to_another_user_is_named_with_what_to_do(of_root: str) -> None:
+    """As after a start by hand as root. The folder is one that any user can reach."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755 if of_root == "folder" else 0o777)
+        if of_root != "folder":
+            (folder / of_root).touch(0o600)
+        os.seteuid(65534)
+        try:
+            with pytest.raises(StateFileError) as raised:
+                StateFile(folder / "state.json").replace("x")
+        finally:
+            os.seteuid(0)
+    assert str(raised.value) == (
+        f"permission denied; let user 65534, as whom this gateway runs, write {folder} "
+        "and own all files there whose names begin with state.json"
+    )

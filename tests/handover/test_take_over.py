@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import socket
 import tempfile
@@ -203,6 +204,27 @@ async def test_meanwhile_nothing_is_commanded(house: House) -> None:
 
     assert refused == [(503, {"error": "another gateway is taking over: try again in a moment"})] * 3
     assert (await house.offer(old))["max"] == "1.58"
+
+
+async def test_what_is_reloaded_too_late_is_told_who_serves_now(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SIGHUP to a gateway that only finishes what it has."""
+    old = await house.start(house.write())
+    await house.known(old)
+    host, port = old.addresses[0]
+    _, writer = await asyncio.open_connection(host, port)
+    writer.write(b"POST /v1/nodes HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
+    caplog.set_level(logging.INFO, "skewgate.handover")
+    await house.start(house.write(), takes_over=True)
+    await until(lambda: "serves now; the requests in flight here" in caplog.text)
+
+    old.on_sighup()
+    await until(lambda: "reload refused" in caplog.text)
+    writer.close()
+
+    assert f"process {os.getpid()} has taken over: reload that one" in caplog.text
+    await house.one_ended()
 
 
 async def test_a_second_one_is_refused(house: House) -> None:

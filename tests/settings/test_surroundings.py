@@ -29,6 +29,25 @@ def test_a_state_file_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest
     assert not list(tmp_path.glob("new*")), "nothing is written"
 
 
+@pytest.mark.parametrize("left", ["state.json", "state.json.lock"])
+def test_a_state_file_that_somebody_else_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    """As after one start by hand as root, in the folder of the user of the gateway."""
+    (tmp_path / "state.json").touch()
+    (tmp_path / "state.json.lock").touch()
+    monkeypatch.setattr(os, "access", lambda path, use: use == os.F_OK or Path(path) != tmp_path / left)
+    (problem,) = load_text(f"{BASE}state: {tmp_path}/state.json\n").problems
+    assert (problem.code, problem.severity) == ("not-writable", Severity.WARNING)
+    assert f"cannot use {tmp_path / left}, which" in problem.message
+
+
+def test_a_state_file_whose_name_is_too_long_for_the_files_beside_it(tmp_path: Path) -> None:
+    assert state_problems(tmp_path / ("s" * 246)) == []
+    for name in ("s" * 247, "ü" * 124, "s" * 256):
+        assert state_problems(tmp_path / name) == [("bad-value", Severity.ERROR)]
+
+
 @pytest.mark.parametrize("text, told", [("1", False), ("2", False), ("3", True), ("auto", False)])
 def test_more_workers_than_cpus(monkeypatch: pytest.MonkeyPatch, text: str, told: bool) -> None:
     monkeypatch.setattr("gateway.settings.checks.surroundings.usable_cpus", lambda: 2)

@@ -51,14 +51,14 @@ class StateFile:
         except FileNotFoundError:
             return None
         except OSError as problem:
-            raise StateFileError(f"it cannot be read: {_reason(problem)}") from None
+            raise StateFileError(f"it cannot be read: {self._reason(problem)}") from None
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise StateFileError("it is not a regular file")
             with os.fdopen(fd, "rb", closefd=False) as file:
                 data = file.read(MAX_SIZE + 1)
         except OSError as problem:
-            raise StateFileError(f"it cannot be read: {_reason(problem)}") from None
+            raise StateFileError(f"it cannot be read: {self._reason(problem)}") from None
         finally:
             os.close(fd)
         if len(data) > MAX_SIZE:
@@ -92,7 +92,7 @@ class StateFile:
         except OSError as problem:
             with suppress(OSError):
                 self._new.unlink(missing_ok=True)
-            raise StateFileError(_reason(problem)) from None
+            raise StateFileError(self._reason(problem)) from None
 
     @property
     def lock(self) -> int | None:
@@ -107,6 +107,16 @@ class StateFile:
 
     def _beside(self, suffix: str) -> Path:
         return self.path.with_name(self.path.name + suffix)
+
+    def _reason(self, problem: OSError) -> str:
+        """Whose files they are is what people get wrong: after one start by hand as root they are root's."""
+        reason = (problem.strerror or str(problem)).lower()
+        if problem.errno not in (errno.EACCES, errno.EPERM):
+            return reason
+        return (
+            f"{reason}; let user {os.geteuid()}, as whom this gateway runs, write {self.path.parent} "
+            f"and own all files there whose names begin with {self.path.name}"
+        )
 
     def _acquire_lock(self) -> None:
         """Become the only writer. The lock is another file, since every write replaces the state file."""
@@ -153,7 +163,3 @@ class StateFile:
                 raise
         finally:
             os.close(fd)
-
-
-def _reason(problem: OSError) -> str:
-    return (problem.strerror or str(problem)).lower()

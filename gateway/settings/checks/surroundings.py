@@ -19,6 +19,8 @@ from gateway.settings.yaml.problem import Severity
 from gateway.settings.yaml.tree import MappingNode, Scalar, SequenceNode, child
 
 HINT: Final = "name the API's own address"
+LONGEST_NAME: Final = 255 - len(".handover")
+"""Bytes of the state file's name: those beside it have longer ones, and NAME_MAX is 255 on Linux."""
 
 
 def check_own_addresses(
@@ -63,6 +65,9 @@ def check_state_path(path: str | None, root: MappingNode, findings: Findings) ->
     if path is None or node is None or not findings.check_files:
         return
     real = Path(os.path.realpath(path))
+    if len(os.fsencode(real.name)) > LONGEST_NAME:
+        findings.add(node, "bad-value", "this name is too long for the files beside it", "name it state.json")
+        return
     try:
         mode = real.stat().st_mode
     except FileNotFoundError:
@@ -87,3 +92,19 @@ def check_state_path(path: str | None, root: MappingNode, findings: Findings) ->
             "run `check` as the user of the gateway, and give that user the folder",
             severity=Severity.WARNING,
         )
+    elif foreign := _foreign(real):
+        findings.add(
+            node,
+            "not-writable",
+            f"this user cannot use {foreign}, which belongs to another one",
+            "run `check` as the user of the gateway, and give that user the files whose names begin so",
+            severity=Severity.WARNING,
+        )
+
+
+def _foreign(state: Path) -> Path | None:
+    """What another user has left in a folder that this one can write: as after one start by hand as root."""
+    lock = state.with_name(f"{state.name}.lock")
+    needed = ((state, os.R_OK), (lock, os.R_OK | os.W_OK))
+    there = ((path, use) for path, use in needed if os.access(path, os.F_OK))
+    return next((path for path, use in there if not os.access(path, use)), None)

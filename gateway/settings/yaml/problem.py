@@ -64,7 +64,7 @@ CODES: Final[Mapping[str, str]] = {
     "no-effect": "a value that changes nothing (warning)",
     "not-per-service": "a key that has no meaning in a service",
     "not-verified": "a backend whose certificate is not verified (warning)",
-    "not-writable": "a file whose folder this user cannot write (warning)",
+    "not-writable": "a file that this user cannot write, or its folder (warning)",
     "not-utf-8": "a file that is not UTF-8",
     "number": "a version that other tools read as a number (warning)",
     "repeated-prefix": "a path in a dialect's options that repeats match.path (warning)",
