@@ -22,6 +22,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, Final
 
 import aiohttp
@@ -69,8 +70,23 @@ class Member:
             )
 
     def stop(self) -> None:
-        """It says nothing any more, and its connections stay."""
+        """It says nothing any more, and its connections stay. The signal alone is not enough: until a thread has
+        taken it, which lasts on a busy machine, others go on to answer."""
         self._signal(signal.SIGSTOP)
+        end = monotonic() + ANSWERS
+        while not self._stands_still():
+            assert monotonic() < end, f"{self.name} does not stop"
+            sleep(0.001)
+
+    def _stands_still(self) -> bool:
+        """Whether each of its threads is stopped, or it has ended."""
+        if self.process is None or self.process.returncode is not None:
+            return True
+        try:
+            threads = [*Path(f"/proc/{self.process.pid}/task").iterdir()]
+            return all((each / "stat").read_text().rpartition(") ")[2][0] in "TZX" for each in threads)
+        except FileNotFoundError:  # it, or one of its threads, ends
+            return not Path(f"/proc/{self.process.pid}").exists()
 
     def go_on(self) -> None:
         self._signal(signal.SIGCONT)
