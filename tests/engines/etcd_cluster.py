@@ -70,8 +70,8 @@ class Member:
             )
 
     def stop(self) -> None:
-        """It says nothing any more, and its connections stay. The signal alone is not enough: until a thread has
-        taken it, which lasts on a busy machine, others go on to answer."""
+        """It says nothing any more, and its connections stay. The signal alone is not enough: until a thread
+        has taken it, which lasts on a busy machine, others go on to answer."""
         self._signal(signal.SIGSTOP)
         end = monotonic() + ANSWERS
         while not self._stands_still():
