@@ -24,7 +24,6 @@ UNSAMPLED: Final = b"02468ace"
 
 _LENGTH: Final = 55
 _SAMPLED: Final = 0x01
-_OF_ID: Final = slice(3, 35)
 _OF_SPAN: Final = slice(36, 52)
 _parse: Final = re.compile(PARENT).match
 _LINE: Final = re.compile(rb"\r\ntrace(parent|state):[ \t]*([^\r]*)", re.IGNORECASE)
@@ -70,7 +69,7 @@ def trace_digits(traceparent: bytes) -> str:
 
 def trace_id_of(traceparent: bytes) -> int:
     """Of a well-formed one."""
-    return int(traceparent[_OF_ID], 16)
+    return int(trace_digits(traceparent), 16)
 
 
 def span_id_of(traceparent: bytes) -> int:
