@@ -1,4 +1,5 @@
-"""The rules of every test run: hypothesis profiles, test groups, and no skipped tests or empty groups.
+"""The rules of every test run: hypothesis profiles, test groups, no skipped tests, no empty groups, failures
+that are named at once, and no process that outlives its test.
 
 Shared fixtures are not here but in the folders of their tests.
 
@@ -14,14 +15,20 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Generator
-from typing import Final, final
+import uuid
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Final, final
 
 import hypothesis
 import pytest
 
 from gateway import compiled
+from tests import started_processes
 from tests.examples import WHOLE
+
+if TYPE_CHECKING:
+    from _pytest._code.code import ExceptionRepr
+    from xdist.workermanage import WorkerController
 
 os.environ.setdefault(compiled.VARIABLE, "0")
 compiled.use_compiled()  # before any test imports what it tests
@@ -79,10 +86,16 @@ def group_of(item: pytest.Item) -> str:
     return next((name for name in GROUPS if name in names), "quick")
 
 
+@pytest.hookimpl(trylast=True)  # after the terminal has its plugin
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[executed_key] = {}
     config.stash[seconds_key] = {}
     config.pluginmanager.register(Counts(config))
+    config.stash[processes_key] = Processes()
+    config.pluginmanager.register(config.stash[processes_key])
+    if terminal := config.pluginmanager.getplugin("terminalreporter"):
+        config.stash[failures_key] = Failures(terminal)
+        config.pluginmanager.register(config.stash[failures_key])
     # Tests that a shell starts with `&` ignore SIGINT, and the programs that they start would inherit that.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -144,6 +157,85 @@ class Counts:
             self._executed[group] = self._executed.get(group, 0) + 1
 
 
+@final
+class Failures:
+    """Prints the id of each failed test at once, and of each worker of pytest-xdist that dies.
+
+    A run that is cut off has named what failed until then."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+        self.workers: list[str] = []
+        """Workers that have died, with the reason."""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._say(f"FAILED {report.nodeid} ({report.when})")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: WorkerController, error: object | None) -> None:
+        if error:
+            self.workers.append(f"worker {node.gateway.id} died: {error}")
+            self._say(f"FAILED {self.workers[-1]}")
+
+    def _say(self, text: str) -> None:
+        self._terminal.ensure_newline()
+        self._terminal.write_line(text, red=True)
+        self._terminal.flush()
+
+
+@final
+class Processes:
+    """Ends what tests have started: each test's with the test, all of a worker's with the worker."""
+
+    def __init__(self) -> None:
+        # pytest-xdist names the run and the worker in variables of the worker.
+        self._run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
+        self._mark = started_processes.mark(self._run, os.environ.get("PYTEST_XDIST_WORKER", "master"))
+        self._known = started_processes.running()
+        self.left: list[str] = []
+        """Texts about the processes that were ended here; a worker sends them to the main process."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        # Not before: the main process of pytest-xdist runs no test, and what it starts are the workers.
+        os.environ[started_processes.MARK] = self._mark
+        result = yield
+        running = started_processes.running()
+        if new := running - self._known:
+            found = started_processes.started(self._mark, new)
+            self._end(each for each in found if each.in_call and each.test == item.nodeid)
+            self._known = running
+        return result
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: WorkerController, error: object | None) -> None:
+        self.left += getattr(node, "workeroutput", {}).get(LEFT, ())
+        run = node.workerinput["testrunuid"]
+        self._end(started_processes.started(started_processes.mark(run, node.gateway.id)))
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        self._end(started_processes.started(self._mark))
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput[LEFT] = self.left
+
+    def _end(self, processes: Iterator[started_processes.Started]) -> None:
+        self.left += map(str, started_processes.end(processes))
+
+
+failures_key = pytest.StashKey[Failures]()
+processes_key = pytest.StashKey[Processes]()
+
+LEFT: Final = "left_processes"
+"""The name under which a worker of pytest-xdist sends `Processes.left` to the main process."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_internalerror(excrepr: ExceptionRepr) -> None:
+    """Name the test in which pytest itself failed: pytest-xdist ends the whole run then, and does not."""
+    excrepr.addsection("The test that was running", os.environ.get("PYTEST_CURRENT_TEST", "none"))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     report = yield
@@ -159,6 +251,9 @@ def empty_groups(config: pytest.Config) -> list[str]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    failures = session.config.stash.get(failures_key, None)
+    if failures is not None and failures.workers and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if empty_groups(session.config):
         # Not the code of failed tests: to run those once more would not mend it.
         session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
@@ -167,5 +262,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     for name, number in config.stash[executed_key].items():
         terminalreporter.write_line(f"group {name}: {number} tests, {config.stash[seconds_key][name]:.0f} s")
+    for text in config.stash[processes_key].left:
+        terminalreporter.write_line(f"ended: {text}", yellow=True)
+    for text in config.stash[failures_key].workers:
+        terminalreporter.write_line(f"FAILED {text}", red=True)
     for name in empty_groups(config):
         terminalreporter.write_line(f"FAILED group {name}: none of its tests was executed", red=True)

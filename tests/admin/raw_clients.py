@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import settings
 from gateway.assembly import Gateway
+from tests.patience import PATIENCE
 
 TOKEN = "open-sesame-0123456789"
 FILE = f"""
@@ -23,8 +24,6 @@ services:
     backends:
       - {{name: old, url: "http://127.0.0.1:9", versions: 1.1-1.58}}
 """
-PATIENCE = 2.5
-"""Seconds after which an expected event counts as missing. Below the real deadlines, on purpose."""
 
 
 class Peer:
@@ -122,3 +121,13 @@ def connections_to(port: int, *, accepted: bool = True) -> int:
     return sum(
         row[1].endswith(f":{port:04X}") and row[3] in OPEN and (row[9] != "0") == accepted for row in rows
     )
+
+
+async def at_most(number: int, port: int) -> None:
+    """Wait until no more than `number` connections to `port` have a descriptor. The kernel closes one some
+    time after its client has been told."""
+
+    async def holds() -> bool:
+        return connections_to(port) <= number
+
+    await until(holds)

@@ -15,11 +15,12 @@ from typing import IO, NamedTuple
 import aiohttp
 
 from gateway import compiled
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT = 45.0
-"""Seconds after which an expected event counts as missing. To start takes 1.5 seconds of processor time where
-no module was compiled to bytecode before: ten times as long on a machine that runs ten of them."""
+TIMEOUT = 2 * PATIENCE
+"""Seconds. To start takes 1.5 seconds of processor time where no module was compiled to bytecode before: ten
+times as long on a machine that runs ten of them."""
 
 OWN_PORTS = range(10_000, 30_000)
 """Below the ephemeral ones of Linux, which begin at 32768."""

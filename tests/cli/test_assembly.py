@@ -19,6 +19,7 @@ from gateway.settings import Loaded, read_file
 from gateway.telemetry.request_record import RequestRecord
 from tests.cli.conftest import Fleet, Running, Write
 from tests.cli.processes import free_port, ready
+from tests.patience import PATIENCE
 
 
 async def test_a_request_reaches_metrics_access_log_and_listeners(
@@ -104,12 +105,12 @@ async def test_a_file_that_became_a_pipe_or_a_device_is_refused_and_never_waited
         os.mkfifo(running.file)
     else:
         running.file.symlink_to("/dev/zero")
-    async with asyncio.timeout(5), session.post(f"{running.admin}/-/reload") as response:
+    async with asyncio.timeout(PATIENCE), session.post(f"{running.admin}/-/reload") as response:
         assert response.status == 400
         assert "not a regular file" in (await response.json())["error"]
     running.file.unlink()
     running.file.write_text(text)
-    async with asyncio.timeout(5), session.post(f"{running.admin}/-/reload") as response:
+    async with asyncio.timeout(PATIENCE), session.post(f"{running.admin}/-/reload") as response:
         assert response.status == 200
 
 

@@ -23,6 +23,7 @@ from gateway.compiled import is_compiled
 from gateway.errors import SettingsError
 from gateway.settings import schema_text
 from tests.cli.processes import ROOT, call, finish, start
+from tests.patience import PATIENCE
 from tests.stream_server import serving
 
 
@@ -179,7 +180,7 @@ async def test_ctrl_c_is_quiet() -> None:
 
     async with serving(listen) as server:
         process = await start("status", "--admin", f"http://127.0.0.1:{server.port}")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await requested.wait()
         process.send_signal(signal.SIGINT)
         ended = await finish(process)

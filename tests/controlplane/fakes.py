@@ -14,11 +14,12 @@ from gateway.core.fleet.backend import Backend, Member
 from gateway.core.fleet.service import ProbePlan, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dialects.openstack.ironic import Ironic
+from tests.patience import PATIENCE
 
 Behaviour = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 LOOPBACK: Final = "127.0.0.1"
-TIMEOUT: Final = 10.0
+TIMEOUT: Final = PATIENCE
 """Seconds that a test waits for what must happen."""
 
 

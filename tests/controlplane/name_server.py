@@ -12,10 +12,11 @@ from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from typing import Final
 
+from tests.patience import PATIENCE
 from tests.stream_server import serving
 
 LOOPBACK: Final = "127.0.0.1"
-TIMEOUT: Final = 20.0
+TIMEOUT: Final = PATIENCE
 """Seconds that a test waits for what must happen."""
 
 A: Final = 1

@@ -13,6 +13,7 @@ from gateway.settings.values import Listen, Settings
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import CertificateFiles, ServerTls
 from tests.certificates import Authority
+from tests.patience import PATIENCE
 
 ROOT = Authority()
 DAY = 86_400.0
@@ -48,7 +49,7 @@ async def test_changed_files_are_read_again_by_themselves(
     watch.start()
     try:
         ROOT.server(subject="renewed", days=60).write(tmp_path)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while certificates.certificates[0].subject != "CN=renewed":
                 metrics.changed.clear()
                 await metrics.changed.wait()

@@ -33,6 +33,7 @@ from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
 from gateway.telemetry.recent import LastHour
 from tests.controlplane.fakes import reconfigure, service
+from tests.patience import PATIENCE
 
 BACKENDS = tuple(Backend(f"api-{number}", "127.0.0.1", number) for number in range(1, 7))
 V58, V90 = Version(1, 58), Version(1, 90)
@@ -692,7 +693,7 @@ async def test_R_B8_a_timer_tells_what_is_due(log: LoggedFleet) -> None:
         flap_freshness(log, number % 2 == 0)
     log.now = 9.98
     flap_freshness(log, up=False)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while not any("changed 4 times" in text for text in log.caplog.messages):  # noqa: ASYNC110 - no event
             await asyncio.sleep(0)
     unsubscribe()

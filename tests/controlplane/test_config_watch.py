@@ -16,6 +16,7 @@ from gateway.controlplane.reload import Reloader
 from gateway.settings import Loaded, read_file
 from tests.controlplane.fakes import holder_of
 from tests.controlplane.test_reload import Recorder
+from tests.patience import PATIENCE
 
 MAIN = "listen: 127.0.0.1:8080\ninclude: conf.d/*.yaml\nservices:\n"
 SERVICE = """\
@@ -226,7 +227,7 @@ async def test_a_file_that_never_rests_is_told_once(
 async def test_from_start_to_close(watched: Watched) -> None:
     watched.watch.start()
     watched.main.write_text(MAIN + watched.service("two"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while watched.names() != ["two"]:  # noqa: ASYNC110 - a file has no event
             await asyncio.sleep(0.01)
     await watched.watch.close()
@@ -249,7 +250,7 @@ async def test_our_own_bug_does_not_end_the_watch(
         watched.watch.start()
         await asyncio.wait_for(failed.wait(), 5)
     watched.main.write_text(MAIN + watched.service("two"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while watched.names() != ["two"]:  # noqa: ASYNC110 - a file has no event
             await asyncio.sleep(0.01)
     await watched.watch.close()

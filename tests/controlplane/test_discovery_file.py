@@ -14,6 +14,7 @@ from gateway.controlplane.discovery.file import FileLister
 from gateway.controlplane.discovery.lister import Answer, Failed, Listed
 from gateway.core.fleet.source import MAX_BACKENDS, Address
 from gateway.settings.target_file import MAX_ITEMS, MAX_SIZE, MAX_YAML_SIZE, TargetsError, read_targets
+from tests.patience import PATIENCE
 
 
 def targets(*texts: object, **labels: str) -> bytes:
@@ -184,7 +185,7 @@ async def test_a_file_system_that_hangs_holds_neither_the_loop_nor_another_look(
         assert await lister.look() == Failed("it cannot be read: the file system does not answer")
     monkeypatch.undo()
     os.write(write_end, b"x")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while isinstance(answer := await lister.look(), Failed):
             pass
     assert names(answer) == ["a:1"]

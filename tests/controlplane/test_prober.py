@@ -41,6 +41,7 @@ from tests.controlplane.fakes import (
     until,
     until_member,
 )
+from tests.patience import PATIENCE
 
 
 class ProbeResults:
@@ -607,7 +608,7 @@ async def test_R_A12_a_mismatch_has_the_backend_probed_at_once() -> None:
             now = asyncio.get_running_loop().time()
             snapshot_holder.observe("baremetal", "api-1", VersionMismatch(Version(1, 90), now))
 
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(PATIENCE):
                 await backend.received(2)
                 await until_member(
                     snapshot_holder, lambda it: it.advertisement == Advertisement(versions(58))
@@ -623,7 +624,7 @@ async def test_R_D1_one_path_takes_no_version_away_once_a_probe_still_advertises
             for _ in range(3):
                 now = asyncio.get_running_loop().time()
                 snapshot_holder.observe("baremetal", "api-1", VersionMismatch(Version(1, 90), now))
-                async with asyncio.timeout(3):
+                async with asyncio.timeout(PATIENCE):
                     await until_member(snapshot_holder, lambda it: Version(1, 90) in it.usable_versions)
 
     assert len(backend.requests) == 2, "the same path again asks for nothing"
@@ -684,7 +685,7 @@ async def test_a_prompted_probe_waits_for_the_one_under_way_which_may_have_answe
         snapshot_holder, steps = holder_of(one), Steps()
         async with (
             Prober(snapshot_holder, ProbeResults(), [one], sleep=steps, prompted_spacing=0.0),
-            asyncio.timeout(10),
+            asyncio.timeout(PATIENCE),
         ):
             await arrived.acquire()
             may_respond.release()

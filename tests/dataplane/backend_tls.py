@@ -15,9 +15,10 @@ from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.backend_tls import BackendTls
 from tests.certificates import Authority, Leaf
 from tests.dataplane.testbed import LOOPBACK, NEW, versions
+from tests.patience import PATIENCE
 
 NAME = "backend.test"
-SOON = 5.0
+SOON = PATIENCE
 
 
 @cache

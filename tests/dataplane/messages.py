@@ -9,7 +9,9 @@ import asyncio
 import re
 from typing import Final, NamedTuple
 
-TIMEOUT: Final = 10.0
+from tests.patience import PATIENCE
+
+TIMEOUT: Final = PATIENCE
 """Seconds that a test waits for what must happen."""
 KIB: Final = 1024
 

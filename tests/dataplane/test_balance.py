@@ -12,10 +12,11 @@ from typing import Any, cast
 import pytest
 
 from gateway.dataplane.balance import NOT_SERVING, Arrival, Balance, Board, Descriptors
+from tests.patience import PATIENCE
 
 WORKERS = 4
 CONNECTIONS = 64
-TIMEOUT = 10.0
+TIMEOUT = PATIENCE
 
 
 class Echo(asyncio.Protocol):

@@ -28,6 +28,7 @@ from tests.dataplane.testbed import (
     serve,
     until,
 )
+from tests.patience import PATIENCE
 
 TOTAL: Final = 100 * KIB
 SIZE: Final = 60 * KIB
@@ -133,7 +134,7 @@ async def test_R_B13_of_those_that_connect_later_little_is_read_too(testbed: Tes
 async def test_others_are_served_meanwhile(testbed: Testbed) -> None:
     """Heads that take more than one small read, requests that come together, and bodies."""
     long = request("GET", "/v1/nodes", *[f"X-{number}: {'y' * 900}" for number in range(20)])
-    async with burst(testbed) as waiting, asyncio.timeout(5):
+    async with burst(testbed) as waiting, asyncio.timeout(PATIENCE):
         gateway = waiting.gateway
         known = await gateway.client()
         for client in (known, known, await gateway.client()):
@@ -188,7 +189,7 @@ async def test_what_clients_held_that_have_gone_is_given_back(testbed: Testbed) 
 
 
 async def test_a_drain_meanwhile_loses_nothing(testbed: Testbed) -> None:
-    async with burst(testbed) as waiting, asyncio.timeout(5):
+    async with burst(testbed) as waiting, asyncio.timeout(PATIENCE):
         draining = asyncio.get_running_loop().create_task(waiting.gateway.drain(5))
         await until(lambda: waiting.gateway.worker.context.draining)
         waiting.lookup.go_on.set()
@@ -199,7 +200,7 @@ async def test_a_drain_meanwhile_loses_nothing(testbed: Testbed) -> None:
 
 
 async def test_an_end_meanwhile_closes_everything(testbed: Testbed) -> None:
-    async with burst(testbed) as waiting, asyncio.timeout(5):
+    async with burst(testbed) as waiting, asyncio.timeout(PATIENCE):
         await waiting.gateway.drain(0.1)
         for client in waiting.clients:
             await client.ended()

@@ -14,6 +14,7 @@ import pytest
 
 from tests.dataplane.messages import request, response
 from tests.dataplane.testbed import Gateway, Testbed, UpstreamConnection, always, serve, until
+from tests.patience import PATIENCE
 
 MIB = 1024 * 1024
 HUGE = 256 * MIB
@@ -57,7 +58,7 @@ async def test_a_response_that_the_client_does_not_read_is_not_read_from_the_bac
     client = await gateway.client(small_buffer=16384)
     client.reader._transport.pause_reading()  # type: ignore[attr-defined]
     await client.send(request())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await pump.stopped.wait()
 
     assert pump.written < BUFFERED
@@ -78,7 +79,7 @@ async def test_a_body_that_the_backend_does_not_read_is_not_read_from_the_client
     client = await gateway.client()
     await client.send(request("PUT", "/v1/x", f"Content-Length: {HUGE}"))
     writing = asyncio.get_running_loop().create_task(pump.write(client.writer))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await head_read.wait()  # the client may be paused earlier too, while a connection is made
         await pump.stopped.wait()
 
@@ -213,7 +214,7 @@ async def test_S17_pipelined_requests_wait_in_a_bounded_buffer(testbed: Testbed)
     await client.send(request("POST"))
     await backend.received()
     writing = asyncio.get_running_loop().create_task(pump.write(client.writer))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await pump.stopped.wait()
 
     assert pump.written < BUFFERED
@@ -256,7 +257,7 @@ async def test_a_drain_finishes_requests_and_then_ends_their_connections(testbed
     assert (answer.body, answer.one("connection")) == (b"/v1/slow", "close")
     assert await busy.ended() == (b"", False)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await draining
     assert not gateway.worker._clients
     await backend.disconnected()
@@ -267,7 +268,7 @@ async def test_a_drain_closes_idle_connections_at_its_end(testbed: Testbed) -> N
     client = await gateway.client()
     assert (await client.request(request())).status == 200
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await gateway.drain(0.2)
 
     assert await client.ended() in ((b"", False), (b"", True))
@@ -283,7 +284,7 @@ async def test_a_drain_has_a_time_limit(testbed: Testbed) -> None:
     await client.send(request())
     await backend.received()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await gateway.drain(0.1)
 
     assert (await client.ended()).rest == b""

@@ -34,6 +34,7 @@ from tests.dataplane.testbed import (
     serve,
     until,
 )
+from tests.patience import PATIENCE
 
 MIB = KIB * KIB
 
@@ -278,7 +279,7 @@ async def gateway_process(loop: str, folder: Path, backend_port: int) -> AsyncIt
     )
     gateway = Process(process.pid, port)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while not await gateway.serves():  # noqa: ASYNC110 - it starts, and sets no event here
                 await asyncio.sleep(0.05)
         yield gateway
@@ -325,7 +326,7 @@ def untaken(sock: socket.socket) -> int:
 
 async def until_quiet(gateway: Process) -> None:
     """Wait until the memory of the gateway has not changed for a second."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(2 * PATIENCE):
         quiet, before = 0, 0
         while quiet < 10:
             now = gateway.memory("VmRSS")
@@ -351,7 +352,7 @@ async def growth_by_bodies(folder: Path, loop: str, *, complete: bool, paced: bo
                 await running.sock_sendall(client, head + b"x" * size)
                 if paced and position % 20 == 0:
                     assert await gateway.serves()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(2 * PATIENCE):
                 while any(map(untaken, clients)) or not await gateway.serves():  # noqa: ASYNC110 - no event
                     await asyncio.sleep(0.05)
             await until_quiet(gateway)

@@ -31,6 +31,7 @@ from tests.dataplane.testbed import (
     serve,
     until,
 )
+from tests.patience import PATIENCE
 
 GET = b"GET /v1/nodes HTTP/1.1\r\nHost: api.example\r\nX-OpenStack-Ironic-API-Version: 1.31\r\n\r\n"
 
@@ -425,7 +426,7 @@ async def test_silent_handshakes_yield_while_others_wait(testbed: Testbed, tmp_p
         (await plain_client(gateway)).writer.write(hello)
     await until(lambda: gateway.worker.openings.active == 8)
 
-    async with asyncio.timeout(4):
+    async with asyncio.timeout(PATIENCE):
         assert (await gateway.request(GET)).status == 200
 
     assert handshakes(gateway, "displaced") == 8
@@ -487,7 +488,7 @@ async def test_a_drain_waits_for_nobody_in_a_handshake(testbed: Testbed, tmp_pat
     client.writer.write(client_hello()[:30])
     await until(lambda: len(gateway.worker.openings) == 1)
 
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(PATIENCE):
         await gateway.drain(0.2)
 
     assert not gateway.worker.openings

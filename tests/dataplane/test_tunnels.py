@@ -42,6 +42,7 @@ from tests.dataplane.testbed import (
     wait_ticks,
 )
 from tests.dataplane.upgrades import ALLOWED, ASKS, SWITCHES, UPGRADE, echo, exactly, switching, waiting_in
+from tests.patience import PATIENCE
 
 SHOWN: Final = f"\r\n{MIN_FIELD}: 1.1\r\n{MAX_FIELD}: 1.95"
 
@@ -588,7 +589,7 @@ async def test_E3_a_drain_ends_with_its_last_tunnel(testbed: Testbed) -> None:
     await until(lambda: gateway.worker.context.draining)
     client.half_close()
 
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(PATIENCE):
         await draining
     assert gateway.records[0].reason == ""
 

@@ -24,6 +24,7 @@ from gateway.demo import haproxy_balancer
 from gateway.demo.balancer import LOOPBACK, Balancer, Pool, Rotation, RoundRobin, Target, Timing
 from gateway.demo.haproxy_balancer import HAProxy, program
 from gateway.errors import StartupError
+from tests.patience import PATIENCE
 
 SLOW: Final = Timing(check_interval=60.0, timeout=10.0)
 """No health check comes in time to matter."""
@@ -198,7 +199,7 @@ async def test_a_server_whose_check_fails_gets_no_requests(make: Make) -> None:
         balanced(make, one, two, timing=timing) as client,
     ):
         # HAProxy looks less often at a server that is down, and then a fifth check comes a little later.
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await failed.wait()
         assert await answers(client, 4) == [(200, "two")] * 4
 

@@ -20,6 +20,7 @@ from gateway.demo.haproxy_balancer import HAProxy
 from gateway.demo.performance import Performance
 from gateway.demo.scene import FrontScene
 from tests.cli.processes import call
+from tests.patience import PATIENCE
 
 TIMING = Timing(60.0, 10.0)
 ROUNDS = 8
@@ -89,7 +90,7 @@ async def play(make: type[GatewayFront] | type[BalancerFront]) -> FrontScene:
         )
         performance = Performance(fleet, front, 1)
         clients = await performance.start(stack)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while (knows := front.knowledge(BAREMETAL)) is not None and knows.phase != "mixed":
                 news.clear()
                 await news.wait()

@@ -26,9 +26,10 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
 from tests.differential.apis import APIS, DOMAIN, Api, Header, Query, configuration
 from tests.differential.draft import Case
+from tests.patience import PATIENCE
 
 LOOPBACK: Final = "127.0.0.1"
-TIMEOUT: Final = 20.0
+TIMEOUT: Final = PATIENCE
 _END: Final = b"\r\n\r\n"
 _LENGTH: Final = re.compile(rb"\r\nContent-Length: *([0-9]+)\r\n", re.IGNORECASE)
 _CHUNKED: Final = re.compile(rb"\r\nTransfer-Encoding: *chunked\r\n", re.IGNORECASE)

@@ -19,6 +19,7 @@ from gateway.cli.status import BACKEND_COLUMNS, SERVICE_COLUMNS
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.demo.fleet import NEW, OLD, Database, Server
 from tests.docs.pages import blocks, page
+from tests.patience import PATIENCE
 
 CONFIGURATION = """
 listen: 127.0.0.1:0
@@ -87,7 +88,7 @@ async def until_offered(gateway: Gateway, service: str = "baremetal") -> None:
 
     gateway.snapshot_holder.subscribe(look)
     if not gateway.snapshot_holder.current.views[service].offer.versions:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await offered.wait()
 
 

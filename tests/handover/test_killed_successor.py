@@ -16,6 +16,7 @@ from gateway.demo.fleet import SERVED
 from tests.cli.processes import finish, free_port, kill_left, ready, start, until
 from tests.dataplane.testbed import ScriptedBackend, UpstreamConnection, ironic_response
 from tests.handover.test_processes import Requests
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.processes
 
@@ -93,7 +94,7 @@ class Street:
     async def slow(self) -> asyncio.Task[int]:
         """A request that the backend has got, and does not answer yet."""
         task = asyncio.create_task(self.get("/slow"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not any(each.target == "/slow" for each in self.backend.requests):
                 await self.backend.received(len(self.backend.requests) + 1)
         return task

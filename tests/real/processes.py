@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from tests import started_processes
+
 LOOPBACK = "127.0.0.1"
 PAUSE = 0.05  # seconds between two checks of a condition
 START_LIMIT = 60.0  # seconds; a server needs 3 on an idle machine
@@ -79,7 +81,7 @@ class Process:
             self._popen = subprocess.Popen(
                 self.command,
                 cwd=self.folder,
-                env=self.environment,
+                env=started_processes.for_several_tests(self.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -19,8 +19,9 @@ from aiohttp import web
 from gateway.assembly import Gateway
 from gateway.settings import read_file
 from tests.certificates import Authority
+from tests.patience import PATIENCE
 
-TIMEOUT = 10.0
+TIMEOUT = PATIENCE
 RANGE = {
     "X-OpenStack-Ironic-API-Minimum-Version": "1.1",
     "X-OpenStack-Ironic-API-Maximum-Version": "1.58",

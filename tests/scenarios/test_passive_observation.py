@@ -9,6 +9,7 @@ from time import monotonic
 
 from gateway.controlplane.passive_observation import CHANGES_PER_SECOND
 from gateway.core.versions.version import Version
+from tests.patience import PATIENCE
 from tests.scenarios.fakes import OWN, Ironic
 from tests.scenarios.ironic_client import IronicClient
 from tests.scenarios.testbed import REPEATS, TIMEOUT, in_front_of, version_fields
@@ -65,13 +66,13 @@ async def test_R_A2_a_backend_that_became_legacy_between_probes_is_probed_at_its
         server.highest = None
         await testbed.at("1.72", "/v1/nodes")
 
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(PATIENCE):
             await testbed.until(lambda view: not view.by_version.candidates(Version(1, 72)).members)
         forwarded = len(server.forwarded)
         assert (await testbed.at("1.72", "/v1/nodes")).status == 503
         assert len(server.forwarded) == forwarded, "nobody knows at which version it executes"
         assert testbed.offer == "1.1-1.72", "its last word counts"
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(PATIENCE):
             await testbed.until(lambda view: "1 of 3" in str(view.pool.members[0].error))
         assert len(server.received) - len(server.forwarded) == probes + 1
 

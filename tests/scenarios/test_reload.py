@@ -8,6 +8,7 @@ from pathlib import Path
 
 import aiohttp
 
+from tests.patience import PATIENCE
 from tests.scenarios.fakes import LOOPBACK, Ironic
 from tests.scenarios.ironic_client import IronicClient
 from tests.scenarios.testbed import configuration, in_front_of, version_fields
@@ -105,6 +106,6 @@ async def test_maintenance_networks_and_limits_come_and_go_with_a_reload(tmp_pat
                 assert answer.headers.get("Retry-After") == ("600" if status == 503 else None)
             assert testbed.view.offer.versions
             asked = len(server.received)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 while len(server.received) == asked:  # noqa: ASYNC110 - a probe; there is no event
                     await asyncio.sleep(0.01)

@@ -13,9 +13,10 @@ from gateway.assembly import Gateway
 from gateway.core.fleet.offer import Phase
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.settings import load
+from tests.patience import PATIENCE
 from tests.scenarios.fakes import END, HIGHEST, LOOPBACK, LOWEST, OWN, Head, Ironic, read_head, running
 
-TIMEOUT: Final = 20.0
+TIMEOUT: Final = PATIENCE
 """Seconds after which an expected event counts as missing."""
 REPEATS: Final = 12
 """Requests after which both servers have nearly always had one. No assertion depends on that."""

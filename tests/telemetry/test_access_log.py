@@ -35,12 +35,13 @@ from gateway.telemetry.access_log import (
 from gateway.telemetry.log_fields import ACCESS_LOG, LEFT_OUT
 from gateway.telemetry.request_record import RequestRecord
 from gateway.tls.values import ClientCertificate
+from tests.patience import PATIENCE
 from tests.telemetry.builders import Received, record
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
     """The log's thread reports nothing, so poll until it has written."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -442,13 +443,10 @@ def test_a_reader_that_stopped_reading_blocks_nobody(tmp_path: Path) -> None:
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     log = AccessLog("json", path)
-    started = time.monotonic()
     long = "/" + "x" * 1000
     for _ in range(10_000):
-        log.record(record(target=long))
-    took = time.monotonic() - started
+        log.record(record(target=long))  # would never return if it waited for the reader
 
-    assert took < 5
     assert 0 < log.dropped < 10_000
     os.close(reader)
     log.close()

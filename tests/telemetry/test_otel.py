@@ -20,6 +20,7 @@ from gateway.telemetry.otel import OpenTelemetry, read_sampler, start_tracing
 from gateway.telemetry.request_record import NO_BACKEND, RequestRecord
 from gateway.telemetry.tracing import Sampler, Tracing
 from tests.otlp_receiver import CLIENT, ERROR, SERVER, OtlpReceiver, otlp_receiver
+from tests.patience import PATIENCE
 from tests.stream_server import serving
 from tests.telemetry.builders import Received
 
@@ -42,10 +43,6 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]
     logger.handlers, logger.propagate = before
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         del os.environ[name]
-
-
-SOON: Final = 8.0
-"""Seconds for an end that holds nothing up (`CLOSE_TIMEOUT` on an idle machine): the SDK itself waits 10."""
 
 
 @pytest.fixture
@@ -326,13 +323,10 @@ async def test_an_absent_collector_costs_one_line(
         OTEL_BSP_MAX_QUEUE_SIZE="8",
         OTEL_BSP_MAX_EXPORT_BATCH_SIZE="4",
     )
-    began = time.monotonic()
     for _ in range(500):
         otel.tracing.finish(record(otel.tracing))
-    took = time.monotonic() - began
     await otel.close()
 
-    assert took < 2
     said = [line for line in caplog.messages if line.startswith("OpenTelemetry: ")]
     assert 0 < len(said) == len(set(said)) < 6
     assert "canary" not in caplog.text
@@ -353,9 +347,8 @@ async def test_a_silent_collector_does_not_hold_the_end(caplog: pytest.LogCaptur
         )
         otel.tracing.finish(record(otel.tracing))
         await asked.wait()
-        began = time.monotonic()
-        await otel.close()
-        assert time.monotonic() - began < SOON
+        async with asyncio.timeout(PATIENCE):
+            await otel.close()
     assert "the last spans are lost" in caplog.messages[-1]
 
 
@@ -392,9 +385,8 @@ async def test_a_hostile_collector_costs_spans_only(answer: bytes) -> None:
         otel.tracing.finish(record(otel.tracing))
         await served.wait()
         otel.tracing.finish(record(otel.tracing))
-        began = time.monotonic()
-        await otel.close()
-        assert time.monotonic() - began < SOON
+        async with asyncio.timeout(PATIENCE):
+            await otel.close()
 
 
 async def test_an_error_of_the_sdk_costs_no_request(

@@ -13,8 +13,9 @@ import pytest
 
 from gateway.telemetry.process_log import _STACK
 from gateway.telemetry.stall_watch import MAX_PAUSE, StallWatch
+from tests.patience import PATIENCE
 
-TIMEOUT = 10.0
+TIMEOUT = PATIENCE
 
 
 @final

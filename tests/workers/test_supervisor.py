@@ -20,6 +20,7 @@ import pytest
 from gateway.core.fleet.fleet import Drain as DrainBackend
 from gateway.errors import StartupError
 from gateway.workers.supervisor import Timing
+from tests.patience import PATIENCE
 from tests.workers.fakes import PATIENT, FakeWorker, Plane, agree, control_at, plane_at, settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -380,14 +381,15 @@ async def test_what_is_said_is_of_all_workers_and_of_this_moment(plane: Plane) -
     assert sorted(use.clients for use in plane.processes.use().values()) == [1, 2]
 
 
-async def test_a_look_does_not_wait_for_those_that_end(plane: Plane) -> None:
+async def test_a_look_does_not_wait_for_those_that_end(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.workers.supervisor.LOOK", 10 * PATIENCE)
     await plane.serve()
     victim = plane.control.workers[0]
     victim.order("silent", "Beat")
     look = asyncio.create_task(plane.processes.look(counters=False))
     await plane.control.until(lambda: bool(victim.of("Beat")))
     victim.order("exit", 1)
-    async with asyncio.timeout(0.9):
+    async with asyncio.timeout(PATIENCE):
         await look
 
 

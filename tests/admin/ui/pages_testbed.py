@@ -21,9 +21,7 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import Ironic
 from tests.admin.testbed import AdminTestbed
-
-PATIENCE: Final = 20.0
-"""Seconds after which what is expected counts as missing."""
+from tests.patience import PATIENCE
 
 VOID: Final = frozenset({"meta", "link", "input", "br"})
 

@@ -21,9 +21,10 @@ from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import Ironic
 from tests.admin.testbed import AdminTestbed, StartAdmin, mixed_fleet, on_site
 from tests.admin.ui import pages_testbed as bed
-from tests.admin.ui.pages_testbed import PATIENCE, fleet, page, serves, two_services
+from tests.admin.ui.pages_testbed import fleet, page, serves, two_services
 from tests.admin.ui.test_pages import SIGNED, TOKEN
 from tests.admin.ui.test_rendering import HOSTILE
+from tests.patience import PATIENCE
 
 LONGEST_EVENT = 20_000
 

@@ -20,10 +20,11 @@ from typing import Any, Final, final
 from tests.differential.apis import PATHS, QUERY_NAMES, Path
 from tests.differential.readers.view import MediaType, View
 from tests.differential.readers.wsgi import key_of
+from tests.patience import PATIENCE
 
 LOOPBACK: Final = "127.0.0.1"
 START_TIMEOUT: Final = 30.0
-TIMEOUT: Final = 20.0
+TIMEOUT: Final = PATIENCE
 LANES: Final = 2
 """Connections to one engine."""
 _HERE: Final = File(__file__).parent
