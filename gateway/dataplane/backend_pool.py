@@ -13,7 +13,6 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 
 from gateway.core.fleet.fleet import ConnectFailed
@@ -83,7 +82,7 @@ class BackendPool(ConnectionHome):
         """Make a connection and pass it to `user`, or report the failure to it."""
         if self.backend.max_connections:
             self._make_room(self._most_connections())
-        task = asyncio.get_running_loop().create_task(self._connect(user, limits, monotonic()))
+        task = asyncio.get_running_loop().create_task(self._connect(user, limits, self.context.clock()))
         self._connecting[task] = user
         task.add_done_callback(self._connecting.pop)
 
@@ -188,7 +187,7 @@ class BackendPool(ConnectionHome):
     def on_refused(self, error: BaseException | None) -> None:
         """The backend does not take the certificate of the gateway, or that it has none."""
         if isinstance(error, ssl.SSLError):
-            self._connect_failed(monotonic(), reason_of(error))
+            self._connect_failed(self.context.clock(), reason_of(error))
 
     def on_connection_made(self, connection: BackendConnection) -> None:
         """The connection is open."""

@@ -141,7 +141,7 @@ class Context:
         """Monotonic seconds, by which facts are dated and durations measured."""
         self.random_bits = random_bits
         """As many as `selection.select` takes."""
-        self.now = monotonic()
+        self.now = clock()
         """Monotonic seconds, as of the last tick: for deadlines only."""
         self.min_rate_grace = MIN_RATE_GRACE
         self.draining = False

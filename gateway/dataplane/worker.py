@@ -361,15 +361,19 @@ class Worker:
     # -- the coarse clock
 
     def _tick(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
-        """Check every deadline. A tick that comes late also measures the lag of the event loop.
-
-        After a tick that comes very late (the process was stopped, or something held the loop) nobody has
-        failed: what peers have sent meanwhile is read first, and the next tick looks again.
-        """
-        before, now = self.context.now, monotonic()
-        self.context.now = now
         late = max(0.0, loop.time() - due)
         self._next_tick = loop.call_later(TICK, self._tick, loop, loop.time() + TICK)
+        self.check_deadlines(late)
+
+    def check_deadlines(self, late: float = 0.0) -> None:
+        """Set `Context.now`, and end what has come to its deadline. A tick that comes `late` (seconds) also
+        measures the lag of the event loop.
+
+        After a tick that comes very late (the process was stopped, or something held the loop) nobody has
+        failed: what peers have sent meanwhile is read first, and the next tick checks again.
+        """
+        before, now = self.context.now, self.context.clock()
+        self.context.now = now
         self.context.rate_limiter.refill(now - before)
         self.context.metrics.lag(self.name, late)
         self._shed(late, now)

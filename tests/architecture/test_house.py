@@ -154,6 +154,38 @@ def test_a_circle_is_noticed() -> None:
     assert circles([first, second, third, last]) == [module.name for module in (first, second, third)]
 
 
+_HEAVY_TESTS = tuple(f"tests/{name}/" for name in ("load", "real", "engines", "packaging", "browser"))
+_OWN_DEADLINE = re.compile(
+    r"asyncio\.timeout\([\d.]+\)|assert .*\b(?:monotonic|perf_counter|loop\.time)\(\) *-"
+)
+"""A deadline beside `tests.patience`, or an assertion about the time of the machine."""
+
+
+def test_no_quick_test_depends_on_the_speed_of_the_machine() -> None:
+    complaints = [
+        f"{path}:{text.count(chr(10), 0, found.start()) + 1}: {found[0]}"
+        for path, text in project_texts()
+        if path.startswith("tests/") and path.endswith(".py") and not path.startswith(_HEAVY_TESTS)
+        for found in _OWN_DEADLINE.finditer(text)
+        if path != "tests/architecture/test_house.py"
+    ]
+
+    assert not complaints, "\n".join(complaints)
+
+
+@pytest.mark.parametrize(
+    "text, is_breach",
+    [
+        ("async with asyncio.timeout(0.9):", True),
+        ("assert time.monotonic() - began < 5", True),
+        ("async with asyncio.timeout(PATIENCE):", False),
+        ("assert time.monotonic() < deadline", False),
+    ],
+)
+def test_a_deadline_of_its_own_is_noticed(text: str, is_breach: bool) -> None:
+    assert bool(_OWN_DEADLINE.search(text)) == is_breach
+
+
 def test_nothing_is_left_for_later() -> None:
     findings = [
         f"{path}:{number}: {line.strip()}"

@@ -149,10 +149,10 @@ async def test_others_are_served_meanwhile(testbed: Testbed) -> None:
 
 
 async def test_no_deadline_runs_for_what_is_not_read(testbed: Testbed) -> None:
-    testbed.min_rate_grace = 0.1
-    async with burst(testbed, client_head=0.2, client_body_idle=0.2, client_idle=0.2) as waiting:
-        now = waiting.gateway.worker.context.now
-        await until(lambda: waiting.gateway.worker.context.now > now + 0.7)
+    async with burst(testbed) as waiting:
+        waiting.gateway.clock.stop()
+        waiting.gateway.turn(500.0)
+        assert waiting.gateway.stages == [CONNECTING] * NUMBER
 
         waiting.lookup.go_on.set()
         assert await waiting.statuses() == {200}

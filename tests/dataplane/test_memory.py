@@ -32,6 +32,7 @@ from tests.dataplane.testbed import (
     UpstreamConnection,
     refusing_backend,
     serve,
+    settle,
     until,
 )
 from tests.patience import PATIENCE
@@ -155,6 +156,8 @@ async def client_goes_while_it_waits(gateway: Gateway, begin: bytes, end: bytes)
 
 async def client_stalls(gateway: Gateway, begin: bytes, end: bytes) -> None:
     client = await begin_upload(gateway, begin)
+    await settle()
+    gateway.turn(31.0)  # `client_body_idle` is 30 s
     assert (await client.response("PUT")).status == 408
 
 
@@ -193,9 +196,7 @@ async def test_what_a_request_held_is_given_back_at_its_end(
                 return
             await upstream.send(response(200, body=b"done"))
 
-    gateway, _ = await testbed.gateway_and_backend(
-        script, limits={"replay_total": 60 * KIB}, client_body_idle=0.5
-    )
+    gateway, _ = await testbed.gateway_and_backend(script, limits={"replay_total": 60 * KIB})
     for _ in range(2):
         assert callable(way)
         await way(gateway, begin, end)

@@ -4,38 +4,32 @@ shape, is counted, has its reason in the log, and costs no backend anything."""
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 import pytest
 
 from gateway.core.fleet.admission import Access, ClientLimits, Maintenance
-from gateway.core.fleet.service import Service
-from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.shedding import ALL, NEW, YOUNG
 from gateway.telemetry.request_record import RequestRecord
 from tests.dataplane.assertions import assert_ironic_error
 from tests.dataplane.listener_tls import tls_listener
 from tests.dataplane.messages import Message, request, request_head, version_line
-from tests.dataplane.testbed import Client, Gateway, Testbed, never_respond, serve, until
+from tests.dataplane.testbed import (
+    Client,
+    Gateway,
+    Testbed,
+    never_respond,
+    reload,
+    serve,
+    until,
+)
 from tests.dataplane.upgrades import ALLOWED, UPGRADE, echo
 
 NODES = request("GET", "/v1/nodes", version_line("1.31"))
 LOOPBACK_ONLY = Access([ip_network("127.0.0.0/8")], [])
 NOBODY_HERE = Access([], [ip_network("127.0.0.0/8")])
-
-
-def service_in_force(gateway: Gateway) -> Service:
-    return gateway.snapshot_holder.current.views["baremetal"].service
-
-
-def reload(gateway: Gateway, **changes: Any) -> None:
-    """What a reload does with a file in which this is changed."""
-    holder = gateway.snapshot_holder
-    service = replace(service_in_force(gateway), **changes)
-    holder.update(Snapshot.configured([service], now=0.0, after=holder.current))
 
 
 def assert_refused(answer: Message, record: RequestRecord, status: int, reason: str, error: str) -> None:
@@ -254,6 +248,9 @@ async def test_what_the_gateway_refuses_for_its_version_counts_for_its_client(te
 # --- shedding ----------------------------------------------------------------------------------------------
 
 
+SHEDS: Final = {"shed_lag": 0.5}
+
+
 def shed(gateway: Gateway, level: int) -> None:
     """Late ticks until this is shed; from now on there are no others."""
     context, tick = gateway.worker.context, gateway.worker._next_tick
@@ -271,7 +268,7 @@ def recover(gateway: Gateway) -> None:
 
 
 async def test_first_new_connections_are_refused_then_all(testbed: Testbed) -> None:
-    gateway, backend = await testbed.gateway_and_backend(serve)
+    gateway, backend = await testbed.gateway_and_backend(serve, limits=SHEDS)
     old, young = await gateway.client(), await gateway.client()
     for client in (old, young):
         assert (await client.request(NODES)).status == 200
@@ -310,7 +307,7 @@ async def test_first_new_connections_are_refused_then_all(testbed: Testbed) -> N
 
 async def test_a_new_connection_is_closed_before_its_handshake(testbed: Testbed, tmp_path: Path) -> None:
     testbed.listener = tls_listener(tmp_path)
-    gateway, _ = await testbed.gateway_and_backend(serve)
+    gateway, _ = await testbed.gateway_and_backend(serve, limits=SHEDS)
     old = await gateway.client()
     assert (await old.request(NODES)).status == 200
     for one in gateway.worker._clients:
@@ -327,7 +324,7 @@ async def test_a_new_connection_is_closed_before_its_handshake(testbed: Testbed,
 
 
 async def test_shedding_is_said_once_a_minute(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
-    gateway, _ = await testbed.gateway_and_backend(serve)
+    gateway, _ = await testbed.gateway_and_backend(serve, limits=SHEDS)
     shed(gateway, NEW)
     now = gateway.worker.context.now
 

@@ -11,7 +11,7 @@ from gateway.core.fleet.service import RouteMatch, Service
 from gateway.dataplane.stages import AWAITING_RESPONSE, READING_BODY, RESPONDING
 from tests.controlplane.fakes import reconfigure
 from tests.dataplane.messages import VERSION_FIELD, request, response
-from tests.dataplane.test_slow_readers import reader_with_small_buffer
+from tests.dataplane.test_slow_readers import reader_with_small_buffer, turned_until_recorded
 from tests.dataplane.testbed import (
     Gateway,
     Script,
@@ -210,7 +210,7 @@ async def test_client_write_idle(testbed: Testbed) -> None:
         await until(lambda: any(one.congested for one in gateway.worker._clients))
         await loop.sock_sendall(cut, request("GET", "/own/v1/nodes", VERSION))
 
-        record = await gateway.recorded()
+        record = await turned_until_recorded(gateway)
 
         assert (record.service, record.reason) == ("own", "client_stalled")
         assert gateway.stages == [RESPONDING]

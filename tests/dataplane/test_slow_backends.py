@@ -18,14 +18,23 @@ import pytest
 
 from gateway.core.fleet.backend import Backend
 from tests.dataplane.assertions import assert_ironic_error
-from tests.dataplane.messages import KIB, TIMEOUT, chunked, request, response
-from tests.dataplane.testbed import LOOPBACK, NEW, Client, Testbed, UpstreamConnection, versions
+from tests.dataplane.messages import KIB, TIMEOUT, Message, chunked, request, response
+from tests.dataplane.testbed import (
+    LOOPBACK,
+    NEW,
+    Client,
+    Gateway,
+    Testbed,
+    UpstreamConnection,
+    settle,
+    versions,
+)
 
 MIB = KIB * KIB
-SHORT: Final = 0.8
-"""Seconds of the time-outs that slow reading must not reach. A machine may be busy for a part of them."""
-LONG: Final = 3 * SHORT
-"""Seconds of slow reading."""
+IDLE: Final = 10.0
+"""Seconds of the time-outs that slow reading must not reach, by the clock of the gateway."""
+ROUNDS: Final = 5
+"""How often a slow reader takes some pieces, each time in most of `IDLE`."""
 END: Final = b"the end"
 """What each request here ends with."""
 HELD = request("PUT", "/v1/x", body=b"x" * 60 * KIB + END)
@@ -63,12 +72,14 @@ class RawBackend:
         self.received += data
         return bool(data)
 
-    async def read_slowly(self, connection: socket.socket, piece: int, seconds: float) -> None:
-        """Take a piece every 50 ms."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        while loop.time() < end and await self.read(connection, piece):  # noqa: ASYNC110 - a slow reader
-            await asyncio.sleep(0.05)
+    async def read_slowly(self, connection: socket.socket, piece: int, gateway: Gateway) -> None:
+        """Take ten pieces again and again, and let most of `IDLE` pass each time: together several times
+        as long as the backend may take nothing."""
+        for _ in range(ROUNDS):
+            for _ in range(10):
+                await self.read(connection, piece)
+            await settle()
+            gateway.turn(0.7 * IDLE)
 
     async def read_rest(self, connection: socket.socket) -> None:
         """Take everything until the request is complete, or the connection is closed."""
@@ -89,6 +100,16 @@ def raw_backend(receive_buffer: int = 16 * KIB) -> Iterator[RawBackend]:
         backend.close()
 
 
+async def turned_until_answered(gateway: Gateway, client: Client, method: str) -> Message:
+    """The response that comes when enough time has passed: little at once, since the gateway looks at a
+    deadline for what has moved."""
+    answer = asyncio.get_running_loop().create_task(client.response(method))
+    while not answer.done():
+        gateway.turn(IDLE / 10)
+        await settle()
+    return await answer
+
+
 def start_sending(client: Client, data: bytes) -> asyncio.Task[None]:
     return asyncio.get_running_loop().create_task(client.send(data))
 
@@ -103,13 +124,14 @@ async def test_R_B2_a_backend_that_reads_a_body_slowly_may_take_its_time(
 ) -> None:
     with raw_backend(receive_buffer) as backend:
         gateway = await testbed.gateway(
-            backend.backend(), backend_head=SHORT, backend_write_idle=SHORT, client_body_idle=SHORT
+            backend.backend(), backend_head=IDLE, backend_write_idle=IDLE, client_body_idle=IDLE
         )
+        gateway.clock.stop()
         client = await gateway.client()
         sending = start_sending(client, upload)
         connection = await backend.accept()
 
-        await backend.read_slowly(connection, piece, LONG)
+        await backend.read_slowly(connection, piece, gateway)
         await backend.read_rest(connection)
         await asyncio.get_running_loop().sock_sendall(connection, response(200, body=b"thanks"))
 
@@ -121,12 +143,13 @@ async def test_R_B2_a_backend_that_reads_a_body_slowly_may_take_its_time(
 
 async def test_R_B2_the_same_for_a_chunked_body(testbed: Testbed) -> None:
     with raw_backend() as backend:
-        gateway = await testbed.gateway(backend.backend(), backend_head=SHORT, backend_write_idle=SHORT)
+        gateway = await testbed.gateway(backend.backend(), backend_head=IDLE, backend_write_idle=IDLE)
+        gateway.clock.stop()
         client = await gateway.client()
         sending = start_sending(client, LARGE_CHUNKED)
         connection = await backend.accept()
 
-        await backend.read_slowly(connection, 4 * KIB, LONG)
+        await backend.read_slowly(connection, 4 * KIB, gateway)
         await backend.read_rest(connection)
         await asyncio.get_running_loop().sock_sendall(connection, response(200, body=b"thanks"))
 
@@ -136,36 +159,36 @@ async def test_R_B2_the_same_for_a_chunked_body(testbed: Testbed) -> None:
 
 
 async def test_R_B2_backend_head_runs_from_the_end_of_the_request(testbed: Testbed) -> None:
-    head_time = 1.0
     with raw_backend() as backend:
         gateway = await testbed.gateway(
-            backend.backend(), backend_head=head_time, backend_write_idle=SHORT, client_body_idle=SHORT
+            backend.backend(), backend_head=IDLE, backend_write_idle=IDLE, client_body_idle=IDLE
         )
+        gateway.clock.stop()
         client = await gateway.client()
         sending = start_sending(client, LARGE)
         connection = await backend.accept()
-        await backend.read_slowly(connection, 4 * KIB, LONG)
+        await backend.read_slowly(connection, 4 * KIB, gateway)
         await backend.read_rest(connection)
-        taken_at = asyncio.get_running_loop().time()
-
-        assert_ironic_error(await client.response("PUT"), 504)
-
-        # The kernel took the last bytes a moment before this backend read them.
-        assert asyncio.get_running_loop().time() - taken_at > head_time / 2
-        assert (await gateway.recorded()).reason == "reply_timeout"
         await sending
+        await settle()
+        gateway.turn(0.9 * IDLE)
+        assert not gateway.records
+
+        assert_ironic_error(await turned_until_answered(gateway, client, "PUT"), 504)
+
+        assert (await gateway.recorded()).reason == "reply_timeout"
 
 
 @pytest.mark.parametrize("upload", [HELD, LARGE, VERY_LARGE], ids=["held", "large", "very large"])
 async def test_R_B2_a_backend_that_takes_nothing_is_504(testbed: Testbed, upload: bytes) -> None:
     with raw_backend(4 * KIB) as backend:
-        gateway = await testbed.gateway(backend.backend(), backend_write_idle=0.4)
+        gateway = await testbed.gateway(backend.backend(), backend_write_idle=IDLE)
+        gateway.clock.stop()
         client = await gateway.client()
         sending = start_sending(client, upload)
         await backend.accept()
 
-        async with asyncio.timeout(3):
-            assert_ironic_error(await client.response("PUT"), 504)
+        assert_ironic_error(await turned_until_answered(gateway, client, "PUT"), 504)
 
         record = await gateway.recorded()
         assert (record.reason, record.attempts) == ("reply_timeout", 1)
@@ -188,14 +211,14 @@ async def test_R_B2_a_request_that_was_not_taken_is_sent_again_as_any_that_was_s
     other = await testbed.backend()
     with raw_backend(4 * KIB) as backend:
         gateway = await testbed.gateway(
-            backend.backend(weight=1_000_000), other, backend_write_idle=0.4, retry=None
+            backend.backend(weight=1_000_000), other, backend_write_idle=IDLE, retry=None
         )
+        gateway.clock.stop()
         client = await gateway.client()
         sending = start_sending(client, upload)
         await backend.accept()
 
-        async with asyncio.timeout(3):
-            assert (await client.response(method)).status == status
+        assert (await turned_until_answered(gateway, client, method)).status == status
 
         assert (await gateway.recorded()).attempts == attempts
         assert len(other.requests) == attempts - 1
@@ -211,7 +234,8 @@ async def test_R_B2_a_slow_client_is_not_taken_for_a_slow_backend(
         await upstream.request()
         await upstream.send(response(200, body=b"thanks"))
 
-    gateway, backend = await testbed.gateway_and_backend(script, backend_head=0.2, backend_write_idle=0.2)
+    gateway, backend = await testbed.gateway_and_backend(script, backend_head=IDLE, backend_write_idle=IDLE)
+    gateway.clock.stop()
     client = await gateway.client()
     await client.send(request("POST", "/v1/x", framing, line))
     if line.startswith("Expect"):
@@ -219,9 +243,11 @@ async def test_R_B2_a_slow_client_is_not_taken_for_a_slow_backend(
     piece = b"z" * 100_000
     if "chunked" in framing:
         piece = b"%x\r\n%b\r\n" % (len(piece), piece)
-    for _ in range(2):
+    for number in range(2):
         await client.send(piece[:-10_000])
-        await asyncio.sleep(0.6)  # a slow client
+        await gateway.has_read((number + 1) * len(piece) - 10_000)
+        await settle()
+        gateway.turn(1.5 * IDLE)  # a slow client
         await client.send(piece[-10_000:])
     if "chunked" in framing:
         await client.send(b"0\r\n\r\n")
@@ -233,8 +259,9 @@ async def test_R_B2_a_slow_client_is_not_taken_for_a_slow_backend(
 async def test_R_B2_a_response_that_begins_early_does_not_cut_the_upload(testbed: Testbed) -> None:
     with raw_backend() as backend:
         gateway = await testbed.gateway(
-            backend.backend(), backend_head=SHORT, backend_body_idle=SHORT, backend_write_idle=SHORT
+            backend.backend(), backend_head=IDLE, backend_body_idle=IDLE, backend_write_idle=IDLE
         )
+        gateway.clock.stop()
         client = await gateway.client()
         sending = start_sending(client, VERY_LARGE)
         connection = await backend.accept()
@@ -242,7 +269,7 @@ async def test_R_B2_a_response_that_begins_early_does_not_cut_the_upload(testbed
         answer = response(200, body=b"thanks")
         await asyncio.get_running_loop().sock_sendall(connection, answer[:-6])
 
-        await backend.read_slowly(connection, 4 * KIB, LONG)
+        await backend.read_slowly(connection, 4 * KIB, gateway)
         await backend.read_rest(connection)
         await asyncio.get_running_loop().sock_sendall(connection, answer[-6:])
 
@@ -252,10 +279,10 @@ async def test_R_B2_a_response_that_begins_early_does_not_cut_the_upload(testbed
 
 async def test_a_request_without_a_body_has_backend_head_from_its_begin(testbed: Testbed) -> None:
     with raw_backend(4 * KIB) as backend:
-        gateway = await testbed.gateway(backend.backend(), backend_head=0.3)
+        gateway = await testbed.gateway(backend.backend(), backend_head=IDLE)
+        gateway.clock.stop()
         client = await gateway.client()
         await client.send(request())
         await backend.accept()
 
-        async with asyncio.timeout(3):
-            assert_ironic_error(await client.response(), 504)
+        assert_ironic_error(await turned_until_answered(gateway, client, "GET"), 504)

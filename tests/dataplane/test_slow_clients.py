@@ -10,47 +10,27 @@ does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import pytest
 
+from gateway.dataplane.arrival import MIN_RATE_GRACE
+from gateway.dataplane.stages import Stage
 from tests.dataplane.assertions import assert_ironic_error
-from tests.dataplane.messages import KIB, TIMEOUT, request, response
+from tests.dataplane.messages import KIB, request, response
 from tests.dataplane.testbed import Client, Gateway, Testbed, UpstreamConnection, serve, until
 
-GRACE: Final = 0.5
-"""Seconds in which a request may come as slowly as it likes."""
+GRACE: Final = MIN_RATE_GRACE
 RATE: Final = {"min_rate": 1000}
-PATIENT: Final = {"client_head": 8.0, "client_body_idle": 5.0, "client_idle": 8.0}
+PATIENT: Final = {"client_head": 900.0, "client_body_idle": 900.0, "client_idle": 900.0}
 """No other time-out ends a slow request here."""
-SOON: Final = 3.0
-"""Seconds in which the gateway must have ended a request that comes too slowly."""
 
 
-@pytest.fixture(autouse=True)
-def short_grace(testbed: Testbed) -> None:
-    testbed.min_rate_grace = GRACE
-
-
-async def drip(client: Client, byte: bytes) -> None:
-    """Send a byte every 50 ms for ever: far below the minimum rate."""
-    with suppress(ConnectionError):
-        while not client.writer.is_closing():  # uvloop raises another error there
-            await client.send(byte)
-            await asyncio.sleep(0.05)
-
-
-@asynccontextmanager
-async def dripping(client: Client, byte: bytes) -> AsyncIterator[None]:
-    task = asyncio.get_running_loop().create_task(drip(client, byte))
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+async def slow_client(gateway: Gateway) -> Client:
+    """A client of a gateway whose clock only the test turns."""
+    gateway.clock.stop()
+    gateway.turn(0)
+    return await gateway.client()
 
 
 # --- a minimum rate ----------------------------------------------------------------------------------------
@@ -72,12 +52,19 @@ CHUNKED = request("POST", "/v1/x", "Transfer-Encoding: chunked")
 )
 async def test_R_B4_a_body_that_comes_too_slowly_is_408(testbed: Testbed, begin: bytes, byte: bytes) -> None:
     gateway, backend = await testbed.gateway_and_backend(serve, limits=RATE, **PATIENT)
-    client = await gateway.client()
+    client = await slow_client(gateway)
     await client.send(begin)
     if b"Expect" in begin:
         assert (await client.response("POST")).status == 100
-    async with dripping(client, byte), asyncio.timeout(SOON):
-        answer = await client.response("POST")
+    # While a connection is made, the gateway does not read, and the time does not count.
+    await until(lambda: gateway.stages in ([Stage.READING_BODY], [Stage.AWAITING_RESPONSE]))
+    gateway.turn(GRACE - 1)
+    assert not gateway.records
+    before = gateway.read_so_far
+    await client.send(byte)
+    await gateway.has_read(before + 1)
+    gateway.turn(1)
+    answer = await client.response("POST")
 
     assert_ironic_error(answer, 408)
     assert answer.one("connection") == "close"
@@ -88,12 +75,18 @@ async def test_R_B4_a_body_that_comes_too_slowly_is_408(testbed: Testbed, begin:
 @pytest.mark.parametrize("kept", [False, True])
 async def test_R_B4_a_head_that_comes_too_slowly_is_408(testbed: Testbed, kept: bool) -> None:
     gateway, _ = await testbed.gateway_and_backend(serve, limits=RATE, **PATIENT)
-    client = await gateway.client()
+    client = await slow_client(gateway)
     if kept:
         assert (await client.request(request())).status == 200
-    await client.send(b"GET /v1/nodes HTTP/1.1\r\nHost: x\r\nX-Slow: ")
-    async with dripping(client, b"x"), asyncio.timeout(SOON):
-        assert (await client.response()).status == 408
+    begin = b"GET /v1/nodes HTTP/1.1\r\nHost: x\r\nX-Slow: "
+    await client.send(begin)
+    await gateway.has_read(len(begin))
+    gateway.turn(GRACE - 1)
+    await client.send(b"x")
+    await gateway.has_read(len(begin) + 1)
+    gateway.turn(1)
+
+    assert (await client.response()).status == 408
 
 
 async def test_R_B4_after_the_response_has_begun_both_connections_are_closed(testbed: Testbed) -> None:
@@ -103,34 +96,38 @@ async def test_R_B4_after_the_response_has_begun_both_connections_are_closed(tes
         await upstream.ended()
 
     gateway, backend = await testbed.gateway_and_backend(script, limits=RATE, **PATIENT)
-    client = await gateway.client()
+    client = await slow_client(gateway)
     await client.send(request("POST", "/v1/x", "Content-Length: 900000"))
     await client.reader.readuntil(b"begun")
-    async with dripping(client, b"x"), asyncio.timeout(SOON):
-        assert (await client.ended()).rest == b""
-        await backend.disconnected()
+    gateway.turn(GRACE)
+    assert (await client.ended()).rest == b""
+    await backend.disconnected()
 
     assert (await gateway.recorded()).reason == "client_stalled"
 
 
 async def test_a_body_above_the_minimum_rate_may_take_its_time(testbed: Testbed) -> None:
     gateway, backend = await testbed.gateway_and_backend(serve, limits=RATE, **PATIENT)
-    client = await gateway.client()
+    client = await slow_client(gateway)
     pieces = 25
-    await client.send(request("POST", "/v1/x", f"Content-Length: {pieces * 200}"))
-    for _ in range(pieces):
-        await asyncio.sleep(0.05)  # 4 kB/s
-        await client.send(b"x" * 200)
+    await client.send(request("POST", "/v1/x", f"Content-Length: {pieces * 2000}"))
+    for number in range(pieces):
+        await until(lambda: gateway.stages != [])
+        gateway.turn(1)  # 2 kB/s
+        await client.send(b"x" * 2000)
+        if number < pieces - 1:
+            await gateway.has_read((number + 1) * 2000)
 
     assert (await client.response("POST")).status == 200
-    assert len(backend.only_request.body) == pieces * 200
+    assert len(backend.only_request.body) == pieces * 2000
 
 
 async def test_the_rate_is_an_average_so_a_pause_after_much_is_no_fault(testbed: Testbed) -> None:
     gateway, _ = await testbed.gateway_and_backend(serve, limits=RATE, **PATIENT)
-    client = await gateway.client()
+    client = await slow_client(gateway)
     await client.send(request("POST", "/v1/x", "Content-Length: 50010"), b"x" * 50_000)
-    await asyncio.sleep(2 * GRACE + 0.5)
+    await gateway.has_read(50_000)
+    gateway.turn(4 * GRACE)
     await client.send(b"x" * 10)
 
     assert (await client.response("POST")).status == 200
@@ -138,44 +135,50 @@ async def test_the_rate_is_an_average_so_a_pause_after_much_is_no_fault(testbed:
 
 async def test_a_rate_of_0_is_no_minimum(testbed: Testbed) -> None:
     gateway, _ = await testbed.gateway_and_backend(serve, limits={"min_rate": 0}, **PATIENT)
-    client = await gateway.client()
-    await client.send(request("POST", "/v1/x", "Content-Length: 1000"))
-    async with dripping(client, b"x"):
-        await asyncio.sleep(2 * GRACE + 0.5)
+    client = await slow_client(gateway)
+    await client.send(request("POST", "/v1/x", "Content-Length: 1000"), b"x")
+    await gateway.has_read(1)
+    gateway.turn(10 * GRACE)
     assert not gateway.records
-    await client.send(b"x" * 1000)
+    await client.send(b"x" * 999)
 
     assert (await client.response("POST")).status == 200
 
 
 async def test_the_time_between_two_requests_does_not_count(testbed: Testbed) -> None:
     gateway, _ = await testbed.gateway_and_backend(serve, limits={"min_rate": 100_000}, **PATIENT)
-    client = await gateway.client()
+    client = await slow_client(gateway)
     for _ in range(2):
-        await asyncio.sleep(GRACE + 0.3)
-        await client.send(request("POST", "/v1/x", "Content-Length: 10"))
-        await asyncio.sleep(0.1)
-        await client.send(b"x" * 10)
+        gateway.turn(2 * GRACE)
+        await client.send(request("POST", "/v1/x", "Content-Length: 10"), b"x")
+        await gateway.has_read(1)
+        gateway.turn(GRACE / 2)
+        await client.send(b"x" * 9)
         assert (await client.response("POST")).status == 200
 
 
 async def test_the_time_in_which_the_gateway_does_not_read_does_not_count(testbed: Testbed) -> None:
     """The backend takes nothing for a while, so the gateway does not read from the client."""
     size = 16 * KIB * KIB
+    takes_again = asyncio.Event()
 
     async def script(upstream: UpstreamConnection) -> None:
         await upstream.head()
         upstream.reader._transport.pause_reading()  # type: ignore[attr-defined]
-        await asyncio.sleep(1.6)
+        await takes_again.wait()
         upstream.reader._transport.resume_reading()  # type: ignore[attr-defined]
         left = size
         while left:
             left -= len(await upstream.reader.read(1 << 20))
         await upstream.send(response(200, body=b"all there"))
 
-    gateway, _ = await testbed.gateway_and_backend(script, limits={"min_rate": 10_000_000}, **PATIENT)
-    client = await gateway.client()
+    more = PATIENT | {"backend_write_idle": 900.0, "backend_head": 900.0}
+    gateway, _ = await testbed.gateway_and_backend(script, limits={"min_rate": 10_000_000}, **more)
+    client = await slow_client(gateway)
     sending = asyncio.get_running_loop().create_task(client.send(request("PUT", body=b"x" * size)))
+    await until(lambda: bool(gateway.stages) and not any(one._reading for one in gateway.worker._clients))
+    gateway.turn(5 * GRACE)
+    takes_again.set()
 
     assert (await client.response("PUT")).body == b"all there"
     await sending
@@ -199,15 +202,9 @@ async def established(gateway: Gateway) -> Client:
     return client
 
 
-async def was_closed(client: Client) -> bool:
-    """Whether the gateway closes this connection now."""
-    try:
-        async with asyncio.timeout(0.2):
-            return await client.reader.read(1) == b""
-    except ConnectionResetError:
-        return True
-    except TimeoutError:
-        return False
+def is_closed(client: Client) -> bool:
+    """Whether the gateway has closed this connection."""
+    return client.reader.at_eof() or client.reader.exception() is not None
 
 
 async def test_R_B4_newcomers_yield_to_each_other_and_never_take_an_established_client(
@@ -219,7 +216,7 @@ async def test_R_B4_newcomers_yield_to_each_other_and_never_take_an_established_
 
     for client in clients:
         assert await client.is_open()
-    assert [await was_closed(client) for client in newcomers] == [True] * 4 + [False] * 2
+    await until(lambda: [is_closed(client) for client in newcomers] == [True] * 4 + [False] * 2)
     assert (await gateway.request(request())).status == 200
     assert gateway.metric("skewgate_client_errors_total", reason="too_many_connections") == 5
 
@@ -229,7 +226,7 @@ async def test_R_B4_without_an_unproven_connection_the_newcomer_is_closed(testbe
     clients = [await established(gateway) for _ in range(2)]
 
     late = await gateway.client()
-    assert await was_closed(late)
+    await until(lambda: is_closed(late))
     for client in clients:
         assert await client.is_open()
 
@@ -264,7 +261,7 @@ async def test_a_request_in_flight_is_never_closed_for_a_newcomer(testbed: Testb
     await backend.received(2)
 
     late = await gateway.client()
-    assert await was_closed(late)
+    await until(lambda: is_closed(late))
     go_on.set()
     for client in clients:
         assert (await client.response()).body == b"served"
@@ -276,7 +273,6 @@ async def test_a_silent_connection_yields_to_a_newcomer(testbed: Testbed) -> Non
     silent = await gateway.client()
     await until(lambda: len(gateway.worker._clients) == 2)
 
-    async with asyncio.timeout(TIMEOUT):
-        assert (await gateway.request(request())).status == 200
-    assert await was_closed(silent)
+    assert (await gateway.request(request())).status == 200
+    await until(lambda: is_closed(silent))
     assert await client.is_open()

@@ -16,16 +16,16 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gateway.dataplane.client_connection import ClientConnection
+from gateway.telemetry.request_record import RequestRecord
 from tests.dataplane.messages import KIB, TIMEOUT, request, response
-from tests.dataplane.testbed import Gateway, Testbed, UpstreamConnection, always, until
+from tests.dataplane.testbed import Gateway, Testbed, UpstreamConnection, always, settle, until
 
 MIB = KIB * KIB
-WRITE_IDLE = 0.5
-"""Seconds that a client may take nothing."""
-SLOWLY = 4 * KIB, 0.05
-"""Bytes, and the seconds between two of these pieces: 80 kB/s."""
-LONG = 3 * WRITE_IDLE
-"""Seconds of slow reading: several times as long as a client may take nothing."""
+WRITE_IDLE = 10.0
+"""Seconds that a client may take nothing, by the clock of the gateway."""
+PIECE = 4 * KIB
+ROUNDS = 5
+"""How often a slow reader takes some pieces, each time in most of `WRITE_IDLE`."""
 ONE_READ = 64 * KIB
 """The most that the gateway reads from a backend before it looks at what waits for the client."""
 HEADS = KIB
@@ -42,6 +42,7 @@ async def reader_with_small_buffer(gateway: Gateway, send_buffer: int = 0) -> As
         sock.setblocking(False)
         await loop.sock_connect(sock, gateway.address)
         await until(lambda: bool(gateway.worker._clients))
+        gateway.clock.stop()
         if send_buffer:
             gateway_sock = its_connection(gateway).transport.get_extra_info("socket")
             gateway_sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
@@ -53,18 +54,27 @@ def its_connection(gateway: Gateway) -> ClientConnection:
     return connection
 
 
-async def read_slowly(sock: socket.socket, seconds: float) -> bytes:
-    """What a slow reader takes in that time, or until the end."""
-    loop = asyncio.get_running_loop()
-    piece, pause = SLOWLY
-    taken, end = b"", loop.time() + seconds
-    while loop.time() < end:
-        data = await loop.sock_recv(sock, piece)
-        if not data:
+async def read_slowly(gateway: Gateway, sock: socket.socket, most: int = MIB) -> bytes:
+    """What a slow reader takes in more than `WRITE_IDLE`: a little more than `most` bytes at most."""
+    taken = b""
+    for _ in range(ROUNDS):
+        for _ in range(8):
+            async with asyncio.timeout(TIMEOUT):
+                taken += await asyncio.get_running_loop().sock_recv(sock, PIECE)
+        await settle()
+        gateway.turn(0.7 * WRITE_IDLE)
+        if len(taken) >= most:
             break
-        taken += data
-        await asyncio.sleep(pause)
     return taken
+
+
+async def turned_until_recorded(gateway: Gateway) -> RequestRecord:
+    """The record of a request that ends when enough time has passed. Little passes at once, since the gateway
+    looks at a deadline for what has moved."""
+    while not gateway.records:
+        gateway.turn(WRITE_IDLE / 10)
+        await settle()
+    return gateway.records[0]
 
 
 async def read_rest(sock: socket.socket, before: bytes, length: int) -> bytes:
@@ -112,7 +122,7 @@ async def test_R_B1_a_steady_slow_reader_gets_everything(
     async with reader_with_small_buffer(gateway, send_buffer) as sock:
         await asyncio.get_running_loop().sock_sendall(sock, request("GET", "/v1/nodes", line))
 
-        begin = await read_slowly(sock, LONG)
+        begin = await read_slowly(gateway, sock, size // 2)
         assert await read_rest(sock, begin, size) == body
 
     assert (await gateway.recorded()).reason == ""
@@ -122,10 +132,10 @@ async def test_R_B1_a_slow_reader_is_reset_only_after_it_takes_nothing(testbed: 
     gateway, backend = await testbed.gateway_and_backend(stream_for_ever, client_write_idle=WRITE_IDLE)
     async with reader_with_small_buffer(gateway, 4 * KIB) as sock:
         await asyncio.get_running_loop().sock_sendall(sock, request())
-        await read_slowly(sock, LONG)
+        await read_slowly(gateway, sock)
         assert not gateway.records
 
-        record = await gateway.recorded()  # it takes nothing any more
+        record = await turned_until_recorded(gateway)  # it takes nothing any more
 
     assert (record.status, record.reason) == (200, "client_stalled")
     await backend.disconnected()
@@ -140,7 +150,7 @@ async def test_D3_a_client_that_takes_nothing_is_reset_whatever_the_kernel_holds
     async with reader_with_small_buffer(gateway, send_buffer) as sock:
         await asyncio.get_running_loop().sock_sendall(sock, request())
 
-        assert (await gateway.recorded()).reason == "client_stalled"
+        assert (await turned_until_recorded(gateway)).reason == "client_stalled"
 
     await backend.disconnected()
 
@@ -168,7 +178,8 @@ async def test_R_B1_what_waits_for_a_client_is_bounded(
         transport = its_connection(gateway).transport
         waiting = []
         for _ in range(8):
-            await read_slowly(sock, SLOWLY[1])
+            await asyncio.get_running_loop().sock_recv(sock, PIECE)
+            await settle()
             waiting.append(transport.get_write_buffer_size())
 
     assert backend.connections == 1

@@ -135,11 +135,15 @@ async def test_a_slow_backend_is_not_taken_for_a_stalled_client(testbed: Testbed
             left -= len(await upstream.reader.read(1 << 20))
         await upstream.send(response(200, body=b"all there"))
 
-    gateway, backend = await testbed.gateway_and_backend(script, client_body_idle=0.1)
+    gateway, backend = await testbed.gateway_and_backend(
+        script, client_body_idle=10.0, backend_write_idle=900.0, backend_head=900.0
+    )
+    gateway.clock.stop()
     client = await gateway.client()
     sending = asyncio.get_running_loop().create_task(client.send(request("PUT", body=b"x" * size)))
     await backend.received()
-    await wait_ticks(gateway)
+    await until(lambda: not any(one._reading for one in gateway.worker._clients))
+    gateway.turn(60.0)
     begun = list(gateway.records)
     go_on.set()
     await asyncio.wait([sending])
@@ -161,13 +165,15 @@ async def test_the_gateways_own_pause_is_not_held_against_a_backend(testbed: Tes
 
         received = threading.Event()
         backend = Backend("raw", "127.0.0.1", listener.getsockname()[1], declared=versions("1.1-1.90"))
-        gateway = await testbed.gateway(backend, backend_head=0.3)
+        gateway = await testbed.gateway(backend, backend_head=9.0)
+        gateway.clock.stop()
         thread = threading.Thread(target=serve_once, daemon=True)
         thread.start()
         client = await gateway.client()
         await client.send(request("POST"))
         await until(received.is_set)
+        thread.join()  # the response was sent
         time.sleep(1.2)  # noqa: ASYNC251 - the whole loop stands still, as after SIGSTOP
+        gateway.clock.turn(10.0)
 
         assert (await client.response("POST")).body == b"in time"
-        thread.join()

@@ -19,7 +19,15 @@ from gateway.core.fleet.fleet import ConnectFailed
 from tests.certificates import Authority, Leaf
 from tests.dataplane.backend_tls import NAME, authority, both_sides, raw_backend
 from tests.dataplane.messages import VERSION_FIELD, request, response
-from tests.dataplane.testbed import Gateway, ScriptedBackend, Testbed, UpstreamConnection, serve, until
+from tests.dataplane.testbed import (
+    Gateway,
+    ScriptedBackend,
+    Testbed,
+    UpstreamConnection,
+    serve,
+    settle,
+    until,
+)
 
 
 def reasons(gateway: Gateway) -> set[str]:
@@ -304,16 +312,18 @@ async def test_R_B2_a_backend_that_reads_a_body_slowly_may_take_its_time(
 ) -> None:
     """Less than the gateway's buffers hold is taken in every time-out: only the kernel sees that it moves."""
     async with raw_backend(tmp_path, receive_buffer=SMALL_BUFFER) as backend:
-        gateway = await testbed.gateway(backend.backend, backend_head=0.3, backend_write_idle=0.4)
+        gateway = await testbed.gateway(backend.backend, backend_head=10.0, backend_write_idle=10.0)
+        gateway.clock.stop()
         client = await gateway.client()
         sending = asyncio.create_task(client.send(request("PUT", body=UPLOAD)))
         peer = await backend.accept()
         await peer.handshake()
-        loop, received = asyncio.get_running_loop(), b""
-        end = loop.time() + 1.5
-        while loop.time() < end:
-            received += await peer.read_piece(4096)
-            await asyncio.sleep(0.05)
+        received = b""
+        for _ in range(5):
+            for _ in range(10):
+                received += await peer.read_piece(4096)
+            await settle()
+            gateway.turn(7.0)
         while not received.endswith(UPLOAD[-1000:]) or len(received) < len(UPLOAD):
             received += await peer.read_piece(65536)
         await peer.send(response(200, body=b"thanks"))

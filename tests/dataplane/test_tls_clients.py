@@ -27,15 +27,13 @@ LEFT_OUT = (
     "half_heads",
     "unread",  # nor can it hold back what has come: `test_tls_relayed`
     "does_not_read",
-    "is_an_average",  # slow, and about no byte of TLS
-    "does_not_count",
+    "does_not_count",  # it waits for bytes that TLS has still to decrypt
 )
 for module in (chunked, exchange, flow_control, pipelining, slow_clients):
     names = [name for name in vars(module) if name.startswith("test_")]
     globals().update(
         {name: getattr(module, name) for name in names if not any(part in name for part in LEFT_OUT)}
     )
-short_grace = slow_clients.short_grace
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ def at_first_send(gateway: Gateway, action: Callable[[], None]) -> None:
     context, calls = gateway.worker.context, iter((action,))
 
     def clock() -> float:
-        if gateway.worker.connections():
+        if any(pool.connections for pool in gateway.worker._pools.values()):
             for call in calls:
                 call()
         return monotonic()

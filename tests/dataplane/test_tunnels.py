@@ -528,20 +528,33 @@ async def test_H10_an_idle_tunnel_is_reset(testbed: Testbed) -> None:
     assert (await gateway.recorded()).reason == "tunnel_idle"
 
 
-async def test_H10_either_direction_keeps_it_open(testbed: Testbed) -> None:
-    done = asyncio.Event()
+@pytest.mark.parametrize("direction", ["in", "out"])
+async def test_H10_either_direction_keeps_it_open(testbed: Testbed, direction: str) -> None:
+    go_on = asyncio.Semaphore(0)
+    arrived: list[bytes] = []
 
     async def script(upstream: UpstreamConnection) -> None:
         await upstream.head()
         await upstream.send(SWITCHES)
-        while not done.is_set():
-            await upstream.send(b".")
-            await asyncio.sleep(0.05)
+        for _ in range(3):
+            if direction == "in":
+                arrived.append(await upstream.reader.readexactly(1))
+            else:
+                await go_on.acquire()
+                await upstream.send(b".")
+        await upstream.ended()
 
-    gateway, _, client = await tunnel_to(testbed, script, tunnel_idle=0.8)
-    await wait_ticks(gateway, 5)
+    gateway, _, client = await tunnel_to(testbed, script, tunnel_idle=10.0)
+    gateway.clock.stop()
+    for number in range(3):
+        if direction == "in":
+            await client.send(b".")
+            await until(lambda number=number: len(arrived) > number)  # type: ignore[misc]
+        else:
+            go_on.release()
+            assert await exactly(client, 1) == b"."
+        gateway.turn(7.0)
     assert gateway.records == []
-    done.set()
     client.half_close()
     assert not (await client.ended()).aborted
 

@@ -14,7 +14,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from time import monotonic
 from typing import Any, Final, final
@@ -347,6 +347,25 @@ class Listener:
 
 
 @final
+class Clock:
+    """The monotonic time of a gateway. It runs as the machine's does, and a test turns it forward; once it is
+    stopped, it moves by that alone."""
+
+    def __init__(self) -> None:
+        self._turned = 0.0
+        self._stopped_at: float | None = None
+
+    def __call__(self) -> float:
+        return (monotonic() if self._stopped_at is None else self._stopped_at) + self._turned
+
+    def stop(self) -> None:
+        self._stopped_at = monotonic()
+
+    def turn(self, seconds: float) -> None:
+        self._turned += seconds
+
+
+@final
 class Gateway:
     """One worker with its metrics, records, facts and clients."""
 
@@ -367,8 +386,10 @@ class Gateway:
         self.listener = Listener()
         self.sockets = ListeningSockets(slots=1)
         self._record_added = asyncio.Event()
+        self.clock = Clock()
         self.worker = Worker(
-            limits=Limits().model_copy(update=limits),
+            # A busy machine is no reason to refuse requests here.
+            limits=Limits().model_copy(update={"shed_lag": None, **limits}),
             timeouts=Timeouts().model_copy(update=timeouts),
             trusted=[ip_network(network) for network in trusted],
             snapshots=snapshot_holder,
@@ -376,6 +397,7 @@ class Gateway:
             observe=self._observe,
             metrics=self.metrics,
             record=self._record,
+            clock=self.clock,
             random_bits=self._draw,
             shared=shared,
         )
@@ -387,6 +409,20 @@ class Gateway:
         The one drawn gets the request unless it has more in flight than the next one.
         """
         self._drawn = -(-(index << (RANDOM_BITS // 2)) // of)
+
+    def turn(self, seconds: float) -> None:
+        """Let so many seconds pass at once: everything whose deadline they bring is ended."""
+        self.clock.turn(seconds)
+        self.worker.check_deadlines()
+
+    @property
+    def read_so_far(self) -> int:
+        """Bytes that have come from clients, of heads and bodies that are not complete."""
+        return sum(one._arrival._received for one in self.worker._clients)
+
+    async def has_read(self, size: int) -> None:
+        """Wait until `read_so_far` is `size` at least."""
+        await until(lambda: self.read_so_far >= size)
 
     def _draw(self) -> int:
         return draw_bits() if self._drawn is None else self._drawn
@@ -613,6 +649,12 @@ def probe_succeeded(gateway: Gateway, backend: ScriptedBackend | Backend, text: 
     )
 
 
+async def settle() -> None:
+    """Let everything happen that can happen while no time passes: all sides are in this event loop."""
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
 async def wait_ticks(gateway: Gateway, ticks: int = 3) -> None:
     """Wait until the coarse clock of the gateway has moved on so often: it checks all deadlines."""
     for _ in range(ticks):
@@ -634,3 +676,14 @@ def refusing_backend(name: str = "dead", declared: str = NEW, weight: int = 1) -
 
 def highest_version(text: str = NEW) -> Version:
     return versions(text).highest
+
+
+def service_in_force(gateway: Gateway) -> Service:
+    return gateway.snapshot_holder.current.views["baremetal"].service
+
+
+def reload(gateway: Gateway, **changes: Any) -> None:
+    """What a reload does with a file in which this is changed."""
+    holder = gateway.snapshot_holder
+    service = replace(service_in_force(gateway), **changes)
+    holder.update(Snapshot.configured([service], now=0.0, after=holder.current))
