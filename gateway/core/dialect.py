@@ -7,13 +7,11 @@ not is how versions get desynchronised (decision 0008). It decides nothing: `cor
 negotiates the version.
 
 The values come in the order in which a request and its response meet them. `Dialect` follows: first what
-every dialect has, then, as attributes that are None or empty by default, the parts that few have. Nothing
-here tests for the type of a dialect.
+every dialect has, then the parts that few have, None or empty by default.
 """
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,9 +19,11 @@ from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, SupportsIndex, TypeAlias, final
 
+from gateway.core.configuration_rules import ConfigurationRules
 from gateway.core.decision.operations import Operations
 from gateway.core.http.links import LinkRewriter, move
-from gateway.core.http.message import Header, RequestHead, Response, normalize_name
+from gateway.core.http.message import Header, RequestHead, Response
+from gateway.core.http.request_ids import PLAIN_IDS, RequestIds
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
 
@@ -45,8 +45,7 @@ class Endpoint(NamedTuple):
     document: bool = False
     """True: a discovery document. A successful response is rewritten to the offer, or it is 502."""
     answered: bool = False
-    """True: the gateway answers with the dialect's `local_responder`; no backend gets the request (Chef
-    `/server_api_version`)."""
+    """True: the dialect's `local_responder` answers, and no backend gets it (Chef `/server_api_version`)."""
     versioned_only: bool = False
     """True: legacy members never get it (Nova `/v2.1`; any document). False: a legacy member may get it, if
     the versions that it stands for hold the negotiated one."""
@@ -308,45 +307,6 @@ class Links:
         return public if self.moved_to is None else move(public, before=self.public, after=self.moved_to)
 
 
-# --- request ids -------------------------------------------------------------------------------------------
-
-_OPENSTACK_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_PLAIN_ID = re.compile(r"[0-9A-Za-z._:/+=-]{1,128}")
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class RequestIds:
-    """The ids by which an API family finds a request in the logs of its servers."""
-
-    request_header: str
-    """Canonical. Clients and the gateway send the id to backends in it."""
-    response_headers: tuple[str, ...]
-    """Canonical. Responses made by the gateway name the id in them."""
-    prefix: str = "req-"
-    """Of an id that the gateway makes. A UUID follows."""
-    form: re.Pattern[str] = _OPENSTACK_ID
-    """What a well-formed id is. Its characters need no quotes, neither in a header nor in a line of a log."""
-    normalized_header: str = field(init=False)
-    """`request_header` as names are compared."""
-    line_start: bytes = field(init=False)
-    """A line of `request_header` up to its value."""
-
-    def __post_init__(self) -> None:
-        """Compute what every request reads."""
-        object.__setattr__(self, "normalized_header", normalize_name(self.request_header))
-        object.__setattr__(self, "line_start", f"{self.request_header}: ".encode("ascii"))
-
-    def is_valid(self, text: str) -> bool:
-        """Whether `text` is an id as servers of this family accept it."""
-        return self.form.fullmatch(text) is not None
-
-
-PLAIN_IDS = RequestIds("X-Request-Id", ("X-Request-Id",), prefix="", form=_PLAIN_ID)
-OPENSTACK_IDS = RequestIds("X-Openstack-Request-Id", ("X-Openstack-Request-Id",))
-"""These two are what clients, and proxies in front of them, send to a service of any dialect."""
-
-
 # --- parts that few dialects have --------------------------------------------------------------------------
 
 
@@ -365,21 +325,6 @@ class LocalResponder(Protocol):
     ) -> Response:
         """The response at an `answered` endpoint. `offered` is None before anything is offered; `operations`
         are those of the service. The caller adds `Vary`, and `Retry-After` to a 503."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ConfigurationRules:
-    """What a dialect demands of its service's configuration beyond its own options. Settings check it;
-    requests never read it."""
-
-    can_be_probed: bool = True
-    """False: nothing tells what its servers serve, so every backend must declare its versions."""
-    path_is_signed: bool = False
-    """True: clients sign the path, so a configuration under which backends get another one is refused."""
-    option_paths: tuple[tuple[tuple[str | int, ...], str], ...] = ()
-    """Paths in its options, each with its position there. They begin behind the route's prefix, as `endpoint`
-    gets paths."""
 
 
 @final

@@ -16,10 +16,10 @@ from typing import Final, Protocol, TypeAlias, final
 from gateway.core.decision.decision import DecisionKey, Resolution
 from gateway.core.decision.response import ResponseRewrite
 from gateway.core.decision.selection import RANDOM_BITS
-from gateway.core.dialect import OPENSTACK_IDS, PLAIN_IDS
 from gateway.core.fleet.fleet import Fact
 from gateway.core.fleet.snapshot import ServiceView, Snapshot, SnapshotSource
 from gateway.core.http.message import CLIENT_CERT
+from gateway.core.http.request_ids import OPENSTACK_IDS, PLAIN_IDS
 from gateway.dataplane.admission import Admission
 from gateway.dataplane.arrival import MIN_RATE_GRACE
 from gateway.dataplane.bounded_reads import READ_SIZE

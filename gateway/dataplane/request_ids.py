@@ -12,12 +12,13 @@ from itertools import count
 from random import getrandbits
 from typing import TYPE_CHECKING, Final, final
 
-from gateway.core.dialect import OPENSTACK_IDS, PLAIN_IDS
+from gateway.core.http.request_ids import OPENSTACK_IDS, PLAIN_IDS
 
 if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
-    from gateway.core.dialect import Dialect, RequestIds
+    from gateway.core.dialect import Dialect
     from gateway.core.http.message import Response
+    from gateway.core.http.request_ids import RequestIds
     from gateway.dataplane.http1.request_head import RequestHead
     from gateway.telemetry.request_record import RequestRecord
 

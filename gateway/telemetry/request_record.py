@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gateway.core.dialect import PLAIN_IDS
+from gateway.core.http.request_ids import PLAIN_IDS
 from gateway.telemetry.trace_context import trace_digits
 
 if TYPE_CHECKING:

@@ -14,11 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.core.decision.decision import Resolution
-from gateway.core.dialect import OPENSTACK_IDS, PLAIN_IDS, Advertisement, Dialect, Endpoint
+from gateway.core.dialect import (
+    Advertisement,
+    Dialect,
+    Endpoint,
+)
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.fleet.service import RouteMatch, Service
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.http.request_ids import OPENSTACK_IDS, PLAIN_IDS
 from gateway.core.versions.ranges import VersionSet
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import read_request_head

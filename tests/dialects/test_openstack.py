@@ -15,7 +15,6 @@ import pytest
 
 from gateway.core.dialect import (
     NO_VERSION_REQUESTED,
-    PLAIN_IDS,
     Advertisement,
     DefaultKind,
     GatewayError,
@@ -32,6 +31,7 @@ from gateway.core.dialect import (
     VersionRefusal,
 )
 from gateway.core.http.message import Header, Response, as_mapping, normalize_name
+from gateway.core.http.request_ids import PLAIN_IDS
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects import discover

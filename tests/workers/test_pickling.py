@@ -13,11 +13,12 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from gateway.core.dialect import PLAIN_IDS, Dialect, RequestIds
+from gateway.core.dialect import Dialect
 from gateway.core.fleet.fleet import Fact
 from gateway.core.fleet.publication import publication, published
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.http.request_ids import PLAIN_IDS, RequestIds
 from gateway.core.versions.version import Version
 from gateway.settings import MaskedText, Secret, Settings, load, read_file
 from gateway.workers.pickling import dumps, loads

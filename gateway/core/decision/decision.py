@@ -48,7 +48,6 @@ from gateway.core.dialect import (
     RefusalReason,
     RequestedKind,
     RequestedVersion,
-    RequestIds,
     TargetWriter,
 )
 from gateway.core.fleet.backend import Member
@@ -57,6 +56,7 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.http.header_edits import HeaderEdits
 from gateway.core.http.message import Header, Request, RequestHead, Response, as_mapping, render
+from gateway.core.http.request_ids import RequestIds
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 

@@ -21,7 +21,6 @@ from urllib.parse import unquote
 
 from gateway.core.dialect import (
     NO_HEADERS,
-    PLAIN_IDS,
     Advertisement,
     DefaultVersion,
     Dialect,
@@ -38,10 +37,10 @@ from gateway.core.dialect import (
     Refusal,
     RequestedKind,
     RequestedVersion,
-    RequestIds,
     Served,
 )
 from gateway.core.http.message import Header, Response, all_values, normalize_name
+from gateway.core.http.request_ids import PLAIN_IDS, RequestIds
 from gateway.core.versions.version import Scheme, Version
 from gateway.dialects.openstack.microversion import (
     ACCEPT_JSON,

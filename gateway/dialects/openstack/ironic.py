@@ -33,11 +33,11 @@ from gateway.core.dialect import (
     ProbeStep,
     Refusal,
     RequestedVersion,
-    RequestIds,
     Served,
     VersionRefusal,
 )
 from gateway.core.http.message import Header, Response, all_values, normalize_name
+from gateway.core.http.request_ids import RequestIds
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
 from gateway.dialects.openstack.microversion import (

@@ -34,10 +34,10 @@ from gateway.core.dialect import (
     ProbeStep,
     Refusal,
     RequestedVersion,
-    RequestIds,
     Served,
 )
 from gateway.core.http.message import Header, Response, all_values
+from gateway.core.http.request_ids import RequestIds
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
 from gateway.dialects.openstack.microversion import (

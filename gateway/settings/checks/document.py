@@ -12,7 +12,6 @@ from typing import Final
 
 from gateway.core.decision.negotiation import negotiate
 from gateway.core.dialect import (
-    PLAIN_IDS,
     OfferedVersions,
     Refusal,
     RequestedKind,
@@ -21,6 +20,7 @@ from gateway.core.dialect import (
 )
 from gateway.core.fleet.service import Service
 from gateway.core.http.message import HOP_BY_HOP, UNLISTABLE, normalize_pattern
+from gateway.core.http.request_ids import PLAIN_IDS
 from gateway.settings.checks.headers import read_by
 from gateway.settings.checks.sources import PLACES
 from gateway.settings.model.addresses import UNIX, Address, UnixAddress, read_network

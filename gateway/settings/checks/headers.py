@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from gateway.core.dialect import PLAIN_IDS, Dialect
+from gateway.core.dialect import Dialect
 from gateway.core.http.header_edits import HeaderEdits
 from gateway.core.http.message import CLIENT_CERT, FORWARDING, HOP_BY_HOP, HTTPOXY, UNLISTABLE, normalize_name
+from gateway.core.http.request_ids import PLAIN_IDS
 from gateway.settings.model.service import HeaderChanges, Headers
 from gateway.settings.yaml.document import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child
