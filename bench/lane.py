@@ -11,6 +11,7 @@ from typing import Final
 from gateway.controlplane.resolver import addresses_only
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.limits import NO_TIMEOUT, ServiceLimits
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
@@ -55,7 +56,12 @@ class Lane:
     ) -> None:
         dialect = discover()["ironic"]()
         versions = VersionSet.read("1.1-1.90", dialect.scheme)
-        service = Service("baremetal", dialect, (Backend("api-1", "127.0.0.1", 6385, declared=versions),))
+        service = Service(
+            "baremetal",
+            dialect,
+            (Backend("api-1", "127.0.0.1", 6385, declared=versions),),
+            limits=ServiceLimits(reuse_requests=1_000_000_000, reuse_time=NO_TIMEOUT),
+        )
         holder = SnapshotHolder(Snapshot.configured([service], now=0.0))
         metrics = Metrics()
         self._log = open_access_log(access_log)

@@ -17,6 +17,8 @@ from gateway.core.fleet.fleet import Fact, PassiveObservation, ServedVersionMiss
 from gateway.dataplane.backend_connection import ResponseReceiver
 from gateway.dataplane.documents import BufferedResponse, must_buffer
 from gateway.dataplane.failures import Failure
+from gateway.dataplane.request_ids import is_made
+from gateway.dataplane.sent_ids import MAX_SENT_IDS, is_misplaced
 from gateway.dataplane.tunnel import TunnelOwner, agreed_protocol, switched_head
 from gateway.dataplane.upstream_head import compose_upstream_head
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from gateway.dataplane.backend_connection import BackendConnection
     from gateway.dataplane.http1.response_head import ResponseHead
     from gateway.dataplane.request_body import RequestBody
+    from gateway.dataplane.sent_ids import SentIds
 
 MAX_MISMATCH_PATH: Final = 128
 """Characters of the path that a `VersionMismatch` keeps: clients choose it."""
@@ -136,6 +139,12 @@ class Attempt(ResponseReceiver):
         self.sent_at = context.clock()
         reader = context.response_reader(resolution.view)
         connection.start(self, reader, resolution.limits, body, is_head_request=request.method == "HEAD")
+        request_id = owner.record.request_id
+        if request_id and (not request.request_ids or is_made(request, resolution)):
+            sent_ids = connection.sent_ids
+            if len(sent_ids) >= MAX_SENT_IDS:
+                del sent_ids[0]
+            sent_ids.append((request_id, hash(request.path)))
         # Writes are collected: the response before this one may fill the buffer after this request has begun.
         if owner.downstream.congested:
             connection.pause_reading()
@@ -149,7 +158,7 @@ class Attempt(ResponseReceiver):
             resolution,
             self.member,
             path=owner.path,
-            request_id=owner.record.request_id,
+            request_id=request_id,
             end=traced if body is None else body.framing_line() + traced,
         )
         if tracing is not None and not end:
@@ -163,14 +172,14 @@ class Attempt(ResponseReceiver):
         if body is None:
             context.send(connection, head)
             return
-        connection.send(connection, head + body.data_to_send())
+        connection.send(head + body.data_to_send())
         if body.streams:
             context.flush()
 
     def send_body(self, body: RequestBody) -> None:
         """More of a streaming body has come. Without a connection it waits for one."""
         if self._connection is not None and (piece := body.data_to_send()):
-            self._connection.send(self._connection.transport, piece)
+            self._connection.send_more(piece)
 
     @property
     def congested(self) -> bool:
@@ -190,6 +199,18 @@ class Attempt(ResponseReceiver):
             self._connection.abandon()
 
     # -- the first half of stop 8: what the response shows
+
+    def is_misplaced(self, response: ResponseHead, sent_ids: SentIds) -> bool:
+        """Whether a response is for an earlier request of its connection."""
+        owner = self._owner
+        return is_misplaced(
+            response.passthrough,
+            owner.context.request_ids.mark,
+            owner.resolution.request_ids,
+            owner.record.request_id,
+            owner.request.path,
+            sent_ids,
+        )
 
     def on_interim(self, response: ResponseHead) -> None:
         """An interim response has come, and more will."""

@@ -18,18 +18,23 @@ from gateway.dataplane.failures import Failure
 from gateway.dataplane.http1.chunked import ChunkedDecoder
 from gateway.dataplane.http1.fields import BY_LENGTH, CHUNKED, HEAD_END, NO_BODY, UNTIL_CLOSE
 from gateway.dataplane.http1.response_head import MAX_RESPONSE_HEAD, ResponseHead
-from gateway.dataplane.write_progress import WriteProgress, untaken
+from gateway.dataplane.quick_ack import QuickAck
+from gateway.dataplane.write_progress import WriteProgress, unread, untaken
 from gateway.errors import FramingError
 from gateway.tls.client import has_ended, keep_session, refused_by_peer
 
 if TYPE_CHECKING:
     from gateway.core.fleet.limits import ServiceLimits
-    from gateway.dataplane.context import Context, Writer
+    from gateway.dataplane.context import Context
     from gateway.dataplane.http1.head_readers import ResponseReader
     from gateway.dataplane.request_body import RequestBody
+    from gateway.dataplane.sent_ids import SentIds
 
 READING_HEAD: Final = -1
 """A mode beside the framings of `http1.fields`: the response head is not complete yet."""
+BODY_UNREAD: Final = frozenset({400, 411, 413, 415, 501})
+"""Statuses with which servers refuse a request by its head: some leave its body unread, and take it for the
+next request (threats R3-T1)."""
 END: Final[int] = getattr(select, "POLLRDHUP", 0)
 """That the backend has closed its side, even if there is something to read before it. Other systems than
 Linux tell only that both sides are closed."""
@@ -41,6 +46,10 @@ class ResponseReceiver:
     """An attempt, as its connection sees it."""
 
     __slots__ = ()
+
+    def is_misplaced(self, response: ResponseHead, sent_ids: SentIds) -> bool:
+        """Whether a response is for an earlier request of its connection (`sent_ids`)."""
+        raise NotImplementedError
 
     def on_interim(self, response: ResponseHead) -> None:
         """An interim response: more will come."""
@@ -79,6 +88,16 @@ class ConnectionHome:
 
     context: Context
     closed: bool
+    id_mark: bytes
+    """A part of every id that this gateway makes."""
+
+    def on_surplus(self) -> None:
+        """Bytes have come that answer no request."""
+        raise NotImplementedError
+
+    def on_misplaced(self) -> None:
+        """A response has come for an earlier request."""
+        raise NotImplementedError
 
     def on_connection_made(self, connection: BackendConnection, /) -> None:
         """The connection is open."""
@@ -124,7 +143,8 @@ class BackendConnection:
             "_unwanted",
             "_written",
         ),
-        *("_write_buffer", "congested", "deadline", "is_closing", "limits", "pool", "transport"),
+        *("_quick_ack", "_write_buffer", "congested", "deadline", "is_closing", "limits"),
+        *("made_at", "pool", "requests", "sent_ids", "transport"),
     )
 
     def __init__(self, pool: ConnectionHome) -> None:
@@ -172,6 +192,12 @@ class BackendConnection:
         """It was given up while it was being made."""
         self.congested = False
         """The backend does not take what was written."""
+        self.made_at, self.requests = pool.context.now, 0
+        """When it was made, by the coarse clock; how many requests it has carried, the present one
+        included."""
+        self.sent_ids: SentIds = []
+        self._quick_ack: QuickAck | None = None
+        """None until it is needed."""
 
     # -- lifetime
 
@@ -193,6 +219,8 @@ class BackendConnection:
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.pool.on_connection_lost(self)
+        if self._quick_ack is not None:
+            self._quick_ack.end()
         refused = self._is_tls and self._tls_connection_lost(exc)
         receiver, self._receiver = self._receiver, None
         if receiver is None:
@@ -238,6 +266,7 @@ class BackendConnection:
         self._interim = 0
         self._paused = False
         self._unsent = True
+        self.requests += 1
         now = self.pool.context.now
         if body is None:
             self.deadline = now + limits.backend_head
@@ -250,11 +279,19 @@ class BackendConnection:
             self._progress.restart()
             self.deadline = now  # look at the next tick
 
-    def send(self, writer: Writer, data: bytes) -> None:
-        """Write a part of a request that has a body. `writer`: this connection for the first part, which is
-        looked at before it is written; its transport for the others."""
+    def send(self, data: bytes) -> None:
+        """Write the first part of a request that has a body."""
         self._written += len(data)
-        self.pool.context.send(writer, data)
+        self.pool.context.send(self, data)
+
+    def send_more(self, data: bytes) -> None:
+        """Write a further part, at once. A response that has come before it is an early one."""
+        if self.transport.is_closing():
+            return
+        if self.readable():
+            self.use_once()
+        self._written += len(data)
+        self.transport.write(data)
 
     def readable(self) -> bool:
         """Whether the backend has closed the connection or sent something, even if the event loop has not
@@ -274,11 +311,26 @@ class BackendConnection:
         """Write the beginning of a request, unless there is anything to read: a response that nobody asked
         for would be taken for the response to this request (threats R-B5)."""
         if self._poll(0) and not self._has_tickets_only():
+            if self.requests > 1:
+                self.note_surplus()
             if not self._tickets_due or self._paused:
                 self.transport.abort()
             return  # a backend that refuses the gateway says why: that is read next
         self._unsent = False
         self.transport.write(data)
+
+    def note_surplus(self) -> None:
+        """Tell the pool if what can be read is more than the end of the connection. Over TLS nobody can know:
+        the end of TLS has some bytes, too."""
+        sock = self.transport.get_extra_info("socket")
+        if not self._is_tls and sock is not None and unread(sock.fileno()):
+            self.pool.on_surplus()
+
+    def acknowledge(self) -> None:
+        """Have the backend send what its kernel holds back until the last response is acknowledged."""
+        if self._quick_ack is None:
+            self._quick_ack = QuickAck(self.transport)
+        self._quick_ack.send()
 
     def _await_backend(self) -> None:
         """Set the deadline by what the backend has to do next: take the rest of the request, begin its
@@ -371,6 +423,8 @@ class BackendConnection:
     def data_received(self, data: bytes) -> None:
         receiver = self._receiver
         if receiver is None or self._unsent:  # bytes that answer no request (threats B5, R-B5)
+            if self.requests:
+                self.pool.on_surplus()
             self.transport.abort()
             return
         try:
@@ -397,6 +451,8 @@ class BackendConnection:
                 if head is None:
                     return
                 response = self._reader.read(head, is_head_request=self._is_head_request)
+            if response.passthrough.find(self.pool.id_mark) >= 0 and self._is_misplaced(receiver, response):
+                return
             if response.status >= 200:
                 break
             if response.status == 101:
@@ -405,13 +461,23 @@ class BackendConnection:
             data = data[response.size :]
             self._read_interim(receiver, response)
         data = data[response.size :]
-        if response.close:
+        body = self._request_body
+        if response.close or (body is not None and (not body.done or response.status in BODY_UNREAD)):
             self._last_response = True
         if response.framing == BY_LENGTH and len(data) == response.length:  # most responses: complete
             self._release(surplus=False)
             receiver.on_response(response, data, done=True)
         else:
             self._begin_content(receiver, response, data)
+
+    def _is_misplaced(self, receiver: ResponseReceiver, response: ResponseHead) -> bool:
+        """Whether a response that names an id of this gateway is for an earlier request; then the attempt has
+        failed."""
+        if not receiver.is_misplaced(response, self.sent_ids):
+            return False
+        self.pool.on_misplaced()
+        self._fail(Failure.MISPLACED)
+        return True
 
     def _cut_head(self, data: bytes) -> bytes | None:
         """The first head in `data`; None if it is not complete: it waits in the buffer."""
@@ -497,11 +563,15 @@ class BackendConnection:
         self._tickets_due = False
         body = self._request_body
         self._sending = False
-        if body is not None and self.transport.get_write_buffer_size() > 0:
+        if surplus:
+            self.pool.on_surplus()
+        if body is not None and untaken(self.transport):
             self.abandon()  # an orderly close would wait until the backend takes the rest
-        elif surplus or self._last_response or (body is not None and not body.done):
+        elif surplus or self._last_response:
             self.close()
         else:
+            if body is not None:
+                self.acknowledge()
             self.pool.on_idle(self)
 
     def _fail(self, failure: Failure) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,9 +27,13 @@ if TYPE_CHECKING:
     from gateway.core.fleet.limits import ServiceLimits
     from gateway.dataplane.context import Context
 
+log = logging.getLogger("skewgate.backend")
+
 _LOCAL_ERRNOS: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
 )
+ONCE_TIME: Final = 600.0
+"""Seconds in which a backend that was found out of step gets one request per connection."""
 
 Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 """The addresses of a backend's host, at least one, in the order in which they are to be tried. Raises
@@ -61,6 +66,12 @@ class BackendPool(ConnectionHome):
         self.idle: list[BackendConnection] = []
         self.connections: set[BackendConnection] = set()
         self.closed = False
+        self.id_mark = context.request_ids.mark
+        self._has_exceptions = False
+        """It is closed, or the backend was found out of step."""
+        self._once_until = 0.0
+        """By the coarse clock: until then each connection carries one request, and whatever comes later is
+        acknowledged at once. 0: the backend was never found out of step."""
         self._connecting: dict[asyncio.Task[None], ConnectionUser] = {}
 
     def acquire(self, *, verify: bool) -> BackendConnection | None:
@@ -73,6 +84,7 @@ class BackendPool(ConnectionHome):
         while idle:
             connection = idle.pop()
             if verify and connection.readable():
+                connection.note_surplus()
                 connection.abandon()
             elif not connection.is_closing():
                 return connection
@@ -194,12 +206,56 @@ class BackendPool(ConnectionHome):
         self.connections.add(connection)
 
     def on_idle(self, connection: BackendConnection) -> None:
-        """The connection can carry the next request, unless the pool was closed meanwhile."""
-        if self.closed:
+        """The connection can carry the next request, unless the pool was closed meanwhile, or it has carried
+        enough."""
+        limits, now = connection.limits, self.context.now
+        age_limit = connection.made_at + limits.reuse_time
+        if (
+            now >= age_limit
+            or connection.requests >= limits.reuse_requests
+            or (self._has_exceptions and self._is_over(connection, now))
+        ):
             connection.close()
             return
-        connection.deadline = self.context.now + connection.limits.backend_idle
+        deadline = now + limits.backend_idle
+        connection.deadline = deadline if deadline < age_limit else age_limit  # noqa: FURB136 - hot path
         self.idle.append(connection)
+
+    def _is_over(self, connection: BackendConnection, now: float) -> bool:
+        """Whether a connection may not be used again, in a pool that is closed or was found out of step."""
+        if self.closed or (now < self._once_until and connection.requests):
+            return True
+        if self._once_until:
+            connection.acknowledge()
+        return False
+
+    def on_surplus(self) -> None:
+        """Bytes have come that answer no request: some connection is out of step, or soon will be."""
+        self._use_once("surplus", "it sends bytes that answer no request")
+
+    def on_misplaced(self) -> None:
+        """A response has come for an earlier request: the connection is out of step."""
+        self._use_once("misplaced", "it has answered a request with the response to an earlier one")
+
+    def _use_once(self, reason: str, text: str) -> None:
+        """Let each connection carry one request for `ONCE_TIME`. Those that have carried one close now, or
+        with their response. `reason`: one of `counters.OUT_OF_STEP`."""
+        now = self.context.now
+        self.context.metrics.out_of_step(self.service, self.backend.name, reason)
+        if now >= self._once_until:
+            log.warning(
+                "backend %s of service %s gets one request per connection for %d min: %s. Most likely it "
+                "leaves request bodies unread and takes them for requests",
+                self.backend.name,
+                self.service,
+                ONCE_TIME // 60,
+                text,
+            )
+        self._once_until = now + ONCE_TIME
+        self._has_exceptions = True
+        for connection in [each for each in self.idle if each.requests]:
+            self.idle.remove(connection)
+            connection.close()
 
     def on_connection_lost(self, connection: BackendConnection) -> None:
         """The connection is closed."""
@@ -213,7 +269,7 @@ class BackendPool(ConnectionHome):
 
     def close(self) -> None:
         """Close idle connections now, and each of the others when its response has ended."""
-        self.closed = True
+        self.closed = self._has_exceptions = True
         self.close_idle()
 
     def close_idle(self) -> None:
@@ -224,7 +280,7 @@ class BackendPool(ConnectionHome):
 
     def abort(self) -> None:
         """Close everything at once."""
-        self.closed = True
+        self.closed = self._has_exceptions = True
         for task in self._connecting:
             task.cancel()
         for connection in tuple(self.connections):

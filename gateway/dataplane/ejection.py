@@ -35,6 +35,7 @@ REASON_OF: Final[dict[Failure, EjectionReason]] = {
     Failure.NOT_SENT: EjectionReason.BAD_GATEWAY,
     Failure.NO_REPLY: EjectionReason.BAD_GATEWAY,
     Failure.BAD_REPLY: EjectionReason.BAD_GATEWAY,
+    Failure.MISPLACED: EjectionReason.BAD_GATEWAY,
     Failure.REPLY_CUT: EjectionReason.BAD_GATEWAY,
     Failure.REPLY_TIMEOUT: EjectionReason.TIMEOUT,
     Failure.REPLY_STALLED: EjectionReason.TIMEOUT,

@@ -45,6 +45,7 @@ class Failure(StrEnum):
     NO_REPLY = "no_reply"
     REPLY_TIMEOUT = "reply_timeout"
     BAD_REPLY = "bad_reply"
+    MISPLACED = "misplaced"
     REPLY_CUT = "reply_cut"
     REPLY_STALLED = "reply_stalled"
     BAD_DOCUMENT = "bad_document"
@@ -112,6 +113,13 @@ FAILURES: Final[dict[Failure, FailureRule]] = {
     ),
     Failure.BAD_REPLY: FailureRule(
         502, "Bad Gateway", "The backend's reply was not valid HTTP.", Side.BACKEND, Retry.NEVER
+    ),
+    Failure.MISPLACED: FailureRule(
+        502,
+        "Bad Gateway",
+        "The backend sent the response to another request.",
+        Side.BACKEND,
+        Retry.NEVER,
     ),
     Failure.REPLY_CUT: FailureRule(
         502, "Bad Gateway", "The backend's reply was cut off.", Side.BACKEND, Retry.NEVER

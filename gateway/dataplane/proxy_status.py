@@ -84,6 +84,7 @@ ERROR_TYPES: Final[dict[str, str]] = {
     Failure.NO_REPLY: "connection_terminated",
     Failure.REPLY_TIMEOUT: "http_response_timeout",
     Failure.BAD_REPLY: "http_protocol_error",
+    Failure.MISPLACED: "http_protocol_error",
     Failure.REPLY_CUT: "http_response_incomplete",
     Failure.REPLY_STALLED: "connection_read_timeout",
     Failure.BAD_DOCUMENT: "http_protocol_error",

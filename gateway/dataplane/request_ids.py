@@ -37,6 +37,8 @@ class RequestIdSource:
         digits = f"{getrandbits(72):018x}"
         self._worker = f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-a{digits[15:]}-"
         self._numbers = count(getrandbits(40))
+        self.mark = self._worker.encode()
+        """A part of every id that is made here, and of no other."""
 
     def of(self, resolution: Resolution, request: RequestHead) -> str:
         """The id of a request. Empty in a transparent service whose client sent none:
@@ -72,6 +74,11 @@ class RequestIdSource:
         if request.request_ids and ids is not PLAIN_IDS and (plain := _valid(request, PLAIN_IDS)):
             return response.with_headers((PLAIN_IDS.request_header, plain))
         return response
+
+
+def is_made(request: RequestHead, resolution: Resolution) -> bool:
+    """Whether the gateway has made the id of a request: none that is well-formed came in its fields."""
+    return not _given(request, resolution.request_ids)
 
 
 def id_lines(request: RequestHead, resolution: Resolution, request_id: str) -> bytes:

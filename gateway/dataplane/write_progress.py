@@ -35,6 +35,14 @@ def untaken(transport: asyncio.Transport) -> int:
     return size + int(_UNSIGNED.unpack(answer)[0])
 
 
+def unread(descriptor: int) -> int:
+    """Bytes that have come on a socket and that nobody has read."""
+    try:
+        return int(_UNSIGNED.unpack(fcntl.ioctl(descriptor, termios.FIONREAD, _UNSIGNED.pack(0)))[0])
+    except OSError:  # closed meanwhile
+        return 0
+
+
 @final
 class WriteProgress:
     """The last look at one connection."""

@@ -112,6 +112,7 @@ class Collector:
         yield from engine_families(self.engine())
         if self._per_backend:
             yield from _backend_counters(backends)
+            yield from _backend_faults(backends)
             yield from _certificates(backends)
         if views is not None:
             yield from _offers(views, self._in_flight())
@@ -407,6 +408,15 @@ def _backend_counters(backends: list[_CountedBackend]) -> Iterator[Family]:
         ((labels, counters.version_mismatches) for labels, counters in backends),
     )
     yield counter(
+        "deferred_facts",
+        "Facts from requests that had to wait, because too much changed.",
+        _BACKEND_LABELS,
+        ((labels, counters.deferred) for labels, counters in backends),
+    )
+
+
+def _backend_faults(backends: list[_CountedBackend]) -> Iterator[Family]:
+    yield counter(
         "ejections",
         "How often a backend was ejected, by reason.",
         ("backend", "reason", "service"),
@@ -427,10 +437,14 @@ def _backend_counters(backends: list[_CountedBackend]) -> Iterator[Family]:
         ),
     )
     yield counter(
-        "deferred_facts",
-        "Facts from requests that had to wait, because too much changed.",
-        _BACKEND_LABELS,
-        ((labels, counters.deferred) for labels, counters in backends),
+        "out_of_step",
+        "Connections to a backend that were closed because its responses did not answer their requests.",
+        ("backend", "reason", "service"),
+        (
+            ((backend, reason, service), count)
+            for (backend, service), counters in backends
+            for reason, count in counters.out_of_step.items()
+        ),
     )
 
 

@@ -72,6 +72,9 @@ HANDSHAKE_RESULTS: Final = (
 QUEUE_REFUSALS: Final = ("queue_full", "queue_timeout")
 """The label `reason` of skewgate_queue_refused_total."""
 
+OUT_OF_STEP: Final = ("surplus", "misplaced")
+"""The label `reason` of skewgate_out_of_step_total."""
+
 PROBE_FAILURES: Final = (
     "connect",  # no connection
     "tls",  # no TLS: the certificate is not valid, for example
@@ -145,7 +148,15 @@ class BackendCounters:
     """What is counted for one backend of one service."""
 
     __slots__ = (
-        *("certificate_expiry", "deferred", "durations", "ejections", "probe_failures", "probes"),
+        *(
+            "certificate_expiry",
+            "deferred",
+            "durations",
+            "ejections",
+            "out_of_step",
+            "probe_failures",
+            "probes",
+        ),
         *("queue_refused", "version_mismatches"),
     )
 
@@ -157,6 +168,7 @@ class BackendCounters:
         self.deferred = 0
         self.ejections = _NO_EJECTIONS.copy()
         self.queue_refused = _NO_QUEUE_REFUSALS.copy()
+        self.out_of_step = dict.fromkeys(OUT_OF_STEP, 0)
         self.certificate_expiry = 0.0
         """Of the certificate that it has shown to a probe, seconds since the epoch; 0: none was seen."""
 

@@ -50,6 +50,7 @@ class BackendCounted(NamedTuple):
     deferred: int
     ejections: Mapping[EjectionReason, int]
     queue_refused: Mapping[str, int]
+    out_of_step: Mapping[str, int]
 
 
 @final
@@ -139,6 +140,7 @@ def _take_backend(counters: BackendCounters) -> BackendCounted | None:
         or counters.version_mismatches
         or counters.deferred
         or any(counters.queue_refused.values())
+        or any(counters.out_of_step.values())
         or any(counters.ejections.values())
         or any(counters.probe_failures.values())
     ):
@@ -151,6 +153,7 @@ def _take_backend(counters: BackendCounters) -> BackendCounted | None:
         deferred=counters.deferred,
         ejections=_take(counters.ejections),
         queue_refused=_take(counters.queue_refused),
+        out_of_step=_take(counters.out_of_step),
     )
     counters.version_mismatches = counters.deferred = 0
     return counted
@@ -235,6 +238,8 @@ def _add_backend(counters: BackendCounters, counted: BackendCounted) -> None:
         counters.ejections[reason] += count
     for refusal, count in counted.queue_refused.items():
         counters.queue_refused[refusal] += count
+    for how, count in counted.out_of_step.items():
+        counters.out_of_step[how] += count
 
 
 def _add_tunnels(counters: TunnelCounters, counted: TunnelsCounted) -> None:

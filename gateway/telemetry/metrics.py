@@ -247,6 +247,12 @@ class Metrics:
         if (counters := self._backend(service, backend)) is not None:
             counters.queue_refused[reason] += 1
 
+    def out_of_step(self, service: str, backend: str, reason: str) -> None:
+        """A backend has sent what answers no request, or another one. `reason` is one of
+        `counters.OUT_OF_STEP`."""
+        if (counters := self._backend(service, backend)) is not None:
+            counters.out_of_step[reason] += 1
+
     def version_mismatch(self, service: str, backend: str) -> None:
         """A backend named another served version than the negotiated one (threats V9), or none."""
         if (counters := self._backend(service, backend)) is not None:

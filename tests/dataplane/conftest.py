@@ -26,6 +26,7 @@ LOOPS_DIFFER: Final = frozenset(
     {
         "test_bursts",
         "test_cleanup",
+        "test_desync",
         "test_exchange",
         "test_flow_control",
         "test_hostile_backends",

@@ -124,7 +124,7 @@ def test_only_faults_of_the_backend_count(failure: Failure) -> None:
 
     counts = failure in {
         *(Failure.NOT_SENT, Failure.NO_REPLY, Failure.BAD_REPLY, Failure.REPLY_CUT),
-        *(Failure.REPLY_TIMEOUT, Failure.REPLY_STALLED),
+        *(Failure.REPLY_TIMEOUT, Failure.REPLY_STALLED, Failure.MISPLACED),
     }
     assert fleet.ejected == ([0] if counts else [])
     assert not counts or FAILURES[failure].side is Side.BACKEND

@@ -43,7 +43,12 @@ def test_the_status_is_502_or_504_only_after_bytes_were_sent() -> None:
 def test_possibly_executed_requests_are_repeated_only_if_idempotent(failure: Failure, method: str) -> None:
     not_executed = failure in UNSENT
     executed = failure is Failure.VERSION_UNKNOWN
-    response_begun = failure in {Failure.BAD_REPLY, Failure.REPLY_CUT, Failure.REPLY_STALLED}
+    response_begun = failure in {
+        Failure.BAD_REPLY,
+        Failure.MISPLACED,
+        Failure.REPLY_CUT,
+        Failure.REPLY_STALLED,
+    }
     allowed = may_retry(failure, (method,), body_held=True)
 
     assert not may_retry(failure, (method,), body_held=False)

@@ -79,15 +79,16 @@ async def received(connection: socket.socket) -> bytes:
     return data
 
 
-async def first_response(gateway: Gateway, backend: RawBackend) -> socket.socket:
-    """Have one request served; gives the connection to the backend, which then is idle."""
+async def first_response(gateway: Gateway, backend: RawBackend, active: int = 0) -> socket.socket:
+    """Have one request served; gives the connection to the backend, which then is idle. `active`: how many
+    others are not."""
     client = await gateway.client()
     await client.send(request())
     connection = await backend.accept()
     await received(connection)
     connection.send(response(200, body=b"first"))
     assert (await client.response()).body == b"first"
-    await until(lambda: gateway.worker.connections() == {("baremetal", "raw"): (1, 0)})
+    await until(lambda: gateway.worker.connections() == {("baremetal", "raw"): (1, active)})
     return connection
 
 

@@ -50,9 +50,9 @@ OUTSIDE: Final = tuple(
     )
 )
 
-_ID: Final = re.compile(r"(?:R-)?[A-Z][0-9]{1,2}")
-_SPAN: Final = rf"{_ID.pattern}(?:-(?:R-)?[A-Z]?[0-9]{{1,2}})?(?!\w)"
-_PARTS: Final = re.compile(r"((?:R-)?[A-Z])([0-9]+)(?:-(.+))?")
+_ID: Final = re.compile(r"(?:R3?-)?[A-Z][0-9]{1,2}")
+_SPAN: Final = rf"{_ID.pattern}(?:-(?:R3?-)?[A-Z]?[0-9]{{1,2}})?(?!\w)"
+_PARTS: Final = re.compile(r"((?:R3?-)?[A-Z])([0-9]+)(?:-(.+))?")
 """The letter of an id, its number, and the end of a span."""
 _THREATS: Final = re.compile(rf"\bthreats +({_SPAN}(?:(?:, and|,| and) +{_SPAN})*)")
 _NO_THREAT: Final = re.compile(rf"[(;] *(threats\b)(?! +{_SPAN}|\.md\b)")
@@ -238,7 +238,7 @@ def test_ids_of_threats_are_unique_and_stand_below_their_letter() -> None:
 
 def test_every_letter_of_threats_is_explained() -> None:
     explained = [row[0] for row in rows(THREATS.split("\n## ", 1)[0])]
-    headings = re.findall(r"^## ((?:R-)?[A-Z]): ", THREATS, re.MULTILINE)
+    headings = re.findall(r"^## ((?:R3?-)?[A-Z]): ", THREATS, re.MULTILINE)
 
     assert explained == headings
 

@@ -26,6 +26,7 @@ from gateway.telemetry.counters import (
     MAX_CLIENT_ERROR_REASONS,
     MAX_VERSIONS,
     OTHER,
+    OUT_OF_STEP,
     QUEUE_REFUSALS,
     RETRY_REASONS,
     TunnelEnding,
@@ -160,6 +161,7 @@ rare: st.SearchStrategy[Event] = st.one_of(
     in_service("deferred", backends),
     in_service("ejected", backends, st.sampled_from(EjectionReason)),
     in_service("queue_refused", backends, st.sampled_from(QUEUE_REFUSALS)),
+    in_service("out_of_step", backends, st.sampled_from(OUT_OF_STEP)),
     in_service("probed", backends, seconds, st.sampled_from([None, "timeout", "another"])),
     st.sampled_from(["head", "chunk"]).map(lambda reason: lambda m: m.client_error(reason)),
     st.sampled_from([*HANDSHAKE_RESULTS, "another"]).map(lambda result: lambda m: m.handshake(result)),
@@ -207,6 +209,7 @@ def test_whatever_can_be_counted_is_told() -> None:
         metrics.deferred("a", "x")
         metrics.ejected("a", "x", EjectionReason.CONNECT)
         metrics.queue_refused("a", "x", "queue_full")
+        metrics.out_of_step("a", "x", "surplus")
         metrics.probed("a", "x", 0.5, "timeout")
         metrics.client_error("head")
         metrics.handshake("full")
@@ -226,8 +229,14 @@ def test_whatever_can_be_counted_is_told() -> None:
             *("requests_total", "request_duration_seconds_count", "body_bytes_total", "negotiations_total"),
             *("served_version_total", "backend_duration_seconds_sum", "probe_duration_seconds_count"),
             *("probe_failures_total", "contradictions_total", "ejections_total", "queue_refused_total"),
-            *("deferred_facts_total", "retries_total", "retries_given_up_total", "requests_refused_total"),
-            *("upgrades_total", "tunnels_total", "tunnel_bytes_total", "client_errors_total"),
+            *("deferred_facts_total", "out_of_step_total", "retries_total", "retries_given_up_total"),
+            *(
+                "requests_refused_total",
+                "upgrades_total",
+                "tunnels_total",
+                "tunnel_bytes_total",
+                "client_errors_total",
+            ),
             *("tls_handshakes_total", "certificate_reloads_total", "event_loop_lag_seconds_count"),
         )
     }

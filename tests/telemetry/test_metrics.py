@@ -69,6 +69,7 @@ CONTRACT = {
     "skewgate_ejections": "counter",
     "skewgate_queue_length": "gauge",
     "skewgate_queue_refused": "counter",
+    "skewgate_out_of_step": "counter",
     "skewgate_probe_duration_seconds": "histogram",
     "skewgate_probe_failures": "counter",
     "skewgate_backend_duration_seconds": "histogram",

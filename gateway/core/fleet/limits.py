@@ -33,6 +33,10 @@ class ServiceLimits:
     write_buffer: int = 64 * 1024
     min_rate: int = 240
     """Bytes a second."""
+    reuse_requests: int = 1000
+    """Requests that one connection to a backend carries at most."""
+    reuse_time: float = 300.0
+    """Age at which a connection to a backend is not used for another request."""
 
 
 DEFAULT_LIMITS: Final = ServiceLimits()

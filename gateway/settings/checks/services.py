@@ -333,7 +333,8 @@ class _ServiceReader:
                 "limits.replay_body is larger than limits.body",
                 "a larger body is never accepted",
             )
-        return limits_of_service(self.document.timeouts, self.document.limits, self.written.timeouts, limits)
+        document, written = self.document, self.written
+        return limits_of_service(document.timeouts, document.limits, written.timeouts, limits, written.reuse)
 
     def _releases(self, dialect: Dialect) -> Mapping[str, Version]:
         """The dialect's table and the releases of the file."""

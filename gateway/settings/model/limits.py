@@ -280,6 +280,24 @@ class ServiceTimeouts(Section):
     tunnel_idle: DurationOrOff | None = inherited(Timeouts, "timeouts", "tunnel_idle")
 
 
+class Reuse(Section):
+    """How long one connection to a backend is used. It ends between two requests."""
+
+    requests: Annotated[int, count(1, 1_000_000)] = key(
+        1000,
+        "How many requests one connection carries; then it is closed. 1: each request has its own.",
+        reason="A connection on which responses and requests have come apart serves wrong answers until it "
+        "ends. A new one for a thousand requests costs nothing that can be measured.",
+        example=100,
+    )
+    time: Duration = key(
+        "5m",
+        "The age at which a connection carries no further request; then it is closed.",
+        reason="As `requests`, for services with few of them.",
+        example="1m",
+    )
+
+
 class ServiceLimitsSection(Section):
     """How much this service accepts."""
 
@@ -290,7 +308,9 @@ class ServiceLimitsSection(Section):
     min_rate: MinRateLimit | None = inherited(Limits, "limits", "min_rate")
 
 
-PER_SERVICE: Final = frozenset(one.name for one in fields(ServiceLimits))
+_REUSE: Final = {f"reuse_{name}": name for name in Reuse.model_fields}
+"""Names in `ServiceLimits` of what a service says about its connections. The whole file has no such keys."""
+PER_SERVICE: Final = frozenset(one.name for one in fields(ServiceLimits)) - _REUSE.keys()
 """Keys of `timeouts` and `limits` that a service may have, too."""
 _HEAD_FIRST: Final = "the service is known only after the whole head has been read"
 _ALL_TOGETHER: Final = "it is for all services together"
@@ -312,16 +332,20 @@ NOT_PER_SERVICE: Final = {
 
 def limits_of_all(timeouts: Timeouts, limits: Limits) -> ServiceLimits:
     """What a service has that writes nothing itself."""
-    return limits_of_service(timeouts, limits, ServiceTimeouts(), ServiceLimitsSection())
+    return limits_of_service(timeouts, limits, ServiceTimeouts(), ServiceLimitsSection(), Reuse())
 
 
 def limits_of_service(
-    timeouts: Timeouts, limits: Limits, own_timeouts: ServiceTimeouts, own_limits: ServiceLimitsSection
+    timeouts: Timeouts,
+    limits: Limits,
+    own_timeouts: ServiceTimeouts,
+    own_limits: ServiceLimitsSection,
+    reuse: Reuse,
 ) -> ServiceLimits:
     """The final values of one service: its own, and those of the whole file where it writes none."""
-    values: dict[str, Any] = {}
-    for one in fields(ServiceLimits):
-        own, whole = (own_timeouts, timeouts) if one.name in Timeouts.model_fields else (own_limits, limits)
-        written = getattr(own, one.name)
-        values[one.name] = getattr(whole, one.name) if written is None else written
+    values: dict[str, Any] = {ours: getattr(reuse, name) for ours, name in _REUSE.items()}
+    for name in PER_SERVICE:
+        own, whole = (own_timeouts, timeouts) if name in Timeouts.model_fields else (own_limits, limits)
+        written = getattr(own, name)
+        values[name] = getattr(whole, name) if written is None else written
     return ServiceLimits(**values)

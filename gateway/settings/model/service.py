@@ -37,7 +37,7 @@ from gateway.settings.model.fields import (
     one_of,
     required,
 )
-from gateway.settings.model.limits import ServiceLimitsSection, ServiceTimeouts
+from gateway.settings.model.limits import Reuse, ServiceLimitsSection, ServiceTimeouts
 from gateway.settings.model.operation import Operation
 from gateway.settings.model.tls import BackendTls
 
@@ -414,6 +414,12 @@ class Service(Section):
         "to the backend. All others are removed from the request, which goes on as an ordinary one.",
         reason="Nothing in a tunnel is negotiated, checked or logged, so only named protocols may have one.",
         example=["websocket"],
+    )
+    reuse: Reuse = key(
+        {},
+        "How long one connection to a backend is used. It ends between two requests.",
+        reason="The defaults cost nothing and bound what one connection out of step can do.",
+        example={"requests": 100, "time": "1m"},
     )
     access: Access = key(
         {},
