@@ -61,13 +61,13 @@ class Leaf:
 
 
 class Authority:
-    """A CA. `above`: the one that has issued it; without one it is a root."""
+    """A CA. `above`: the one that has issued it; without one it is a root. It is valid for so many `days`."""
 
-    def __init__(self, name: str = "Test CA", above: Authority | None = None) -> None:
+    def __init__(self, name: str = "Test CA", above: Authority | None = None, *, days: float = 365) -> None:
         self.key = new_key()
         self.above = above
         self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        builder = _builder(self.name, self.key, datetime.now(UTC) - DAY, datetime.now(UTC) + 365 * DAY)
+        builder = _builder(self.name, self.key, datetime.now(UTC) - DAY, datetime.now(UTC) + days * DAY)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         builder = builder.add_extension(_usage(ca=True), critical=True)
         builder = builder.add_extension(

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from math import inf
+from time import time
 from typing import Any, Final, NamedTuple, Protocol, cast, final
 
 from aiohttp import hdrs, web
@@ -98,9 +100,17 @@ class Connections:
     """All open connections of the admin listener, and what they share. Those that are not authorised are in
     the order in which they came, the others in the order of their last responses."""
 
-    def __init__(self, limit: int, deadlines: Deadlines, errors: ErrorLog) -> None:
+    def __init__(
+        self,
+        limit: int,
+        deadlines: Deadlines,
+        errors: ErrorLog,
+        wall_clock: Callable[[], float] = time,
+    ) -> None:
         self.deadlines = deadlines
         self.errors = errors
+        self.wall_clock = wall_clock
+        """Seconds since the epoch, by which certificates of operators expire."""
         self._limit = limit
         self._open: dict[Connected, None] = {}
         self._turned_away: set[Connected] = set()
@@ -164,6 +174,7 @@ class AdminConnection(web.RequestHandler):
         "_socket",
         "_used",
         "authorised",
+        "expires_at",
         "is_one_too_many",
         "is_stream",
     )
@@ -178,6 +189,8 @@ class AdminConnection(web.RequestHandler):
         """Set before `connection_made`: it is told so, and counts no more."""
         self.is_stream = False
         """The response under way has no end: its deadline is for what waits to be sent, not for all of it."""
+        self.expires_at = inf
+        """Wall-clock seconds at which the operator's certificate expires. Set before `connection_made`."""
         self._connections = connections
         self._socket: asyncio.Transport | None = None
         """As `transport`, but until the connection is lost."""
@@ -201,7 +214,7 @@ class AdminConnection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._socket = cast(asyncio.Transport, transport)
         super().connection_made(transport)
-        self._receive_within(self._connections.deadlines.head)
+        self._receive_head_within(self._connections.deadlines.head)
         if self.is_one_too_many:
             self.turn_away()
         else:
@@ -214,6 +227,11 @@ class AdminConnection(web.RequestHandler):
                 timer.cancel()
         self._connections.remove(self)
         super().connection_lost(exc)
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the certificate of the operator has expired since the handshake (threats R3-T2)."""
+        return self.expires_at <= self._connections.wall_clock()
 
     @property
     def idle(self) -> bool:
@@ -257,7 +275,7 @@ class AdminConnection(web.RequestHandler):
         before, carried = self._head_bytes, self._last_bytes if self._head_bytes else b""
         head = carried + data if before else data.lstrip(BLANK)
         if head and not before:
-            self._receive_within(self._connections.deadlines.head)
+            self._receive_head_within(self._connections.deadlines.head)
         self._head_bytes += len(data) if head else 0
         end = head.find(END)
         self._head_complete = end >= 0
@@ -352,7 +370,7 @@ class AdminConnection(web.RequestHandler):
         # What came ahead is, at most, the beginning of the next head.
         self._head_bytes = self._ahead if self._begun and not has_body_left else 0
         deadlines = self._connections.deadlines
-        self._receive_within(deadlines.head if self._begun else deadlines.idle)
+        self._receive_head_within(deadlines.head if self._begun else deadlines.idle)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -362,7 +380,7 @@ class AdminConnection(web.RequestHandler):
             resp = error_response(resp.status)
         if (reason := _COUNTED.get(resp.status)) is not None:
             self._connections.errors.count(reason)
-        if not self.authorised or not request.content.is_eof():
+        if not self.authorised or self.has_expired or not request.content.is_eof():
             resp.force_close()
         return await super().finish_response(request, resp, start_time)
 
@@ -413,6 +431,11 @@ class AdminConnection(web.RequestHandler):
             self._receive_timer = None
         if seconds < NEVER and self._socket is not None:
             self._receive_timer = self._loop.call_later(seconds, self._receive_deadline)
+
+    def _receive_head_within(self, seconds: float) -> None:
+        """The same while no request is under way: not after the certificate of the operator has expired."""
+        left = self.expires_at - self._connections.wall_clock()
+        self._receive_within(max(0.0, min(seconds, left)))
 
     def _receive_deadline(self) -> None:
         if self._request is not None and self._request.content.is_eof():

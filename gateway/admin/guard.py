@@ -125,7 +125,11 @@ def _is_open(request: web.Request) -> bool:
 
 
 def _certificate(request: web.Request) -> bytes | None:
-    """The one that the client has shown. OpenSSL has verified it, or there would be no connection."""
+    """The one that the client has shown, unless it has expired since the handshake. OpenSSL has verified it,
+    or there would be no connection."""
+    connection = request.protocol
+    if isinstance(connection, AdminConnection) and connection.has_expired:
+        return None
     tls = tls_of(request)
     return None if tls is None else tls.getpeercert(binary_form=True)
 

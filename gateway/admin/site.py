@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from time import time
 from typing import Any, Final, cast, final
 
 from aiohttp import web
@@ -44,7 +45,8 @@ _TURNS: Final = 3
 class AdminSite:
     """Serves `app` on `host:port` (port 0: any free one), over TLS with `certificates`. `count_error` is
     called with the reason of every error, one of `telemetry.counters.ADMIN_ERRORS`. `limit`: of connections;
-    by default all that the process has for this. `name` and `key`: for messages."""
+    by default all that the process has for this. `wall_clock`: seconds since the epoch. `name` and `key`: for
+    messages."""
 
     def __init__(
         self,
@@ -55,11 +57,13 @@ class AdminSite:
         *,
         certificates: ServerCertificates | None = None,
         limit: int | None = None,
+        wall_clock: Callable[[], float] = time,
         name: str = "admin listener",
         key: str = "admin.listen",
     ) -> None:
         self._certificates = certificates
         self._limit = limit
+        self._wall_clock = wall_clock
         self._name = name
         self._key = key
         self._host = host
@@ -111,7 +115,7 @@ class AdminSite:
         assert server is not None
         deadlines = Deadlines(HEAD_TIME, BODY_TIME, RESPONSE_TIME, IDLE_TIME)
         limit = self._limit or admin_connections()
-        connections = self._connections = Connections(limit, deadlines, self._errors)
+        connections = self._connections = Connections(limit, deadlines, self._errors, self._wall_clock)
         certificates, steps = self._certificates, HandshakeSteps()
 
         def connection() -> AdminConnection:

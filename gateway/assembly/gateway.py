@@ -387,7 +387,7 @@ class Gateway:
         try:
             self._client_contexts.put_in_force(await asyncio.to_thread(read_contexts, backends_tls(services)))
             certificates = {
-                name: await asyncio.to_thread(ServerCertificates, tls)
+                name: await asyncio.to_thread(ServerCertificates, tls, resumption=name != ADMIN)
                 for name, tls in tls_of(self.settings).items()
             }
         except CertificateError as error:

@@ -153,6 +153,16 @@ class ClientConnection(Downstream):
         """Between two requests, and no byte of the next one has come."""
         return self.exchange is None and not self._buffer and self._discarding is None
 
+    def _has_expired(self) -> bool:
+        """Whether the certificate by which this client is known has expired (threats R3-T2)."""
+        expires_at = self.peer.expires_at
+        return expires_at < NEVER and expires_at <= self.context.wall_clock()
+
+    def on_expired(self) -> None:
+        """The certificate of the client has expired. A request in flight still gets its response."""
+        if self.exchange is None and not self.closing:
+            self.close()
+
     def on_deadline(self) -> None:
         """The rest of a head or body, or the next request, did not come in time, or the client did not
         read in time."""
@@ -383,6 +393,7 @@ class ClientConnection(Downstream):
             or self.context.draining
             or self._requests >= MAX_REQUESTS
             or self.context.now - self.opened > MAX_AGE
+            or self._has_expired()
         )
 
     def respond(self, response: Response, reason: str, *, is_head_request: bool, close: bool) -> None:
@@ -396,7 +407,7 @@ class ClientConnection(Downstream):
         otherwise close it."""
         exchange, self.exchange = self.exchange, None
         self._body_paused = False
-        if not keep or self.closing:
+        if not keep or self.closing or self._has_expired():
             self._remember_limits(exchange)
             self.close()
             return

@@ -43,6 +43,7 @@ from gateway.telemetry.counters import TunnelEnding
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.tracing import Tracing
+from gateway.tls.certificate import wall_clock
 from gateway.tls.client import ClientContexts
 
 ResponseCacheKey: TypeAlias = tuple[Resolution, str, int, tuple[bytes, ...]]
@@ -77,10 +78,12 @@ class Writer(Protocol):
 class OpenTunnel:
     """A tunnel (`tunnel`), as its worker sees it."""
 
-    __slots__ = ("deadline",)
+    __slots__ = ("deadline", "expires_at")
 
-    def __init__(self, deadline: float) -> None:
+    def __init__(self, deadline: float, expires_at: float) -> None:
         self.deadline = deadline
+        self.expires_at = expires_at
+        """Wall-clock seconds at which the certificate of its client expires."""
 
     def on_deadline(self) -> None:
         """No byte has passed for too long."""
@@ -104,7 +107,7 @@ class Context:
         *("observe", "random_bits", "rate_limiter", "read_buffer", "record", "refusals", "request_ids"),
         *("request_layouts", "request_queue", "response_cache", "response_layouts", "retry_budget"),
         *("rewritten_documents", "service_limits", "snapshots", "timeouts", "tracing", "trusted", "tunnels"),
-        *("writes_client_cert",),
+        *("wall_clock", "writes_client_cert"),
     )
 
     def __init__(
@@ -139,6 +142,7 @@ class Context:
         self.record = record
         self.clock = clock
         """Monotonic seconds, by which facts are dated and durations measured."""
+        self.wall_clock: Callable[[], float] = wall_clock  # by which certificates of clients expire
         self.random_bits = random_bits
         """As many as `selection.select` takes."""
         self.now = clock()

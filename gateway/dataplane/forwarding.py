@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
 from gateway.dataplane.http1.fields import HOST
@@ -89,7 +90,7 @@ class Peer:
     __slots__ = (
         *("_access", "_ip", "_is_allowed"),
         *("_last_host", "_last_lines", "_last_prefix", "_shared", "_trusted_networks"),
-        *("_certificate_line", "address", "certificate", "is_trusted", "scheme"),
+        *("_certificate_line", "address", "certificate", "expires_at", "is_trusted", "scheme"),
     )
 
     def __init__(
@@ -110,6 +111,8 @@ class Peer:
         self.certificate = certificate
         """The client's own, verified (mutual TLS)."""
         self._certificate_line = b"" if certificate is None else certificate.line
+        self.expires_at = inf if certificate is None else certificate.not_after
+        """Wall-clock seconds at which the certificate expires; infinite without one."""
         self.is_trusted = trusted_socket or _is_in(self._ip, trusted)
         """Whether it may say who the client is, and what the original URL was."""
         self._access: Access | None = None

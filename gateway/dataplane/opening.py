@@ -283,9 +283,12 @@ class Opening(OpeningConnection):
     def _begin_https(self, tls: TlsTransport) -> None:
         certificates = self._entrance.certificates
         assert certificates is not None
+        certificate = certificates.client_certificate(tls.tls)
+        if certificate is not None and certificate.not_after <= self._home.context.wall_clock():
+            self._count("client_certificate")  # in a session that was resumed OpenSSL does not look
+            self._close(tls)
+            return
         self._count("resumed" if tls.tls.session_reused else "full")
-        der = tls.tls.getpeercert(binary_form=True) if certificates.settings.client_ca is not None else None
-        certificate = None if der is None else certificates.describe(der)
         peer = self._entrance.peer(self._address, "https", certificate)
         self._stage = _ENDING
         self._tls = None
@@ -327,11 +330,14 @@ class Opening(OpeningConnection):
         if self._raw.can_write_eof():
             self._raw.write_eof()
 
-    def _close(self) -> None:
-        """After what OpenSSL has to say was sent."""
+    def _close(self, tls: TlsTransport | None = None) -> None:
+        """After what OpenSSL has to say was sent. `tls`: its handshake is complete."""
         self._end()
         self._home.opening_ended(self)
-        self._raw.close()
+        if tls is not None:
+            tls.close()
+        else:
+            self._raw.close()
 
     def _end(self) -> None:
         self._stage = _ENDING

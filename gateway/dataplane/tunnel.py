@@ -224,7 +224,7 @@ class Tunnel(OpenTunnel):
         self._client.other, self._upstream.other = self._upstream, self._client
         self._counters: TunnelCounters = context.metrics.tunnels(owner.record.service)
         self._idle = owner.resolution.limits.tunnel_idle
-        super().__init__(context.now + self._idle)
+        super().__init__(context.now + self._idle, downstream.peer.expires_at)
         self._untaken = 0
         """What waited for slow readers when the deadline was looked at."""
         self._closing = False

@@ -21,7 +21,7 @@ from gateway.core.fleet.snapshot import SnapshotSource
 from gateway.dataplane.backend_pool import BackendPool, Resolve
 from gateway.dataplane.balance import Balance
 from gateway.dataplane.client_connection import ClientConnection
-from gateway.dataplane.context import TICK, Context, draw_bits
+from gateway.dataplane.context import NEVER, TICK, Context, draw_bits
 from gateway.dataplane.ejection import Ejected, OnEjection, untold
 from gateway.dataplane.forwarding import Network
 from gateway.dataplane.listeners import Listeners
@@ -114,8 +114,7 @@ class Worker:
         self._resolve = resolve
         self._max_clients = limits.connections or admission_limit()
         self._closed_for_room = self._shed_connections = 0
-        """Client connections that were closed, and that were shed before their first request, since the log
-        last said so."""
+        """Client connections that were closed, and shed before a request, since the log last said so."""
         self._room_logged_at = self._shed_logged_at = float("-inf")
         self._listeners = Listeners()
         self.openings = Openings(limits.handshakes)
@@ -131,6 +130,7 @@ class Worker:
         """The views for which nothing is left to release."""
         self._balance: Balance | None = None
         """None: it keeps every connection that comes."""
+        self._expires_at = NEVER  # wall-clock seconds: no certificate of a client expires before
         self._no_clients = asyncio.Event()
         self._next_tick: asyncio.TimerHandle | None = None
 
@@ -246,6 +246,7 @@ class Worker:
         which may be the new one. One that has is never closed for a newcomer (threats R-B4)."""
         self._clients.add(client)
         self._unproven[client] = None
+        self._expires_at = min(self._expires_at, client.peer.expires_at)
         if self._aborted:
             client.close()
             return
@@ -388,6 +389,8 @@ class Worker:
                 client.on_deadline()
         for tunnel in [tunnel for tunnel in self.context.tunnels if tunnel.deadline <= now]:
             tunnel.on_deadline()
+        if self._expires_at < NEVER:
+            self._end_expired(self.context.wall_clock())
         self.context.ejections.look()
         self.context.retry_budget.expire(now)
         self.context.request_queue.look()
@@ -401,6 +404,17 @@ class Worker:
             for connection in [conn for conn in pool.connections if conn.deadline <= now]:
                 if connection.deadline <= now:
                     connection.on_deadline()
+
+    def _end_expired(self, now: float) -> None:
+        """End the tunnels and the idle connections of clients whose certificates have expired. One that has a
+        request in flight is looked at again with each tick: it may become a tunnel."""
+        if now < self._expires_at:
+            return
+        for tunnel in [tunnel for tunnel in self.context.tunnels if tunnel.expires_at <= now]:
+            tunnel.cut(TunnelEnding.CERTIFICATE_EXPIRED)
+        for client in [client for client in self._clients if client.peer.expires_at <= now]:
+            client.on_expired()
+        self._expires_at = min((client.peer.expires_at for client in self._clients), default=NEVER)
 
     def _release_removed(self) -> None:
         """Close the pools of removed backends, and idle connections to drained and leaving ones. Drop the

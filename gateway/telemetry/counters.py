@@ -184,6 +184,8 @@ class TunnelEnding(StrEnum):
     IDLE = "tunnel_idle"
     DRAINED = "drained"
     """Cut at the end of the drain time."""
+    CERTIFICATE_EXPIRED = "certificate_expired"
+    """The certificate of the client has expired."""
 
 
 @final

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, Final, cast, final
 
 from gateway.errors import CertificateError
@@ -58,10 +59,16 @@ def read_trusted(path: str, part: str = "ca") -> bytes:
     return cast(bytes, _pem().read_trusted(path, part))
 
 
+def wall_clock() -> float:
+    """Seconds since the epoch: certificates expire by the time of day, not by a clock of this process."""
+    return time()
+
+
 @lru_cache(maxsize=1024)
-def describe(der: bytes) -> tuple[str, str]:
-    """Subject (RFC 4514) and SHA-256 fingerprint (hexadecimal) of a peer's certificate."""
-    return cast("tuple[str, str]", _pem().describe(der))
+def describe(der: bytes) -> tuple[str, str, float]:
+    """Subject (RFC 4514), SHA-256 fingerprint (hexadecimal) and end (wall-clock seconds) of a peer's
+    certificate."""
+    return cast("tuple[str, str, float]", _pem().describe(der))
 
 
 def _pem() -> ModuleType:

@@ -81,14 +81,15 @@ def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
     return (*(name.lower() for name in dns), *map(str, addresses))
 
 
-def describe(der: bytes) -> tuple[str, str]:
-    """Subject (RFC 4514) and SHA-256 fingerprint (hexadecimal) of a peer's certificate."""
+def describe(der: bytes) -> tuple[str, str, float]:
+    """Subject (RFC 4514), SHA-256 fingerprint (hexadecimal) and end (wall-clock seconds) of a peer's
+    certificate."""
     certificate = x509.load_der_x509_certificate(der)
     try:
         subject = certificate.subject.rfc4514_string()
     except ValueError:  # a name that is not valid; OpenSSL has verified the signature, not this
         subject = ""
-    return subject, certificate.fingerprint(SHA256()).hex()
+    return subject, certificate.fingerprint(SHA256()).hex(), certificate.not_valid_after_utc.timestamp()
 
 
 def read_certificates(path: str, part: str) -> Sequence[x509.Certificate]:

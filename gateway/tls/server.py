@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import os
 import ssl
+import sys
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias, final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast, final
 
 from gateway.errors import CertificateError
 from gateway.tls.certificate import CERTIFICATE, KEY, Certificate, describe, read_authorities, read_pair
@@ -26,6 +27,11 @@ CIPHERS: Final = ":".join(
 )
 """Of TLS 1.2, by OpenSSL's names. Those of TLS 1.3 are OpenSSL's default, all of which Mozilla lists."""
 ALPN: Final = ("http/1.1",)
+
+MAX_CHAIN_ENDS: Final = 4096
+"""Clients whose chain expires before their own certificate. CAs outlive what they issue, or nearly so."""
+_DER: Final = 2
+"""OpenSSL's number of that encoding, as Python passes it on (`_ssl.ENCODING_DER`)."""
 
 _Stamp: TypeAlias = tuple[int, ...]
 
@@ -40,10 +46,15 @@ def server_context(client_ca: bytes | None = None, *, client_required: bool = Tr
     context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     if client_ca is not None:
         context.load_verify_locations(cadata=client_ca.decode("ascii"))
-        # The operator has named these CAs: an intermediate one is enough, and needs no root beside it.
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        context.verify_mode = ssl.CERT_REQUIRED if client_required else ssl.CERT_OPTIONAL
+        _verify_clients(context, client_required=client_required)
     return context
+
+
+def _verify_clients(context: ssl.SSLContext, *, client_required: bool) -> None:
+    """Clients are asked for a certificate."""
+    # The operator has named these CAs: an intermediate one is enough, and needs no root beside it.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_mode = ssl.CERT_REQUIRED if client_required else ssl.CERT_OPTIONAL
 
 
 def load_pair(context: ssl.SSLContext, files: CertificateFiles) -> None:
@@ -122,14 +133,23 @@ def _shown(certificates: Iterable[Certificate]) -> dict[str, tuple[int, ...]]:
 
 @final
 class ServerCertificates:
-    """The certificates of one listener. `context` is for new connections, of asyncio's servers too: it shows
-    what was read last. Raises `CertificateError`."""
+    """The certificates of one listener. `resumption`: clients may resume sessions. Raises
+    `CertificateError`."""
 
-    def __init__(self, settings: ServerTls) -> None:
+    def __init__(self, settings: ServerTls, *, resumption: bool = True) -> None:
         self.settings = settings
         self._stamps = _stamps(settings)
         self._contexts = _Contexts(settings)
-        self.context = self._front()
+        self._resumption = resumption
+        self._front = self._new_front()
+        self._ends_by_chain: dict[str, float] = {}
+        """When the chain of a client's certificate expires, by the fingerprint, where that is sooner than the
+        certificate itself. Learned in full handshakes: a session does not hold the chain."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context for a new connection. It shows what was read last."""
+        return self._front if self._resumption else self._front_for_one()
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
@@ -155,15 +175,51 @@ class ServerCertificates:
         )
         self.settings, self._stamps = settings, stamps
         if not same_clients:  # sessions of clients that another CA has vouched for are not resumed
-            self.context = self._front()
+            self._front, self._ends_by_chain = self._new_front(), {}
 
-    def describe(self, der: bytes) -> ClientCertificate:
-        """A client's certificate, for the access log and for backends."""
-        subject, fingerprint = describe(der)
+    def client_certificate(self, connection: ssl.SSLObject) -> ClientCertificate | None:
+        """The certificate that a client has shown in the handshake that is complete now, or in the one whose
+        session it has resumed. OpenSSL has verified it then, and compares its times in no other handshake.
+        None: it has shown none."""
+        if self.settings.client_ca is None:
+            return None
+        der = connection.getpeercert(binary_form=True)
+        if der is None:
+            return None
+        subject, fingerprint, not_after = describe(der)
+        if not connection.session_reused:
+            self._learn_end(fingerprint, not_after, connection)
+        not_after = min(not_after, self._ends_by_chain.get(fingerprint, not_after))
         line = b"Client-Cert: :%b:\r\n" % b64encode(der) if self.settings.forward_client_cert else b""
-        return ClientCertificate(subject, fingerprint, line)
+        return ClientCertificate(subject, fingerprint, line, not_after)
 
-    def _front(self) -> ssl.SSLContext:
+    def _learn_end(self, fingerprint: str, not_after: float, connection: ssl.SSLObject) -> None:
+        """Remember when the chain of a certificate expires. Beyond `MAX_CHAIN_ENDS` the oldest is dropped."""
+        ends = self._ends_by_chain
+        ends.pop(fingerprint, None)
+        end = min((describe(der)[2] for der in _verified_chain(connection)), default=not_after)
+        if end < not_after:
+            if len(ends) >= MAX_CHAIN_ENDS:
+                del ends[next(iter(ends))]
+            ends[fingerprint] = end
+
+    def _front_for_one(self) -> ssl.SSLContext:
+        """As `_new_front`, for one connection, so that no session can be resumed: OpenSSL keeps the sessions
+        of TLS 1.2, and the keys of tickets, in the context with which the handshake begins. It loads no
+        files, because the context that is shown has them."""
+        front = server_context()
+        front.options |= ssl.OP_NO_TICKET
+        front.num_tickets = 0
+        if self._contexts.client_ca is not None:
+            _verify_clients(front, client_required=self.settings.client_required)
+
+        def choose(connection: ssl.SSLObject, server_name: str | None, _: ssl.SSLContext) -> None:
+            connection.context = self._contexts.find(server_name)
+
+        front.sni_callback = choose
+        return front
+
+    def _new_front(self) -> ssl.SSLContext:
         """The context with which handshakes begin. It keeps the keys of session tickets, so that clients can
         resume sessions after the certificates have changed."""
         settings = self.settings
@@ -179,6 +235,14 @@ class ServerCertificates:
 
         front.sni_callback = choose
         return front
+
+
+def _verified_chain(connection: ssl.SSLObject) -> Sequence[bytes]:
+    """The certificates, in DER, by which OpenSSL has verified that of a client: its own and those above."""
+    if sys.version_info >= (3, 13):
+        return connection.get_verified_chain()
+    found = cast(Any, connection)._sslobj.get_verified_chain()  # noqa: SLF001 - public since Python 3.13
+    return [each.public_bytes(_DER) for each in found or ()]
 
 
 def _stamps(settings: ServerTls) -> tuple[_Stamp, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Final, final
 
 WARN_BEFORE: Final = 14 * 86_400.0
@@ -51,3 +52,5 @@ class ClientCertificate:
     """SHA-256, hexadecimal."""
     line: bytes = b""
     """The header line `Client-Cert` for backends (RFC 9440); empty where they get none."""
+    not_after: float = inf
+    """Wall-clock seconds at which it expires, or a certificate of its chain does before."""

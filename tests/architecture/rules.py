@@ -26,8 +26,9 @@ IMPURE: Final = frozenset(
 
 IMPURE_CALLS: Final = frozenset({"open", "print", "input"})
 
-CLOCK_ROOMS: Final = ("admin", "assembly", "controlplane", "telemetry", "cli", "demo")
-"""Where wall-clock time may be read, because people read it there. Durations use the loop's clock."""
+CLOCK_ROOMS: Final = ("admin", "assembly", "controlplane", "telemetry", "tls", "cli", "demo")
+"""Where wall-clock time may be read, because people read it there, and because certificates expire by it.
+Durations use the loop's clock."""
 
 SNAPSHOT_HOLDER: Final = "gateway.controlplane.snapshot_holder"
 SNAPSHOT_NAMES: Final = frozenset({"current", "_current"})

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Final, final
 
 from gateway.controlplane.resolver import Resolve, addresses_only
@@ -387,6 +387,8 @@ class Gateway:
         self.sockets = ListeningSockets(slots=1)
         self._record_added = asyncio.Event()
         self.clock = Clock()
+        self.ahead = 0.0
+        """Seconds by which the test has turned on the time of day."""
         self.worker = Worker(
             # A busy machine is no reason to refuse requests here.
             limits=Limits().model_copy(update={"shed_lag": None, **limits}),
@@ -401,6 +403,7 @@ class Gateway:
             random_bits=self._draw,
             shared=shared,
         )
+        self.worker.context.wall_clock = lambda: time() + self.ahead
         self._drawn: int | None = None
 
     def prefer(self, index: int, of: int) -> None:
