@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from gateway.dataplane.downstream import Downstream
     from gateway.dataplane.http1.request_head import RequestHead
     from gateway.dataplane.http1.response_head import ResponseHead
+    from gateway.dataplane.request_queue import Turn
 
 
 @final
@@ -376,7 +377,7 @@ class Exchange(AttemptOwner):
             return
         if attempt is not None:
             retries.end_attempt(attempt.member.key, failure, reused=attempt.reused)
-        if self._may_retry(retries, failure) and self._retry(retries, failure):
+        if self._may_retry(retries, failure) and self._retry(retries, failure, self._reselect()):
             return
         self.give_up(failure)
 
@@ -412,11 +413,10 @@ class Exchange(AttemptOwner):
             retries.tried = ()
         if decision is not None and not isinstance(decision, Forward):
             self._respond_decision(decision)
-        # `decision.member` is not used: it may be the one that refused. `_retry` selects one that was not
-        # tried.
+        # `decision.member` is not used: it may be the one that refused.
         elif not (
             self._may_retry(retries, Failure.VERSION_REFUSED)
-            and self._retry(retries, Failure.VERSION_REFUSED)
+            and self._retry(retries, Failure.VERSION_REFUSED, self._reselect())
         ):
             self._respond_failure(Failure.VERSION_REFUSED)
 
@@ -428,11 +428,11 @@ class Exchange(AttemptOwner):
         if not self._may_retry(retries, Failure.VERSION_UNKNOWN):
             return False
         retries.tried = (*retries.tried, attempt.member.key)
-        if self._reselect() is None:
+        member = self._reselect()
+        if member is None:
             return False
         self._end_attempt()
-        if not self._retry(retries, Failure.VERSION_UNKNOWN):
-            self._respond_failure(Failure.VERSION_UNKNOWN)
+        self._retry(retries, Failure.VERSION_UNKNOWN, member)
         return True
 
     def _retries_so_far(self) -> Retries:
@@ -455,13 +455,10 @@ class Exchange(AttemptOwner):
         """What has come of the request can be sent again, as far as that is allowed."""
         return self.body is None or self.body.replayable
 
-    def _retry(self, retries: Retries, failure: Failure) -> bool:
-        """Send the request to another member, now or when the retry budget allows it; False if none is left.
-
-        The budget does not count what was certainly not executed.
-        """
+    def _retry(self, retries: Retries, failure: Failure, member: Member | None) -> bool:
+        """Send the request to `member`, now or when the retry budget allows it. None: it waits for whichever
+        has room; False if none is left. The budget does not count what was certainly not executed."""
         context, service = self.context, self.record.service
-        member = self._reselect()
         if member is None:
             return self._wait_for_room(failure)
         if FAILURES[failure].retry is not Retry.ALWAYS and not retries.holds_budget:
@@ -477,8 +474,10 @@ class Exchange(AttemptOwner):
 
     def on_retry_allowed(self, failure: Failure) -> None:
         """The retry budget lets the request go, and counts it from now on."""
-        self._retries_so_far().holds_budget = True
-        self.on_room(failure)
+        retries = self._retries_so_far()
+        retries.holds_budget = True
+        if not self._retry(retries, failure, self._reselect()):
+            self._respond_failure(failure)
 
     def on_retry_expired(self, failure: Failure) -> None:
         """The retry budget did not let the request go within `timeouts.backend_head`."""
@@ -488,8 +487,8 @@ class Exchange(AttemptOwner):
     def _wait_for_room(self, failure: Failure | None) -> bool:
         """All that are to get the request are full: wait, or give it up; False: nobody is left. `failure`: of
         the attempt before, None before the first."""
-        tried = self._retries.tried if self._retries is not None else ()
-        waits = self.context.request_queue.enter(self, self.resolution, tried, failure)
+        tried, turn = ((), None) if self._retries is None else (self._retries.tried, self._retries.turn)
+        waits = self.context.request_queue.enter(self, self.resolution, tried, failure, turn)
         if waits is None:
             return False
         self.stage = QUEUED
@@ -499,11 +498,13 @@ class Exchange(AttemptOwner):
             self.downstream.pause_reading()
         return True
 
-    def on_room(self, failure: Failure | None) -> None:
-        """Go on: a member has room, or nobody is left. As in `_wait_for_room`."""
+    def on_room(self, member: Member | None, failure: Failure | None, turn: Turn) -> None:
+        """Go on at `member`, which has room; None: nobody is left. `failure`: as in `_wait_for_room`."""
+        retries = self._retries_so_far()
+        retries.turn = turn
         if failure is None:
-            self._begin_attempt(self._reselect())
-        elif not self._retry(self._retries_so_far(), failure):
+            self._begin_attempt(member)
+        elif not self._retry(retries, failure, member):
             self._respond_failure(failure)
 
     def _release_budget(self, retries: Retries) -> None:

@@ -35,11 +35,22 @@ were tried). Requests of one line go in their order. A reload makes a new servic
 for the members that were there then, and does not hold up the others."""
 
 
+class Turn(NamedTuple):
+    """What a request keeps that has left the queue with a member, and has to wait once more: so nothing that
+    came after it goes before it, and all its waits together take no longer than one."""
+
+    number: int
+    """Counts up: a lower one waits longer."""
+    left: float
+    """Seconds that it may still wait."""
+
+
 class WaitingRequest(Protocol):
     """A request that can wait for a member with room."""
 
-    def on_room(self, failure: Failure | None) -> None:
-        """Some member has room, or none is left. The request has left the queue."""
+    def on_room(self, member: Member | None, failure: Failure | None, turn: Turn) -> None:
+        """Go on at `member`, which has room; None: none is left. The request has left the queue. `failure`:
+        as it came with `RequestQueue.enter`. `turn`: its right to come back."""
 
     def give_up(self, failure: Failure) -> None:
         """The time of the request is over. It has left the queue."""
@@ -54,7 +65,7 @@ class _Place(NamedTuple):
     member: Member
     """In whose queue it is counted."""
     number: int
-    """Counts up: a lower one waits longer."""
+    """As in `Turn`."""
     until: float
 
 
@@ -87,7 +98,7 @@ class RequestQueue:
         self._shared = shared
         self._lent = None if shared is None else shared.lent
         self._lines: dict[Line, dict[WaitingRequest, _Place]] = {}
-        """Each oldest first; none is empty."""
+        """Each in the order of the numbers; none is empty."""
         self._places: dict[WaitingRequest, _Place] = {}
         self._number = 0
         self._given_back: list[str] = []
@@ -100,15 +111,16 @@ class RequestQueue:
         resolution: Resolution,
         tried: tuple[str, ...],
         failure: Failure | None,
+        turn: Turn | None = None,
     ) -> bool | None:
         """Wait for room. False: all queues are full, which is counted. None: nobody is left that could get
-        it."""
+        it. `turn`: it was here before, and finds its place again, however many have come since."""
         waiting = self.waiting_by_member
         members = awaited(resolution, self._snapshots.current, tried, self._held_back)
         if not members:
             return None
         longest = NO_BOUND
-        free = [one for one in members if waiting.get(one.key, 0) < self._places_for(one)]
+        free = [one for one in members if turn or waiting.get(one.key, 0) < self._places_for(one)]
         if not free and self._shared is not None:
             longest = PERMIT_WAIT
             free = [one for one in members if self._may_get_permit(one, self._shared)]
@@ -117,16 +129,26 @@ class RequestQueue:
             self._metrics.queue_refused(full.service, full.backend.name, Failure.QUEUE_FULL)
             return False
         member = min(free, key=lambda one: waiting.get(one.key, 0))
-        self._number += 1
         view = resolution.view
         line = (view.service, view.offer.transparent, resolution.version, resolution.endpoint, tried)
-        until = self._clock() + min(member.backend.queue_timeout, longest)
-        place = _Place(line, resolution, tried, failure, member, self._number, until)
-        self._lines.setdefault(line, {})[request] = self._places[request] = place
+        if turn is None:
+            self._number += 1
+            turn = Turn(self._number, min(member.backend.queue_timeout, longest))
+        until = self._clock() + turn.left
+        place = _Place(line, resolution, tried, failure, member, turn.number, until)
+        self._places[request] = place
+        self._line_up(request, place)
         waiting[member.key] = waiting.get(member.key, 0) + 1
         self.length += 1
         self._waiting_changed()
         return True
+
+    def _line_up(self, request: WaitingRequest, place: _Place) -> None:
+        line = self._lines.setdefault(place.line, {})
+        is_last = not line or next(reversed(line.values())).number < place.number
+        line[request] = place
+        if not is_last:
+            self._lines[place.line] = dict(sorted(line.items(), key=lambda each: each[1].number))
 
     def _places_for(self, member: Member) -> int:
         length = member.backend.queue_length
@@ -184,7 +206,7 @@ class RequestQueue:
         wanted: dict[str, int] = {}
         for line in self._lines.values():
             place = next(iter(line.values()))
-            for member in awaited(place.resolution, self._snapshots.current, place.tried, self._held_back):
+            for member in self._awaited(place):
                 if member.bound:
                     wanted[member.key] = wanted.get(member.key, 0) + len(line)
         return wanted
@@ -217,23 +239,26 @@ class RequestQueue:
             if line not in self._lines:  # what went before it has ended those that waited here
                 continue
             request, place = next(iter(self._lines[line].items()))
-            if self._must_wait(place):
+            member = self._member_for(place)
+            if member is None and self._awaited(place):
                 continue
             self.leave(request)
-            request.on_room(place.failure)
+            request.on_room(member, place.failure, Turn(place.number, place.until - self._clock()))
             if waiting := self._lines.get(line):
                 heappush(heads, (next(iter(waiting.values())).number, line))
 
-    def _must_wait(self, place: _Place) -> bool:
-        """Whether all members that are to get the request are full. If nobody is left it need not wait."""
-        snapshot, resolution = self._snapshots.current, place.resolution
-        member = reselect(
-            resolution,
-            snapshot,
+    def _member_for(self, place: _Place) -> Member | None:
+        """The one draw: whoever it finds gets the request. A second one might say that it has to wait."""
+        self._snapshots.let_in()
+        return reselect(
+            place.resolution,
+            self._snapshots.current,
             self._in_flight,
             self._random_bits(),
             place.tried,
             self._held_back,
             lent=self._lent,
         )
-        return member is None and bool(awaited(resolution, snapshot, place.tried, self._held_back))
+
+    def _awaited(self, place: _Place) -> tuple[Member, ...]:
+        return awaited(place.resolution, self._snapshots.current, place.tried, self._held_back)

@@ -14,6 +14,7 @@ from gateway.dataplane.failures import FAILURES, Failure, Retry, Side, may_retry
 
 if TYPE_CHECKING:
     from gateway.core.fleet.service import RetryPlan
+    from gateway.dataplane.request_queue import Turn
 
 
 @final
@@ -28,12 +29,15 @@ class Retries:
         "new_connection_only",
         "only_if_not_executed",
         "tried",
+        "turn",
         "unanswered",
     )
 
     def __init__(self) -> None:
         self.tried: tuple[str, ...] = ()
         """Keys of the members that are not tried again."""
+        self.turn: Turn | None = None
+        """What it keeps of the queue in which it has waited for room."""
         self.new_connection_only = False
         """The request is sent on new connections only."""
         self.only_if_not_executed = False

@@ -405,6 +405,7 @@ class Gateway:
         )
         self.worker.context.wall_clock = lambda: time() + self.ahead
         self._drawn: int | None = None
+        self._drawn_once: list[int] = []
 
     def prefer(self, index: int, of: int) -> None:
         """From now on draw backend `index` of `of`, which are equal, in the order of the configuration.
@@ -412,6 +413,10 @@ class Gateway:
         The one drawn gets the request unless it has more in flight than the next one.
         """
         self._drawn = -(-(index << (RANDOM_BITS // 2)) // of)
+
+    def draw(self, always: int, *once: int) -> None:
+        """From now on draw these bits; before them, one after the other, those of `once`."""
+        self._drawn, self._drawn_once = always, list(once)
 
     def turn(self, seconds: float) -> None:
         """Let so many seconds pass at once: everything whose deadline they bring is ended."""
@@ -428,6 +433,8 @@ class Gateway:
         await until(lambda: self.read_so_far >= size)
 
     def _draw(self) -> int:
+        if self._drawn_once:
+            return self._drawn_once.pop(0)
         return draw_bits() if self._drawn is None else self._drawn
 
     def _observe(self, service: str, backend: str, fact: Fact) -> None:
