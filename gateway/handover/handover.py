@@ -18,6 +18,7 @@ from typing import final
 from gateway.controlplane.state.file import StateFile
 from gateway.dataplane.listening_sockets import Inherited, ListeningSockets
 from gateway.errors import AddressTakenError
+from gateway.file_trust import require_all_own, trusted_users
 from gateway.handover.inheritance import Inheritance
 from gateway.handover.line import path_of
 from gateway.handover.predecessor import Predecessor
@@ -31,7 +32,8 @@ log = logging.getLogger("skewgate.handover")
 @final
 class Handover:
     """`state`: path of the state file. `passed`: the sockets of systemd; `taken`: what the gateway hands over
-    that runs now. `handed_over` is called when another process has taken over, and this one is to end."""
+    that runs now. `handed_over` is called when another process has taken over, and this one is to end. Raises
+    `ForeignFileError`: what is at the path of the socket is somebody else's."""
 
     def __init__(
         self,
@@ -46,7 +48,13 @@ class Handover:
         self._inheritance = passed or Inheritance()
         if taken is not None:
             self._inheritance = Inheritance(tuple(taken.listening), tuple(taken.admin), tuple(taken.metrics))
-        self._server = None if state is None else HandoverServer(path_of(state), self._orphans_changed)
+        self._users = trusted_users() if taken is None else trusted_users(taken.user)
+        """Whose files this gateway relies on."""
+        self._server: HandoverServer | None = None
+        if state is not None:
+            path = path_of(state, self._users)
+            require_all_own((path,), self._users)
+            self._server = HandoverServer(path, self._orphans_changed)
         self.orphans_changed: Callable[[], None] = lambda: None
         """Called when one of the workers of an earlier gateway has ended."""
         self.handed_over = handed_over
@@ -57,11 +65,12 @@ class Handover:
     # --- the start
 
     def state_file(self) -> StateFile | None:
-        """The one of this gateway: with the lock and the state of the gateway that it takes over."""
+        """The one of this gateway: with the lock and the state of the gateway that it takes over. Raises
+        `ForeignFileError`."""
         if self._state is None:
             return None
-        taken = self.taken
-        return StateFile(self._state) if taken is None else StateFile(self._state, taken.lock, taken.state)
+        lock, text = (None, None) if self.taken is None else (self.taken.lock, self.taken.state)
+        return StateFile(self._state, lock, text, self._users)
 
     @property
     def admin(self) -> tuple[Inherited, ...]:

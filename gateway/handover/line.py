@@ -13,12 +13,13 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeVar, final
 
+from gateway.file_trust import others_write, real_path, trusted_users
 from gateway.handover.messages import HandoverError
 
 SUFFIX: Final = ".handover"
@@ -48,7 +49,14 @@ class Peer(NamedTuple):
     @property
     def is_trusted(self) -> bool:
         """Whether it is this user's, or root's."""
-        return self.uid in {os.geteuid(), 0}
+        return self.uid in trusted_users()
+
+    def may_be_taken_over(self, path: Path) -> bool:
+        """The same of the gateway that listens at `path`. Root takes over from any user's, as the operator
+        says, where nobody else could have put that socket there."""
+        return self.is_trusted or (
+            os.geteuid() == 0 and not others_write(path.parent, trusted_users(self.uid))
+        )
 
 
 @final
@@ -158,9 +166,10 @@ class Line:
                 remove(number)
 
 
-def path_of(state: str | Path) -> Path:
-    """Where a gateway with this state file listens."""
-    real = Path(os.path.realpath(state))
+def path_of(state: str | Path, users: Collection[int] | None = None) -> Path:
+    """Where a gateway with this state file listens. `users`: whose links are followed, by default this one's
+    and root's. Raises `ForeignFileError`."""
+    real = real_path(state, trusted_users() if users is None else users)
     return real.with_name(real.name + SUFFIX)
 
 

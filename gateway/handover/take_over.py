@@ -39,8 +39,10 @@ class TakenOver:
     """What the old gateway hands over. Whatever is not used is closed by `close`, or by the end of this
     process."""
 
-    def __init__(self, line: Line, offer: Offer, numbers: Sequence[int]) -> None:
+    def __init__(self, line: Line, offer: Offer, numbers: Sequence[int], user: int) -> None:
         self._line = line
+        self.user = user
+        """As whom the old gateway runs."""
         self.pid = offer.pid
         """Of the old gateway."""
         self.release = offer.release
@@ -113,7 +115,7 @@ async def take_over(path: Path) -> TakenOver | None:
     try:
         peer = line.peer
         pid = peer.pid
-        if not peer.is_trusted:
+        if not peer.may_be_taken_over(path):
             raise StartupError(f"{path} belongs to process {pid} of another user, {peer.uid}: not taken over")
         async with asyncio.timeout(OFFER_TIME):
             await line.send(TakeOver(os.getpid(), __version__).write())
@@ -122,7 +124,7 @@ async def take_over(path: Path) -> TakenOver | None:
                 raise StartupError(f"process {pid} cannot be taken over now: {message.reason}")
             if not isinstance(message, Offer):
                 raise HandoverError("it has offered nothing")
-            taken = TakenOver(line, message, await line.descriptors(len(message.descriptors)))
+            taken = TakenOver(line, message, await line.descriptors(len(message.descriptors)), peer.uid)
     except TimeoutError:
         raise StartupError(f"process {pid} does not answer: it cannot be taken over") from None
     except HandoverError as error:

@@ -15,7 +15,7 @@ from tests.settings.texts import BASE, load_text
 
 # Its endpoints are in line 10.
 ETCD = """\
-state: /tmp/skewgate-state.json
+state: /var/lib/skewgate-state.json
 agreement:
   etcd:
     endpoints: [http://127.0.0.1:2379, http://127.0.0.2:2379, http://127.0.0.3:2379]
@@ -182,7 +182,7 @@ def test_errors(text: str, code: str, line: int) -> None:
 @pytest.mark.parametrize(
     "text, code",
     [
-        (ETCD.replace("state: /tmp/skewgate-state.json\n", ""), "no-state"),
+        (ETCD.replace("state: /var/lib/skewgate-state.json\n", ""), "no-state"),
         (ETCD.replace(LIST, "[http://127.0.0.1]"), "one-endpoint"),
         (ETCD + "  forget: 1m\n", "short-forget"),
         (

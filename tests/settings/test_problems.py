@@ -396,7 +396,7 @@ def test_every_code_is_explained_and_tried() -> None:
     tried = {code for _, found in ALL for code, _, _ in found} | {found[0][0] for _, _, found in VALUES}
 
     of_files = {"not-utf-8", "unreadable", "bad-certificate", "bad-targets", "expires-soon", "not-verified"}
-    of_files |= {"not-writable", "needs-restart", "too-many-workers"}
+    of_files |= {"not-writable", "needs-restart", "too-many-workers", "untrusted"}
     of_files |= {"divided"}  # tests/settings/test_shares.py
     of_files |= {"engine"}  # tests/cli/test_check_engine.py
     assert tried | of_files == CODES.keys()

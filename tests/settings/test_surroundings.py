@@ -1,5 +1,7 @@
 """What the file says about the machine, hints for common slips, and how long lines are shown."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import os
@@ -119,3 +121,33 @@ def test_a_line_that_fits_is_shown_whole() -> None:
     line = "x" * MAX_SHOWN
 
     assert line in Problem(1, 1, "bad-value", "no").render("x", [line])
+
+
+def test_R3_T4_check_warns_of_a_folder_that_others_may_write_and_of_what_is_in_it(tmp_path: Path) -> None:
+    """Only that: another user than the gateway's may run it."""
+    state = tmp_path / "state.json"
+    assert state_problems(state) == []
+    tmp_path.chmod(0o777)
+    assert state_problems(state) == [("untrusted", Severity.WARNING)]
+    state.touch()
+    state.chmod(0o666)
+    tmp_path.chmod(0o755)
+    assert state_problems(state) == [("untrusted", Severity.WARNING)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes files of other users")
+def test_R3_T4_check_takes_the_owner_of_the_folder_for_the_user_of_the_gateway(tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    state.touch()
+    os.chown(state, 65534, 65534)
+    assert state_problems(state) == [("untrusted", Severity.WARNING)]
+    os.chown(tmp_path, 65534, 65534)
+    assert state_problems(state) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes files of other users")
+def test_R3_T4_check_warns_of_a_link_of_another_user(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    (tmp_path / "link").symlink_to("state.json")
+    os.chown(tmp_path / "link", 65534, 65534, follow_symlinks=False)
+    assert state_problems(tmp_path / "link") == [("untrusted", Severity.WARNING)]

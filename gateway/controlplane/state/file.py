@@ -12,11 +12,13 @@ import errno
 import fcntl
 import os
 import stat
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
 
 from gateway.errors import SkewgateError
+from gateway.file_trust import ForeignFileError, real_path, require_all_own, require_own, trusted_users
 
 MAX_SIZE: Final = 4 << 20
 """Bytes that are read at most. A service with a hundred drained backends takes a few KiB."""
@@ -32,10 +34,19 @@ class StateFileError(SkewgateError):
 @final
 class StateFile:
     """The file at `path`. Call `read` first, then `replace` any number of times, then `close`. `lock` and
-    `text`: of the gateway that is taken over, which knows better than the disk what is in force."""
+    `text`: of the gateway that is taken over, which knows better than the disk what is in force.
+    `users`: whose files it relies on. Raises `ForeignFileError` for those of others."""
 
-    def __init__(self, path: str | Path, lock: int | None = None, text: str | None = None) -> None:
-        self.path = Path(os.path.realpath(path))
+    def __init__(
+        self,
+        path: str | Path,
+        lock: int | None = None,
+        text: str | None = None,
+        users: Collection[int] | None = None,
+    ) -> None:
+        self._users = trusted_users() if users is None else users
+        self.path = real_path(path, self._users)
+        require_all_own((self.path, self._beside(".lock")), self._users)
         self._new = self._beside(".new")
         self._lock = lock
         self._text = text
@@ -47,18 +58,22 @@ class StateFile:
             return self._text
         try:
             # Without O_NONBLOCK a pipe of this name would block.
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
         except FileNotFoundError:
             return None
         except OSError as problem:
             raise StateFileError(f"it cannot be read: {self._reason(problem)}") from None
         try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
                 raise StateFileError("it is not a regular file")
+            require_own(self.path, found, self._users)
             with os.fdopen(fd, "rb", closefd=False) as file:
                 data = file.read(MAX_SIZE + 1)
         except OSError as problem:
             raise StateFileError(f"it cannot be read: {self._reason(problem)}") from None
+        except ForeignFileError as problem:
+            raise StateFileError(str(problem)) from None
         finally:
             os.close(fd)
         if len(data) > MAX_SIZE:
@@ -125,7 +140,11 @@ class StateFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(self._beside(".lock"), flags, MODE)
         try:
+            require_own(self._beside(".lock"), os.fstat(fd), self._users)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ForeignFileError as problem:
+            os.close(fd)
+            raise StateFileError(str(problem)) from None
         except BlockingIOError:
             os.close(fd)
             raise StateFileError(

@@ -12,11 +12,12 @@ from typing import Final
 
 from gateway.core.fleet.service import Service
 from gateway.cpus import usable_cpus
+from gateway.file_trust import ForeignFileError, real_path, require_all_own, trusted_users
 from gateway.settings.own_addresses import own_address_of, own_addresses
 from gateway.settings.values import AdminSettings, Listen
 from gateway.settings.yaml.document import Findings
 from gateway.settings.yaml.problem import Severity
-from gateway.settings.yaml.tree import MappingNode, Scalar, SequenceNode, child
+from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child
 
 HINT: Final = "name the API's own address"
 LONGEST_NAME: Final = 255 - len(".handover")
@@ -64,7 +65,11 @@ def check_state_path(path: str | None, root: MappingNode, findings: Findings) ->
     node = child(root, "state")
     if path is None or node is None or not findings.check_files:
         return
-    real = Path(os.path.realpath(path))
+    try:
+        real = real_path(path, trusted_users())
+    except ForeignFileError as problem:
+        _warn_of_others(node, str(problem), findings)
+        return
     if len(os.fsencode(real.name)) > LONGEST_NAME:
         findings.add(node, "bad-value", "this name is too long for the files beside it", "name it state.json")
         return
@@ -100,6 +105,28 @@ def check_state_path(path: str | None, root: MappingNode, findings: Findings) ->
             "run `check` as the user of the gateway, and give that user the files whose names begin so",
             severity=Severity.WARNING,
         )
+    else:
+        _check_others(real, node, findings)
+
+
+def _check_others(state: Path, node: Node, findings: Findings) -> None:
+    """Other users who could change the state. The gateway may run as another user than this one: as the one
+    who owns the folder, if nobody else may write it."""
+    folder, users = state.parent, trusted_users()
+    if folder.stat().st_mode & stat.S_IWOTH:
+        message = f"every user may write {folder}, and so put a file there that the gateway takes for its own"
+        _warn_of_others(node, message, findings)
+    else:
+        users = trusted_users(folder.stat().st_uid)
+    try:
+        require_all_own([state.with_name(state.name + each) for each in ("", ".lock", ".handover")], users)
+    except ForeignFileError as problem:
+        _warn_of_others(node, str(problem), findings)
+
+
+def _warn_of_others(node: Node, message: str, findings: Findings) -> None:
+    hint = "name a file in a folder that only the user of the gateway may write"
+    findings.add(node, "untrusted", message, hint, severity=Severity.WARNING)
 
 
 def _foreign(state: Path) -> Path | None:

@@ -78,6 +78,7 @@ CODES: Final[Mapping[str, str]] = {
     "unreadable": "a file that cannot be opened or read",
     "too-many-workers": "more workers than CPUs that the gateway may use (warning)",
     "unset-variable": "an environment variable that is not set and has no default",
+    "untrusted": "a file that other users may change, or put there (warning)",
     "wrong-dialect": "options of another dialect than the service's",
     "wrong-type": "a text, a list or a mapping where one of the others is expected",
     "yaml-syntax": "not valid YAML",

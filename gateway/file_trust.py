@@ -1,0 +1,109 @@
+"""Whose files a gateway relies on: its own, root's, and those of the gateway that it takes over.
+
+In a folder that others may write, somebody else can put a file or a symbolic link where the gateway looks for
+its own. Files are judged by their descriptor where they are opened, so that nothing changes between the look
+and the use. Reads no content and changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from gateway.errors import StartupError
+
+MAX_LINKS: Final = 40
+"""Symbolic links in one path, as Linux has it."""
+
+
+class ForeignFileError(StartupError):
+    """A file or a link belongs to somebody else, or everybody may write it. The text says what to do."""
+
+
+def trusted_users(*more: int) -> frozenset[int]:
+    """The user of this process and root, and `more`."""
+    return frozenset((os.geteuid(), 0, *more))
+
+
+def others_write(folder: Path, users: Collection[int]) -> bool:
+    """Whether users other than these may put files into a folder. A group is chosen by whoever owns the
+    folder, so it does not count."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return False  # whoever uses it says so
+    return bool(found.st_mode & stat.S_IWOTH) or found.st_uid not in users
+
+
+def real_path(path: str | os.PathLike[str], users: Collection[int]) -> Path:
+    """A path without symbolic links, as `os.path.realpath` gives it. Raises `ForeignFileError` for a link of
+    somebody else in a folder that others may write."""
+    here, links = Path("/"), 0
+    left = deque(os.path.join(os.getcwd(), path).split("/"))  # noqa: PTH109, PTH118 - parts as they are
+    while left:
+        part = left.popleft()
+        if part in {"", "."}:
+            continue
+        if part == "..":
+            here = here.parent
+            continue
+        place = here / part
+        target = _target_of(place, here, users)
+        if target is None:
+            here = place
+            continue
+        links += 1
+        if links > MAX_LINKS:
+            return Path(os.path.realpath(path))  # opening it fails
+        here = Path("/") if target.startswith("/") else here
+        left.extendleft(reversed(target.split("/")))
+    return here
+
+
+def _target_of(place: Path, folder: Path, users: Collection[int]) -> str | None:
+    """What a symbolic link holds; None: there is none."""
+    try:
+        before = place.lstat()
+        if not stat.S_ISLNK(before.st_mode):
+            return None
+        target = str(place.readlink())
+        after = place.lstat()
+    except OSError:
+        return None
+    if others_write(folder, users):
+        if before.st_uid not in users:
+            raise ForeignFileError(
+                f"{place} is a symbolic link of user {before.st_uid} in a folder that others may write, and "
+                f"this gateway runs as user {os.geteuid()}: remove it, or name another file"
+            )
+        if (before.st_ino, before.st_ctime_ns) != (after.st_ino, after.st_ctime_ns):
+            raise ForeignFileError(f"somebody replaces the symbolic link {place} while this gateway starts")
+    return target
+
+
+def require_own(path: Path, found: os.stat_result, users: Collection[int]) -> None:
+    """Raise `ForeignFileError` unless the file belongs to one of these users, and nobody else may write it.
+    `found`: of the descriptor, if the file is open."""
+    if found.st_uid not in users:
+        raise ForeignFileError(
+            f"{path} belongs to user {found.st_uid}, and this gateway runs as user {os.geteuid()}: "
+            f"remove it, or give it to that user (chown {os.geteuid()})"
+        )
+    if found.st_mode & stat.S_IWOTH and not stat.S_ISLNK(found.st_mode):
+        raise ForeignFileError(
+            f"every user may write {path}, so it is not relied on: remove it, or change its mode (chmod o-w)"
+        )
+
+
+def require_all_own(paths: Collection[Path], users: Collection[int]) -> None:
+    """The same for files that need not exist."""
+    for path in paths:
+        try:
+            found = path.lstat()
+        except OSError:
+            continue  # whoever opens it says why it cannot
+        require_own(path, found, users)
