@@ -8,7 +8,8 @@ metrics.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from time import monotonic
 from typing import Final, final
 
 from aiohttp import hdrs, web
@@ -24,6 +25,7 @@ from gateway.admin.ui.documents import DOCUMENTS, Documents, render_pages
 from gateway.admin.ui.pages import add_page_routes
 from gateway.admin.ui.sessions import Sessions
 from gateway.admin.ui.sign_in import add_sign_in_routes
+from gateway.admin.wrong_tokens import WrongTokens
 from gateway.telemetry.process_stats import look_at_process
 
 MAX_BODY: Final = 64 * 1024
@@ -33,10 +35,16 @@ PARAMETERS: Final = frozenset({"method", "path", "header"})
 """The parameters of `/explain`."""
 
 
-def create_app(context: AdminContext) -> web.Application:
-    """The application; `site.AdminSite` serves it."""
-    endpoints, sessions = _Endpoints(context), Sessions()
-    guard = Guard(context.hosts, context.token, by_certificate=context.by_certificate, sessions=sessions)
+def create_app(context: AdminContext, *, clock: Callable[[], float] = monotonic) -> web.Application:
+    """The application; `site.AdminSite` serves it. `clock`: monotonic seconds."""
+    endpoints, sessions, wrong_tokens = _Endpoints(context), Sessions(clock), WrongTokens(clock)
+    guard = Guard(
+        context.hosts,
+        context.token,
+        by_certificate=context.by_certificate,
+        sessions=sessions,
+        wrong_tokens=wrong_tokens,
+    )
     app = web.Application(
         # The outermost comes first: they also render the refusals of the guard.
         middlewares=[render_errors, render_pages, guard_requests(guard)],
@@ -48,7 +56,7 @@ def create_app(context: AdminContext) -> web.Application:
     app.router.add_post("/-/reload", endpoints.reload)
     add_command_routes(app.router, context)
     app[DOCUMENTS] = Documents()
-    add_sign_in_routes(app, context, sessions)
+    add_sign_in_routes(app, context, sessions, wrong_tokens)
     add_control_routes(app, context, sessions)
     add_page_routes(app, context)
     return app

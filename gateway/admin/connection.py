@@ -48,7 +48,7 @@ _COUNTED: Final = {
     403: "forbidden",
     413: "body",
     417: "malformed",
-    429: "unauthorized",  # a token that was not looked at, after many wrong ones
+    429: "unauthorized",  # a wrong token, after many others
 }
 """Reasons by the status of the response; other refusals are answers to an operator."""
 

@@ -28,6 +28,7 @@ from gateway.admin.ui.access import (
     wants_page,
 )
 from gateway.admin.ui.sessions import Proof, Session, Sessions, proof_of_certificate, proof_of_token
+from gateway.admin.wrong_tokens import TOO_MANY, WrongTokens
 from gateway.settings.model.secret import Secret
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
@@ -48,6 +49,7 @@ class Guard:
         *,
         by_certificate: Callable[[], bool] = lambda: False,
         sessions: Sessions | None = None,
+        wrong_tokens: WrongTokens | None = None,
     ) -> None:
         self._hosts = frozenset({*LOOPBACK, *(host.lower() for host in hosts)})
         self._token = token
@@ -55,6 +57,7 @@ class Guard:
         """Whether certificates of clients are verified: then one stands for the token."""
         self._sessions = Sessions() if sessions is None else sessions
         """Those of the operations page."""
+        self._wrong_tokens = WrongTokens() if wrong_tokens is None else wrong_tokens
 
     def foreign(self, request: web.Request) -> web.HTTPException | None:
         """Why `request` is refused whoever sends it: another name, or a page of another origin. None: it is
@@ -72,6 +75,9 @@ class Guard:
         """What `request` gets, which has no caller."""
         if self._token() is None:
             return web.HTTPForbidden(text="show the certificate of an operator in the TLS handshake")
+        # A request that has credentials and no caller has tried a wrong token.
+        if hdrs.AUTHORIZATION in request.headers and (wait := self._wrong_tokens.add()):
+            return web.HTTPTooManyRequests(text=TOO_MANY, headers={hdrs.RETRY_AFTER: str(wait)})
         if not is_page(request):
             text = "send the admin token as `Authorization: Bearer TOKEN`"
         elif wants_page(request):

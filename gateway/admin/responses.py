@@ -27,7 +27,7 @@ SENTENCES: Final = {
 }
 """The fixed errors, by status. All others have the name of their status, or a sentence of their endpoint."""
 
-PASSED_ON: Final = ("Allow", "WWW-Authenticate")
+PASSED_ON: Final = ("Allow", "Retry-After", "WWW-Authenticate")
 """Header fields of a refusal that the response has, too."""
 
 _COMMON: Final = {"X-Content-Type-Options": "nosniff"}

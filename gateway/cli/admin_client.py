@@ -87,7 +87,7 @@ class AdminClient:
         finally:
             if connection is not None:
                 connection.close()
-        if status == 401:
+        if status in {401, 429}:  # 429: wrong as well, and others were before it
             raise TokenError(f"{self.url} {self._token_problem()}")
         return status, content
 

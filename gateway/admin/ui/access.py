@@ -94,6 +94,19 @@ def operator_of(request: web.Request) -> Operator | None:
     return Operator(session.csrf, caller.proof is None, notice, releases)
 
 
+def follower_of(request: web.Request) -> object | None:
+    """Identity of the operator to whom a page belongs: the proof of a certificate, or a session. None: all
+    others, whom nothing tells apart. A proxy may send the token in the head for many operators, and without a
+    token nobody shows anything."""
+    caller: Caller | None = request.get(CALLER)
+    if caller is None:
+        return None
+    tls = tls_of(request)
+    if caller.proof is not None and tls is not None and tls.getpeercert(binary_form=True):
+        return caller.proof
+    return caller.session
+
+
 def is_page(request: web.Request) -> bool:
     """Whether a request is for something below `/ui/`, by the route that will be taken, not by its text."""
     path = _route(request) or request.path

@@ -2,15 +2,12 @@
 
     GET, POST /ui/sign-in       GET, POST /ui/sign-out
 
-Who shows a certificate needs none of it. Guessing is slowed for everybody equally: once there were many wrong
-tokens, no token is looked at for a moment, whoever sends it. Programs use the API, which this does not slow.
+An operator with a certificate needs none of it. Wrong tokens count together with those that the guard refuses
+(`wrong_tokens`); a right one is always accepted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import ceil
-from time import monotonic
 from typing import Final, final
 
 from aiohttp import web
@@ -30,26 +27,19 @@ from gateway.admin.ui.controls import FORGED
 from gateway.admin.ui.documents import Documents, redirection
 from gateway.admin.ui.forms import read_form, read_query
 from gateway.admin.ui.sessions import Sessions, proof_of_token
-from gateway.dataplane.rate_limiter import TokenBuckets
-
-WRONG_AT_ONCE: Final = 10
-"""Wrong tokens that are looked at one after the other: operators mistype, and paste the wrong line."""
-
-WRONG_PER_SECOND: Final = 5.0
-"""After that. A token of 16 characters that a person made up takes ages so."""
+from gateway.admin.wrong_tokens import TOO_MANY, WrongTokens
 
 WRONG: Final = "this is not the token in force"
-TOO_MANY: Final = "there were too many wrong tokens, and this one was not looked at: try again in a moment"
 
 
 def add_sign_in_routes(
     app: web.Application,
     context: AdminContext,
     sessions: Sessions,
-    clock: Callable[[], float] = monotonic,
+    wrong_tokens: WrongTokens,
 ) -> None:
-    """Add the pages and what they send. `clock`: monotonic seconds."""
-    endpoints = _SignIn(context, sessions, clock)
+    """Add the pages and what they send."""
+    endpoints = _SignIn(context, sessions, wrong_tokens)
     app.router.add_get(SIGN_IN, endpoints.form)
     app.router.add_post(SIGN_IN, endpoints.sign_in)
     app.router.add_get(SIGN_OUT, endpoints.question)
@@ -60,11 +50,10 @@ def add_sign_in_routes(
 class _SignIn:
     """One method per endpoint."""
 
-    def __init__(self, context: AdminContext, sessions: Sessions, clock: Callable[[], float]) -> None:
+    def __init__(self, context: AdminContext, sessions: Sessions, wrong_tokens: WrongTokens) -> None:
         self._context = context
         self._sessions = sessions
-        self._clock = clock
-        self._wrong = TokenBuckets(WRONG_PER_SECOND, WRONG_AT_ONCE)
+        self._wrong_tokens = wrong_tokens
 
     async def form(self, request: web.Request) -> web.StreamResponse:
         """The form for the token; where there is none, the page itself."""
@@ -79,20 +68,21 @@ class _SignIn:
         target, token = local_page(fields.get("next", PAGES)), self._context.token()
         if token is None:
             return redirection(target)
-        now = self._clock()
-        wait = self._wrong.wait("", now)
-        if wait:
-            headers = {"Retry-After": str(ceil(wait))}
-            return await self._form(request, target, TOO_MANY, web.HTTPTooManyRequests.status_code, headers)
         if not token.matches(fields.get("token", "").strip()):
-            self._wrong.take("", now)
-            headers = {"WWW-Authenticate": "Bearer"}
-            return await self._form(request, target, WRONG, web.HTTPUnauthorized.status_code, headers)
+            return await self._wrong(request, target)
         self._sessions.end(session_id_of(request))
         session_id, _ = self._sessions.begin(proof_of_token(token))
         response = redirection(target)
         set_session(request, response, session_id)
         return response
+
+    async def _wrong(self, request: web.Request, target: str) -> web.StreamResponse:
+        """The form again, with what is wrong."""
+        if wait := self._wrong_tokens.add():
+            headers = {"Retry-After": str(wait)}
+            return await self._form(request, target, TOO_MANY, web.HTTPTooManyRequests.status_code, headers)
+        headers = {"WWW-Authenticate": "Bearer"}
+        return await self._form(request, target, WRONG, web.HTTPUnauthorized.status_code, headers)
 
     async def question(self, request: web.Request) -> web.StreamResponse:
         """Whether to sign out: a link must not do it."""

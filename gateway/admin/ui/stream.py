@@ -23,7 +23,7 @@ from aiohttp import hdrs, web
 
 from gateway.admin.connection import AdminConnection
 from gateway.admin.responses import AdminStream
-from gateway.admin.ui.access import CALLER, Operator
+from gateway.admin.ui.access import CALLER, Operator, follower_of
 from gateway.admin.ui.feed import Feed, Shown
 from gateway.admin.ui.parts import CONTROLS, PageParts
 
@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 
 MAX_STREAMS: Final = 16
 """Pages that follow the gateway at a time. The others are told to ask again themselves."""
+
+MAX_OF_SESSION: Final = 4
+"""Pages of one session or certificate that follow the gateway at a time, so that one operator does not keep
+the others from it. A browser has six connections to a server: four streams leave it two for everything else.
+The fifth page is refused and loads itself again every ten seconds. If the oldest ended instead, its browser
+would connect again and end the next one, without end."""
 
 MAX_EVENT: Final = 16_000
 """Bytes of the data of one event."""
@@ -77,7 +83,7 @@ class Streams:
         self, request: web.Request, feed: Feed, rendering: Rendering, stamp: str, operator: Operator | None
     ) -> web.StreamResponse:
         """Follow `feed` until the client goes. Raises 503 if there are too many."""
-        self._make_room()
+        self._require_room(follower_of(request))
         response = AdminStream(headers=HEADERS)
         if request.method == hdrs.METH_HEAD:
             return response
@@ -97,9 +103,12 @@ class Streams:
         response.force_close()
         return response
 
-    def _make_room(self) -> None:
+    def _require_room(self, follower: object | None) -> None:
         """Raises 503. Streams whose client has gone do not count: they are about to end."""
         there = [request for request in self._open.values() if not _has_gone(request)]
+        own = 0 if follower is None else sum(follower_of(request) == follower for request in there)
+        if own >= MAX_OF_SESSION:
+            raise web.HTTPServiceUnavailable(text=f"{own} pages of this session follow the gateway already")
         if self._is_closed or len(there) >= self._limit:
             raise web.HTTPServiceUnavailable(text="too many pages follow the gateway already")
 

@@ -1,8 +1,11 @@
 """The operations page over TLS: a certificate in place of the sign-in, and forms that need a session too."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import ssl
+from contextlib import AsyncExitStack
 from http.cookies import SimpleCookie
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -11,6 +14,7 @@ import pytest
 from aiohttp import ClientResponse, ClientSession, DummyCookieJar
 
 from gateway.admin.ui.access import cookie_name
+from gateway.admin.ui.stream import MAX_OF_SESSION
 from tests.admin.raw_clients import TOKEN
 from tests.admin.test_tls import TlsAdmin, authority, running_tls
 from tests.admin.ui.visitor import FORM, Form, forms_of
@@ -44,6 +48,11 @@ class Browser:
         for line in response.headers.getall("Set-Cookie", []):
             self.cookie = SimpleCookie(line)[self._cookie_name].value
         return response, forms_of(text)
+
+    async def follow(self) -> ClientResponse:
+        """A stream of events, or its refusal."""
+        headers = {"Cookie": f"{self._cookie_name}={self.cookie}"} if self.cookie else {}
+        return await self._session.get(f"{self._url}/ui/events", ssl=self._context, headers=headers)
 
     async def status(self, method: str, path: str, **more: object) -> int:
         return (await self.send(method, path, **more))[0].status
@@ -86,6 +95,24 @@ async def test_a_certificate_is_the_sign_in_and_a_form_needs_its_session(
         assert operator.cookie != cookie
         [form] = [form for form in forms if form.method == "post"]
         assert await operator.status("POST", form.action, data=urlencode(form.fields)) == 303
+
+
+async def test_R3_T10_a_certificate_holds_four_streams_with_and_without_a_session(tmp_path: Path) -> None:
+    async with (
+        running_tls(tmp_path, token=None, client="optional") as tls,
+        ClientSession(cookie_jar=DummyCookieJar()) as session,
+        AsyncExitStack() as stack,
+    ):
+        operator = Browser(session, tls, tls.context(operator=True))
+        other = Browser(session, tls, another_operator(tmp_path))
+        for number in range(MAX_OF_SESSION):
+            stream = await stack.enter_async_context(await operator.follow())
+            assert stream.status == 200
+            if number == 1:
+                assert await operator.status("GET", PIN) == 200
+                assert operator.cookie  # the confirmation has made a session
+        assert (await stack.enter_async_context(await operator.follow())).status == 503
+        assert (await stack.enter_async_context(await other.follow())).status == 200
 
 
 async def test_without_certificate_and_token_a_page_says_what_is_missing(tmp_path: Path) -> None:

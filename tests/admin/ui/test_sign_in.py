@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
-from aiohttp import web
 
-from gateway.admin.ui import sign_in
 from gateway.admin.ui.access import local_page
-from gateway.admin.ui.documents import DOCUMENTS, Documents
-from gateway.admin.ui.sessions import Sessions
-from gateway.settings.model.secret import Secret
 from tests.admin.testbed import AdminTestbed, mixed_fleet
-from tests.admin.ui.visitor import FORM, TOKEN, serving, visited
+from tests.admin.ui.visitor import FORM, TOKEN, visited
+from tests.patience import PATIENCE
 
-PATIENCE = 20.0
-"""Seconds after which what is expected counts as missing."""
 CONFIRM = "/ui/services/baremetal/confirm?do=unpin"
 
 
@@ -73,50 +66,6 @@ async def test_a_wrong_token_says_so_and_is_counted(token: str) -> None:
 
         counts = (await visitor().get("/metrics", {"Authorization": f"Bearer {TOKEN}"})).text
         assert 'skewgate_admin_errors_total{reason="unauthorized"} 1.0' in counts
-
-
-async def test_guessing_is_slowed_for_everybody_equally() -> None:
-    class Clock:
-        now = 1000.0
-
-        def __call__(self) -> float:
-            return self.now
-
-    bed, clock = bed_of_fleet(), Clock()
-    app = web.Application()
-    app[DOCUMENTS] = Documents()
-    context = replace(bed.context(), token=lambda: Secret(TOKEN))
-    sign_in.add_sign_in_routes(app, context, Sessions(), clock)
-    async with serving(app, bed) as visitor:
-        guesser, operator = visitor(), visitor()
-        for _ in range(sign_in.WRONG_AT_ONCE):
-            assert (await operator.sign_in()).status == 303  # a right one costs nothing
-            assert (await guesser.sign_in("guess")).status == 401
-
-        for token in ("guess", TOKEN):  # which of both it is, nobody learns
-            page = await guesser.sign_in(token)
-            assert (page.status, page.headers["Retry-After"]) == (429, "1")
-            assert "There were too many wrong tokens" in page.text
-            assert guesser.cookie == ""
-
-        clock.now += 1.0 / sign_in.WRONG_PER_SECOND
-        assert (await visitor().sign_in("guess")).status == 401
-        assert (await visitor().sign_in("guess")).status == 429
-        clock.now += 1.0 / sign_in.WRONG_PER_SECOND
-        assert (await visitor().sign_in(TOKEN)).status == 303
-
-
-async def test_an_attempt_that_is_not_looked_at_is_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sign_in, "WRONG_PER_SECOND", 0.001)
-    async with visited(bed_of_fleet()) as visitor:
-        statuses = [(await visitor().sign_in("guess")).status for _ in range(sign_in.WRONG_AT_ONCE + 2)]
-        assert statuses == [401] * sign_in.WRONG_AT_ONCE + [429, 429]
-        # Programs that have the token are not slowed.
-        counts = await visitor().get("/metrics", {"Authorization": f"Bearer {TOKEN}"})
-        assert (
-            f'skewgate_admin_errors_total{{reason="unauthorized"}} {sign_in.WRONG_AT_ONCE + 2}.0'
-            in counts.text
-        )
 
 
 async def test_the_cookie_is_for_the_page_only() -> None:

@@ -1,5 +1,7 @@
 """The stream of a page: what has changed, in small events, for as long as the client reads."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import asyncio
@@ -14,7 +16,7 @@ from gateway.admin.ui import feed, stream
 from gateway.admin.ui.feed import Feed, Shown
 from gateway.admin.ui.parts import PageParts, Part
 from gateway.admin.ui.rendering import Rendering
-from gateway.admin.ui.stream import MAX_STREAMS, updates
+from gateway.admin.ui.stream import MAX_OF_SESSION, MAX_STREAMS, updates
 from gateway.core.fleet.fleet import Drain, Pin
 from gateway.core.fleet.service import Service
 from gateway.core.versions.version import Version
@@ -235,6 +237,67 @@ async def test_streams_are_bounded_and_make_room(admin: StartAdmin) -> None:
             assert await another.event() is not None
 
 
+async def signed_in(testbed: AdminTestbed) -> dict[str, str]:
+    """The cookie of a new session."""
+    form = {"token": TOKEN, "next": "/ui/"}
+    signed = await testbed.send("POST", "/ui/sign-in", data=form, allow_redirects=False)
+    assert signed.status == 303, await signed.text()
+    return {"Cookie": signed.headers["Set-Cookie"].partition(";")[0]}
+
+
+async def refused(testbed: AdminTestbed, headers: dict[str, str]) -> str:
+    """What one page more is told; empty: it may follow."""
+    asked = {"Accept": "text/event-stream", **headers}
+    async with await testbed.send("GET", "/ui/events?service=baremetal", asked) as response:
+        return "" if response.status == 200 else f"{response.status} {await response.text()}"
+
+
+async def test_R3_T10_a_session_holds_four_streams_and_leaves_the_rest_to_others(admin: StartAdmin) -> None:
+    holder = mixed_fleet()
+    testbed = await admin(holder, TOKEN)
+    one, other = await signed_in(testbed), await signed_in(testbed)
+    async with AsyncExitStack() as stack:
+        readers = [
+            await stack.enter_async_context(bed.stream(testbed, headers=one)) for _ in range(MAX_OF_SESSION)
+        ]
+        for reader in readers:
+            await reader.until("id=")
+
+        told = await refused(testbed, one)
+        assert told.startswith("503 ")
+        assert "4 pages of this session follow the gateway already" in told
+        async with bed.stream(testbed, headers=other) as reader:
+            assert await reader.event() is not None
+
+        serves(holder, "api-1", 57, 2.0)  # those that follow go on
+        for reader in readers:
+            await reader.until("1.57")
+
+        readers.pop(1).response.close()
+        async with asyncio.timeout(PATIENCE):
+            while await refused(testbed, one):
+                pass
+
+
+async def test_R3_T10_sessions_together_hold_all_streams(admin: StartAdmin) -> None:
+    testbed = await admin(mixed_fleet(), TOKEN)
+    async with AsyncExitStack() as stack:
+        for _ in range(MAX_STREAMS // MAX_OF_SESSION):
+            session = await signed_in(testbed)
+            for _ in range(MAX_OF_SESSION):
+                reader = await stack.enter_async_context(bed.stream(testbed, headers=session))
+                assert await reader.event() is not None
+        assert "too many pages follow the gateway already" in await refused(testbed, await signed_in(testbed))
+
+
+async def test_R3_T10_browsers_that_a_proxy_signs_in_are_not_one_session(admin: StartAdmin) -> None:
+    testbed = await admin(mixed_fleet(), TOKEN)
+    async with AsyncExitStack() as stack:
+        for _ in range(MAX_OF_SESSION + 1):
+            reader = await stack.enter_async_context(bed.stream(testbed, headers=SIGNED))
+            assert await reader.event() is not None
+
+
 # --- the client
 
 
@@ -308,10 +371,7 @@ async def test_streams_end_at_once_with_the_site(monkeypatch: pytest.MonkeyPatch
 
 async def test_a_stream_ends_with_the_session(admin: StartAdmin) -> None:
     testbed = await admin(mixed_fleet(), TOKEN)
-    form = {"token": TOKEN, "next": "/ui/"}
-    signed = await testbed.send("POST", "/ui/sign-in", data=form, allow_redirects=False)
-    assert signed.status == 303, await signed.text()
-    cookie = {"Cookie": signed.headers["Set-Cookie"].partition(";")[0]}
+    cookie = await signed_in(testbed)
     async with bed.stream(testbed, headers=cookie) as reader:
         await reader.until("id=")
         shown = await testbed.send("GET", "/ui/sign-out", cookie)
