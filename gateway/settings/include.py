@@ -2,13 +2,16 @@
 
     include -> paths -> text -> tree -> its services, in the tree of the main file
 
-Every position in such a file names it. This module knows no key but `include` and `services`.
+Such a file reads only the environment variables and the files of values that `include` lists, because whoever
+may write it need not be allowed to see every secret. Every position in such a file names it. This module
+knows no key but those of `include`, and `services`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, final
 
@@ -21,6 +24,7 @@ from gateway.settings.yaml.tree import (
     MappingNode,
     Node,
     Scalar,
+    SequenceNode,
     child,
     read_tree,
 )
@@ -43,7 +47,9 @@ def add_included(
 ) -> Included:
     """Add the services of the included files to `root`, the tree of `text`. Problems go to the findings."""
     included = Included()
-    node = child(root, "include")
+    include = child(root, "include")
+    node = child(include, "files") if isinstance(include, MappingNode) else include
+    variables, folders = _texts(child(include, "environment")), _texts(child(include, "folders"))
     if not isinstance(node, Scalar) or node.broken or not node.text:
         return included  # the model says so
     left = MAX_CHARACTERS - len(text)
@@ -58,7 +64,8 @@ def add_included(
             findings.problems.append(Problem(1, 1, "too-large", message, file=path))
             break
         included.texts[path] = content
-        tree, problems = read_tree(content, environ, sources.read_value, file=path)
+        read_value = partial(sources.read_value, folders=folders)
+        tree, problems = read_tree(content, environ, read_value, file=path, variables=variables)
         findings.problems.extend(problems)
         if tree is not None:
             included.roots.append(tree)
@@ -68,6 +75,11 @@ def add_included(
         key = Scalar(SERVICES, node.position)
         root.entries[SERVICES] = MappingEntry(key, MappingNode(key.position, broken=reported))
     return included
+
+
+def _texts(node: Node | None) -> tuple[str, ...]:
+    items = node.items if isinstance(node, SequenceNode) else ()
+    return tuple(item.text for item in items if isinstance(item, Scalar) and item.text)
 
 
 def _paths(node: Scalar, sources: Sources, findings: Findings) -> list[str]:

@@ -35,6 +35,9 @@ How the file is read:
 - `${FILE:PATH}` in a value is replaced by the content of a file (UTF-8, at most 64 KiB) without the end of
   its last line: for secrets. A reload reads the file again, and so does the gateway itself when the content
   changes (`watch`).
+- A file of `include` may use only the variables of `include.environment`, and only files beneath
+  `include.folders`; without these keys, none. Otherwise whoever may write such a file could put the admin
+  token into a response.
 - A relative path, in whatever key, begins in the folder of the configuration; in an included file it begins
   in that of the main file. A configuration from a pipe or the standard input has no folder: there it begins
   in the working folder.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import glob, has_magic
 from hashlib import sha256
@@ -25,13 +25,17 @@ MAX_VALUE: Final = 64 << 10
 MAX_FILES: Final = 1000
 """Files that a pattern may match."""
 
+_OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+"""Neither a pipe nor a device is ever waited for."""
+
 
 class SourceError(SkewgateError):
-    """A file cannot be read. `code` is one of `problem.CODES`."""
+    """A file cannot be read. `code` is one of `problem.CODES`, `hint` what to do about it."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, hint: str | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.hint = hint
 
 
 @final
@@ -93,15 +97,20 @@ class Sources:
         self._files[path] = sha256(data).hexdigest()
         return data
 
-    def read_value(self, path: str) -> str:
-        """The content of a file that is one value, without the end of its last line. Raises `SourceError`."""
+    def read_value(self, path: str, folders: Sequence[str] | None = None) -> str:
+        """The content of a file that is one value, without the end of its last line. Raises `SourceError`.
+
+        `folders`: the file must be beneath one of these, with all symbolic links resolved; None: it may be
+        anywhere.
+        """
         place = self.resolve(path)
         try:
-            data = self.read(place)
+            data = self.read(place) if folders is None else self._read_beneath(place, folders)
         except SourceError as error:
             if Path(path).is_absolute():
                 raise
-            raise SourceError(error.code, f"{error} ({str(Path(place).absolute())!a})") from None
+            reason = f"{error} ({str(Path(place).absolute())!a})"
+            raise SourceError(error.code, reason, error.hint) from None
         if len(data) > MAX_VALUE:
             raise SourceError("too-large", f"the file is larger than {MAX_VALUE >> 10} KiB")
         try:
@@ -112,6 +121,11 @@ class Sources:
         if not text:
             raise SourceError("empty-file", "the file is empty")
         return text
+
+    def _read_beneath(self, path: str, folders: Iterable[str]) -> bytes:
+        """The content of a regular file beneath one of these folders. Raises `SourceError`."""
+        self.note(path)
+        return _content(_open_beneath(path, map(self.resolve, folders)))
 
     def match(self, pattern: str) -> tuple[str, ...]:
         """The paths that a pattern matches, in order."""
@@ -156,11 +170,47 @@ def _checksum(path: str) -> str:
 
 
 def _read(path: str) -> bytes:
-    """Raises `SourceError`. Neither a pipe nor a device is ever waited for."""
+    """Raises `SourceError`."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = os.open(path, _OPEN)
     except (OSError, ValueError) as error:
-        raise SourceError("unreadable", f"the file cannot be read: {_reason(error)}") from None
+        raise _unreadable(error) from None
+    return _content(fd)
+
+
+def _open_beneath(path: str, folders: Iterable[str]) -> int:
+    """A descriptor of the file at `path`, if it is beneath one of these folders. Raises `SourceError`.
+
+    Links are resolved first. Then each step follows none, so that nobody who may write in such a folder can
+    put one there in between.
+    """
+    try:
+        target = Path(path).resolve()
+        tops = [Path(folder).resolve() for folder in folders]
+        top = next((each for each in tops if each in target.parents), None)
+        if top is None:
+            message = "an included file may not read this file"
+            raise SourceError("not-allowed", message, "add its folder to `include.folders` of the main file")
+        *between, name = target.relative_to(top).parts
+        folder = os.open(top, _OPEN | os.O_DIRECTORY)
+        try:
+            for part in between:
+                below = os.open(part, _OPEN | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+                os.close(folder)
+                folder = below
+            return os.open(name, _OPEN | os.O_NOFOLLOW, dir_fd=folder)
+        finally:
+            os.close(folder)
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> SourceError:
+    return SourceError("unreadable", f"the file cannot be read: {_reason(error)}")
+
+
+def _content(fd: int) -> bytes:
+    """Reads the file and closes the descriptor. Raises `SourceError`."""
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             is_folder = stat.S_ISDIR(os.fstat(fd).st_mode)
@@ -169,7 +219,7 @@ def _read(path: str) -> bytes:
         with os.fdopen(fd, "rb", closefd=False) as file:
             data = file.read(MAX_SIZE + 1)
     except OSError as error:
-        raise SourceError("unreadable", f"the file cannot be read: {_reason(error)}") from None
+        raise _unreadable(error) from None
     finally:
         os.close(fd)
     return _bounded(data)

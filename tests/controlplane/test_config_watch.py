@@ -18,7 +18,7 @@ from tests.controlplane.fakes import holder_of
 from tests.controlplane.test_reload import Recorder
 from tests.patience import PATIENCE
 
-MAIN = "listen: 127.0.0.1:8080\ninclude: conf.d/*.yaml\nservices:\n"
+MAIN = "listen: 127.0.0.1:8080\ninclude: {files: conf.d/*.yaml, folders: [.]}\nservices:\n"
 SERVICE = """\
   {name}:
     dialect: ironic

@@ -1,5 +1,7 @@
 """Files that are included: their services, the positions of their problems, and files that cannot be used."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import os
@@ -116,7 +118,7 @@ def test_a_name_that_two_files_have_is_told_with_both_positions(read: Read, tmp_
         ("- x\n", [(1, 1, "wrong-type")]),
         ("services: [\n", [(2, 1, "yaml-syntax")]),
         (services("x") + "  x: {}\n", [(6 + 1, 3, "duplicate-key")]),
-        (services("x").replace("6385", "${PORT}"), [(6, 31, "unset-variable")]),
+        (services("x").replace("6385", "${PORT}"), [(6, 31, "not-allowed")]),
         (services("x").replace("/x", "/one"), [(4, 19, "duplicate-match")]),
         (b"services: \xff\n", [(1, 1, "not-utf-8")]),
     ],
@@ -194,3 +196,151 @@ def test_the_hash_is_of_all_files(read: Read) -> None:
 
     assert first == same
     assert len({first, other, more}) == 3
+
+
+# --- what included files may read --------------------------------------------------------------------------
+
+LISTED = """\
+listen: 127.0.0.1:8080
+include:
+  files: conf.d/*.yaml
+  environment: [TEAM, OTHER]
+  folders: [secrets, /nowhere]
+"""
+
+
+def with_body(value: str) -> str:
+    return services("x") + f"    maintenance: {{body: '{value}'}}\n"
+
+
+def body(loaded: Loaded) -> str | None:
+    (service,) = loaded.require().services
+    assert service.maintenance is not None
+    return service.maintenance.body
+
+
+@pytest.fixture
+def secrets(tmp_path: Path) -> Path:
+    """A folder with the value of a team, beside the token of the gateway."""
+    folder = tmp_path / "secrets"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "team").write_text("of the team\n")
+    (folder / "deep" / "team").write_text("deeper\n")
+    (tmp_path / "token").write_text("c4n4ry\n")
+    return folder
+
+
+@pytest.mark.parametrize("main", [MAIN, "listen: 127.0.0.1:8080\ninclude: {files: conf.d/*.yaml}\n"])
+@pytest.mark.parametrize(
+    "value",
+    ["${TOKEN}", "${TOKEN:-a default}", "${FILE:token}", "${FILE:secrets/team}", "${FILE:/nowhere}", "${NO}"],
+)
+def test_R3_T6_an_included_file_reads_nothing_by_default(
+    read: Read, secrets: Path, main: str, value: str
+) -> None:
+    loaded = read(
+        main + f"admin: {{token: '{'${TOKEN}'}'}}\n", {"a.yaml": with_body(value)}, TOKEN="c4n4ry" * 3
+    )
+
+    (problem,) = loaded.problems
+    assert found(loaded) == [("a.yaml", 7, 26, "not-allowed")]
+    key = "include.folders" if "FILE" in value else "include.environment"
+    assert problem.hint is not None
+    assert key in problem.hint
+    assert "c4n4ry" not in loaded.render() + repr(loaded)
+
+
+def test_R3_T6_what_is_listed_may_be_read(read: Read, secrets: Path) -> None:
+    values = {
+        "${TEAM}": "red",
+        "a ${OTHER:-blue}": "a blue",
+        "${FILE:secrets/team}": "of the team",
+        f"${{FILE:{secrets}/deep/team}}": "deeper",
+        "${FILE:secrets/deep/../team}": "of the team",
+    }
+
+    for value, text in values.items():
+        assert body(read(LISTED, {"a.yaml": with_body(value)}, TEAM="red")) == text
+    for value in ("${TOKEN}", "${TEAM}${TOKEN}", "${FILE:token}", "${FILE:secrets/../token}"):
+        loaded = read(LISTED, {"a.yaml": with_body(value)}, TEAM="red", TOKEN="c4n4ry")
+        assert [each[3] for each in found(loaded)] == ["not-allowed"], value
+
+
+def test_R3_T6_links_are_resolved(read: Read, secrets: Path, tmp_path: Path) -> None:
+    """As in a volume of Kubernetes, whose files are links within it, and as somebody makes them who wants to
+    see the token."""
+    (secrets / "..data").symlink_to("deep")
+    (secrets / "inside").symlink_to("..data/team")
+    (secrets / "outside").symlink_to(tmp_path / "token")
+    (secrets / "up").symlink_to("..")
+    (tmp_path / "other").symlink_to(secrets)
+    (secrets / "self").symlink_to("self")
+    (tmp_path / "secrets-of-others").mkdir()
+    (tmp_path / "secrets-of-others" / "team").write_text("c4n4ry\n")
+
+    def read_value(path: str, folder: str = "secrets") -> Loaded:
+        main = LISTED.replace("secrets", folder)
+        return read(main, {"a.yaml": with_body(f"${{FILE:{path}}}")})
+
+    assert body(read_value("secrets/inside")) == "deeper"
+    assert body(read_value("other/team")) == "of the team"
+    assert body(read_value("secrets/team", "other")) == "of the team", "the folder may be a link itself"
+    for path in ("secrets/outside", "secrets/up/token", "secrets-of-others/team"):
+        assert [each[3] for each in found(read_value(path))] == ["not-allowed"], path
+    for path in ("secrets", "secrets/..", "/", ".", "other"):
+        assert [each[3] for each in found(read_value(path))] == ["not-allowed"], path
+    for path in ("secrets/absent", "secrets/absent/x", "secrets/team/x", "secrets/self", "secrets/deep"):
+        assert [each[3] for each in found(read_value(path))] == ["unreadable"], path
+
+
+def test_R3_T6_the_main_file_reads_everything(read: Read, secrets: Path) -> None:
+    main = LISTED + services("one") + "    maintenance: {body: '${FILE:token} ${TOKEN}'}\n"
+
+    assert body(read(main, TOKEN="its own")) == "c4n4ry its own"
+
+
+def test_R3_T6_a_value_of_an_included_file_is_watched_where_it_is_named(
+    read: Read, secrets: Path, tmp_path: Path
+) -> None:
+    """Kubernetes changes values by another link to another folder."""
+    (secrets / "..1").mkdir()
+    (secrets / "..1" / "team").write_text("first")
+    (secrets / "..2").mkdir()
+    (secrets / "..2" / "team").write_text("second")
+    (secrets / "..data").symlink_to("..1")
+    (secrets / "linked").symlink_to("..data/team")
+    loaded = read(LISTED, {"a.yaml": with_body("${FILE:secrets/linked}")})
+    assert body(loaded) == "first"
+    assert loaded.seen.again() == loaded.seen
+
+    (secrets / "..data").unlink()
+    (secrets / "..data").symlink_to("..2")
+
+    assert loaded.seen.again() != loaded.seen
+
+
+def test_R3_T6_a_refused_file_is_no_change_for_ever(read: Read, secrets: Path) -> None:
+    loaded = read(LISTED, {"a.yaml": with_body("${FILE:token}")})
+
+    assert loaded.settings is None
+    assert loaded.seen.again() == loaded.seen
+
+
+@pytest.mark.parametrize(
+    "include, code",
+    [
+        ("{}", "missing-key"),
+        ("{files: 1, environment: [A-B]}", "bad-value"),
+        ("{files: '*.yml', environment: ['${A}']}", "unset-variable"),
+        ("{files: '*.yml', environment: A}", "wrong-type"),
+        ("{files: '*.yml', folders: a}", "wrong-type"),
+        ("{files: '*.yml', folders: ['']}", "bad-value"),
+        ("{files: 'a/'}", "bad-value"),
+        ("{files: '*.yml', file: a}", "unknown-key"),
+        ("['*.yml']", "wrong-type"),
+    ],
+)
+def test_R3_T6_the_mapping_has_its_own_problems(read: Read, include: str, code: str) -> None:
+    loaded = read(f"listen: 127.0.0.1:8080\ninclude: {include}\n" + services("one"))
+
+    assert code in [each[3] for each in found(loaded)], loaded.render()

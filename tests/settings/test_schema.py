@@ -172,7 +172,13 @@ def with_value(path: Path, value: object) -> dict[str, Any]:
             {"dns": "http://a.example:1", path[-1]: value} if path[-1] == "leave_grace" else {path[-1]: value}
         ]
     _complete_tls(whole, service["backends"][0] if service["backends"] else {})
-    return _complete_agreement(whole)
+    return _complete_agreement(_complete_include(whole))
+
+
+def _complete_include(whole: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(whole.get("include"), dict):
+        whole["include"].setdefault("files", "conf.d/*.yaml")
+    return whole
 
 
 def _complete_agreement(whole: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,9 @@ from gateway.settings.model.fields import (
     Name,
     PathReader,
     Section,
+    Text,
     TextReader,
+    VariableName,
     by_shape,
     key,
     one_of,
@@ -126,6 +128,30 @@ def services_key() -> Any:  # noqa: ANN401
     )
 
 
+class Include(Section):
+    """Files with further services, and which values they may read from elsewhere."""
+
+    files: FilePattern = required(
+        "A pattern of the files. `*`, `?` and `[ ]` as in a shell, relative to the folder of the main file, "
+        "which is itself left out.",
+        reason="Only the operator knows where they are.",
+        example="conf.d/*.yaml",
+    )
+    environment: tuple[VariableName, ...] = key(
+        (),
+        "The environment variables that these files may read by `${NAME}`.",
+        reason="Whoever writes such a file could put the secrets of the gateway into responses.",
+        example=["TEAM_TOKEN"],
+    )
+    folders: tuple[Text, ...] = key(
+        (),
+        "The folders beneath which these files may read values by `${FILE:PATH}`, with symbolic links "
+        "resolved. Relative to the folder of the main file.",
+        reason="Whoever writes such a file could put the secrets of the gateway into responses.",
+        example=["/run/secrets/team"],
+    )
+
+
 class Document(Section):
     """A whole file. `schema` replaces the type of the services, because the keys of a service depend on the
     dialects."""
@@ -140,11 +166,16 @@ class Document(Section):
         example="127.0.0.1:8080",
     )
     services: dict[Name, Service] = services_key()
-    include: FilePattern | None = key(
+    include: (
+        Annotated[
+            Annotated[FilePattern, Tag(TEXT_SHAPE)] | Annotated[Include, Tag(OTHER_SHAPE)],
+            by_shape,
+        ]
+        | None
+    ) = key(
         None,
-        "A pattern of files with further services, each `services: {...}` and nothing else. `*`, `?` and "
-        "`[ ]` as in a shell, relative to the folder of this file, which is itself left out. A name that two "
-        "files have is an error.",
+        "A pattern of files with further services, each `services: {...}` and nothing else, or a "
+        "mapping with more keys. A name that two files have is an error.",
         reason="One file is enough for most. Teams may each have their own.",
         example="conf.d/*.yaml",
     )

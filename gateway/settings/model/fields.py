@@ -267,6 +267,7 @@ MIN_SECRET: Final = 16
 """Characters: nobody guesses so many by trying."""
 NAME_PATTERN: Final = r"[A-Za-z0-9_.-]{1,64}"
 BACKEND_NAME_PATTERN: Final = r"[A-Za-z0-9_.:\[\]-]{1,255}"
+ENVIRONMENT_NAME: Final = "[A-Za-z_][A-Za-z0-9_]*"
 HEADER_NAME_PATTERN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 HEADER_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9-]{0,62}\*?"
 _NAME: Final = re.compile(NAME_PATTERN, re.ASCII)
@@ -376,6 +377,13 @@ def read_pattern(text: str) -> str:
     return text
 
 
+def read_variable_name(text: str) -> str:
+    """The name of an environment variable, as in `${NAME}`."""
+    if re.fullmatch(ENVIRONMENT_NAME, text, re.ASCII) is None:
+        reject("not a name of an environment variable", "write NAME without ${ }: letters, digits and _")
+    return text
+
+
 # -- the types that keys use
 
 Duration: TypeAlias = Annotated[float, TextReader(read_duration, matching(DURATION_PATTERN), (float, int))]
@@ -414,6 +422,7 @@ Text: TypeAlias = Annotated[str, TextReader(read_text, TEXT)]
 Lines: TypeAlias = Annotated[str, TextReader(read_lines, TEXT)]
 FilePath: TypeAlias = Annotated[str, PathReader(read_file_path, matching(r"(?:.*/)?(?!\.{1,2}$)[^/]+"))]
 FilePattern: TypeAlias = Annotated[str, TextReader(read_pattern, matching(r"(?:.*/)?(?!\.{1,2}$)[^/]+"))]
+VariableName: TypeAlias = Annotated[str, TextReader(read_variable_name, matching(ENVIRONMENT_NAME))]
 VersionText: TypeAlias = Annotated[
     str, TextReader(read_text, {"type": ["string", "integer"], "minLength": 1})
 ]

@@ -65,6 +65,7 @@ CODES: Final[Mapping[str, str]] = {
     "not-per-service": "a key that has no meaning in a service",
     "not-verified": "a backend whose certificate is not verified (warning)",
     "not-writable": "a file that this user cannot write, or its folder (warning)",
+    "not-allowed": "a variable or a file that an included file may not read",
     "not-utf-8": "a file that is not UTF-8",
     "number": "a version that other tools read as a number (warning)",
     "repeated-prefix": "a path in a dialect's options that repeats match.path (warning)",

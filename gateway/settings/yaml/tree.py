@@ -9,7 +9,7 @@ key.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias, final
 
@@ -121,24 +121,27 @@ def child(node: Node | None, *path: str | int) -> Node | None:
 
 
 def read_tree(
-    text: str, environ: Mapping[str, str], read_value: ReadValue | None = None, *, file: str = ""
+    text: str,
+    environ: Mapping[str, str],
+    read_value: ReadValue | None = None,
+    *,
+    file: str = "",
+    variables: Collection[str] | None = None,
 ) -> tuple[Node | None, list[Problem]]:
     """The tree of `text` (None when it cannot be read at all), and every problem of form. Never raises.
 
     `read_value`: of a file, for `${FILE:PATH}`; without it such a value is an error. `file`: what positions
-    and problems name.
+    and problems name. `variables`: the names of environment variables that an included file may read; None:
+    all.
     """
-    root, problems = _read_tree(text, environ, read_value, file)
+    root, problems = _read_tree(text, _Builder(text, environ, read_value, file, variables))
     return root, [replace(problem, file=file) for problem in problems] if file else problems
 
 
-def _read_tree(
-    text: str, environ: Mapping[str, str], read_value: ReadValue | None, file: str
-) -> tuple[Node | None, list[Problem]]:
+def _read_tree(text: str, builder: _Builder) -> tuple[Node | None, list[Problem]]:
     if len(text) > MAX_CHARACTERS:
         message = f"the file is larger than {MAX_CHARACTERS} characters"
         return None, [Problem(1, 1, "too-large", message)]
-    builder = _Builder(text, environ, read_value, file)
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
             if not builder.feed(event):
@@ -169,12 +172,18 @@ class _Builder:
     """Takes the parser's events one by one and keeps the path of the nodes that are still open."""
 
     def __init__(
-        self, text: str, environ: Mapping[str, str], read_value: ReadValue | None, file: str
+        self,
+        text: str,
+        environ: Mapping[str, str],
+        read_value: ReadValue | None,
+        file: str,
+        variables: Collection[str] | None,
     ) -> None:
         self.text = text
         self.environ = environ
         self.read_value = read_value
         self.file = file
+        self.variables = variables
         self.root: Node | None = None
         self.problems: list[Problem] = []
         self._open: list[tuple[MappingNode | SequenceNode, Scalar | None]] = []
@@ -316,6 +325,15 @@ class _Builder:
                 )
                 return ""
             names.append(name)
+            if self.variables is not None and name not in self.variables:
+                node.broken = True
+                self._report(
+                    Position(position.line, position.column, len(name) + 3),
+                    "not-allowed",
+                    f"an included file may not read the environment variable {name}",
+                    f"add {name} to `include.environment` of the main file",
+                )
+                return ""
             value = self.environ.get(name)
             if found["rest"] is not None:
                 return value or found["default"]  # as in a shell: unset or empty
@@ -346,7 +364,7 @@ class _Builder:
             try:
                 return self.read_value(path)
             except SourceError as error:
-                self._report(at, error.code, f"{quoted(path)}: {error}")
+                self._report(at, error.code, f"{quoted(path)}: {error}", error.hint)
         node.broken = True
         return ""
 
