@@ -36,6 +36,10 @@ _VALID_VALUES: Final = {
 }
 """What a value from a trusted peer must match to be forwarded and to be used in links: trusted values can be
 malformed."""
+_ADDRESS_AND_PORT: Final = re.compile(
+    r"\[([0-9A-Fa-f]*:[^\]]*)\](?::[0-9]{1,5})?|([0-9.]+):[0-9]{1,5}",
+)
+"""IPv6 in brackets, with a port or without one; IPv4 with a port."""
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 
 
@@ -157,15 +161,7 @@ class Peer:
 
         The client may have made up the addresses to the left of it.
         """
-        if not self.is_trusted:
-            return self.address
-        addresses = b",".join(value for name, value in request.forwarded if name == "x-forwarded-for")
-        # Empty elements say nothing (RFC 9110 5.6.1).
-        hops = [hop for part in addresses.decode("latin-1").split(",") if (hop := part.strip())]
-        if not hops:
-            return self.address
-        trusted = self._trusted_networks
-        return next((hop for hop in reversed(hops) if not _is_in(read_ip(hop), trusted)), hops[0])
+        return self._forwarded_client(request) or self.address
 
     def client_ip(self, request: ReceivedHead) -> IpAddress | None:
         """The same as an address; where a trusted peer forwards something else, its own. None: it has none,
@@ -178,10 +174,34 @@ class Peer:
         """Whether the client may use the service with these rules. Of a peer that speaks for itself it is
         found out once for each connection and configuration."""
         if self.is_trusted:
-            return access.allows(self.client_ip(request))
+            return self._forwarded_is_allowed(access, request)
         if self._access is not access:
             self._access, self._is_allowed = access, access.allows(self._ip)
         return self._is_allowed
+
+    def _forwarded_is_allowed(self, access: Access, request: ReceivedHead) -> bool:
+        """The same for a trusted peer. Its own address counts only where it forwards nobody: it is often
+        allowed itself, so a text that is no address must not count for it (threats R3-T7)."""
+        client = self._forwarded_client(request)
+        # A proxy that names the peer of a Unix socket is on the machine of its client.
+        if client is None or client == UNIX_PEER:
+            return access.allows(self._ip)
+        address = read_ip(client)
+        return address is not None and access.allows(address)
+
+    def _forwarded_client(self, request: ReceivedHead) -> str | None:
+        """What a trusted peer names as the client, an address or not; empty: it names nobody in its
+        `X-Forwarded-For`. None: there is no such field, or the peer is not trusted."""
+        if not self.is_trusted:
+            return None
+        values = [value for name, value in request.forwarded if name == "x-forwarded-for"]
+        if not values:
+            return None
+        # Empty elements say nothing (RFC 9110 5.6.1).
+        hops = [hop for part in b",".join(values).decode("latin-1").split(",") if (hop := part.strip())]
+        trusted = self._trusted_networks
+        outermost = hops[0] if hops else ""
+        return next((hop for hop in reversed(hops) if not _is_in(read_ip(hop), trusted)), outermost)
 
     def _origin(self, request: RequestHead, fields: dict[str, bytes]) -> _Origin:
         """Where the client sent its request. `fields`: those of a trusted peer.
@@ -262,10 +282,9 @@ def _split_port(host: str) -> tuple[str, str]:
 def read_ip(text: str) -> IpAddress | None:
     """A written address; None: it is none. Some proxies write a port behind it. On a socket that takes IPv4
     and IPv6, IPv4 comes as IPv6 (`::ffff:10.0.0.1`); rules for it are written as IPv4."""
-    if text[:1] == "[":
-        text = text[1:].partition("]")[0]
-    elif text.count(":") == 1:
-        text = text.partition(":")[0]
+    with_port = _ADDRESS_AND_PORT.fullmatch(text)
+    if with_port is not None:
+        text = with_port[1] or with_port[2]
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:

@@ -1,15 +1,19 @@
 """Sockets of listeners: Unix sockets, IPv6, both stacks on one socket, and PROXY headers."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
 import stat
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 
+from gateway.core.fleet.admission import Access
 from gateway.dataplane.keepalive import IDLE
 from gateway.dataplane.opening import Entrance
 from gateway.dataplane.proxy_protocol import SIGNATURE
@@ -17,7 +21,7 @@ from gateway.errors import StartupError
 from gateway.settings.values import Listen
 from tests.dataplane.listener_tls import tls_listener
 from tests.dataplane.messages import TIMEOUT
-from tests.dataplane.testbed import LOOPBACK, Client, Gateway, Listener, Testbed, ended, serve, until
+from tests.dataplane.testbed import LOOPBACK, Client, Gateway, Listener, Testbed, ended, reload, serve, until
 
 GET = b"GET /v1/nodes HTTP/1.1\r\nHost: api.example\r\nX-OpenStack-Ironic-API-Version: 1.31\r\n\r\n"
 HEADER = b"PROXY TCP4 192.0.2.1 198.51.100.2 4711 443\r\n"
@@ -125,6 +129,33 @@ async def test_a_unix_socket_may_be_trusted(testbed: Testbed, tmp_path: Path, tr
     assert (await gateway.recorded()).client == ("192.0.2.9" if trusted else "unix:")
 
 
+@pytest.mark.parametrize(
+    "trusted, lines, statuses",
+    [
+        (False, b"", [403, 200]),
+        (False, b"X-Forwarded-For: unknown\r\n", [403, 200]),
+        (True, b"", [403, 200]),
+        (True, b"X-Forwarded-For: unix:\r\n", [403, 200]),
+        (True, b"X-Forwarded-For: unknown\r\n", [403, 403]),
+        (True, b"X-Forwarded-For: 10.0.0.7\r\n", [200, 200]),
+    ],
+)
+async def test_R3_T7_on_a_unix_socket_only_what_a_trusted_peer_forwards_must_be_an_address(
+    testbed: Testbed, tmp_path: Path, trusted: bool, lines: bytes, statuses: list[int]
+) -> None:
+    path = tmp_path / "http.sock"
+    listening(testbed, Listen("", 0, str(path), trusted=trusted))
+    gateway, _ = await testbed.gateway_and_backend(serve)
+    client = await unix_client(gateway, path)
+
+    seen = []
+    for access in (Access([ip_network("10.0.0.0/8")], []), Access([], [ip_network("192.0.2.0/24")])):
+        reload(gateway, access=access)
+        seen.append((await client.request(GET[:-2] + lines + b"\r\n")).status)
+
+    assert seen == statuses
+
+
 async def test_tls_and_proxy_headers_work_over_a_unix_socket(testbed: Testbed, tmp_path: Path) -> None:
     path = tmp_path / "http.sock"
     testbed.listener = tls_listener(tmp_path, path=str(path))
@@ -216,6 +247,20 @@ async def test_a_balancer_that_names_nobody_is_the_client(testbed: Testbed) -> N
     await gateway.request(SIGNATURE + b"\x20\x00\x00\x00" + GET)
 
     assert backend.requests[0].one("x-forwarded-for") == "127.0.0.1"
+
+
+async def test_R3_T7_a_balancer_that_names_nobody_is_as_allowed_as_its_address(testbed: Testbed) -> None:
+    expecting_proxy(testbed)
+    gateway, _ = await testbed.gateway_and_backend(serve, trusted=["127.0.0.0/8"])
+    reload(gateway, access=Access([ip_network("127.0.0.0/8")], []))
+    client = await gateway.client()
+
+    answers = [
+        await client.request(SIGNATURE + b"\x20\x00\x00\x00" + GET),
+        await client.request(GET[:-2] + b"X-Forwarded-For: unknown\r\n\r\n"),
+    ]
+
+    assert [answer.status for answer in answers] == [200, 403]
 
 
 async def test_tls_that_ends_at_the_balancer_is_told_on(testbed: Testbed) -> None:

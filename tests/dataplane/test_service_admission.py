@@ -1,6 +1,8 @@
 """Who is served: networks, limits of each client, maintenance and shedding. Each refusal has the dialect's
 shape, is counted, has its reason in the log, and costs no backend anything."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import asyncio
@@ -78,7 +80,7 @@ async def test_rules_for_addresses_come_and_go_with_a_reload_on_an_open_connecti
         ("::ffff:10.0.0.7", 200),
         ("[fd00::7]:4711", 200),
         ("[2001:db8::7]:4711", 403),
-        ("unknown", 403),  # no address: that of the peer counts
+        ("unknown", 403),
     ],
 )
 async def test_behind_trusted_proxies_the_forwarded_address_counts(
@@ -92,6 +94,81 @@ async def test_behind_trusted_proxies_the_forwarded_address_counts(
     )
 
     assert answer.status == status
+
+
+NO_ADDRESSES = [
+    *("unknown", "Unknown", "_hidden", "-", '""', "localhost", "client.example", "10.0.0", "10.0.0.300"),
+    *(
+        "10.0.0.7 10.0.0.7",
+        "10.0.0.7:port",
+        "10.0.0.7:",
+        "10.0.0.7:470000",
+        "[10.0.0.7]",
+        "::g",
+        ":",
+        "%eth0",
+    ),
+    *("[fd00::7", "[fd00::7]4711", "[fd00::7]:port", "fd00::7]", "", ",", " , ", "10.0.0.7, unknown"),
+    *("unknown, 127.0.0.1", "010.0.0.7", "0x0a000007", "167772167", "for=10.0.0.7", "unix:/run/x", "UNIX:"),
+]
+
+
+@pytest.mark.parametrize("forwarded", NO_ADDRESSES)
+@pytest.mark.parametrize(
+    "access",
+    [
+        Access([ip_network("127.0.0.0/8"), ip_network("10.0.0.0/8"), ip_network("fd00::/8")], []),
+        Access([], [ip_network("192.0.2.0/24")]),
+    ],
+    ids=["allow", "deny"],
+)
+async def test_R3_T7_a_forwarded_text_that_is_no_address_is_refused(
+    testbed: Testbed, access: Access, forwarded: str
+) -> None:
+    gateway, backend = await testbed.gateway_and_backend(serve, trusted=["127.0.0.0/8"])
+    reload(gateway, access=access)
+    client = await gateway.client()
+    nodes = ("GET", "/v1/nodes", version_line("1.31"))
+
+    refused = await client.request(request(*nodes, f"X-Forwarded-For: {forwarded}"))
+
+    assert_refused(refused, await gateway.recorded(), 403, "access", "http_request_denied")
+    assert not backend.requests
+    # The proxy itself, which forwards nobody, is as allowed as before.
+    assert (await client.request(request(*nodes))).status == 200
+
+
+@pytest.mark.parametrize("forwarded", [None, "10.0.0.7", "unix:"])
+async def test_R3_T7_who_has_no_address_is_refused_only_where_that_was_always_so(
+    testbed: Testbed, forwarded: str | None
+) -> None:
+    """The peer of a Unix socket has no address, as has the one that a proxy names `unix:`: such a proxy is on
+    the machine of its client, and counts for it."""
+    gateway, _ = await testbed.gateway_and_backend(serve, trusted=["127.0.0.0/8"])
+    lines = () if forwarded is None else (f"X-Forwarded-For: {forwarded}",)
+    client = await gateway.client()
+
+    statuses = []
+    for access in (LOOPBACK_ONLY, NOBODY_HERE, Access([ip_network("10.0.0.0/8")], [])):
+        reload(gateway, access=access)
+        statuses.append((await client.request(request("GET", "/v1/nodes", *lines))).status)
+
+    assert statuses == ([403, 200, 200] if forwarded == "10.0.0.7" else [200, 403, 403])
+
+
+async def test_R3_T7_where_no_rules_are_a_text_that_is_no_address_is_served_and_counts_for_the_proxy(
+    testbed: Testbed,
+) -> None:
+    gateway, _ = await testbed.gateway_and_backend(serve, trusted=["127.0.0.0/8"])
+    reload(gateway, client_limits=ClientLimits(rate=0.001, burst=1))
+    client = await gateway.client()
+
+    statuses = [
+        (await client.request(request("GET", "/v1/nodes", f"X-Forwarded-For: {forwarded}"))).status
+        for forwarded in ("unknown", "127.0.0.1", "10.0.0.7")
+    ]
+
+    assert statuses == [200, 429, 200]
 
 
 async def test_a_peer_that_is_not_trusted_forwards_no_address(testbed: Testbed) -> None:

@@ -1,5 +1,7 @@
 """A real HAProxy takes the map and the configuration, and does what they say."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import asyncio
@@ -8,11 +10,12 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import pytest
 
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.http.message import UNTRUSTED_HEADERS
 from gateway.engines.haproxy.configuration import HaproxyOptions, configuration_text, server_name
 from gateway.engines.haproxy.map_file import encoded, map_text
 from gateway.engines.table import PoolMember, compile_table
@@ -107,7 +110,7 @@ def snapshot(ports: Mapping[str, int]) -> Snapshot:
 
 
 @asynccontextmanager
-async def running(folder: Path, *more: int) -> AsyncIterator[Running]:
+async def running(folder: Path, *more: int, **changes: Any) -> AsyncIterator[Running]:
     """HAProxy before a member (and closed ones at the ports of `more`), with a stand-in for the gateway."""
     backend, gateway = Server(), Server()
     gateway.response = b"HTTP/1.1 299 Gateway\r\nContent-Length: 2\r\n"
@@ -115,7 +118,9 @@ async def running(folder: Path, *more: int) -> AsyncIterator[Running]:
         ports = {"here": backend.port, **{f"closed-{at}": port for at, port in enumerate(more)}}
         table, port = compile_table(snapshot(ports)), free_port()
         (folder / "map").write_text(map_text(table))
-        options = HaproxyOptions(str(folder / "map"), f"127.0.0.1:{gateway.port}", (f"127.0.0.1:{port}",))
+        options = HaproxyOptions(
+            str(folder / "map"), f"127.0.0.1:{gateway.port}", (f"127.0.0.1:{port}",), **changes
+        )
         text = configuration_text(table, options)
         (folder / "haproxy.cfg").write_text(text)
         async with running_haproxy(folder / "haproxy.cfg", port):
@@ -222,7 +227,24 @@ async def test_all_else_goes_to_the_gateway(target: str, lines: tuple[str, ...],
                 assert value.strip() in haproxy.gateway.lines(name)
 
 
-@pytest.mark.parametrize("host", ["ironic.test.", "other.test", "127.0.0.1", "[::1]", "ironic.test:x"])
+@pytest.mark.parametrize("configured", [UNTRUSTED_HEADERS, ("X-Acme-*",)], ids=["default", "a list"])
+async def test_R3_T8_the_gateway_gets_no_spelling_of_a_header_that_strangers_may_not_send(
+    configured: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The gateway trusts HAProxy, so HAProxy must drop them."""
+    names = {name.replace("*", "User") for name in (*configured, "Client-Cert", "X-Real-IP", "Forwarded")}
+    twins = {name.replace("-", sign) for name in names for sign in "_.-"}
+    spellings = twins | {name.lower() for name in twins} | {name.upper() for name in twins}
+    async with running(tmp_path, untrusted_headers=configured) as haproxy:
+        for name in sorted(spellings):
+            assert (await haproxy.ask(f"{name}: 6.6.6.6", "X_Odd: 1", "X-Own: 1")).status == 299
+            assert haproxy.gateway.lines("X_Odd") == haproxy.gateway.lines("X-Own") == ["1"]
+            assert "6.6.6.6" not in haproxy.gateway.heads[-1], name
+
+
+@pytest.mark.parametrize(
+    "host", ["ironic.test.", "other.test", "127.0.0.1", "[::1]", "ironic.test:x", "ironic.test:99999"]
+)
 async def test_a_host_that_is_none_of_a_service_goes_to_the_gateway(host: str, tmp_path: Path) -> None:
     async with running(tmp_path) as haproxy:
         assert (await haproxy.ask(host=host)).status in (299, 400)

@@ -251,7 +251,11 @@ def test_R_B10_the_headers_that_are_dropped_from_untrusted_peers() -> None:
 def test_R_B10_without_the_key_it_is_a_list_of_headers_that_proxies_write() -> None:
     expected = (
         *("Forwarded", "X-Forwarded-*", "X-Real-IP", "True-Client-IP", "X-Client-IP", "Front-End-Https"),
-        *("X-Original-*", "X-Rewrite-URL", "Client-Cert", "Client-Cert-Chain", "X-Client-Cert*", "X-SSL-*"),
+        *("X-Original-*", "X-Rewrite-URL", "X-Host", "X-HTTP-Host-Override", "CF-Connecting-IP"),
+        *("Fastly-Client-IP", "X-Cluster-Client-IP", "X-Envoy-External-Address", "X-Azure-ClientIP"),
+        *("X-Azure-SocketIP", "Client-Cert", "Client-Cert-Chain", "X-Client-Cert*", "X-Client-Verify"),
+        *("X-Client-DN", "X-SSL-*", "SSL-Client-*", "X-TLS-Client-*", "X-Amzn-Mtls-*", "X-ARR-ClientCert"),
+        *("Remote-User", "X-Remote-User", "X-Auth-Request-*", "X-WebAuth-*"),
     )
     listed = settings_of(BASE + f"untrusted_headers: [{', '.join(expected)}]\n")
 

@@ -70,11 +70,16 @@ requests (threats O11). No client has a use for it, so it is dropped from everyb
 UNTRUSTED_HEADERS = (
     *("Forwarded", "X-Forwarded-*", "X-Real-IP", "True-Client-IP", "X-Client-IP", "Front-End-Https"),
     *("X-Original-*", "X-Rewrite-URL"),
-    *("Client-Cert", "Client-Cert-Chain", "X-Client-Cert*", "X-SSL-*"),
+    *("X-Host", "X-HTTP-Host-Override"),
+    *("CF-Connecting-IP", "Fastly-Client-IP", "X-Cluster-Client-IP", "X-Envoy-External-Address"),
+    *("X-Azure-ClientIP", "X-Azure-SocketIP"),
+    *("Client-Cert", "Client-Cert-Chain", "X-Client-Cert*", "X-Client-Verify", "X-Client-DN", "X-SSL-*"),
+    *("SSL-Client-*", "X-TLS-Client-*", "X-Amzn-Mtls-*", "X-ARR-ClientCert"),
+    *("Remote-User", "X-Remote-User", "X-Auth-Request-*", "X-WebAuth-*"),
 )
 """Headers by which a proxy in front tells who the client is, its address, its certificate or the original
 URL; `*` at the end: every header that begins so. They are dropped from peers that are not trusted, unless the
-configuration has another list (threats O11)."""
+configuration has another list (threats O11, R3-T8)."""
 
 CLIENT_CERT = ("Client-Cert", "Client-Cert-Chain")
 """The headers of RFC 9440: servers take them for the certificate of the client, verified. They are dropped

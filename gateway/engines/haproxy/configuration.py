@@ -17,7 +17,13 @@ from typing import Final, final
 
 from gateway.core.dialect import VersionRefusal
 from gateway.core.fleet.service import Service
-from gateway.core.http.message import HTTPOXY, UNTRUSTED_HEADERS
+from gateway.core.http.message import (
+    CLIENT_CERT,
+    FORWARDING,
+    HTTPOXY,
+    UNTRUSTED_HEADERS,
+    normalize_pattern,
+)
 from gateway.engines.haproxy.map_file import FIRST_RANGE_FIELD, POOL_FIELD, VERSION_FIELD, encoded
 from gateway.engines.table import ErrorAnswer, Pool, PoolMember, ServiceTable, Table, Traits
 
@@ -81,11 +87,10 @@ def _frontend(table: Table, options: HaproxyOptions) -> tuple[str, list[str]]:
     direct = [service for service in table.services if service.traits is not None]
     lines = ["mode http", f"timeout client {options.client_timeout}"]
     lines += [f"bind {bind}" for bind in options.binds]
-    lines += ["option http-keep-alive", *_client(options)]
-    lines += _routes(table, direct)
+    lines += ["option http-keep-alive", "acl odd_name req.hdr_names -m reg [^A-Za-z0-9,-]"]
+    lines += [*_client(options), *_routes(table, direct)]
     lines += [
         "acl plain_method method " + PLAIN_METHODS,
-        "acl odd_name req.hdr_names -m reg [^A-Za-z0-9,-]",
         f"acl plain_host req.hdr(host) -m reg {_quoted(_PLAIN_HOST)}",
         "acl origin_form url -m beg /",
         "acl dots path -m sub /.",
@@ -110,12 +115,26 @@ def _frontend(table: Table, options: HaproxyOptions) -> tuple[str, list[str]]:
 def _client(options: HaproxyOptions) -> Iterator[str]:
     """What is told about the client. Both ways get the same."""
     yield "http-request set-var(txn.host) req.hdr(host)"
-    for name in (*options.untrusted_headers, *HTTPOXY):
+    listed = (*options.untrusted_headers, *CLIENT_CERT, *sorted(FORWARDING - {"via"}), *HTTPOXY)
+    dropped = dict.fromkeys(map(normalize_pattern, listed))
+    for name in dropped:
         beginning = name.removesuffix("*")
         yield f"http-request del-header {beginning}" + (" -m beg" if beginning != name else "")
+    # The gateway, which gets every request with such names, takes them from HAProxy, because it trusts it.
+    for name in dropped:
+        if "-" in name:
+            yield f"http-request del-header {_twins(name)} -m reg if odd_name"
     yield "http-request set-header X-Forwarded-For %[src]"
     yield "http-request set-header X-Forwarded-Proto %[ssl_fc,iif(https,http)]"
     yield "http-request set-header X-Forwarded-Host %[var(txn.host)]"
+
+
+def _twins(pattern: str) -> str:
+    """A regular expression for a normalized name, or a beginning with `*`, in every spelling. HAProxy holds
+    names in lower case."""
+    beginning = pattern.removesuffix("*")
+    end = "$" if beginning == pattern else ""
+    return f"^{beginning.replace('-', '[^a-z0-9]')}{end}"
 
 
 def _routes(table: Table, direct: Iterable[ServiceTable]) -> Iterator[str]:

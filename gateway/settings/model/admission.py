@@ -60,7 +60,8 @@ class Access(Section):
     deny: tuple[Network, ...] | None = key(
         None,
         "Networks that may not use it. They get 403 in the dialect's shape. Behind `trusted_proxies` the "
-        "address that they forward counts.",
+        "address that they forward counts; a forwarded text that is no address gets 403, with `allow` as "
+        "well.",
         reason="Who may reach the listener may use its services.",
         example=["10.9.0.0/16"],
     )

@@ -239,10 +239,11 @@ class Document(Section):
         UNTRUSTED_HEADERS,
         "Headers that are dropped from peers outside `trusted_proxies`, with every other spelling of them "
         "(`X_Real.IP`); `*` at the end: all that begin so. The headers about the client that the gateway "
-        "writes are replaced even if the list does not have them. `Proxy` is dropped from everybody.",
+        "writes are replaced even if the list does not have them. `Proxy` is dropped from everybody. A list "
+        "replaces the default as a whole.",
         reason="Servers take them for the word of the proxy in front: who the client is, its address, the "
         "original URL.",
-        example=["X-Forwarded-*", "X-Original-*", "X-Remote-User"],
+        example=["X-Forwarded-*", "X-Original-*", "X-Acme-User"],
     )
     state: FilePath | None = key(
         None,
