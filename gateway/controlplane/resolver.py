@@ -22,6 +22,8 @@ from types import TracebackType
 from typing import Final, Self, TypeAlias, final
 
 from gateway.controlplane.name_lookup import NO_ANSWER, Addresses, Found, NameLookup, NotFound, Result
+from gateway.core.fleet.address_rules import why_refused
+from gateway.core.fleet.admission import Network
 from gateway.core.fleet.service import Service
 from gateway.telemetry.discovery import NameReport
 
@@ -118,6 +120,8 @@ class Resolver:
         self._names: dict[str, _Name] = {}
         self._known: dict[str, Addresses] = {}
         """By name, never empty."""
+        self._networks: dict[str, set[tuple[Network, ...] | None]] = {}
+        """By name: the networks of the sources that list it; None among them: the configuration names it."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -132,9 +136,13 @@ class Resolver:
         backends = [backend for service in services for backend in service.backends]
         hosts = {backend.host for backend in backends if not backend.socket_path}
         configured = {host for host in hosts if not _is_address(host)}
+        self._networks = {}
+        for backend in backends:
+            self._networks.setdefault(backend.host, set()).add(backend.networks)
         # Requests under way may still connect to what has just been removed.
         usable = configured | self._names.keys()
-        self._known = {host: addresses for host, addresses in self._known.items() if host in usable}
+        known = {host: self._taken(host, each)[0] for host, each in self._known.items() if host in usable}
+        self._known = {host: addresses for host, addresses in known.items() if addresses}
         for host in self._names.keys() - configured:
             self._remove(self._names.pop(host))
         for host in configured - self._names.keys():
@@ -212,11 +220,27 @@ class Resolver:
         before, failed = self._known.get(name.host, ()), name.problem is not None
         name.ipv6 = name.ipv6 if found.ipv6 is None else found.ipv6
         name.ipv4 = name.ipv4 if found.ipv4 is None else found.ipv4
+        after, refused = self._taken(name.host, name.ipv6 + name.ipv4)
+        if not after and refused is not None:
+            return self._failed(name, NotFound(refused))
         name.problem, name.failures, name.found_at = None, 0, self._wall()
-        after = self._known[name.host] = name.ipv6 + name.ipv4
+        self._known[name.host] = after
         if failed or set(before) != set(after):
             self._log_line(name, logging.INFO, "%s is at %s", name.host, ", ".join(after))
         return pause_after(found.ttl)
+
+    def _taken(self, host: str, addresses: Addresses) -> tuple[Addresses, str | None]:
+        """The addresses that a discovered backend of this name may have, and why another one is refused. A
+        name that the configuration has as well may have any."""
+        rules = self._networks.get(host, {None})
+        if None in rules:
+            return addresses, None
+        reasons = {
+            each: next((why for one in rules if (why := why_refused(each, one)) is not None), None)
+            for each in addresses
+        }
+        refused = (f"{each} is not taken: {why}" for each, why in reasons.items() if why is not None)
+        return tuple(each for each, why in reasons.items() if why is None), next(refused, None)
 
     def _failed(self, name: _Name, problem: NotFound) -> float:
         """The last addresses stay; gives the pause until the next lookup."""

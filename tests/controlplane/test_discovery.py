@@ -1,6 +1,8 @@
 """Sources are looked at in the background, and what they list is in force; whatever they say, nothing is
 lost."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import asyncio
@@ -9,6 +11,7 @@ import random
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -461,6 +464,86 @@ async def test_a_list_that_names_the_gateway_itself_is_taken_without_it(
         assert report.error is not None
         assert report.error.startswith("it lists no other backend, and 10.0.0.2:80 is not taken")
         assert it.backends == {"1": False}, "the last answer stays"
+
+
+def hosts(*texts: str) -> Listed:
+    return Listed(tuple(Address(text, 80) for text in texts), 5.0)
+
+
+def members(it: Running) -> list[str]:
+    return [each.backend.host for each in it.holder.current.fleet.pools["baremetal"].members]
+
+
+@pytest.mark.parametrize(
+    "address, kind",
+    [
+        ("169.254.169.254", "a link-local"),
+        ("fe80::1", "a link-local"),
+        ("::ffff:169.254.169.254", "a link-local"),
+        ("224.0.0.1", "a multicast"),
+        ("ff02::1", "a multicast"),
+        ("0.0.0.0", "an unspecified"),
+        ("::", "an unspecified"),
+        ("::ffff:0.0.0.0", "an unspecified"),
+    ],
+)
+async def test_R3_T9_special_addresses_are_not_taken(
+    address: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = hosts("10.0.0.1", address), hosts(address), hosts(address, "fe80::2", "10.0.0.1")
+    async with running(*answers) as it:
+        name = Address(address, 80).name
+        (report,) = it.discovery.report()
+        assert report.error is not None
+        assert report.error.startswith(f"{name} is not taken: it is {kind} address, which only `networks`")
+        assert report.error in caplog.text
+        assert members(it) == ["10.0.0.1"]
+        await it.next()
+        (report,) = it.discovery.report()
+        assert report.error is not None
+        assert report.error.startswith(f"it lists no other backend, and {name} is not taken")
+        assert report.failures == 1
+        assert members(it) == ["10.0.0.1"], "the last answer stays"
+        await it.next()
+        (report,) = it.discovery.report()
+        assert report.error is not None
+        assert report.error.endswith("(1 more are not taken)")
+
+
+@pytest.mark.parametrize(
+    "networks, taken",
+    [
+        ((), ["10.0.0.1", "192.0.2.1", "2001:db8::1", "127.0.0.1"]),
+        (("10.0.0.0/8",), ["10.0.0.1"]),
+        (("10.0.0.0/8", "169.254.0.0/16"), ["10.0.0.1", "169.254.169.254", "::ffff:169.254.1.1"]),
+        (("fe80::/10", "2001:db8::/32"), ["2001:db8::1", "fe80::1"]),
+        (("0.0.0.0/0",), ["10.0.0.1", "192.0.2.1", "169.254.169.254", "::ffff:169.254.1.1", "127.0.0.1"]),
+    ],
+)
+async def test_R3_T9_networks_of_a_source_decide_alone(networks: tuple[str, ...], taken: list[str]) -> None:
+    source = replace(SOURCE, networks=tuple(map(ip_network, networks)))
+    every = (
+        "10.0.0.1",
+        "192.0.2.1",
+        "2001:db8::1",
+        "169.254.169.254",
+        "fe80::1",
+        "::ffff:169.254.1.1",
+        "127.0.0.1",
+    )
+    async with running(hosts(*every), source=source) as it:
+        assert members(it) == [each for each in every if each in taken]
+
+
+async def test_R3_T9_a_reload_with_other_networks_is_in_force_at_once() -> None:
+    async with running(hosts("10.0.0.1", "192.0.2.1")) as it:
+        assert members(it) == ["10.0.0.1", "192.0.2.1"]
+        source = replace(SOURCE, networks=(ip_network("10.0.0.0/8"),))
+        configured = replace(service(), sources=(source,))
+
+        (completed,) = it.discovery.completed([configured])
+
+        assert [each.host for each in completed.backends] == ["10.0.0.1"]
 
 
 def test_where_the_gateway_listens() -> None:

@@ -9,6 +9,7 @@ import errno
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_network
 from typing import Literal
 
 import pytest
@@ -338,3 +339,44 @@ def test_R_B9_what_is_known_is_what_was_last_learned_of_each_family(history: lis
                         await resolved(resolver)
 
     asyncio.run(run())
+
+
+# --- names that a source lists -----------------------------------------------------------------------------
+
+
+def discovered(*networks: str) -> list[Service]:
+    backend = Backend("api", NAME, 80, source="file x", networks=tuple(map(ip_network, networks)))
+    return [service(backend)]
+
+
+async def test_R3_T9_a_name_that_a_source_lists_may_not_be_at_a_special_address() -> None:
+    special = Found(("fe80::1",), ("169.254.169.254",), 30.0)
+    lookups = Lookups(special, Found((), ("169.254.169.254", ADDRESS), 30.0), special)
+    async with lookups.resolver() as resolver:
+        resolver.retarget(discovered())
+        await lookups.ended()
+        with pytest.raises(UnresolvedError, match="fe80::1 is not taken: it is a link-local address"):
+            await resolved(resolver)
+        assert resolver.report()[0].failures == 1
+        await lookups.next()
+        assert await resolved(resolver) == (ADDRESS,)
+        await lookups.next()
+        assert await resolved(resolver) == (ADDRESS,), "the last one stays"
+
+
+async def test_R3_T9_networks_of_the_source_hold_for_names_too() -> None:
+    lookups = Lookups(Found((), (ADDRESS, "10.0.0.1", "169.254.0.1"), 30.0))
+    async with lookups.resolver() as resolver:
+        resolver.retarget(discovered("10.0.0.0/8", "169.254.0.0/16"))
+        await lookups.ended()
+        assert await resolved(resolver) == ("10.0.0.1", "169.254.0.1")
+        resolver.retarget(discovered("10.0.0.0/8"))
+        assert await resolved(resolver) == ("10.0.0.1",)
+
+
+async def test_R3_T9_a_name_of_the_configuration_may_be_anywhere() -> None:
+    lookups = Lookups(Found((), ("169.254.169.254",), 30.0))
+    async with lookups.resolver() as resolver:
+        resolver.retarget(services(NAME))
+        await lookups.ended()
+        assert await resolved(resolver) == ("169.254.169.254",)

@@ -1,8 +1,11 @@
 """`dns`, `srv` and `file` in the configuration: what they become, and what is reported of them."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import json
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -84,6 +87,8 @@ def test_sources_and_backends_stand_beside_each_other() -> None:
         ("      - {url: 'http://a:1', dns: 'http://a:1'}\n", [("contradiction", 6, 29)]),
         ("      - {dns: 'http://a:1', name: x}\n", [("contradiction", 6, 29)]),
         ("      - {url: 'http://a:1', leave_grace: 1s}\n", [("contradiction", 6, 29)]),
+        ("      - {url: 'http://a:1', networks: [10.0.0.0/8]}\n", [("contradiction", 6, 29)]),
+        ("      - {dns: 'http://a:1', networks: [10.0.0.300]}\n", [("bad-value", 6, 40)]),
         ("      - {dns: 'http://a:1', leave_grace: never}\n", [("bad-value", 6, 42)]),
         ("      - {dns: 'http://a:1', tls: {server_name: x}}\n", [("contradiction", 6, 29)]),
         ("      - {dns: 'http://a:1'}\n      - {dns: 'http://a:1'}\n", [("duplicate-backend", 7, 15)]),
@@ -125,3 +130,38 @@ def test_the_digest_of_a_service_follows_what_is_discovered() -> None:
     one = service.with_backends((), undiscovered=False)
     assert not one.is_written_as(service)
     assert one.is_written_as(one.with_backends((), undiscovered=False))
+
+
+def test_R3_T9_the_networks_of_a_source() -> None:
+    source = only_source("      - {dns: 'http://a:1', networks: [10.0.0.0/8, 'fd00::/8']}\n")
+
+    assert source.networks == (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
+    assert only_source("      - {dns: 'http://a:1'}\n").networks == ()
+
+
+@pytest.mark.parametrize(
+    "place, headers, warned",
+    [
+        ("dns: 'http://a:1'", "{X-Auth-Token: abc}", True),
+        ("dns: 'http://a:1'", "{Authorization: Basic abc}", True),
+        ("srv: 'http://_x._tcp.a'", "{X-Own: '${VALUE:-abc}'}", True),
+        ("dns: 'http://a:1'", "{X-Own: abc, Accept: text/plain}", False),
+        ("dns: 'https://a:1'", "{X-Auth-Token: abc}", False),
+        ("url: 'http://a:1'", "{X-Auth-Token: abc}", False),
+        ("file: 'plain.json'", "{X-Auth-Token: abc}", True),
+        ("file: 'https.json'", "{X-Auth-Token: abc}", False),
+    ],
+)
+def test_R3_T9_secrets_that_probes_send_in_clear_to_discovered_backends_are_warned_of(
+    tmp_path: Path, place: str, headers: str, warned: bool
+) -> None:
+    (tmp_path / "plain.json").write_text('[{"targets": ["https://a:1", "b:1"]}]')
+    (tmp_path / "https.json").write_text('[{"targets": ["https://a:1"]}]')
+    place = place.replace("'plain", f"'{tmp_path}/plain").replace("'https.", f"'{tmp_path}/https.")
+
+    problems = load_text(START + f"      - {{{place}}}\n    probe: {{headers: {headers}}}\n").problems
+
+    assert [(each.code, each.line, each.severity) for each in problems] == (
+        [("sent-in-clear", 7, Severity.WARNING)] if warned else []
+    )
+    assert all("abc" not in each.message for each in problems)

@@ -398,6 +398,7 @@ def test_every_code_is_explained_and_tried() -> None:
     of_files = {"not-utf-8", "unreadable", "bad-certificate", "bad-targets", "expires-soon", "not-verified"}
     of_files |= {"not-writable", "needs-restart", "too-many-workers", "untrusted"}
     of_files |= {"not-allowed"}  # tests/settings/test_include.py
+    of_files |= {"sent-in-clear"}  # tests/settings/test_backend_sources.py
     of_files |= {"divided"}  # tests/settings/test_shares.py
     of_files |= {"engine"}  # tests/cli/test_check_engine.py
     assert tried | of_files == CODES.keys()

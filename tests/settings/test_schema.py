@@ -134,6 +134,9 @@ def test_the_example_shows_every_key_and_its_default() -> None:
         assert getattr(settings.services[0], part) == getattr(minimal.services[0], part)
 
 
+OF_SOURCES: Final = ("dns", "srv", "file", "leave_grace", "networks")
+
+
 def with_value(path: Path, value: object) -> dict[str, Any]:
     """A whole configuration with `value` at `path`."""
     dialect = path[2] if len(path) > 2 and path[2] in DIALECTS else "plain"
@@ -167,10 +170,9 @@ def with_value(path: Path, value: object) -> dict[str, Any]:
         service["offer"]["policy"] = "at_least"
     if "listen!" in whole:
         whole["listen"] = whole.pop("listen!")
-    if path[-2:-1] == ("[]",) and path[-1] in ("dns", "srv", "file", "leave_grace"):  # instead of a URL
-        service["backends"] = [
-            {"dns": "http://a.example:1", path[-1]: value} if path[-1] == "leave_grace" else {path[-1]: value}
-        ]
+    if path[-2:-1] == ("[]",) and path[-1] in OF_SOURCES:  # instead of a URL
+        place = {} if path[-1] in ("dns", "srv", "file") else {"dns": "http://a.example:1"}
+        service["backends"] = [{**place, path[-1]: value}]
     _complete_tls(whole, service["backends"][0] if service["backends"] else {})
     return _complete_agreement(_complete_include(whole))
 

@@ -31,6 +31,7 @@ from gateway.controlplane.resolver import (
     pause_after_failures,
 )
 from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.fleet.address_rules import why_refused
 from gateway.core.fleet.backend import Backend, Member
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.service import Service
@@ -158,7 +159,11 @@ class Discovery:
                 watched = self._watched[service.name, source.key] = _Watched(service.name, source)
                 for name, known in state.advertisements.items():
                     address = restored_address(known.url, source) if known.source == source.key else None
-                    if address is not None and address.name == name:
+                    if (
+                        address is not None
+                        and address.name == name
+                        and why_refused(address.host, source.networks) is None
+                    ):
                         watched.addresses[name] = address
                         backend = replace(source.backend(address), leaves_at=known.leaves_at)
                         watched.backends = (*watched.backends, backend)
@@ -257,9 +262,9 @@ class Discovery:
 
     def _take_in(self, watched: _Watched, answer: Answer, after_failure: float | None) -> float:
         """What an answer means; gives the pause until the next look, `after_failure` that of its lister."""
-        own = self._own_among(watched.source, answer)
-        if isinstance(answer, Failed) or all(each in own for each in answer.addresses):
-            reason = answer.reason if isinstance(answer, Failed) else _only_own(own) or NOTHING_LISTED
+        refused = self._refused(watched.source, answer)
+        if isinstance(answer, Failed) or all(each in refused for each in answer.addresses):
+            reason = answer.reason if isinstance(answer, Failed) else _only_refused(refused) or NOTHING_LISTED
             self._failed(watched, reason)
             self._put_in_force(watched, after_time(watched.backends, self._clock(), ()), ended=True)
             if isinstance(answer, Failed):
@@ -270,7 +275,7 @@ class Discovery:
             watched.failures = 0
             return pause_after(answer.ttl)
         known, taken = self._known(watched)
-        listed = {each.name: each for each in answer.addresses if each not in own}
+        listed = {each.name: each for each in answer.addresses if each not in refused}
         membership = after_answer(
             watched.source, watched.backends, tuple(listed.values()), known, self._clock(), taken
         )
@@ -283,23 +288,28 @@ class Discovery:
         problem = (
             f"{membership.refused} of its backends are not taken: there are {MAX_BACKENDS} already"
             if membership.refused
-            else _not_taken(own)
+            else _not_taken(refused)
         )
         self._answered(watched, problem)
         self._put_in_force(watched, membership.backends, ended=True)
         return pause_after(answer.ttl)
 
-    def _own_among(self, source: Source, answer: Answer) -> dict[Address, OwnAddress]:
-        """Those that would send the gateway its own requests."""
+    def _refused(self, source: Source, answer: Answer) -> dict[Address, str]:
+        """The addresses that are not taken, each with the reason: those that would send the gateway its own
+        requests, and those that a source may not name."""
         if isinstance(answer, Failed):
             return {}
         ports = {each.port for each in self._own}
-        found = {
-            each: own_address_of(source.backend(each), self._own)
-            for each in answer.addresses
-            if each.port in ports
-        }
-        return {address: own for address, own in found.items() if own is not None}
+        found: dict[Address, str] = {}
+        for each in answer.addresses:
+            reason = why_refused(each.host, source.networks)
+            if reason is not None:
+                found[each] = reason
+            elif each.port in ports:
+                own = own_address_of(source.backend(each), self._own)
+                if own is not None:
+                    found[each] = f"it is {own.name}"
+        return found
 
     def _known(self, watched: _Watched) -> tuple[dict[str, Member], set[str]]:
         """What is observed of the members of its service, and the names that are not its own."""
@@ -383,14 +393,16 @@ class Discovery:
         _log.log(level, "%s: %s", watched.service, text, extra=about(watched.service))
 
 
-def _not_taken(own: Mapping[Address, OwnAddress]) -> str | None:
+def _not_taken(refused: Mapping[Address, str]) -> str | None:
     """What a list has that is no backend; None: nothing."""
-    return next((f"{address.name} is not taken: it is {each.name}" for address, each in own.items()), None)
+    more = f" ({len(refused) - 1} more are not taken)" if len(refused) > 1 else ""
+    first = next(iter(refused.items()), None)
+    return None if first is None else f"{first[0].name} is not taken: {first[1]}{more}"
 
 
-def _only_own(own: Mapping[Address, OwnAddress]) -> str:
+def _only_refused(refused: Mapping[Address, str]) -> str:
     """Why nothing of a list is taken; empty: not for this reason."""
-    reason = _not_taken(own)
+    reason = _not_taken(refused)
     return "" if reason is None else f"it lists no other backend, and {reason}"
 
 
@@ -406,6 +418,7 @@ def _anew(watched: _Watched, source: Source) -> tuple[Backend, ...]:
     return tuple(
         replace(source.backend(watched.addresses[each.name]), leaves_at=each.leaves_at)
         for each in watched.backends
+        if why_refused(each.host, source.networks) is None
     )
 
 

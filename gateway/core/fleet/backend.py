@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, final
 
 from gateway.core.dialect import Advertisement
+from gateway.core.fleet.admission import Network
 from gateway.core.fleet.backend_tls import BackendTls
 from gateway.core.fleet.doubt import (
     KNOWN_VERSION,
@@ -54,6 +55,9 @@ class Backend:
     """The path of its unix socket, instead of host and port. Empty: it is reached over TCP."""
     source: str = ""
     """`Source.key` of what has discovered it; empty: the configuration names it."""
+    networks: tuple[Network, ...] | None = None
+    """Of one that was discovered: the networks of its source (`address_rules`). None: the configuration names
+    it, and any address is good."""
     leaves_at: float | None = None
     """When it is removed, because its source names it no more: seconds of the clock that dates facts. Until
     then its last advertisement counts, and it gets no request. None: it stays."""

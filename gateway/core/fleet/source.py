@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple, final
 
+from gateway.core.fleet.admission import Network
 from gateway.core.fleet.backend import Backend, Freshness, Member
 from gateway.core.fleet.backend_tls import BackendTls
 
@@ -77,6 +78,9 @@ class Source:
     says whether it has TLS."""
     leave_grace: float = 300.0
     """Seconds for which one that leaves counts with its last advertisement."""
+    networks: tuple[Network, ...] = ()
+    """Networks in which the addresses of its backends must be; empty: any but special ones
+    (`address_rules`)."""
     template: Backend = _NO_PLACE
     """Everything else about its backends."""
 
@@ -104,6 +108,7 @@ class Source:
             backup=template.backup or address.backup,
             tls=tls,
             source=self.key,
+            networks=self.networks,
         )
 
 

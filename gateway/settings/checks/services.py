@@ -34,7 +34,13 @@ from gateway.settings.checks.backend_tls import check_name, default_name, read_b
 from gateway.settings.checks.balancing import check_backups, read_capacity, read_ejection, read_health
 from gateway.settings.checks.headers import read_header_edits
 from gateway.settings.checks.operations import read_operations
-from gateway.settings.checks.sources import check_place, check_sources, read_source, source_place
+from gateway.settings.checks.sources import (
+    check_place,
+    check_sources,
+    read_source,
+    source_place,
+    warn_of_secrets,
+)
 from gateway.settings.model import service as service_model
 from gateway.settings.model.addresses import BackendUrl
 from gateway.settings.model.document import RENAMED_DIALECTS, Document
@@ -283,6 +289,7 @@ class _ServiceReader:
                 sources.append(read_source(written, template, backend_node, self.findings))
                 nodes.append(backend_node)
         check_sources(tuple(sources), tuple(nodes), self.findings)
+        warn_of_secrets(tuple(sources), child(self.node, "probe", "headers"), self.findings)
         return tuple(backends), tuple(sources)
 
     def _hosts(self) -> tuple[str, ...]:

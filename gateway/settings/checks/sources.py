@@ -6,6 +6,7 @@ until it is there and whole the gateway goes by what it knows.
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,14 @@ from gateway.settings.yaml.document import Findings
 from gateway.settings.yaml.problem import Severity
 from gateway.settings.yaml.tree import MappingNode, Node, Scalar, child, plain
 
+_CREDENTIAL: Final = re.compile(
+    "authori[sz]ation|token|secret|password|passwd|cookie|credential|api-?key|signature", re.IGNORECASE
+)
+"""Names of headers whose values are usually secret."""
+_OF_SOURCES: Final = {
+    "leave_grace": "a backend with a url of its own never leaves by itself",
+    "networks": "a backend with a url of its own may have any address",
+}
 PLACES: Final = ("url", "dns", "srv", "file")
 """The keys of which a backend has exactly one."""
 
@@ -45,13 +54,11 @@ def check_place(
             f"the backend has the key {found[0]!r} already",
             "write two items of `backends`, each with one of them",
         )
-    elif found == ["url"] and "leave_grace" in entries:
-        findings.add(
-            entries["leave_grace"].key,
-            "contradiction",
-            "a backend with a url of its own never leaves by itself",
-            "remove this key, or write dns, srv or file instead of url",
-        )
+    elif found == ["url"]:
+        for name, why in _OF_SOURCES.items():
+            if name in entries:
+                hint = "remove this key, or write dns, srv or file instead of url"
+                findings.add(entries[name].key, "contradiction", why, hint)
     elif found and found != ["url"] and written.name is not None:
         findings.add(
             entries["name"].key,
@@ -83,7 +90,14 @@ def read_source(
         assert written.file is not None
         _check_file(written.file, child(node, "file"), findings)
         tls = None if written.tls is None else read_section(written.tls, "", child(node, "tls"), findings)
-        return Source(kind, written.file, tls=tls, leave_grace=written.leave_grace, template=template)
+        return Source(
+            kind,
+            written.file,
+            tls=tls,
+            leave_grace=written.leave_grace,
+            networks=written.networks or (),
+            template=template,
+        )
     return Source(
         kind,
         str(plain_text(node, kind)),
@@ -92,6 +106,7 @@ def read_source(
         url.path,
         _tls(written, url, kind, node, findings),
         written.leave_grace,
+        written.networks or (),
         template,
     )
 
@@ -108,6 +123,41 @@ def check_sources(sources: tuple[Source, ...], nodes: tuple[Node | None, ...], f
                 "remove one",
             )
         seen.add(source.key)
+
+
+def warn_of_secrets(sources: tuple[Source, ...], headers: Node | None, findings: Findings) -> None:
+    """Warn of secrets that probes send unencrypted to addresses that a source names. `headers`: the node of
+    `probe.headers`."""
+    entries = headers.entries if isinstance(headers, MappingNode) else {}
+    secrets = [
+        entry.key
+        for name, entry in entries.items()
+        if _CREDENTIAL.search(name) or (isinstance(entry.value, Scalar) and entry.value.substituted)
+    ]
+    plain_source = next((each for each in sources if secrets and _is_plain(each, findings)), None)
+    if plain_source is None:
+        return
+    for node in secrets:
+        findings.add(
+            node,
+            "sent-in-clear",
+            f"probes send this secret over http to the addresses that {plain_source.kind} finds",
+            "use https for these backends, or probe without the header",
+            severity=Severity.WARNING,
+        )
+
+
+def _is_plain(source: Source, findings: Findings) -> bool:
+    """Whether some of its backends are spoken to without TLS. Of a file its present targets say so."""
+    if source.kind is not SourceKind.FILE:
+        return source.tls is None
+    if not findings.check_files:
+        return False
+    try:
+        with Path(source.text).open("rb") as file:
+            return not all(each.tls for each in read_targets(file.read(MAX_SIZE + 1), source.text))
+    except (TargetsError, OSError):
+        return False  # `read_source` says so
 
 
 def plain_text(node: Node | None, kind: SourceKind) -> object:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Tag
 
-from gateway.settings.model.addresses import DnsUrl, HostPattern, Path, SrvUrl, Url
+from gateway.settings.model.addresses import DnsUrl, HostPattern, Network, Path, SrvUrl, Url
 from gateway.settings.model.admission import Access, ClientLimits, Maintenance
 from gateway.settings.model.balancing import EjectionOrOff, Health, Queue
 from gateway.settings.model.fields import (
@@ -114,6 +114,13 @@ class Backend(Section):
         "advertised last. It gets no new requests in this time, and is removed at its end.",
         reason="Longer than it takes to replace a pod: so a restart never moves the offer.",
         example="15m",
+    )
+    networks: tuple[Network, ...] | None = key(
+        None,
+        "Networks in which the addresses of `dns`, `srv` or `file` must be; others are not taken. Without "
+        "this key: any but link-local, multicast and unspecified ones.",
+        reason="Whoever keeps the source could send probes to the metadata service of a cloud.",
+        example=["10.0.0.0/8", "fd00::/8"],
     )
     name: BackendName | None = key(
         None,

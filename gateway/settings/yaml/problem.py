@@ -69,6 +69,7 @@ CODES: Final[Mapping[str, str]] = {
     "not-utf-8": "a file that is not UTF-8",
     "number": "a version that other tools read as a number (warning)",
     "repeated-prefix": "a path in a dialect's options that repeats match.path (warning)",
+    "sent-in-clear": "a secret that probes send over http to discovered backends (warning)",
     "tag": "a YAML tag",
     "too-deep": "too many nested levels",
     "too-large": "a file that is too large for a configuration",
