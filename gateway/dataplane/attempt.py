@@ -216,12 +216,13 @@ class Attempt(ResponseReceiver):
         """An interim response has come, and more will."""
         self._owner.forward_interim(response)
 
-    def on_switch(self, response: ResponseHead, head: bytes, rest: bytes) -> bool:
-        """8: a 101 has come. False: the request has not asked for that."""
+    def on_switch(self, response: ResponseHead, head: bytes, rest: bytes) -> Failure | None:
+        """8: a 101 has come. No tunnel begins if the request has not asked for it, and none at another
+        version than the negotiated one: it may last for days."""
         owner, connection, resolution = self._owner, self._connection, self._owner.resolution
         protocol = agreed_protocol(head, owner.request.upgrade, resolution.view.service.upgrade)
         if connection is None or not protocol:
-            return False
+            return Failure.BAD_REPLY
         owner.record.backend_seconds = owner.context.clock() - self.sent_at
         owner.record.response_id = response.request_id
         if owner.context.ejections.watching:
@@ -232,8 +233,9 @@ class Attempt(ResponseReceiver):
         if rewrite.mismatch:
             self._report_served_version(rewrite)
             owner.record.negotiated, owner.record.version = resolution.version_text, rewrite.served_text
+            return Failure.OTHER_VERSION
         owner.begin_tunnel(connection, switched_head(response, rewrite, protocol), rest)
-        return True
+        return None
 
     def on_response(self, response: ResponseHead, piece: bytes, *, done: bool) -> None:
         """8: the response head is complete, and `piece` of its content has come."""

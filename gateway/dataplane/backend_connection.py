@@ -55,9 +55,9 @@ class ResponseReceiver:
         """An interim response: more will come."""
         raise NotImplementedError
 
-    def on_switch(self, response: ResponseHead, head: bytes, rest: bytes) -> bool:
+    def on_switch(self, response: ResponseHead, head: bytes, rest: bytes) -> Failure | None:
         """A 101: the backend has switched to another protocol. `head`: as it came; `rest`: what came behind
-        it. False: nobody has asked for that."""
+        it. Returns why there is no tunnel: nobody has asked for that, for example."""
         raise NotImplementedError
 
     def on_response(self, response: ResponseHead, piece: bytes, *, done: bool) -> None:
@@ -502,8 +502,11 @@ class BackendConnection:
     def _switch(self, receiver: ResponseReceiver, response: ResponseHead, data: bytes) -> None:
         """The backend switches protocols (RFC 9110 15.2.2). Before the end of the request it cannot."""
         body, size = self._request_body, response.size
-        if (body is not None and not body.done) or not receiver.on_switch(response, data[:size], data[size:]):
+        if body is not None and not body.done:
             raise FramingError("switch")
+        failure = receiver.on_switch(response, data[:size], data[size:])
+        if failure is not None:
+            self._fail(failure)
 
     def hand_over(self) -> None:
         """The connection becomes one end of a tunnel: no response is read from it any more."""

@@ -49,6 +49,7 @@ class Failure(StrEnum):
     REPLY_CUT = "reply_cut"
     REPLY_STALLED = "reply_stalled"
     BAD_DOCUMENT = "bad_document"
+    OTHER_VERSION = "other_version"
     VERSION_REFUSED = "version"
     VERSION_UNKNOWN = "version_unknown"
     QUEUE_FULL = "queue_full"
@@ -129,6 +130,13 @@ FAILURES: Final[dict[Failure, FailureRule]] = {
     ),
     Failure.BAD_DOCUMENT: FailureRule(  # it could show this backend's own range
         502, "Bad Gateway", "The backend's discovery document cannot be read.", Side.BACKEND, Retry.NEVER
+    ),
+    Failure.OTHER_VERSION: FailureRule(  # a tunnel lasts
+        502,
+        "Bad Gateway",
+        "The backend switched protocols at another API version than the negotiated one.",
+        Side.BACKEND,
+        Retry.NEVER,
     ),
     Failure.VERSION_REFUSED: FailureRule(
         503,

@@ -88,6 +88,7 @@ ERROR_TYPES: Final[dict[str, str]] = {
     Failure.REPLY_CUT: "http_response_incomplete",
     Failure.REPLY_STALLED: "connection_read_timeout",
     Failure.BAD_DOCUMENT: "http_protocol_error",
+    Failure.OTHER_VERSION: "http_protocol_error",
     Failure.VERSION_REFUSED: _UNAVAILABLE,
     Failure.VERSION_UNKNOWN: _UNAVAILABLE,
     Failure.QUEUE_FULL: "connection_limit_reached",

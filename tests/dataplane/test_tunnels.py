@@ -15,6 +15,7 @@ from typing import Final
 
 import pytest
 
+from gateway.core.fleet.fleet import VersionMismatch
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.telemetry.counters import TunnelEnding
 from tests.dataplane.messages import (
@@ -200,6 +201,41 @@ async def test_H5_a_101_that_nobody_asked_for_is_a_bad_gateway(testbed: Testbed)
 
 
 # --- requests with a body, and bytes that come early --------------------------------------------------------
+
+
+def at_version(text: str) -> bytes:
+    """A 101 that names the served version."""
+    return SWITCHES[:-2] + f"{VERSION_FIELD}: {text}\r\n\r\n".encode()
+
+
+async def test_R3_T11_a_101_at_another_version_opens_no_tunnel(testbed: Testbed) -> None:
+    """Here an ordinary response would be passed on and counted. A tunnel lasts."""
+    backend = await testbed.backend(switching(at_version("1.31")))
+    gateway = await testbed.gateway(backend, upgrade=ALLOWED)
+    client = await gateway.client()
+
+    answer = await client.request(request("POST", "/v1/nodes", f"{VERSION_FIELD}: 1.38", *ASKS))
+
+    assert answer.status == 502
+    assert b"another API version" in answer.body
+    await backend.disconnected()
+    record = await gateway.recorded()
+    assert (record.reason, record.negotiated, record.version) == ("other_version", "1.38", "1.31")
+    assert gateway.metric("skewgate_contradictions_total", backend=backend.name) == 1
+    assert [fact for _, _, fact in gateway.facts if isinstance(fact, VersionMismatch)]
+    assert not gateway.worker.context.tunnels
+    assert len(backend.requests) == 1
+
+
+async def test_R3_T11_a_101_at_the_negotiated_version_opens_one(testbed: Testbed) -> None:
+    backend = await testbed.backend(switching(at_version("1.38")))
+    gateway = await testbed.gateway(backend, upgrade=ALLOWED)
+    client = await gateway.client()
+
+    answer = await client.request(request("GET", "/v1/nodes", f"{VERSION_FIELD}: 1.38", *ASKS))
+
+    assert (answer.status, answer.one(VERSION_FIELD)) == (101, "1.38")
+    assert gateway.metric("skewgate_contradictions_total", backend=backend.name) == 0
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "streamed", "expected"])
