@@ -1,9 +1,10 @@
 """Who may use the admin listener: Host, Origin and token are checked before any handler runs (threats O6).
 
-The check of Host stops a foreign page whose own name resolves to this address (DNS rebinding). The check of
-Origin stops a foreign page that sends requests here. Token or certificate stop everybody else. No response
-allows another origin to read it. Below `/ui/` the cookie of a session stands for the token, and whoever wants
-a page is sent to the sign-in instead of being refused.
+The check of Host stops a foreign page whose own name resolves to this address (DNS rebinding). Health checks
+are exempt from it: HAProxy sends no Host, and others send the name that they were given (threats R3-V0). The
+check of Origin stops a foreign page that sends requests here. Token or certificate stop everybody else. No
+response allows another origin to read it. Below `/ui/` the cookie of a session stands for the token, and
+whoever wants a page is sent to the sign-in instead of being refused.
 """
 
 from __future__ import annotations
@@ -33,25 +34,26 @@ from gateway.settings.model.secret import Secret
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 OPEN: Final = frozenset({"/livez", "/readyz"})
-"""Paths that need no token: what restarts a dead process, or sends requests to a ready one, must not need a
-secret. `?verbose` does: it names services."""
+"""Paths that need neither a token nor a known Host: what restarts a dead process, or sends requests to a
+ready one, must not need a secret, and is told one word. `?verbose` needs both: it names services."""
 
 
 @final
 class Guard:
-    """Decides which requests are refused. `hosts`: further names by which this listener may be addressed.
-    `token`: the one in force, which a reload may change."""
+    """Decides which requests are refused. `hosts`: further names by which this listener may be addressed;
+    None: any name, for a listener whose content is for everybody. `token`: the one in force, which a reload
+    may change."""
 
     def __init__(
         self,
-        hosts: Collection[str],
+        hosts: Collection[str] | None,
         token: Callable[[], Secret | None],
         *,
         by_certificate: Callable[[], bool] = lambda: False,
         sessions: Sessions | None = None,
         wrong_tokens: WrongTokens | None = None,
     ) -> None:
-        self._hosts = frozenset({*LOOPBACK, *(host.lower() for host in hosts)})
+        self._hosts = None if hosts is None else frozenset({*LOOPBACK, *(host.lower() for host in hosts)})
         self._token = token
         self._by_certificate = by_certificate
         """Whether certificates of clients are verified: then one stands for the token."""
@@ -62,12 +64,15 @@ class Guard:
     def foreign(self, request: web.Request) -> web.HTTPException | None:
         """Why `request` is refused whoever sends it: another name, or a page of another origin. None: it is
         not."""
-        hosts = request.headers.getall("Host", [])
-        if len(hosts) != 1 or hosts[0].lower() not in self._authorities(request):
+        hosts = [host.lower() for host in request.headers.getall("Host", [])]
+        if not self._takes_any_host(request) and (
+            len(hosts) != 1 or hosts[0] not in self._authorities(request)
+        ):
             return web.HTTPForbidden(text="the Host header does not name the admin listener")
         origins = request.headers.getall("Origin", [])
         scheme = "http" if tls_of(request) is None else "https"
-        if any(origin.lower() != f"{scheme}://{hosts[0].lower()}" for origin in origins):
+        own = {f"{scheme}://{host}" for host in hosts}
+        if any(origin.lower() not in own for origin in origins):
             return web.HTTPForbidden(text="requests from pages of another origin are refused")
         return None
 
@@ -114,6 +119,11 @@ class Guard:
             proofs.add(proof_of_token(token))
         return self._sessions.find(session_id, proofs)
 
+    def _takes_any_host(self, request: web.Request) -> bool:
+        """Whether the response tells nothing that a page of another name must not read. A request of HTTP/1.0
+        may have no Host then; one of HTTP/1.1 without it is 400 before it comes here (RFC 9112 3.2)."""
+        return self._hosts is None or _is_health_check(request)
+
     def _authorities(self, request: web.Request) -> set[str]:
         """Every Host that names the address on which this request came in; without a port only for the
         default one."""
@@ -121,13 +131,17 @@ class Guard:
         if not isinstance(address, tuple):
             return set()
         own, port = str(address[0]), int(address[1])
-        names = {f"[{host}]" if ":" in host else host for host in {*self._hosts, own}}
+        names = {f"[{host}]" if ":" in host else host for host in {*(self._hosts or ()), own}}
         default = 80 if tls_of(request) is None else 443
         return {f"{name}:{port}" for name in names} | (names if port == default else set())
 
 
 def _is_open(request: web.Request) -> bool:
-    return is_open_page(request) or (request.path in OPEN and "verbose" not in request.query)
+    return is_open_page(request) or _is_health_check(request)
+
+
+def _is_health_check(request: web.Request) -> bool:
+    return request.path in OPEN and "verbose" not in request.query
 
 
 def _certificate(request: web.Request) -> bytes | None:

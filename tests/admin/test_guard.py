@@ -1,11 +1,12 @@
 """Who may not use the admin listener, and is refused before any handler runs (threats O6)."""
+# ruff: noqa: N802 -- ids of threats are written with capitals
 
 from __future__ import annotations
 
 import pytest
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from tests.admin.testbed import StartAdmin, mixed_fleet
+from tests.admin.testbed import StartAdmin, mixed_fleet, on_site
 
 TOKEN = "a canary, wide and yellow"
 
@@ -36,15 +37,86 @@ async def test_its_own_names_are_answered(
         "gate.internal:{port}",
     ],
 )
-async def test_any_other_host_is_refused_on_every_path(
+async def test_any_other_host_is_refused_wherever_more_than_health_is_told(
     admin: StartAdmin, snapshot_holder: SnapshotHolder, host: str
 ) -> None:
     testbed = await admin(snapshot_holder)
     line = f"Host: {host.format(port=testbed.port)}"
-    for path in ("/livez", "/status", "/metrics", "/nowhere"):
+    for path in ("/status", "/metrics", "/livez?verbose", "/readyz?verbose", "/livez/", "/ui/", "/nowhere"):
         assert await testbed.raw(f"GET {path} HTTP/1.1", line) == 403
     assert await testbed.raw("POST /-/reload HTTP/1.1", line, "Content-Length: 0") == 403
     assert testbed.reloads == 0
+
+
+CHECKS = {
+    "HAProxy, option httpchk": ["GET {path} HTTP/1.0"],
+    "HAProxy, http-check send with a name": [
+        "GET {path} HTTP/1.1",
+        "Host: gate.example",
+        "Connection: close",
+    ],
+    "kubelet": [
+        "GET {path} HTTP/1.1",
+        "Host: 10.4.5.6:9901",
+        "User-Agent: kube-probe/1.31",
+        "Accept: */*",
+        "Connection: close",
+    ],
+    "Prometheus in a composition": [
+        "GET {path} HTTP/1.1",
+        "Host: skewgate:9901",
+        "User-Agent: Prometheus/3.5.0",
+        "Accept: text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+        "Accept-Encoding: gzip",
+    ],
+    "an empty Host": ["GET {path} HTTP/1.1", "Host:"],
+    "HEAD by a name": ["HEAD {path} HTTP/1.1", "Host: gate.example"],
+}
+"""What sends requests to a gateway by an address that is not its own, and its requests."""
+
+
+@pytest.mark.parametrize("token", [None, TOKEN])
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
+async def test_R3_V0_health_is_told_whatever_the_host(
+    admin: StartAdmin, snapshot_holder: SnapshotHolder, check: list[str], token: str | None
+) -> None:
+    testbed = await admin(snapshot_holder, token)
+    for path, status in (("/livez", 200), ("/readyz", 200), ("/readyz?attached", 200)):
+        assert await testbed.raw(*(line.format(path=path) for line in check)) == status
+    for path in ("/readyz?verbose", "/status", "/metrics"):
+        assert await testbed.raw(*(line.format(path=path) for line in check)) == 403
+    testbed.not_serving = "the gateway is shutting down"
+    assert await testbed.raw(*(line.format(path="/readyz") for line in check)) == 503
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
+async def test_R3_V0_the_metrics_listener_answers_by_every_name(
+    snapshot_holder: SnapshotHolder, check: list[str]
+) -> None:
+    async with on_site(snapshot_holder, metrics_only=True) as testbed:
+        for path in ("/livez", "/readyz", "/readyz?verbose", "/metrics"):
+            assert await testbed.raw(*(line.format(path=path) for line in check)) == 200
+        assert await testbed.raw(*(line.format(path="/status") for line in check)) == 404
+
+
+async def test_R3_V0_only_http_1_0_may_leave_host_out(
+    admin: StartAdmin, snapshot_holder: SnapshotHolder
+) -> None:
+    """RFC 9112 3.2: a request of HTTP/1.1 without Host, or with two, is answered with 400."""
+    testbed = await admin(snapshot_holder)
+    assert await testbed.raw("GET /readyz HTTP/1.0") == 200
+    assert await testbed.raw("GET /readyz HTTP/1.1") == 400
+    assert await testbed.raw("GET /readyz HTTP/1.1", "Host: a", "Host: a") == 400
+
+
+async def test_R3_V0_a_page_of_another_origin_gets_no_health_either(
+    admin: StartAdmin, snapshot_holder: SnapshotHolder
+) -> None:
+    testbed = await admin(snapshot_holder)
+    origin = "Origin: http://evil.example"
+    assert await testbed.raw("GET /readyz HTTP/1.0", origin) == 403
+    assert await testbed.raw("GET /readyz HTTP/1.1", "Host: gate.example", origin) == 403
+    assert await testbed.raw("GET /readyz HTTP/1.1", "Host: evil.example", origin) == 200
 
 
 async def test_none_or_two_hosts_are_refused(admin: StartAdmin, snapshot_holder: SnapshotHolder) -> None:

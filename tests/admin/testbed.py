@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from aiohttp import ClientResponse, ClientSession, web
 
-from gateway.admin import AdminContext, AdminSite, create_app
+from gateway.admin import AdminContext, AdminSite, create_app, create_metrics_app
 from gateway.controlplane.reload import ConfigInForce, ReloadResult
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement
@@ -139,11 +139,15 @@ async def on_site(
     snapshot_holder: SnapshotHolder,
     token: str | None = None,
     hosts: tuple[str, ...] = (),
+    *,
+    metrics_only: bool = False,
     **replicas: Any,
 ) -> AsyncIterator[AdminTestbed]:
-    """The same on the real `AdminSite`, closed at the end."""
+    """The same on the real `AdminSite`, closed at the end. `metrics_only`: that of `metrics_listen`."""
     testbed = AdminTestbed(snapshot_holder, **replicas)
-    site = AdminSite(testbed.app(token, hosts), "127.0.0.1", 0, testbed.metrics.admin_error)
+    create = create_metrics_app if metrics_only else create_app
+    app = create(testbed.context(token, hosts))
+    site = AdminSite(app, "127.0.0.1", 0, testbed.metrics.admin_error)
     await site.start()
     try:
         async with ClientSession() as session:

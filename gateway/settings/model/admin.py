@@ -35,14 +35,14 @@ class Admin(Section):
     hosts: tuple[Host, ...] = key(
         (),
         "Further names by which clients address it, as in `Host`; loopback, the host of `listen` and the "
-        "address of the connection are always taken.",
+        "address of the connection are always taken. `/livez` and `/readyz` need none of them.",
         reason="A web page whose name leads to this address could read it otherwise.",
         example=["gateway-1.example.org"],
     )
     metrics_listen: ListenAddress | None = key(
         None,
         "HOST:PORT of another listener, without TLS, on which everybody gets `/metrics`, `/livez` and "
-        "`/readyz`, and nothing else.",
+        "`/readyz`, and nothing else, whatever `Host` they send.",
         reason="Names of services and backends are for those who operate them.",
         example="10.0.0.5:9901",
     )
