@@ -229,8 +229,13 @@ def conditions(
         Condition("configuration", bool(snapshot.views), "no service is configured"),
         Condition("lifecycle", not not_serving, not_serving),
         Condition("offer", serving, _why_nothing_is_served(snapshot)),
-        *(() if agreement is None else (_attached(agreement),)),
+        *(() if agreement is None else (_joined(agreement), _attached(agreement))),
     )
+
+
+def _joined(report: AgreementReport) -> Condition:
+    """Until a replica that has come up has joined, the others may serve by an offer that it does not know."""
+    return Condition("joined", not report.joining, "this replica has not joined the others since its start")
 
 
 def _attached(report: AgreementReport) -> Condition:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -36,6 +36,7 @@ from gateway.assembly.data_planes import (
     make_data_plane,
     number_of_workers,
 )
+from gateway.assembly.first_facts import first_facts, has_offer
 from gateway.controlplane.agreement import Agreement
 from gateway.controlplane.certificate_watch import ADMIN, CertificateWatch, tls_of
 from gateway.controlplane.change_log import ChangeLog
@@ -52,13 +53,11 @@ from gateway.controlplane.stabilization_timer import StabilizationTimer
 from gateway.controlplane.state.keeper import StateKeeper, load_state, report_no_state_file
 from gateway.core.agreement.attachment import Registered
 from gateway.core.fleet.offer_state import SavedState
-from gateway.core.fleet.snapshot import ServiceView, Snapshot
+from gateway.core.fleet.snapshot import Snapshot
 from gateway.engines.engine import Engine, MakeEngine
 from gateway.errors import CLIENT_ERROR_REASONS, CertificateError, StartupError
 from gateway.handover.handover import Handover
-from gateway.handover.inheritance import FIRST_OFFER
 from gateway.handover.predecessor import Predecessor
-from gateway.handover.take_over import FIRST_ROUND_TIME
 from gateway.service_manager import ServiceManager
 from gateway.settings import Loaded, Settings, read_file
 from gateway.settings.own_addresses import own_addresses
@@ -76,8 +75,6 @@ from gateway.tls.client import ClientContexts, backends_tls, read_contexts
 from gateway.tls.server import ServerCertificates
 from gateway.workers.recording import Listener
 
-FIRST_PROBES: Final = 1.0
-"""Seconds for which a gateway that has been restarted waits for its first probes before it serves."""
 READ_AGAIN: Final = 3
 """Times that the configuration is read anew because a file has changed meanwhile."""
 
@@ -187,7 +184,7 @@ class Gateway:
         return self
 
     async def _start(self, stack: AsyncExitStack) -> None:
-        """The listeners first, so that a taken port is found before any backend is asked; the probes last."""
+        """The listeners first, so that a taken port is found before any backend is asked; then the probes."""
         configured = self.settings
         self._history.start()
         stack.callback(self._history.close)
@@ -232,13 +229,14 @@ class Gateway:
         await self._admin.bind(stack, {"admin": self._handover.admin, "metrics": self._handover.metrics})
         stack.push_async_callback(self._agreement.close)
         stack.push_async_callback(self._data_plane.abort)
-        if self._handover.taken is None:
-            await self._admin.start()
-        else:
+        if self._handover.taken is not None:
             self._agreement.hold(everything=False)
         self._agreement.start()
-        await self._data_plane.start()
         await self._learn(stack)
+        if self._handover.taken is None:
+            await self._admin.start()
+        await self._data_plane.start()
+        self._watch(stack)
         await self._serve()
         if self._engine is not None:
             stack.push_async_callback(self._engine.close)
@@ -247,40 +245,20 @@ class Gateway:
         self._offer_hand_over()
 
     async def _serve(self) -> None:
-        """Accept clients from now on. What was offered before a restart is known to be served by somebody
-        first: whoever connects meanwhile waits in the sockets. If this gateway takes over, the other one
-        serves meanwhile by the documents that are held here as well; then it stops, and this one goes on.
-        Workers of a gateway that was killed serve meanwhile too, and clients wait in sockets of systemd, even
-        where nothing is known any more of what was offered."""
-        views, taken = self.snapshot_holder.current.views, self._handover.taken
-        orphans, waited_for = self._handover.orphans_left(), self._handover.clients_wait()
-        offered = [name for name, view in views.items() if orphans or waited_for or _has_offer(view)]
-        probed = self._prober.probed(offered)
+        """Accept clients from now on. If this gateway takes over, the other one serves by the documents that
+        are held here as well, until there is nothing left to wait for; then it stops, and this one goes on.
+        """
+        taken = self._handover.taken
+        await first_facts(
+            self.snapshot_holder, self._prober, self._data_plane, self._handover, self._replication
+        )
         if taken is not None:
-            await taken.ready(probed)
+            await taken.ready()
             if self._keeper is not None:
                 self._keeper.resume()
             await self._admin.start()
-        else:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(FIRST_ROUND_TIME if orphans else FIRST_PROBES):
-                    await probed
-            with suppress(TimeoutError):
-                async with asyncio.timeout(FIRST_OFFER if waited_for else FIRST_PROBES):
-                    await self._offered(offered)
         await self._data_plane.listen()
         await self._handover.serving(self._agreement.release)
-
-    async def _offered(self, services: Collection[str]) -> None:
-        """Wait until each of these services has an offer."""
-        changed = asyncio.Event()
-        unsubscribe = self.snapshot_holder.subscribe(lambda before, after: changed.set())
-        try:
-            while not all(_has_offer(self.snapshot_holder.current.views[name]) for name in services):
-                changed.clear()
-                await changed.wait()
-        finally:
-            unsubscribe()
 
     def _offer_hand_over(self) -> None:
         """The next gateway may take over from now on."""
@@ -342,14 +320,9 @@ class Gateway:
         return own + self._data_plane.process_log_dropped()
 
     async def _learn(self, stack: AsyncExitStack) -> None:
-        """Start what changes what is known and configured: nothing does before anybody can be served."""
-        self._certificates.start()
-        stack.push_async_callback(self._certificates.close)
+        """Start what changes what is known. The first probes are sent before anything that waits: for the
+        disk, or for worker processes, which take longer than the backends' responses."""
         self._write_change_log(stack)
-        if self._keeper is None:
-            report_no_state_file()
-        else:
-            await self._keeper.start()
         stabilization_timer = StabilizationTimer(self.snapshot_holder, monotonic)
         stabilization_timer.start()
         stack.callback(stabilization_timer.close)
@@ -363,6 +336,15 @@ class Gateway:
         )
         self._discovery.retarget(self._services)
         stack.push_async_callback(self._discovery.close)
+        if self._keeper is None:
+            report_no_state_file()
+        else:
+            await self._keeper.start()  # before a response of a backend is read: documents need it
+
+    def _watch(self, stack: AsyncExitStack) -> None:
+        """Start what changes what is configured: nothing does before anybody can be served."""
+        self._certificates.start()
+        stack.push_async_callback(self._certificates.close)
         stack.push_async_callback(self._end_reloads)
         if self._seen.files and self.settings.watch:
             config_watch = ConfigWatch(self._reloader)
@@ -387,6 +369,7 @@ class Gateway:
         try:
             self._client_contexts.put_in_force(await asyncio.to_thread(read_contexts, backends_tls(services)))
             certificates = {
+                # Operators' sessions are not resumed: each handshake verifies their certificate.
                 name: await asyncio.to_thread(ServerCertificates, tls, resumption=name != ADMIN)
                 for name, tls in tls_of(self.settings).items()
             }
@@ -437,7 +420,7 @@ class Gateway:
     def _status_line(self) -> str:
         """For the service manager: what is served, and whether the file is in force."""
         views, config = self.snapshot_holder.current.views.values(), self._reloader.config
-        serving = sum(bool(view.offer.versions) or view.offer.transparent for view in views)
+        serving = sum(map(has_offer, views))
         line = f"{serving} of {len(views)} services have an offer, configuration {config.hash}"
         return f"the last reload was refused: {config.error}; {line}" if config.error else line
 
@@ -594,7 +577,3 @@ class Gateway:
                 break
             loaded = read_file(self._source, environ=os.environ, again=True)
         return loaded
-
-
-def _has_offer(view: ServiceView) -> bool:
-    return bool(view.offer.versions) or view.offer.transparent

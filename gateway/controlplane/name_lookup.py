@@ -18,14 +18,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar, final
 
-import dns.asyncresolver
-import dns.exception
-import dns.name
-import dns.rdatatype
-import dns.resolver
-from dns.rdatatype import RdataType
+if TYPE_CHECKING:
+    import dns.asyncresolver
+    import dns.exception
+    import dns.name
+    import dns.rdatatype
+    import dns.resolver
+    from dns.rdatatype import RdataType
 
 HOSTS: Final = Path("/etc/hosts")
 RESOLV_CONF: Final = Path("/etc/resolv.conf")
@@ -100,6 +101,16 @@ class _FamilyResult(NamedTuple):
     problem: NotFound
 
 
+def _import_library() -> None:
+    """Import what speaks to name servers. It costs a tenth of all imports, and many need it never."""
+    global dns
+    import dns.asyncresolver  # noqa: PLC0415
+    import dns.exception  # noqa: PLC0415
+    import dns.name  # noqa: PLC0415
+    import dns.rdatatype  # noqa: PLC0415
+    import dns.resolver  # noqa: PLC0415
+
+
 @final
 class NameLookup:
     """Looks names up. For one event loop; it keeps nothing but the two parsed files."""
@@ -123,6 +134,7 @@ class NameLookup:
             addresses = ("::1", "127.0.0.1")  # never asked of a name server: RFC 6761 6.3
         if addresses is not None:
             return _from_hosts(addresses)
+        _import_library()
         stub = self._stub.current()
         try:
             candidates = _candidates(name, stub)
@@ -132,6 +144,7 @@ class NameLookup:
 
     async def absolute(self, name: str) -> Result:
         """The same for a full name that a record has named: no search list, no file."""
+        _import_library()
         try:
             full = dns.name.from_text(name)
         except (dns.exception.DNSException, ValueError):
@@ -140,6 +153,7 @@ class NameLookup:
 
     async def services(self, name: str) -> Services | NotFound:
         """The SRV records of `name`, in lower case."""
+        _import_library()
         stub = self._stub.current()
         try:
             candidates = _candidates(name, stub)
@@ -269,15 +283,17 @@ def _read_hosts(text: str) -> Mapping[str, Addresses]:
 
 def _read_resolv_conf(text: str, port: int) -> dns.asyncresolver.Resolver:
     """A stub of the library that asks the servers of this file, each once (`attempts` means nothing here: a
-    name is looked up again and again). Raises what the library raises for a file that it cannot use."""
+    name is looked up again and again). Raises `ValueError` for a file that it cannot use."""
     stub = dns.asyncresolver.Resolver(configure=False)
     try:
         stub.read_resolv_conf(io.StringIO(text))
     except dns.resolver.NoResolverConfiguration:
         # As libc does. A file with no setting at all is one that is being written.
         if SETTINGS.isdisjoint(line.split()[0] for line in text.splitlines() if line.strip()):
-            raise
+            raise ValueError("no name server") from None
         stub.read_resolv_conf(io.StringIO(f"{text}\n{DEFAULT_RESOLV_CONF}"))
+    except dns.exception.DNSException as error:
+        raise ValueError(str(error)) from error
     stub.port = port
     stub.timeout = min(max(stub.timeout, 1), LONGEST_TRY)
     stub.lifetime = stub.timeout * len(stub.nameservers)
@@ -292,7 +308,8 @@ class _File(Generic[Parsed]):
     def __init__(self, path: Path, parse: Callable[[str], Parsed], default: str) -> None:
         self._path = path
         self._parse = parse
-        self._parsed = parse(default)
+        self._default = default
+        self._parsed: Parsed | None = None
         self._seen: tuple[int, int, int] | None = None
 
     def current(self) -> Parsed:
@@ -303,6 +320,8 @@ class _File(Generic[Parsed]):
                 text = self._path.read_text(encoding="utf-8", errors="replace")
                 self._seen = seen
                 self._parsed = self._parse(text)
-        except (OSError, ValueError, dns.exception.DNSException):
+        except (OSError, ValueError):
             pass
+        if self._parsed is None:
+            self._parsed = self._parse(self._default)
         return self._parsed

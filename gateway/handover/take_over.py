@@ -1,6 +1,6 @@
 """The new side of a hand-over: gets everything from the gateway that runs, and says when it serves.
 
-    take_over  ->  TakenOver: listening, admin, metrics, state, lock  ->  ready  ->  serving  ->  ended
+    take_over  ->  TakenOver: sockets, state, lock  ->  probed  ->  ready  ->  serving  ->  ended
 
 Until `serving` this process may end at any moment: the old one then goes on as if nothing had been. What is
 done with the parts is `assembly`'s.
@@ -65,14 +65,17 @@ class TakenOver:
         self.admin = found[messages.ADMIN]
         self.metrics = found[messages.METRICS]
 
-    async def ready(self, first_round: Awaitable[None]) -> None:
-        """This gateway could serve after the `first_round` of its probes. When this returns, the old one
-        accepts nobody and writes no state. Raises `StartupError`: it does not let go."""
+    async def probed(self, first_round: Awaitable[None]) -> None:
+        """Wait for the `first_round` of probes, while the old gateway serves, but not for ever."""
         try:
             async with asyncio.timeout(FIRST_ROUND_TIME):
                 await first_round
         except TimeoutError:
             log.warning("taking over although not all backends were probed in %g s", FIRST_ROUND_TIME)
+
+    async def ready(self) -> None:
+        """This gateway could serve at once. When this returns, the old one accepts nobody and writes no
+        state. Raises `StartupError`: it does not let go."""
         try:
             await self._line.send(READY.write())
             async with asyncio.timeout(STOP_TIME):

@@ -69,6 +69,8 @@ class AgreementReport(NamedTuple):
     services: Mapping[str, ServiceReport]
     forget: float | None = None
     """Seconds for which a detached replica goes on answering; None: for ever."""
+    joining: bool = False
+    """It has not joined the others since its start, and one TTL has not passed: nobody is sent here yet."""
 
     @property
     def attached(self) -> bool:

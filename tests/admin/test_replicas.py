@@ -1,5 +1,7 @@
 """What operators see of several replicas, and say to all of them."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import json
@@ -63,6 +65,17 @@ async def test_a_detached_replica_is_ready_but_not_attached_and_does_not_know_wh
 
     testbed.agreement = None
     assert (await testbed.send("GET", "/readyz?attached")).status == 200
+
+
+async def test_R3_V3_a_replica_that_joins_is_not_ready(admin: StartAdmin) -> None:
+    testbed = await admin(mixed_fleet())
+    testbed.agreement = report(ServiceReport(False, 60.0, 7))._replace(joining=True)
+    assert (await testbed.send("GET", "/readyz")).status == 503
+    verbose = await testbed.send("GET", "/readyz?verbose")
+    assert "[-] joined: this replica has not joined the others since its start\n" in await verbose.text()
+
+    testbed.agreement = testbed.agreement._replace(joining=False)
+    assert (await testbed.send("GET", "/readyz")).status == 200
 
 
 async def test_a_command_goes_through_the_store_and_names_replicas(admin: StartAdmin) -> None:

@@ -1,5 +1,7 @@
 """A gateway goes on in place of another one: nothing is lost, and whatever goes wrong changes nothing."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import asyncio
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from gateway.assembly import Gateway
+from gateway.controlplane.replication.first_join import FirstJoin
 from gateway.errors import StartupError
 from gateway.handover.take_over import take_over
 from tests.handover.conftest import House, OtherRelease, until
@@ -338,3 +341,28 @@ async def test_a_stop_ends_the_take_over_that_is_under_way(house: House) -> None
     writer.close()
     other.close()
     await ending
+
+
+async def test_R3_V3_a_replica_joins_before_the_other_gateway_stops(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Afterwards `/readyz` would be 503 until it has joined. Nobody listens where the store is to be."""
+    etcd = "agreement: {etcd: {endpoints: ['http://127.0.0.1:1']}, cluster: c}"
+    file = house.write(more=etcd)
+    old = await house.start(file)
+    awaited, joined = asyncio.Event(), asyncio.Event()
+
+    async def over(_: FirstJoin) -> None:
+        awaited.set()
+        await joined.wait()
+
+    monkeypatch.setattr(FirstJoin, "over", over)
+    starting = asyncio.create_task(house.start(file, takes_over=True))
+    await awaited.wait()
+    status, document = await house.admin(old, "GET", "/status")
+    assert (status, len(old.urls)) == (200, 1), document
+
+    joined.set()
+
+    await starting
+    await house.one_ended()

@@ -26,6 +26,7 @@ from uuid import uuid4
 
 from gateway.controlplane.replication.clocks import Clocks, system_clocks
 from gateway.controlplane.replication.commits import MAX_OPERATIONS, commit_all
+from gateway.controlplane.replication.first_join import FirstJoin
 from gateway.controlplane.replication.following import FIRST_BEAT, Following, Kind, Plan, Situation
 from gateway.controlplane.replication.membership import NEVER, Membership
 from gateway.controlplane.replication.reading import Reading
@@ -112,6 +113,7 @@ class Replication:
             settings.forget,
         )
         self._members: dict[str, Membership] = {}
+        self.first_join = FirstJoin(settings.ttl, self._clocks)
         self._leaving: dict[str, tuple[float, Reading]] = {}
         """Services that were removed, since when, and how they were read last."""
         self._own_beat = Unchanged(self._following.beat_key, 0)
@@ -140,6 +142,7 @@ class Replication:
         file is written and before any worker serves."""
         for name in self._snapshot_holder.current.views:
             self._add(name)
+        self.first_join.begin(self._members.values())
         self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
         self._show()
         self._store.watch(self._readings.prefix, self._hinted)
@@ -170,8 +173,7 @@ class Replication:
             await self._read_all()
             if not self._holding:
                 await self._saving.end()  # first: without a registration nobody goes on by the file
-            left = [reading for _, reading in self._leaving.values()]
-            readings = [*self._readings.services.values(), *left]
+            readings = [*self._readings.services.values(), *(each for _, each in self._leaving.values())]
             leaving = [self._following.leaving(each, registered=self._holding) for each in readings]
             beat = Transaction((), {}, (self._following.beat_key,))
             await commit_all(self._store, [*(each for each in leaving if each.deletes), beat])
@@ -509,6 +511,7 @@ class Replication:
             self._deadlines(deadlines)
         if self._timer is not None:
             self._timer.cancel()
+        self.first_join.look()
         # An end of `forget` is noticed at the next beat.
         wait = min(next_at - now, ttl) + 0.001
         self._timer = asyncio.get_running_loop().call_later(max(0.0, wait), self._show)
@@ -527,16 +530,13 @@ class Replication:
         holds them. False: it takes too long, or this replica is detached."""
         try:
             async with asyncio.timeout(MAX_WAIT):
-                while whom := self._awaits(service):
+                while whom := [each for name, each in self.awaited().items() if service in {None, name}]:
                     if STORE in whom and self._store_error:
                         return False
                     await self._changed.wait()
         except TimeoutError:
             return False
         return True
-
-    def _awaits(self, service: str | None) -> list[str]:
-        return [whom for name, whom in self.awaited().items() if service in {None, name}]
 
     def awaited(self) -> Mapping[str, str]:
         """For whom the document of a service waits, by service. Empty: all are where they are to be."""
@@ -554,11 +554,11 @@ class Replication:
         return make_report(
             self.id,
             self._members,
-            self._readings.services,
-            self._readings.beats,
+            self._readings,
             self._settings,
             self._clocks,
             store_error=self._store_error,
+            joining=self.first_join.is_awaited,
         )
 
     def to_save(self) -> Mapping[str, Document]:

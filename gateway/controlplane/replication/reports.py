@@ -9,6 +9,7 @@ from gateway.controlplane.replication.clocks import Clocks
 from gateway.controlplane.replication.following import Beat
 from gateway.controlplane.replication.membership import Membership
 from gateway.controlplane.replication.reading import Reading
+from gateway.controlplane.replication.readings import Readings
 from gateway.controlplane.replication.texts import config_digest
 from gateway.core.agreement.attachment import Attachment
 from gateway.core.agreement.ladder import awaited
@@ -19,19 +20,19 @@ from gateway.telemetry.agreement import AgreementReport, ReplicaReport, ServiceR
 def make_report(
     own: str,
     members: Mapping[str, Membership],
-    readings: Mapping[str, Reading],
-    beats: Mapping[str, Beat],
+    read: Readings,
     settings: AgreementSettings,
     clocks: Clocks,
     *,
     store_error: str,
+    joining: bool,
 ) -> AgreementReport:
     """Everything about it now."""
-    now = clocks.boot_time()
+    now, readings = clocks.boot_time(), read.services
     services = {name: _service(me, readings.get(name), now, settings) for name, me in sorted(members.items())}
     found = {each for reading in readings.values() for each in reading.known}
-    replicas = tuple(_replica(each, own, readings, beats, clocks) for each in sorted(found))
-    return AgreementReport(own, store_error, replicas, services, settings.forget)
+    replicas = tuple(_replica(each, own, readings, read.beats, clocks) for each in sorted(found))
+    return AgreementReport(own, store_error, replicas, services, settings.forget, joining)
 
 
 def _service(
