@@ -1,5 +1,6 @@
 """What can be wrong with a HAProxy that is to follow: each is one clear sentence, and nothing is acknowledged
 that is not in force. A real HAProxy where it can be made to do so, or else one that answers as it does."""
+# ruff: noqa: N802 -- ids of threats are written with capitals
 
 from __future__ import annotations
 
@@ -272,6 +273,34 @@ async def test_one_that_is_replaced_while_it_is_told_is_told_again(tmp_path: Pat
         assert haproxy.lines == where.map_file.read_text().splitlines() != older
         assert haproxy.uptime == 0
         assert not too_early
+
+
+@pytest.mark.parametrize("uptime, is_same", [(100, True), (101, True), (110, True), (99, False), (0, False)])
+async def test_R3_V2_only_another_pid_or_a_fallen_uptime_is_another_process(
+    uptime: int, is_same: bool, tmp_path: Path
+) -> None:
+    """Ten seconds later by the clock of the gateway."""
+    where, holder = places(tmp_path, 1, hard_stop_after=600), SnapshotHolder(fleet("1.1-1.9"))
+    first = next_document(holder, None)
+    write(holder.current, where)
+    now = [1000.0]
+    async with (
+        answering(holder, where.socket, where.map_file) as haproxy,
+        following(holder, where, clock=lambda: now[0]) as driver,
+    ):
+        await wait_until_held(driver, first)
+        now[0], haproxy.uptime = 1010.0, uptime
+        second = next_document(holder, first)
+        if is_same:
+            await wait_until_held(driver, second)
+        else:
+
+            async def counts() -> bool:
+                return driver.report().draining == 1
+
+            await until(counts, "it counts as another one, and the first one may be draining")
+        assert driver.report().draining == (0 if is_same else 1)
+        assert (driver.held("baremetal") == second.seq) is is_same
 
 
 @pytest.mark.parametrize(

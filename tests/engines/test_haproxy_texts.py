@@ -35,13 +35,14 @@ OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"
 RANGE: Final = (
     b"X-OpenStack-Ironic-API-Minimum-Version: 1.1\r\nX-OpenStack-Ironic-API-Maximum-Version: 1.99\r\n"
 )
+OWN: Final = "X-OpenStack-Ironic-API-Version"
 SERVED: Final = b"X-OpenStack-Ironic-API-Version: 1.5\r\n"
 REFUSED: Final = b"HTTP/1.1 406 Not Acceptable\r\nContent-Length: 2\r\n"
 
 
 @final
 class Server:
-    """Answers every request with `response` and keeps its head."""
+    """Answers every request with `response` and keeps its head. Without a response it closes connections."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -56,6 +57,8 @@ class Server:
                 while head := head_of(data):
                     data = data[len(head) :]
                     self.heads.append(head.decode("latin-1"))
+                    if not self.response:
+                        return
                     body = b"" if head.startswith(b"HEAD ") else b"{}"
                     writer.write(self.response + b"\r\n" + body)
         except ConnectionError:
@@ -94,7 +97,7 @@ async def serving(*servers: Server) -> AsyncIterator[None]:
             one.close()
 
 
-def snapshot(ports: Mapping[str, int]) -> Snapshot:
+def snapshot(ports: Mapping[str, int], retry: str = "{}") -> Snapshot:
     """Both services, with the members at these ports."""
     backends = [
         ", ".join(
@@ -103,7 +106,7 @@ def snapshot(ports: Mapping[str, int]) -> Snapshot:
         )
         for versions in ("1.1-1.9", "2.1-2.9")
     ]
-    common, nova = (f"offer: {{stabilization: 0s}}, backends: [{each}]" for each in backends)
+    common, nova = (f"offer: {{stabilization: 0s}}, retry: {retry}, backends: [{each}]" for each in backends)
     text = "listen: 127.0.0.1:0\nservices:" + SERVICES.format(common=common, nova=nova)
     services = load(text, filename="haproxy.yaml", environ={}).require().services
     return Snapshot.configured(services, now=0.0)
@@ -286,6 +289,93 @@ async def test_a_broken_reply_is_told_in_the_shape_of_the_api(tmp_path: Path) ->
         assert json.loads(json.loads(answer.body)["error_message"])["title"] == "Bad Gateway"
         assert answer.values("Vary") == ["OpenStack-API-Version", "X-OpenStack-Ironic-API-Version"]
         assert not answer.values("Retry-After")
+
+
+@asynccontextmanager
+async def before(folder: Path, *servers: Server, retry: str = "{}") -> AsyncIterator[Connection]:
+    """A client of HAProxy before these members."""
+    async with serving(*servers):
+        table = compile_table(snapshot({f"m{at}": each.port for at, each in enumerate(servers)}, retry))
+        (folder / "map").write_text(map_text(table))
+        port = free_port()
+        options = HaproxyOptions(str(folder / "map"), "127.0.0.1:9", (f"127.0.0.1:{port}",))
+        (folder / "haproxy.cfg").write_text(configuration_text(table, options))
+        async with running_haproxy(folder / "haproxy.cfg", port):
+            client = Connection(port)
+            try:
+                yield client
+            finally:
+                await client.close()
+
+
+def silent(*, number: int = 1) -> list[Server]:
+    """Members that read requests and close the connection without a reply."""
+    servers = [Server() for _ in range(number)]
+    for server in servers:
+        server.response = b""
+    return servers
+
+
+def message(method: str) -> bytes:
+    return f"{method} /v1/nodes HTTP/1.1\r\nHost: ironic.test\r\nContent-Length: 0\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize("members", [2, 5])
+async def test_R3_V14_a_get_without_a_reply_is_sent_to_another_member(members: int, tmp_path: Path) -> None:
+    here, (dead,) = [Server() for _ in range(members - 1)], silent()
+    async with before(tmp_path, *here, dead) as client:
+        for method in ("GET", "HEAD"):
+            for _ in range(50):
+                answer = await client.exchange(message(method))
+                assert (answer.status, answer.values("Vary")) == (200, ["OpenStack-API-Version", OWN])
+    assert dead.heads
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_R3_V14_no_unsafe_request_is_sent_twice(method: str, tmp_path: Path) -> None:
+    here, (dead,) = Server(), silent()
+    async with before(tmp_path, here, dead) as client:
+        answers = [(await client.exchange(message(method))).status for _ in range(60)]
+    assert len(here.heads) + len(dead.heads) == 60
+    assert answers.count(200) == len(here.heads)
+    assert dead.heads
+
+
+async def test_R3_V14_where_no_member_replies_the_first_request_of_a_connection_is_told_so(
+    tmp_path: Path,
+) -> None:
+    """HAProxy closes a kept connection without a byte then, as a server does that ends an idle one, and the
+    page says so."""
+    servers = silent(number=2)
+    async with before(tmp_path, *servers) as client:
+        answer = await client.exchange(message("GET"))
+        assert answer.status == 502
+        assert json.loads(json.loads(answer.body)["error_message"])["title"] == "Bad Gateway"
+        for server in servers:
+            server.response = OK
+        assert (await client.exchange(message("GET"))).status == 200
+        for server in servers:
+            server.response = b""
+        assert (await client.exchange(message("GET"))).status == 0
+        assert (await client.exchange(message("POST"))).status == 502  # on a new connection
+
+
+@pytest.mark.parametrize("retry", ["{on: [connect]}", "{attempts: 1}"])
+async def test_R3_V14_who_wants_no_request_repeated_has_none_repeated(retry: str, tmp_path: Path) -> None:
+    here, (dead,) = Server(), silent()
+    async with before(tmp_path, here, dead, retry=retry) as client:
+        for _ in range(60):
+            await client.exchange(message("GET"))
+    assert len(here.heads) + len(dead.heads) == 60
+    assert dead.heads
+
+
+async def test_R3_V14_without_connect_a_get_without_a_reply_is_still_sent_elsewhere(tmp_path: Path) -> None:
+    here, (dead,) = Server(), silent()
+    async with before(tmp_path, here, dead, retry="{on: [no_reply]}") as client:
+        for _ in range(60):
+            assert (await client.exchange(message("GET"))).status == 200
+    assert dead.heads
 
 
 async def test_without_a_member_the_answer_has_the_shape_of_the_api(tmp_path: Path) -> None:

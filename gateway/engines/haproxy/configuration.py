@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from gateway.core.dialect import VersionRefusal
-from gateway.core.fleet.service import Service
+from gateway.core.fleet.service import RetryPlan, Service
 from gateway.core.http.message import (
     CLIENT_CERT,
     FORWARDING,
@@ -31,8 +31,11 @@ GATEWAY: Final = "skewgate-gateway"
 """The name of the section with the gateway, and of the server in it."""
 FRONTEND: Final = "skewgate"
 PLAIN_METHODS: Final = "GET HEAD POST PUT PATCH DELETE"
+SAFE_METHODS: Final = "GET HEAD"
+"""The plain ones that are sent again after a lost reply. PUT and DELETE, which the gateway sends again, are
+not among them: HAProxy has no budget of retries."""
 MAX_RETRIES: Final = 8
-"""Of a request of which nothing was sent."""
+"""Retries of one request."""
 _PLAIN_REST: Final = "[A-Za-z0-9/._~@:,+=-]*$"
 """What may follow the beginning of a plain path: no escapes, and nothing that separates for some server."""
 _PLAIN_HOST: Final = r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?$"
@@ -208,11 +211,9 @@ def _pool(
         "balance random(2)",
         f"timeout connect {options.connect_timeout}",
         f"timeout server {options.server_timeout}",
-        f"retries {_retries(pool) if service.service.retry.on_connect else 0}",
         "option redispatch 1",
         "option allbackups",
-        # Only a request of which nothing was sent goes to another server.
-        "retry-on conn-failure",
+        *_retried(service.service.retry, pool),
         *_written(traits),
         *_refused(traits),
         *_answered(traits),
@@ -222,10 +223,19 @@ def _pool(
     return f"backend {pool.name}", lines
 
 
-def _retries(pool: Pool) -> int:
-    """None for one member: HAProxy would wait for a second before it asks the same one again. It leaves out
-    only the last one that it asked, so every member is asked twice if need be."""
-    return min(2 * (len(pool.members) - 1), MAX_RETRIES)
+def _retried(plan: RetryPlan, pool: Pool) -> Iterator[str]:
+    """What goes to another server: a request of which nothing was sent, and a safe one that got no reply."""
+    without_response = plan.on_no_reply and plan.attempts > 1
+    reasons = ["conn-failure"] * plan.on_connect + ["empty-response"] * without_response
+    # None for one member: HAProxy would wait for a second before it connects to the same one again. It leaves
+    # out only the last one that it asked, so every member is asked twice if need be.
+    retries = min(2 * (len(pool.members) - 1), MAX_RETRIES) if reasons else 0
+    if not plan.on_connect:
+        retries = min(retries, plan.attempts - 1)
+    yield f"retries {retries}"
+    yield f"retry-on {' '.join(reasons) or 'none'}"
+    if without_response:
+        yield f"http-request disable-l7-retry if !{{ method {SAFE_METHODS} }}"
 
 
 def _written(traits: Traits) -> Iterator[str]:

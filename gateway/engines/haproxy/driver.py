@@ -33,8 +33,6 @@ from gateway.telemetry.engine import EngineReport
 NAME: Final = "haproxy"
 LOOK_AGAIN: Final = 1.0
 """Seconds after which a restart of HAProxy is noticed at the latest."""
-SAME_START: Final = 3.0
-"""Seconds by which two readings of one process's start may differ: it tells whole seconds."""
 
 _log = logging.getLogger("skewgate.engine")
 
@@ -59,15 +57,17 @@ class _Process:
     """A process of HAProxy, and what it has in force."""
 
     info: Info
-    started: float
-    """By the clock of this driver."""
+    """As it told last."""
     lines: tuple[str, ...] | None = None
     """Of its map; None: what it has read when it started."""
     seqs: Mapping[str, int] = field(default_factory=dict)
 
-    def is_same(self, info: Info, now: float) -> bool:
-        """In a container each start has the same pid."""
-        return info.pid == self.info.pid and abs(now - info.uptime - self.started) < SAME_START
+    def is_same(self, info: Info) -> bool:
+        """Whether `info` is of this process: the same pid, which in a container each start has, and an uptime
+        that did not fall. It may stand still, as that of a halted process does. A start that is missed does
+        no harm: the process before it has ended, and the new one has read the file, which is always written
+        first."""
+        return info.pid == self.info.pid and info.uptime >= self.info.uptime
 
 
 @final
@@ -209,14 +209,15 @@ class HaproxyDriver:
 
     def _met(self, info: Info) -> _Process:
         """The process that answers: the one before, or another."""
-        now, before = self._clock(), self._process
+        before = self._process
         self._absent = None
-        if before is not None and before.is_same(info, now):
+        if before is not None and before.is_same(info):
+            before.info = info
             return before
         if before is not None:
             self._may_drain(before)
             _log.info("HAProxy was started anew (process %d); it gets the present map", info.pid)
-        self._process = _Process(info, now - info.uptime)
+        self._process = _Process(info)
         return self._process
 
     def _may_drain(self, process: _Process) -> None:
