@@ -1,4 +1,5 @@
 """The stores: the one in memory against the law of all, the one in etcd against answers that are wrong."""
+# ruff: noqa: N802 -- ids of threats are written with capitals
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from gateway.controlplane.stores.store import (
 )
 from gateway.core.fleet.backend_tls import BackendTls
 from gateway.settings import EtcdSettings, Secret
-from tests.cli.processes import free_port
+from tests.cli.processes import TIMEOUT, free_port
 from tests.controlplane.memory_store import MemoryCluster
 from tests.controlplane.store_law import P, hold_to_the_law
 
@@ -199,6 +200,43 @@ async def test_a_read_does_not_wait_for_an_endpoint_that_hangs() -> None:
         else:
             raise AssertionError("never answered")
         released.set()
+
+
+@pytest.mark.parametrize("begins_to_answer", [False, True])
+async def test_R3_V4_a_watch_follows_the_calls_at_once(begins_to_answer: bool) -> None:
+    """From a member that has accepted the watch and says nothing, or nothing more. A watch that waited for it
+    would be with the other one after minutes."""
+    asked, followed = asyncio.Event(), asyncio.Event()
+
+    async def hangs(request: web.Request) -> web.StreamResponse:
+        if request.path != etcd.WATCH:
+            return web.json_response({"message": "etcdserver: no leader"}, status=503)
+        response = web.StreamResponse()
+        if begins_to_answer:
+            await response.prepare(request)
+            await response.write(b"{}")
+        asked.set()
+        await asyncio.Event().wait()
+        return response
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        if request.path != etcd.WATCH:
+            return web.json_response(GOOD)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"{}")
+        await asyncio.Event().wait()
+        return response
+
+    async with member(hangs) as one, member(answers) as other, store_of(one, other, ttl=600.0) as store:
+        store.watch(P, followed.set)
+        async with asyncio.timeout(TIMEOUT):
+            await asked.wait()
+            if begins_to_answer:
+                await followed.wait()
+                followed.clear()
+            assert await store.read(P) == READ
+            await followed.wait()
 
 
 async def test_a_transaction_is_not_repeated_once_it_was_sent() -> None:

@@ -349,14 +349,18 @@ class EtcdStore:
     # -- watching
 
     async def _watch(self, prefix: str, changed: Callable[[], None]) -> None:
-        """Whatever comes is a hint. Where a watch ends or was silent for long, there is a new one."""
+        """Whatever comes is a hint. Where a watch ends or was silent for long, there is a new one. When the
+        calls move on to another endpoint it follows at once: the old one may hang."""
         while True:
+            moved = self._moved
             with suppress(StoreError, aiohttp.ClientError, OSError, ValueError, TimeoutError):
-                await self._watch_once(prefix, changed)
-            await asyncio.sleep(self._ttl / 4)
+                await _unless(moved, self._watch_once(prefix, changed))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._ttl / 4):
+                    await moved.wait()
 
     async def _watch_once(self, prefix: str, changed: Callable[[], None]) -> None:
-        moved, used = self._moved, self._token
+        used = self._token
         waits = aiohttp.ClientTimeout(
             total=None, sock_connect=self._call_time, sock_read=WATCH_TTLS * self._ttl
         )
@@ -366,17 +370,8 @@ class EtcdStore:
             used = self._token
         body = {"create_request": _range(prefix)}
         async with await self._open(endpoint, WATCH, body, used, waits) as response:
-            if response.status != 200:
-                return
-            reading = _start(self._tell(response, changed))
-            moving = _start(moved.wait())
-            try:
-                await asyncio.wait((reading, moving), return_when=asyncio.FIRST_COMPLETED)
-                ended = reading.done() and not reading.cancelled() and reading.exception() is None
-                if ended and reading.result():
-                    await self._renew_token(endpoint, used)
-            finally:
-                await _end([reading, moving])
+            if response.status == 200 and await self._tell(response, changed):
+                await self._renew_token(endpoint, used)
 
     async def _tell(self, response: aiohttp.ClientResponse, changed: Callable[[], None]) -> bool:
         """Whether etcd has ended the watch for the token's sake."""
@@ -433,6 +428,17 @@ class _Addresses(AbstractResolver):
 def _start(doing: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Whoever calls this keeps the task, and ends it."""
     return asyncio.create_task(doing)  # noqa: TID251 - a set, a name or a `finally` has each of them
+
+
+async def _unless(event: asyncio.Event, doing: Coroutine[Any, Any, None]) -> None:
+    """Wait for the end of `doing`, which is broken off when `event` is set. Raises what it raises."""
+    task, waiting = _start(doing), _start(event.wait())
+    try:
+        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            await task
+    finally:
+        await _end([task, waiting])
 
 
 async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
