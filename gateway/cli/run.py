@@ -149,6 +149,7 @@ async def _serve(gateway: Gateway, stop: asyncio.Event) -> None:
         try:
             async with gateway:
                 starting = None
+                stall_watch.begin_serving()
                 process.keep_for_long()
                 for url in gateway.urls:
                     log.info("skewgate %s serves on %s", __version__, url)

@@ -7,6 +7,9 @@ One event is one line, as text or as JSON; in text the lines of a traceback foll
 of an event looks like another event. Python's own `sys.stderr` is replaced, because a warning or the
 traceback of a thread would block the event loop as a log line does (threats R-B8). Only `run` installs it:
 the other commands write directly. What each field means is in `log_fields`.
+
+Where standard error leads to systemd's journal, each line begins with the priority of its event (`<4>`,
+sd-daemon(3)), and a line of text has no time: the journal keeps both apart from the line.
 """
 
 from __future__ import annotations
@@ -49,6 +52,9 @@ BY_OPERATOR: Final = "skewgate_by_operator"
 
 _STACK: Final = "skewgate_stack"
 
+_PRIORITIES: Final = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
+"""Priorities of syslog by the least level of an event; below them all it is 7."""
+
 _log = logging.getLogger("skewgate.log")
 
 
@@ -90,6 +96,8 @@ class ProcessLog(logging.Handler):
         """From here on nothing in this process writes to standard error directly."""
         logging.basicConfig(level=logging.INFO, handlers=[self])
         logging.captureWarnings(capture=True)
+        self._lines.for_systemd = _leads_to_systemd()
+        self._choose_printed()
         sys.stderr = io.TextIOWrapper(
             self._stream, encoding=self._encoding, errors="backslashreplace", write_through=True
         )
@@ -109,7 +117,7 @@ class ProcessLog(logging.Handler):
         logging.getLogger(GATEWAY).setLevel(min(number, logging.INFO))
         logging.getLogger().setLevel(max(number, logging.INFO))
         self._lines.as_json = as_json
-        self._stream.as_events = self._printed if as_json else None
+        self._choose_printed()
 
     def start(self) -> None:
         """Write. Till then lines wait, because a process that still forks must not own a thread."""
@@ -132,6 +140,13 @@ class ProcessLog(logging.Handler):
         self._writer.close()
         super().close()
 
+    def _choose_printed(self) -> None:
+        """What is done to printed lines."""
+        if self._lines.as_json:
+            self._stream.as_events = self._printed
+        else:
+            self._stream.as_events = _with_priority if self._lines.for_systemd else None
+
     def _lost_line(self, text: str) -> bytes:
         return self._encoded(logging.LogRecord("skewgate.log", logging.WARNING, "", 0, text, None, None))
 
@@ -152,17 +167,24 @@ class _Lines(logging.Formatter):
     def __init__(self) -> None:
         super().__init__()
         self.as_json = False
+        self.for_systemd = False
+        """Lines go to its journal."""
         self.worker = ""
         """Empty: this process is none."""
 
     def format(self, record: logging.LogRecord) -> str:
+        text = self._text(record)
+        return _prefixed(text, record.levelno) if self.for_systemd else text
+
+    def _text(self, record: logging.LogRecord) -> str:
         message = record.getMessage().rstrip("\n")
         stack = getattr(record, _STACK, "")
         if record.exc_info and record.exc_info[0] is not None:
             stack = self.formatException(record.exc_info)
         if not self.as_json:
             who = f"worker {self.worker}: " if self.worker else ""
-            head = f"{utc(record.created)} {record.levelname} {record.name}: {who}{message}"
+            moment = "" if self.for_systemd else f"{utc(record.created)} "
+            head = f"{moment}{record.levelname} {record.name}: {who}{message}"
             lines = f"{head}\n{stack}".splitlines() if stack else head.splitlines()
             return "\n  ".join(lines)
         fields = {
@@ -178,6 +200,26 @@ class _Lines(logging.Formatter):
             fields["stack"] = stack.rstrip("\n")
         pairs = [f'"{key}": {quoted(text, MAX_TEXT)}' for key, text in fields.items()]
         return f"{{{', '.join(pairs)}}}"
+
+
+def _leads_to_systemd() -> bool:
+    """Whether standard error is the stream that systemd has made to the journal (systemd.exec(5))."""
+    try:
+        found = os.fstat(STDERR)
+    except OSError:
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+
+
+def _prefixed(text: str, level: int) -> str:
+    """Each line with the priority of its event: to the journal every line is an entry of its own."""
+    priority = next((number for least, number in _PRIORITIES if level >= least), 7)
+    return "\n".join(f"<{priority}>{line}" for line in text.split("\n"))
+
+
+def _with_priority(lines: bytes) -> bytes:
+    """Printed lines, as they are, which count as errors in JSON as well."""
+    return b"".join(b"<3>%b\n" % line for line in lines.split(b"\n"))
 
 
 def utc(seconds: float) -> str:

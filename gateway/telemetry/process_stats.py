@@ -2,7 +2,9 @@
 
 Linux only; elsewhere what cannot be read is None, and its series is left out. The library's own reader lists
 all descriptors in the event loop: 0.1 s for a hundred thousand connections. Here the kernel is asked for
-their number, and where it does not know it (before Linux 6.2) a thread counts them.
+their number, and where it does not know it (before Linux 6.2) a thread counts them. Under systemd the unit
+hides all of /proc but the processes (`ProcSubset=pid`): the start of the machine is then worked out from the
+clocks.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import time
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -78,11 +82,27 @@ def _stat(proc: Path) -> tuple[float | None, int | None, int | None]:
         # The name of the program may hold blanks and parentheses; what follows the last one does not.
         fields = (proc / "self" / "stat").read_bytes().rpartition(b")")[2].split()
         after_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-        return _boot_time(proc) + after_boot, int(fields[20]), int(fields[21]) * resource.getpagesize()
-    except (OSError, ValueError, IndexError, StopIteration):
+        virtual_bytes, resident_bytes = int(fields[20]), int(fields[21]) * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
         return None, None, None
+    boot_time = _boot_time(proc)
+    return None if boot_time is None else boot_time + after_boot, virtual_bytes, resident_bytes
 
 
-def _boot_time(proc: Path) -> float:
-    with (proc / "stat").open("rb") as file:
-        return next(float(line.split()[1]) for line in file if line.startswith(b"btime "))
+def _boot_time(proc: Path) -> float | None:
+    try:
+        with (proc / "stat").open("rb") as file:
+            return next(float(line.split()[1]) for line in file if line.startswith(b"btime "))
+    except OSError:
+        return _boot_time_of_clocks()
+    except (ValueError, IndexError, StopIteration):
+        return None
+
+
+@cache
+def _boot_time_of_clocks() -> float | None:
+    """What the wall clock said when the machine was started, by its present setting. Read once: a start that
+    moves by a microsecond with each scrape, or when the clock is set, would look like a restart."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return None
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -6,7 +6,8 @@ While the loop stands still it cannot tell anything itself, so a thread does, wi
 thread at that moment. When the loop turns again, a line says how long it took. If the whole process was
 stopped (SIGSTOP, a frozen machine, others had the processor), no stack is to blame: one line says so
 afterwards. A call into C that keeps Python's lock holds up this thread as well; then the stack is the one in
-which that call ended. Sheds nothing and ends nothing.
+which that call ended. Before the process serves anybody a stall harms nobody: it is information, without a
+stack. Sheds nothing and ends nothing.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class StallWatch:
         """How long the loop must have stood still to be told of."""
         self._reported = False
         """The thread has told of this stall."""
+        self._serving = self._harms = False
+        """Somebody is served: now, and when the loop noted the time last."""
         self._ident = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closing = threading.Event()
@@ -66,6 +69,10 @@ class StallWatch:
         self._looked = self._clock()
         self._set_timer()
         self._thread.start()
+
+    def begin_serving(self) -> None:
+        """From now on a stall holds up requests."""
+        self._serving = True
 
     def close(self) -> None:
         """Waits for the thread, which never waits for the loop."""
@@ -80,6 +87,7 @@ class StallWatch:
 
     def _set_timer(self) -> None:
         self._noted, self._cpu_noted = self._clock(), self._cpu()
+        self._harms = self._serving
         self._timer = asyncio.get_running_loop().call_later(self._interval, self._note)
 
     def _note(self) -> None:
@@ -87,12 +95,13 @@ class StallWatch:
         held = self._clock() - self._noted - self._interval
         if held > self._stall:
             cpu = self._cpu() - self._cpu_noted
+            level = logging.WARNING if self._harms else logging.INFO
             if not self._reported and cpu < held / 2:
-                _log.warning(
-                    "this process did not run for %.1f s: it was stopped, or others had the processor", held
-                )
+                sentence = "this process did not run for %.1f s: it was stopped, or others had the processor"
+                _log.log(level, sentence, held)
             else:
-                _log.warning("the event loop turns again after %.1f s (%.1f s of processor time)", held, cpu)
+                sentence = "the event loop turns again after %.1f s (%.1f s of processor time)"
+                _log.log(level, sentence, held, cpu)
         self._reported, self._next = False, self._stall
         self._set_timer()
 
@@ -114,6 +123,9 @@ class StallWatch:
             return
         self._next = held + min(held, MAX_PAUSE)
         self._reported = True
+        if not self._harms:
+            _log.info("the event loop has stood still for %.1f s, before anybody is served", held)
+            return
         frame = sys._current_frames().get(self._ident)  # noqa: SLF001 - documented, and the only way
         _log.error(
             "the event loop has stood still for %.1f s, and with it every request",

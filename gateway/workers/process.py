@@ -16,6 +16,7 @@ import logging
 import os
 import socket
 from collections import deque
+from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
 from typing import Final, final
 
@@ -73,8 +74,8 @@ def run(channel: int) -> int:
 
 async def _serve(sock: socket.socket, process_log: ProcessLog) -> int:
     process_log.start()
-    worker = WorkerProcess(sock, process_log)
     stall_watch = StallWatch()
+    worker = WorkerProcess(sock, process_log, stall_watch.begin_serving)
     stall_watch.start()
     with closing(stall_watch), process.handle_signals(worker.on_stop_signal, look=look_at_tasks, always=True):
         await worker.run()
@@ -83,10 +84,14 @@ async def _serve(sock: socket.socket, process_log: ProcessLog) -> int:
 
 @final
 class WorkerProcess:
-    """One worker, from its first message to its end. `sock` leads to the parent."""
+    """One worker, from its first message to its end. `sock` leads to the parent. `on_serving` is called when
+    it accepts connections."""
 
-    def __init__(self, sock: socket.socket, process_log: ProcessLog) -> None:
+    def __init__(
+        self, sock: socket.socket, process_log: ProcessLog, on_serving: Callable[[], None] = lambda: None
+    ) -> None:
         self._process_log = process_log
+        self._on_serving = on_serving
         self._parent = os.getppid()
         self._channel = Channel(sock, self._received, self._parent_is_gone)
         self._inbox: deque[FromParent] = deque()
@@ -115,6 +120,7 @@ class WorkerProcess:
                         await self._update(self._parts, message)
                     case Serve() if self._parts is not None:
                         await self._parts.listen()
+                        self._on_serving()
                         self._channel.send(Serving())
                     case Pause() if self._parts is not None:
                         await self._parts.worker.stop_accepting()

@@ -1,5 +1,7 @@
 """What should survive a restart is in the file soon after it changed, and a bad file stops no gateway."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import asyncio
@@ -230,10 +232,26 @@ def test_what_was_saved_is_restored(path: Path, caplog: pytest.LogCaptureFixture
     assert caplog.records == []
 
 
-async def test_a_file_that_does_not_exist_is_a_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_R3_N9_at_the_first_start_no_state_file_is_information(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
     assert load_state(StateFile(path), [API]) == {}
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("WARNING", f"{path} does not exist: starting without the offers, pins and drains of an earlier run")
+        ("INFO", f"{path} does not exist yet: this is its first start")
+    ]
+
+
+def test_R3_N9_a_state_file_that_is_gone_is_a_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    earlier = StateFile(path)
+    earlier.replace(format_state(holder_of(API).current))
+    earlier.close()
+    path.unlink()
+
+    assert load_state(StateFile(path), [API]) == {}
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", f"{path} is gone: starting without the offers, pins and drains of the earlier run")
     ]
 
 

@@ -1,9 +1,12 @@
 """The unit of systemd: without mistakes, with no more rights than it needs, and running under systemd from a
 virtual environment in /opt, as deploy/README.md has it."""
+# ruff: noqa: N802 -- ids of threats are written with capitals
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ EXPOSURE = 1.6
 TOKEN = "a-token-long-enough-for-anybody"
 CONFIGURATION = """\
 listen: 127.0.0.1:80
+workers: 2
 state: /var/lib/skewgate/state.json
 admin: {token: "${TOKEN}"}
 services:
@@ -25,6 +29,14 @@ services:
     dialect: ironic
     backends:
       - {name: api-1, url: "http://127.0.0.1:6385", versions: "1.1-1.90"}
+"""
+
+
+SCRAPE = """\
+import sys, urllib.request
+headers = {"Authorization": f"Bearer {sys.argv[1]}"}
+request = urllib.request.Request("http://127.0.0.1:9900/metrics", headers=headers)
+print(urllib.request.urlopen(request).read().decode())
 """
 
 
@@ -53,7 +65,9 @@ def test_a_unit_without_its_protections_is_found(tmp_path: Path) -> None:
     assert exposure(naked) > EXPOSURE
 
 
-def test_the_unit_runs_from_an_environment_in_opt(wheel: Path) -> None:
+@pytest.fixture(scope="module")
+def machine(wheel: Path) -> Iterator[Machine]:
+    """With the gateway in /opt, and the unit of its environment."""
     with Machine() as machine:
         machine.run("systemctl", "is-system-running", "--wait")
         machine.run("mkdir", "/root/wheels", "/etc/skewgate")
@@ -64,25 +78,79 @@ def test_the_unit_runs_from_an_environment_in_opt(wheel: Path) -> None:
         machine.run("/opt/skewgate/bin/pip", "install", "--quiet", *offline, "skewgate[uvloop]")
         machine.write("/etc/skewgate/skewgate.yaml", CONFIGURATION)
         machine.write("/etc/skewgate/environment", f"TOKEN={TOKEN}\n")
+        machine.run("systemctl", "enable", "/opt/skewgate/lib/systemd/system/skewgate.service")
+        yield machine
 
-        machine.run("systemctl", "enable", "--now", "/opt/skewgate/lib/systemd/system/skewgate.service")
 
-        machine.run("env", f"TOKEN={TOKEN}", "/opt/skewgate/bin/skewgate", "healthcheck",
-                    "-c", "/etc/skewgate/skewgate.yaml")  # fmt: skip
-        assert (
-            machine.run("systemctl", "show", "--property=Result", "--value", "skewgate").stdout == "success\n"
-        )
-        machine.run("systemctl", "reload", "skewgate")
-        pid = machine.run("systemctl", "show", "--property=MainPID", "--value", "skewgate").stdout.strip()
-        owner = int(machine.run("stat", "--format=%u", f"/proc/{pid}").stdout)
-        assert 61184 <= owner <= 65519  # of those that systemd gives to a service while it runs
-        machine.run("systemctl", "stop", "skewgate")
-        assert (
-            machine.run("systemctl", "show", "--property=Result", "--value", "skewgate").stdout == "success\n"
-        )
-        log = machine.run("journalctl", "--unit=skewgate", "--output=cat").stdout
-        assert "stopped" in log
-        assert TOKEN not in log
+@pytest.fixture
+def unit(machine: Machine) -> Machine:
+    """With the unit just started, and nothing of it in the journal."""
+    machine.run("systemctl", "stop", "skewgate")
+    machine.write("/etc/skewgate/skewgate.yaml", CONFIGURATION)
+    machine.run("journalctl", "--rotate")
+    machine.run("journalctl", "--vacuum-time=1us")
+    machine.run("systemctl", "start", "skewgate")
+    return machine
+
+
+def test_the_unit_runs_from_an_environment_in_opt(unit: Machine) -> None:
+    unit.run("env", f"TOKEN={TOKEN}", "/opt/skewgate/bin/skewgate", "healthcheck",
+             "-c", "/etc/skewgate/skewgate.yaml")  # fmt: skip
+    assert unit.run("systemctl", "show", "--property=Result", "--value", "skewgate").stdout == "success\n"
+    unit.run("systemctl", "reload", "skewgate")
+    pid = unit.run("systemctl", "show", "--property=MainPID", "--value", "skewgate").stdout.strip()
+    owner = int(unit.run("stat", "--format=%u", f"/proc/{pid}").stdout)
+    assert 61184 <= owner <= 65519  # of those that systemd gives to a service while it runs
+    unit.run("systemctl", "stop", "skewgate")
+    assert unit.run("systemctl", "show", "--property=Result", "--value", "skewgate").stdout == "success\n"
+    log = unit.run("journalctl", "--unit=skewgate", "--output=cat").stdout
+    assert "stopped" in log
+    assert TOKEN not in log
+
+
+def test_R3_V5_a_scrape_has_everything_about_the_process(unit: Machine) -> None:
+    pid = unit.run("systemctl", "show", "--property=MainPID", "--value", "skewgate").stdout.strip()
+    hidden = unit.run("nsenter", f"--target={pid}", "--mount", "cat", "/proc/stat", check=False)
+    now = int(unit.run("date", "+%s").stdout)
+    scraped = unit.run("/opt/skewgate/bin/python", "-c", SCRAPE, TOKEN).stdout
+    found = {name: float(value) for name, value in re.findall(r"(?m)^(process_\w+) (\S+)$", scraped)}
+
+    assert hidden.returncode, "the unit hides /proc/stat"
+    assert set(found) == {
+        "process_cpu_seconds_total",
+        "process_start_time_seconds",
+        "process_virtual_memory_bytes",
+        "process_resident_memory_bytes",
+        "process_open_fds",
+        "process_max_fds",
+    }
+    assert all(value > 0 for value in found.values())
+    assert now - 600 < found["process_start_time_seconds"] < now + 5
+
+
+def test_R3_N8_the_journal_knows_the_priority_of_each_line(unit: Machine) -> None:
+    """Of the main process, of a worker, and of a stack. Neither prefix nor time is left in the text."""
+    pid = unit.run("systemctl", "show", "--property=MainPID", "--value", "skewgate").stdout.strip()
+    workers = unit.run("cat", f"/proc/{pid}/task/{pid}/children").stdout.split()
+    unit.run("kill", "-QUIT", *workers)
+    asked = "journalctl --unit=skewgate --output=cat | grep -q 'worker 1: SIGQUIT'"
+    unit.run("timeout", "240", "sh", "-c", f"until {asked}; do sleep 0.1; done")
+    unit.run("systemctl", "stop", "skewgate")
+
+    read = unit.run("journalctl", "--unit=skewgate", "--output=json", "_TRANSPORT=stdout").stdout
+    entries = [json.loads(line) for line in read.splitlines()]
+    own = [(each["MESSAGE"], each["PRIORITY"]) for each in entries if each["SYSLOG_IDENTIFIER"] == "skewgate"]
+    levels, seen = {"INFO": "6", "WARNING": "4", "ERROR": "3"}, set()
+    for message, priority in own:
+        assert not re.match(r"<\d>|\d{4}-", message), message
+        level = message.split(" ")[0]
+        if level in levels:
+            assert priority == levels[level], message
+            seen.add((level, " worker 1: " in message))
+        elif message.lstrip().startswith('File "'):
+            assert priority == "4", message
+            seen.add(("stack", True))
+    assert {("INFO", False), ("WARNING", True), ("stack", True)} <= seen
 
 
 def test_systemd_finds_no_mistake_in_the_unit() -> None:

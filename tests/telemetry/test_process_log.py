@@ -1,9 +1,11 @@
 """The process log: whatever writes to standard error goes the same way, line by line."""
+# ruff: noqa: N802 -- ids of threats are written with capitals
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 import threading
@@ -42,8 +44,9 @@ class Installed:
         self._settings = Log(format=form, level=level)
         return self
 
-    def of_worker(self, worker: str) -> None:
+    def of_worker(self, worker: str) -> Self:
         self._log.of_worker(worker)
+        return self
 
     def install(self) -> None:
         self._monkeypatch.setattr(logging.root, "handlers", [])
@@ -69,6 +72,12 @@ class Installed:
         self._log.close()
         assert self._log.dropped == 0
         return self._capfd.readouterr().err.splitlines()
+
+
+def stream_of_standard_error() -> str:
+    """As systemd names it in JOURNAL_STREAM."""
+    found = os.fstat(2)
+    return f"{found.st_dev}:{found.st_ino}"
 
 
 @pytest.fixture
@@ -97,6 +106,66 @@ def test_all_that_is_written_to_standard_error_keeps_its_order(process_log: Inst
     assert lines[0] == "one, two"
     assert lines[1].endswith("WARNING three: three")
     assert lines[2:] == ["four", "five", "six"]
+
+
+def test_R3_N8_in_the_journal_each_line_has_its_priority_and_no_time(
+    process_log: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOURNAL_STREAM", stream_of_standard_error())
+    process_log.configured("text", "debug").of_worker("3")
+    process_log.install()
+    log = logging.getLogger("skewgate.offer")
+    log.debug("one")
+    log.info("two\n<0>lines")
+    log.warning("three")
+    log.critical("four")
+    try:
+        raise ValueError("wrong")
+    except ValueError:
+        log.exception("five")
+    print("printed\n\ntwice", file=sys.stderr)
+    *lines, first, second, third = process_log.lines()
+    assert lines[:5] == [
+        "<7>DEBUG skewgate.offer: worker 3: one",
+        "<6>INFO skewgate.offer: worker 3: two",
+        "<6>  <0>lines",
+        "<4>WARNING skewgate.offer: worker 3: three",
+        "<2>CRITICAL skewgate.offer: worker 3: four",
+    ]
+    assert lines[5:7] == [
+        "<3>ERROR skewgate.offer: worker 3: five",
+        "<3>  Traceback (most recent call last):",
+    ]
+    assert lines[-1] == "<3>  ValueError: wrong"
+    assert all(line.startswith("<3>  ") for line in lines[6:])
+    assert [first, second, third] == ["<3>printed", "<3>", "<3>twice"]
+
+
+def test_R3_N8_json_in_the_journal_keeps_its_time(
+    process_log: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOURNAL_STREAM", stream_of_standard_error())
+    process_log.configured("json").install()
+    logging.getLogger("skewgate.offer").warning("two\nlines")
+    print("printed", file=sys.stderr)
+    first, second = process_log.lines()
+    assert (first[:3], second[:3]) == ("<4>", "<3>")
+    event = json.loads(first[3:])
+    assert IS_UTC(event["time"])
+    assert event["message"] == "two\nlines"
+    assert json.loads(second[3:])["message"] == "printed"
+
+
+@pytest.mark.parametrize("stream", ["", "8:15", "x"])
+def test_R3_N8_another_stream_than_the_journal_gets_no_priorities(
+    process_log: Installed, monkeypatch: pytest.MonkeyPatch, stream: str
+) -> None:
+    """As where a shell in the unit sends standard error to a file: the variable names another one."""
+    monkeypatch.setenv("JOURNAL_STREAM", stream)
+    process_log.install()
+    logging.getLogger("skewgate.offer").warning("one")
+    (line,) = process_log.lines()
+    assert IS_UTC(line[:24])
 
 
 def test_an_event_of_a_worker_names_it(process_log: Installed) -> None:

@@ -1,4 +1,5 @@
 """What the kernel says of this process, and the same without it."""
+# ruff: noqa: N802 -- ids of threats are written with capitals
 
 from __future__ import annotations
 
@@ -30,6 +31,18 @@ def test_it_is_what_the_library_reads() -> None:
     assert stats.resident_bytes == pytest.approx(library["process_resident_memory_bytes"], rel=0.05)
     assert stats.virtual_bytes == pytest.approx(library["process_virtual_memory_bytes"], rel=0.05)
     assert stats.max_fds == library["process_max_fds"]
+
+
+def test_R3_V5_where_only_processes_are_shown_nothing_is_left_out(tmp_path: Path) -> None:
+    """As under `ProcSubset=pid`: there is no /proc/stat, which has the start of the machine."""
+    (tmp_path / "self").symlink_to("/proc/self")
+    known, hidden = read_stats(), read_stats(tmp_path)
+
+    assert known.started_at is not None
+    assert hidden.started_at == pytest.approx(known.started_at, abs=5.0)
+    assert hidden.resident_bytes == pytest.approx(known.resident_bytes, rel=0.05)
+    assert hidden.virtual_bytes == pytest.approx(known.virtual_bytes, rel=0.05)
+    assert read_stats(tmp_path).started_at == hidden.started_at  # a restart is what changes it
 
 
 ALIKE = """
@@ -74,6 +87,15 @@ def test_nonsense_is_not_shown(tmp_path: Path, text: str) -> None:
     assert read_stats(tmp_path)[1:4] == (None, None, None)
     (tmp_path / "stat").write_text("cpu 1 2 3\n")
     assert read_stats(tmp_path)[1:4] == (None, None, None)
+
+
+@pytest.mark.parametrize("text", ["cpu 1 2 3\n", "btime soon\n", "btime \n"])
+def test_nonsense_about_the_machine_hides_only_the_start(tmp_path: Path, text: str) -> None:
+    (tmp_path / "self").symlink_to("/proc/self")
+    (tmp_path / "stat").write_text(text)
+    found = read_stats(tmp_path)
+    assert found.started_at is None
+    assert found.resident_bytes is not None
 
 
 def test_a_name_may_hold_blanks_and_parentheses(tmp_path: Path) -> None:

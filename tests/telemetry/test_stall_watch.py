@@ -1,5 +1,7 @@
 """A loop that stands still is told of while it does, with its stack; a stopped process is not."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import asyncio
@@ -39,9 +41,12 @@ class Events(logging.Handler):
 @pytest.fixture
 def events() -> Iterator[Events]:
     log, handler = logging.getLogger("skewgate.stall"), Events()
+    before = log.level
+    log.setLevel(logging.INFO)
     log.addHandler(handler)
     yield handler
     log.removeHandler(handler)
+    log.setLevel(before)
 
 
 def hold_the_loop_up(events: Events, times: int) -> None:
@@ -51,6 +56,7 @@ def hold_the_loop_up(events: Events, times: int) -> None:
 
 async def test_a_loop_that_stands_still_is_told_of_with_its_stack(events: Events) -> None:
     watch = StallWatch(stall=0.03, interval=0.01)
+    watch.begin_serving()
     watch.start()
     hold_the_loop_up(events, 2)  # blocks: it is told of again while it lasts
     await asyncio.to_thread(events.came.acquire, timeout=TIMEOUT)
@@ -85,7 +91,9 @@ class Clock:
         self.now = self.cpu = 100.0
 
     def watch(self) -> StallWatch:
-        return StallWatch(clock=lambda: self.now, cpu=lambda: self.cpu)
+        watch = StallWatch(clock=lambda: self.now, cpu=lambda: self.cpu)
+        watch.begin_serving()
+        return watch
 
 
 async def test_a_process_that_was_stopped_is_not_a_stall(events: Events) -> None:
@@ -137,4 +145,28 @@ async def test_a_stall_that_lasts_is_told_of_ever_less_often(events: Events) -> 
         clock.now += 0.75
         watch._look()
     assert events.texts[-1] == "the event loop has stood still for 1.2 s, and with it every request"
+    watch.close()
+
+
+async def test_R3_N9_before_anybody_is_served_a_stall_is_information(events: Events) -> None:
+    clock = Clock()
+    watch = StallWatch(clock=lambda: clock.now, cpu=lambda: clock.cpu)
+    watch._ident = threading.get_ident()
+    watch._set_timer()
+    clock.now += 5
+    clock.cpu += 4.9
+    watch._look()
+    watch.begin_serving()  # in the same turn of the loop, which began before
+    watch._note()
+    assert [(record.levelname, record.getMessage()) for record in events.records] == [
+        ("INFO", "the event loop has stood still for 4.8 s, before anybody is served"),
+        ("INFO", "the event loop turns again after 4.8 s (4.9 s of processor time)"),
+    ]
+    assert not hasattr(events.records[0], _STACK)
+
+    clock.now += 5
+    clock.cpu += 4.9
+    watch._look()
+    watch._note()
+    assert [record.levelname for record in events.records[2:]] == ["ERROR", "WARNING"]
     watch.close()

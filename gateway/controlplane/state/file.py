@@ -83,6 +83,11 @@ class StateFile:
         except UnicodeDecodeError:
             raise StateFileError("it is not UTF-8 text") from None
 
+    @property
+    def was_used(self) -> bool:
+        """Whether some gateway has had the lock: its file stays behind."""
+        return os.path.lexists(self._beside(".lock"))
+
     def mark_damaged(self) -> Path | None:
         """Report that the content cannot be used: the next `replace` first moves it to `NAME.damaged`.
 

@@ -64,13 +64,16 @@ def report_no_state_file() -> None:
 
 def load_state(file: StateFile, services: Sequence[Service]) -> Mapping[str, SavedState]:
     """What the last run saved of `services`, as far as it fits the configuration. One warning reports what is
-    not restored. Blocks."""
+    not restored; a first start is none. Blocks."""
     try:
         text = file.read()
         if text is None:
-            _log.warning(
-                "%s does not exist: starting without the offers, pins and drains of an earlier run", file.path
-            )
+            if file.was_used:
+                _log.warning(
+                    "%s is gone: starting without the offers, pins and drains of the earlier run", file.path
+                )
+            else:
+                _log.info("%s does not exist yet: this is its first start", file.path)
             return {}
         parsed = parse_state(text, services, wall_offset())
     except (StateFileError, StateTextError) as problem:
