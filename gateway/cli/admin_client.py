@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import json
 import os
-import ssl
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
-from http.client import HTTPConnection, HTTPException
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final, NamedTuple, final
-from urllib.parse import urlencode, urlsplit
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from urllib.parse import SplitResult, urlencode, urlsplit
 
 import click
 
-from gateway.cli import admin_tls
+from gateway.cli import admin_tls, plain_http
 from gateway.cli.admin_tls import PLAIN_TLS, AdminTls
 from gateway.cli.command import FileName, Text, usage_error
 from gateway.errors import AdminError, TokenError
 from gateway.terminal import plain
+
+if TYPE_CHECKING:
+    from gateway.cli.admin_section import AdminSection
 
 DEFAULT_URL: Final = "http://127.0.0.1:9900"
 TOKEN_VARIABLE: Final = "SKEWGATE_ADMIN_TOKEN"  # noqa: S105 - the name of a variable, not a token
@@ -50,6 +52,8 @@ class AdminClient:
     """Nobody named an address: this is the usual one."""
     timeout: float = TIMEOUT
     """Seconds for one response."""
+    light: bool = False
+    """As little as possible is imported for a GET over plain HTTP."""
 
     def request(
         self,
@@ -68,28 +72,48 @@ class AdminClient:
         target = parts.path.rstrip("/") + path
         pairs = list(query)
         host = parts.hostname or ""
+        if pairs:
+            target = f"{target}?{urlencode(pairs)}"
+        try:
+            if self.light and (parts.scheme, method) == ("http", "GET"):
+                address = host, parts.port or 80
+                status, content = plain_http.get(
+                    address, target, headers, timeout=self.timeout, limit=MAX_RESPONSE
+                )
+            else:
+                status, content = self._exchange(parts, method, target, body, headers)
+        except AdminError as problem:
+            raise AdminError(f"no connection to {self.url}: {problem}") from None
+        except OSError as problem:
+            if _is_refused_by_peer(problem):
+                raise AdminError(f"{self.url} {self._certificate_problem()}") from None
+            hint = HOW_TO_NAME_ONE if self.assumed else ""
+            raise AdminError(f"no gateway responds at {self.url}: {plain(_reason(problem))}{hint}") from None
+        if status in {401, 429}:  # 429: wrong as well, and others were before it
+            raise TokenError(f"{self.url} {self._token_problem()}")
+        return status, content
+
+    def _exchange(
+        self, parts: SplitResult, method: str, target: str, body: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, bytes]:
+        """Status and body of the response. Raises `OSError` and `AdminError`."""
+        from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - imports TLS
+
+        host = parts.hostname or ""
         connection: HTTPConnection | None = None
         try:
             if parts.scheme == "https":  # the gateway is known before it gets the token
                 connection = self.tls.connection(host, parts.port, self.timeout)
             else:
                 connection = HTTPConnection(host, parts.port, timeout=self.timeout)
-            connection.request(method, f"{target}?{urlencode(pairs)}" if pairs else target, body, headers)
+            connection.request(method, target, body, headers)
             response = connection.getresponse()
-            status, content = response.status, response.read(MAX_RESPONSE)
-        except AdminError as problem:
-            raise AdminError(f"no connection to {self.url}: {problem}") from None
-        except (OSError, HTTPException) as problem:
-            if _is_refused_by_peer(problem):
-                raise AdminError(f"{self.url} {self._certificate_problem()}") from None
-            hint = HOW_TO_NAME_ONE if self.assumed else ""
-            raise AdminError(f"no gateway responds at {self.url}: {plain(_reason(problem))}{hint}") from None
+            return response.status, response.read(MAX_RESPONSE)
+        except HTTPException as problem:
+            raise OSError(str(problem) or type(problem).__name__) from problem
         finally:
             if connection is not None:
                 connection.close()
-        if status in {401, 429}:  # 429: wrong as well, and others were before it
-            raise TokenError(f"{self.url} {self._token_problem()}")
-        return status, content
 
     def _token_problem(self) -> str:
         if self.token:
@@ -117,15 +141,21 @@ class AdminClient:
 
 def _is_refused_by_peer(problem: Exception) -> bool:
     """Whether the gateway does not accept the operator's certificate."""
-    if not isinstance(problem, ssl.SSLError):
+    if not _is_of_tls(problem):
         return False
     from gateway.tls.client import refused_by_peer  # noqa: PLC0415 - of the data plane
 
     return refused_by_peer(problem)
 
 
-def _reason(problem: Exception) -> str:
-    if isinstance(problem, ssl.SSLError):
+def _is_of_tls(problem: Exception) -> bool:
+    """Whether it is an `ssl.SSLError`. Without TLS `ssl` is not imported."""
+    ssl = sys.modules.get("ssl")
+    return ssl is not None and isinstance(problem, ssl.SSLError)
+
+
+def _reason(problem: OSError) -> str:
+    if _is_of_tls(problem):
         from gateway.tls.client import reason_of  # noqa: PLC0415 - of the data plane
 
         return reason_of(problem)
@@ -227,21 +257,37 @@ def _url(text: str) -> str:
     return text.rstrip("/")
 
 
-def find(where: Where) -> AdminClient:
-    """A client of the admin listener that the options name. Raises `SettingsError` for a wrong file."""
+def find(where: Where, *, light: bool = False) -> AdminClient:
+    """A client of the admin listener that the options name. Raises `SettingsError` for a wrong file. `light`:
+    of the file only what it says of the listener is read, where that can be told from the rest."""
     token = os.environ.get(TOKEN_VARIABLE) or None
     if where.config is None:
         tls = admin_tls.find(*where[2:], None)
-        return AdminClient(where.admin or DEFAULT_URL, token, tls=tls, assumed=where.admin is None)
-    from gateway.cli.files import read_settings  # noqa: PLC0415 - costs more than all the rest
-
-    admin = read_settings(where.config).admin
-    host, tls = _reachable(admin.host), admin_tls.find(*where[2:], admin.tls)
-    scheme = "http" if admin.tls is None else "https"
+        return AdminClient(
+            where.admin or DEFAULT_URL, token, tls=tls, assumed=where.admin is None, light=light
+        )
+    admin = _section(where.config, light=light)
+    host, tls = _reachable(admin.host), admin_tls.find(*where[2:], admin.certificates)
+    scheme = "http" if admin.certificates is None else "https"
     url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{admin.port}"
     if token is None and admin.token is not None:
-        return AdminClient(url, admin.token.reveal(), str(where.config), tls)
-    return AdminClient(url, token, tls=tls)
+        return AdminClient(url, admin.token, str(where.config), tls, light=light)
+    return AdminClient(url, token, tls=tls, light=light)
+
+
+def _section(file: Path, *, light: bool) -> AdminSection:
+    """What a configuration says of the listener."""
+    from gateway.cli.admin_section import AdminSection, read_admin_section  # noqa: PLC0415 - imports YAML
+
+    found = read_admin_section(file, os.environ) if light else None
+    if found is not None:
+        return found
+    from gateway.cli.files import read_settings  # noqa: PLC0415 - costs more than all the rest
+
+    admin = read_settings(file).admin
+    token = None if admin.token is None else admin.token.reveal()
+    certificates = None if admin.tls is None else tuple(each.certificate for each in admin.tls.certificates)
+    return AdminSection(admin.host, admin.port, token, certificates)
 
 
 def _reachable(host: str) -> str:

@@ -7,16 +7,16 @@ very certificate that the file names: no name and no CA matter then. Decides not
 from __future__ import annotations
 
 import re
-import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass
-from http.client import HTTPSConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from gateway.errors import AdminError, SettingsError
 
 if TYPE_CHECKING:
-    from gateway.tls.values import ServerTls
+    import ssl
+    from http.client import HTTPSConnection
 
 CA_VARIABLE: Final = "SKEWGATE_ADMIN_CA"
 CERTIFICATE_VARIABLE: Final = "SKEWGATE_ADMIN_CERT"
@@ -43,6 +43,8 @@ class AdminTls:
 
     def connection(self, host: str, port: int | None, timeout: float) -> HTTPSConnection:
         """One that is open, to the right gateway. Raises `OSError`, and `AdminError` for wrong files."""
+        from http.client import HTTPSConnection  # noqa: PLC0415 - plain HTTP does without TLS
+
         connection = HTTPSConnection(host, port, timeout=timeout, context=self._context())
         connection.connect()
         if self.pinned and connection.sock.getpeercert(binary_form=True) not in self.pinned:
@@ -54,6 +56,8 @@ class AdminTls:
         return connection
 
     def _context(self) -> ssl.SSLContext:
+        import ssl  # noqa: PLC0415 - plain HTTP does without it
+
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         path = self.ca or ""
@@ -87,13 +91,14 @@ FILES: Final = (
 """Option, meaning, and the environment variable that stands for it. All are for an https admin listener."""
 
 
-def find(ca: str | None, cert: str | None, key: str | None, configured: ServerTls | None) -> AdminTls:
-    """What the options say; `configured`: TLS of the admin listener in `-c FILE`. Raises `SettingsError`."""
+def find(ca: str | None, cert: str | None, key: str | None, certificates: Iterable[str] | None) -> AdminTls:
+    """What the options say. `certificates`: the files of those that the admin listener in `-c FILE` shows;
+    None: it has no TLS. Raises `SettingsError`."""
     if key is not None and cert is None:
         raise SettingsError("--key needs --cert")
     pinned: frozenset[bytes] = frozenset()
-    if configured is not None and ca is None:
-        pinned = frozenset(_first_certificate(pair.certificate) for pair in configured.certificates)
+    if certificates is not None and ca is None:
+        pinned = frozenset(map(_first_certificate, certificates))
     return AdminTls(ca, cert, key, pinned)
 
 
@@ -106,6 +111,8 @@ def _first_certificate(path: str) -> bytes:
         raise SettingsError(
             f"the certificate of the admin listener, {path}, cannot be read: {reason}"
         ) from None
+    import ssl  # noqa: PLC0415 - plain HTTP does without it
+
     found = _CERTIFICATE.search(text)
     try:
         return ssl.PEM_cert_to_DER_cert(found[0] if found else "")

@@ -21,7 +21,7 @@ LAST_LINES: Final = {200: "ready", 503: "not ready"}
 @admin_client.options
 def command(*, where: Where) -> int:
     """Print the result. Raises `AdminError` when no gateway responds."""
-    admin = admin_client.find(where)
+    admin = admin_client.find(where, light=True)
     status, body = admin.request("GET", "/readyz", [("verbose", "")])
     *reasons, last = body.decode("utf-8", "replace").splitlines() or [""]
     if last != LAST_LINES.get(status) or not reasons or not reasons[0].startswith(("[+] ", "[-] ")):

@@ -5,6 +5,8 @@ makes it more (two threads of one core, cold caches): a known program is measure
 costs more than on the quiet machine for which the limits are, the verb may cost more, too.
 """
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import resource
@@ -23,6 +25,7 @@ NOISE = 1.3
 KNOWN, KNOWN_COST = "import asyncio", 0.05
 """A program that imports, too, and its cost on that machine."""
 
+CHECKED_BY_FILE = ("healthcheck", "-c", "config/skewgate.yaml")
 NOWHERE = ("--admin", "http://127.0.0.1:1")
 LIGHT_VERBS = [
     ("--help",),
@@ -44,6 +47,8 @@ HEAVY_VERBS = [
 ]
 DEAR = ("aiohttp", "asyncio", "pydantic", "yaml", "cryptography", "prometheus_client", "gateway.settings")
 """What the light verbs do without."""
+NOT_OF_A_CHECK = (*(each for each in DEAR if each != "yaml"), "http.client", "ssl", "encodings.idna")
+"""What the health check of a container does without."""
 NOT_OF_SETTINGS = ("aiohttp", "asyncio", "cryptography", "idna", "prometheus_client", "ssl")
 """What reading a configuration does without, where nothing in it needs them."""
 
@@ -68,7 +73,7 @@ def share(argv: tuple[str, ...], limit: float) -> float:
     return used
 
 
-@pytest.mark.parametrize("argv", LIGHT_VERBS, ids=" ".join)
+@pytest.mark.parametrize("argv", [*LIGHT_VERBS, CHECKED_BY_FILE], ids=" ".join)
 def test_a_verb_that_talks_to_a_gateway_costs_next_to_nothing(argv: tuple[str, ...]) -> None:
     assert share(argv, LIGHT) <= NOISE
 
@@ -82,6 +87,15 @@ def test_a_verb_that_reads_a_configuration_costs_a_quarter_of_a_second(argv: tup
 @pytest.mark.parametrize("argv", LIGHT_VERBS, ids=" ".join)
 def test_it_imports_nothing_dear(argv: tuple[str, ...]) -> None:
     assert after(argv, f"[name for name in {DEAR!r} if name in sys.modules]") == "[]"
+
+
+def test_R3_V6_a_health_check_by_the_file_reads_only_what_finds_the_listener(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The containers' file names the token by a variable."""
+    monkeypatch.setenv("SKEWGATE_ADMIN_TOKEN", "open-sesame-sesame")
+    for argv in (CHECKED_BY_FILE, ("healthcheck", *NOWHERE)):
+        assert after(argv, f"[name for name in {NOT_OF_A_CHECK!r} if name in sys.modules]") == "[]"
 
 
 @pytest.mark.parametrize("argv", HEAVY_VERBS, ids=" ".join)

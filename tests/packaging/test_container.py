@@ -84,6 +84,8 @@ def test_the_image_says_how_it_is_run(engine: Engine) -> None:
     assert image["Healthcheck"]["Test"] == [
         *("CMD", "skewgate", "healthcheck", "-c", "/etc/skewgate/skewgate.yaml"),
     ]
+    every = 10_000_000_000  # nanoseconds
+    assert (image["Healthcheck"]["Interval"], image["Healthcheck"]["Timeout"]) == (every, every)
     assert image["Config"]["Entrypoint"] == ["skewgate"]
     assert image["Config"]["StopSignal"] == "SIGTERM"
 
