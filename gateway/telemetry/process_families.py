@@ -45,6 +45,10 @@ class WorkerProcess(NamedTuple):
     """User and system time, of those that have ended, too."""
     resident_bytes: int | None
     open_fds: int | None
+    cut_requests: int = 0
+    """Under way in those that ended without being told to, by their last reports."""
+    cut_tunnels: int = 0
+    """Likewise of tunnels."""
 
 
 @final
@@ -246,6 +250,8 @@ def _worker_processes(processes: Mapping[str, WorkerProcess]) -> Iterator[Family
         (counter, "cpu_seconds", "User and system CPU time of a worker and its predecessors.", 2),
         (gauge, "resident_memory_bytes", "Resident memory size of a worker.", 3),
         (gauge, "open_fds", "Number of open file descriptors of a worker.", 4),
+        (counter, "cut_requests", "Requests under way when a worker died, by its last report.", 5),
+        (counter, "cut_tunnels", "Tunnels open when a worker died, by its last report.", 6),
     ):
         known = [
             (worker, number) for worker, each in processes.items() if (number := each[index]) is not None

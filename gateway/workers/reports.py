@@ -8,12 +8,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import final
+from typing import NamedTuple, final
 
 from gateway.telemetry.merging import Counted
 from gateway.telemetry.process_families import WorkerUse
 from gateway.workers.messages import Report
 from gateway.workers.worker_handle import WorkerHandle
+
+
+@final
+class CutOff(NamedTuple):
+    """What was under way in workers that ended without being told to, by their last reports. A worker may
+    have finished some of it, and begun more, since it reported."""
+
+    requests: int = 0
+    tunnels: int = 0
+    """They are no requests any more."""
+
+    def __str__(self) -> str:
+        """For the log, behind what has happened; empty: there was nothing."""
+        if not any(self):
+            return ""
+        return f" (by its last report: requests under way {self.requests}, tunnels {self.tunnels})"
 
 
 @final
@@ -26,6 +42,8 @@ class Reports:
         self._count = count
         self._cpu_seconds: dict[int, float] = {}
         """By slot, of those that have ended."""
+        self._cut_off: dict[int, CutOff] = {}
+        """By slot."""
         self._access_log_dropped = 0
         self._process_log_dropped = 0
 
@@ -42,6 +60,21 @@ class Reports:
             self._cpu_seconds[handle.slot] = before + handle.report.stats.cpu_seconds
             self._access_log_dropped += handle.report.access_log_dropped
             self._process_log_dropped += handle.report.process_log_dropped
+
+    def count_cut_off(self, handle: WorkerHandle) -> CutOff:
+        """Count what was under way in this worker, which has ended without being told to: it has written no
+        line about it."""
+        report = handle.report
+        if report is None:
+            return CutOff()
+        cut = CutOff(sum(report.in_flight_by_service.values()), sum(report.tunnels_open.values()))
+        before = self.cut_off(handle.slot)
+        self._cut_off[handle.slot] = CutOff(before.requests + cut.requests, before.tunnels + cut.tunnels)
+        return cut
+
+    def cut_off(self, slot: int) -> CutOff:
+        """The sum for the workers of this slot."""
+        return self._cut_off.get(slot, CutOff())
 
     def in_flight_by_member(self) -> Mapping[str, int]:
         """Requests in flight by member key."""

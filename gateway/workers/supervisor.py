@@ -269,8 +269,9 @@ class WorkerProcesses:
             self._restarts[slot] += 1
             pause = self._pause(failures)
             _log.error(
-                "worker %d (process %d) has ended, its connections are cut: %s; the next one is started%s",
-                *(slot, handle.pid, how, f" in {pause:g} s" if pause else " now"),
+                "worker %d (process %d) has ended, its connections are cut%s: %s; the next one is started%s",
+                *(slot, handle.pid, self._reports.count_cut_off(handle), how),
+                f" in {pause:g} s" if pause else " now",
             )
             if await self._changes.until(lambda: self._ending, pause):
                 return
@@ -559,6 +560,8 @@ class WorkerProcesses:
             cpu_seconds=self._reports.cpu_seconds(slot),
             resident_bytes=None if stats is None else stats.resident_bytes,
             open_fds=None if stats is None else stats.open_fds,
+            cut_requests=self._reports.cut_off(slot).requests,
+            cut_tunnels=self._reports.cut_off(slot).tunnels,
         )
 
     def access_log_dropped(self) -> int:

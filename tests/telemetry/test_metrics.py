@@ -346,7 +346,7 @@ def test_workers_that_are_processes_of_their_own_are_shown_each() -> None:
     assert not [name for name, _ in read(metrics) if name.startswith("skewgate_worker_")]
 
     serving = WorkerProcess(up=True, restarts=0, cpu_seconds=1.5, resident_bytes=4096, open_fds=30)
-    starting = WorkerProcess(up=False, restarts=3, cpu_seconds=9.0, resident_bytes=None, open_fds=None)
+    starting = WorkerProcess(False, 3, 9.0, resident_bytes=None, open_fds=None, cut_requests=5, cut_tunnels=2)
     metrics.watch_workers(lambda: {"0": serving, "1": starting}, lambda: {"baremetal": 2})
     metrics.tunnels("baremetal").open += 1
     samples = read(metrics)
@@ -356,6 +356,8 @@ def test_workers_that_are_processes_of_their_own_are_shown_each() -> None:
     assert [value(samples, "worker_cpu_seconds_total", worker=worker) for worker in "01"] == [1.5, 9]
     assert [value(samples, "worker_resident_memory_bytes", worker=worker) for worker in "01"] == [4096, None]
     assert [value(samples, "worker_open_fds", worker=worker) for worker in "01"] == [30, None]
+    assert [value(samples, "worker_cut_requests_total", worker=worker) for worker in "01"] == [0, 5]
+    assert [value(samples, "worker_cut_tunnels_total", worker=worker) for worker in "01"] == [0, 2]
     assert value(samples, "tunnels_open", service="baremetal") == 3
     assert metrics.tunnels_open() == {"baremetal": 1}, "its own"
 

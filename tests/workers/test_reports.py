@@ -1,4 +1,5 @@
 """What workers have reported, together: of those that run, and what stays of those that have ended."""
+# ruff: noqa: N802 -- ids of threats are written with capitals
 
 from __future__ import annotations
 
@@ -48,6 +49,29 @@ def test_gauges_are_sums_of_those_that_run_and_forget_who_has_ended() -> None:
     assert reports.connections() == {("s", "b"): (3, 2)}
     assert reports.tunnels_open() == {"s": 4}
     assert reports.use() == {"1": USE}
+
+
+def test_R3_V7_what_was_under_way_in_a_worker_that_died_is_counted_by_its_slot() -> None:
+    handles = {slot: WorkerHandle(slot, lambda _, __: None) for slot in range(2)}
+    reports = Reports(handles.values(), Metrics().add)
+    idle = report(1)._replace(in_flight_by_service={"s": 0}, tunnels_open={})
+    busy = report(2)._replace(in_flight_by_service={"s": 7, "t": 1}, tunnels_open={"s": 2})
+    for last, text in (
+        (None, ""),
+        (idle, ""),
+        (busy, " (by its last report: requests under way 8, tunnels 2)"),
+        (
+            busy._replace(in_flight_by_service={}),
+            " (by its last report: requests under way 0, tunnels 2)",
+        ),
+    ):
+        handle = WorkerHandle(0, lambda _, __: None)
+        if last is not None:
+            reports.received(handle, last)
+        reports.retire(handle)
+        assert str(reports.count_cut_off(handle)) == text
+    assert reports.cut_off(0) == (8, 4)
+    assert reports.cut_off(1) == (0, 0)
 
 
 def test_what_is_told_is_counted_once() -> None:

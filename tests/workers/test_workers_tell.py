@@ -1,4 +1,5 @@
 """What a gateway with two real worker processes tells about requests: in /metrics, /status and both logs."""
+# ruff: noqa: N802 -- ids of threats are written with capitals
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import settings
 from gateway.assembly import Gateway
-from tests.dataplane.testbed import ScriptedBackend, serve
+from tests.dataplane.testbed import Script, ScriptedBackend, UpstreamConnection, serve
 
 pytestmark = pytest.mark.processes
 
@@ -100,8 +101,8 @@ def _whole_lines(path: Path) -> list[bytes]:
 
 
 @asynccontextmanager
-async def seen(folder: Path) -> AsyncIterator[Seen]:
-    backend = ScriptedBackend(serve, "api-1", "1.1-1.58")
+async def seen(folder: Path, answer: Script = serve) -> AsyncIterator[Seen]:
+    backend = ScriptedBackend(answer, "api-1", "1.1-1.58")
     await backend.start()
     try:
         text = CONFIGURATION.format(log=folder / "access.log", port=backend.backend.port)
@@ -163,6 +164,38 @@ async def test_gauges_forget_a_worker_at_once(tmp_path: Path) -> None:
         finally:
             for _, writer in clients:
                 writer.close()
+
+
+async def test_R3_V7_requests_of_a_worker_that_is_killed_are_counted_and_have_no_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One request that never ends, in one of the workers. The page says what is lost with it."""
+    asked = asyncio.Event()
+
+    async def hang(connection: UpstreamConnection) -> None:
+        await connection.request()
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with seen(tmp_path, hang) as each:
+        host, port = each.gateway.addresses[0]
+        reader, writer = await asyncio.open_connection(host, port)
+        try:
+            writer.write(b"POST /v1/nodes HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+            await asyncio.wait_for(asked.wait(), WAIT)
+            (busy,) = [worker for worker in await each.workers() if worker["connections"]]
+            os.kill(busy["pid"], signal.SIGKILL)
+            await each.until(lambda workers: workers[busy["slot"]]["restarts"] == 1 and _all_serve(workers))
+            assert await reader.read() == b""
+        finally:
+            writer.close()
+        counters, _ = await each.scrape()
+        cut = by_worker(counters, "skewgate_worker_cut_requests_total")
+        assert cut == {"0": 0, "1": 0} | {str(busy["slot"]): 1}
+        assert set(by_worker(counters, "skewgate_worker_cut_tunnels_total").values()) == {0}
+        assert requests(counters) == 0
+        assert "cut (by its last report: requests under way 1, tunnels 0): SIGKILL" in caplog.text
+    assert _whole_lines(each.log) == []
 
 
 async def test_both_workers_write_one_access_log_and_open_it_anew_together(tmp_path: Path) -> None:
