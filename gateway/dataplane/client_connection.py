@@ -39,6 +39,11 @@ MAX_REQUESTS: Final = 10_000
 MAX_AGE: Final = 3600.0
 """Seconds. The response to request number `MAX_REQUESTS`, or the next one after `MAX_AGE` seconds, has
 `Connection: close`, so that clients reconnect, perhaps to another gateway."""
+LINGER: Final = 5.0
+"""Seconds in which what a refused client still sends is read and dropped. Closed with bytes unread, or while
+more come, the connection would be reset, and the refusal lost (RFC 9112 9.6)."""
+MAX_LINGER: Final = 4 * 1024 * 1024
+"""Bytes that are dropped in this time: who sends more has not sent too much by mistake."""
 CLOSE_LINE: Final = b"Connection: close\r\n"
 KEEP_ALIVE_LINE: Final = b"Connection: keep-alive\r\n"
 
@@ -69,7 +74,16 @@ class ClientConnection(Downstream):
     __slots__ = (
         *("_arrival", "_awaited_head", "_body_paused", "_buffer", "_discarding"),
         *("_half_closed", "_head_deadline", "_head_received", "_last_requested", "_minor"),
-        *("_empty_line_before", "_progress", "_reading", "_reading_heads", "_reads_bounded", "_requests"),
+        *(
+            "_empty_line_before",
+            "_linger_left",
+            "_lingers_until",
+            "_progress",
+            "_reading",
+            "_reading_heads",
+            "_reads_bounded",
+            "_requests",
+        ),
         *("closing", "congested", "context", "deadline", "exchange", "opened", "peer", "pool"),
         *("_known_peer", "_limits", "_write_buffer", "transport", "worker"),
     )
@@ -115,6 +129,10 @@ class ClientConnection(Downstream):
         self._head_deadline = NEVER
         """For that whole head."""
         self._head_received = 0
+        """Bytes of it."""
+        self._lingers_until = NEVER
+        """The refusal is written and its end as well; until then what comes is dropped."""
+        self._linger_left = 0
         """Bytes of it."""
         self._progress = WriteProgress()
         self.congested = False
@@ -166,6 +184,8 @@ class ClientConnection(Downstream):
     def on_deadline(self) -> None:
         """The rest of a head or body, or the next request, did not come in time, or the client did not
         read in time."""
+        if self._lingers_until <= self.context.now:
+            self.close()
         if self.congested or self.closing:
             self._await_taking()
             if self.deadline > self.context.now:
@@ -184,6 +204,7 @@ class ClientConnection(Downstream):
 
     def data_received(self, data: bytes) -> None:
         if self.closing:
+            self._drop(data)
             return
         exchange = self.exchange
         if exchange is not None:
@@ -285,6 +306,8 @@ class ClientConnection(Downstream):
             raise FramingError("head_too_large", 414 if one_line else 431)
         if len(data) > limits.line and one_line:
             raise FramingError("line_too_long", 414)
+        if data.count(b"\n") != data.count(b"\r\n"):  # the client may wait for a response to this
+            raise FramingError("line_end")
         self._await_head(len(data))
         return None
 
@@ -349,20 +372,24 @@ class ClientConnection(Downstream):
             rest = self._discarding.skip(data)
         except FramingError as error:
             self.context.metrics.client_error(error.reason)
-            self.close()
+            self._linger()
             return
         if not self._discarding.skippable():
-            self.close()
+            self._linger()
         elif self._discarding.done:
             self._buffer, self._discarding = rest, None
             self.deadline = self.context.now + self.context.timeouts.client_idle
 
     def reject(self, error: FramingError) -> None:
-        """Respond to a broken request and close: nothing after it can be trusted (threats S17)."""
+        """Respond to a broken request and end: nothing after it can be trusted (threats S17)."""
+        self.refuse(error)
+        self._linger()
+
+    def refuse(self, error: FramingError) -> None:
+        """Write why the connection ends. The caller closes it."""
         self.context.metrics.client_error(error.reason)
         response = local_response.plain_error(error.status, error.reason)
         self.respond(response, error.reason, is_head_request=False, close=True)
-        self.close()
 
     def hand_over(self) -> tuple[bytes, bool]:
         """The connection becomes one end of a tunnel: no request is read from it any more. Gives the bytes
@@ -409,7 +436,10 @@ class ClientConnection(Downstream):
         self._body_paused = False
         if not keep or self.closing or self._has_expired():
             self._remember_limits(exchange)
-            self.close()
+            if exchange is not None and not exchange.body_received and not self.closing:
+                self._linger()
+            else:
+                self.close()
             return
         if not self.congested:
             self.deadline = self.context.now + self.context.timeouts.client_idle
@@ -440,10 +470,30 @@ class ClientConnection(Downstream):
         """Close after everything that was written is sent, or after `timeouts.client_write_idle`."""
         self.closing = True
         self._buffer = b""
+        self._lingers_until = NEVER
         self.context.flush()
         self._progress.restart()
         self._await_taking()
         self.transport.close()
+
+    def _linger(self) -> None:
+        """End as `close` does, but for what the client is still sending: until it closes, or for `LINGER`, it
+        is read and dropped (threats R3-V11)."""
+        self.context.flush()
+        if self._half_closed or self.transport.is_closing() or not self.transport.can_write_eof():
+            self.close()
+            return
+        self.closing = True
+        self._buffer = b""
+        self.deadline = self._lingers_until = self.context.now + LINGER
+        self._linger_left = MAX_LINGER
+        self.transport.write_eof()
+        self.resume_reading()
+
+    def _drop(self, data: bytes) -> None:
+        self._linger_left -= len(data)
+        if self._linger_left < 0 and not self.transport.is_closing():
+            self.close()
 
     def abort(self) -> None:
         """Close at once, with a reset: the only correct end of a response that cannot be completed. Where the
@@ -457,6 +507,9 @@ class ClientConnection(Downstream):
     def _await_taking(self) -> None:
         """Set the deadline at which the client must have taken something more. A slow reader has no time
         limit: the time-out is for one that takes nothing (threats R-B1)."""
+        if self._lingers_until != NEVER:
+            self.deadline = self._lingers_until
+            return
         limits = self._limits if self.exchange is None else self.exchange.limits
         taken = -untaken(self.transport)  # nothing more is written meanwhile
         self.deadline = self._progress.look(taken, self.context.now, limits.client_write_idle)
@@ -473,7 +526,7 @@ class ClientConnection(Downstream):
         if self.exchange is not None:
             self._set_deadline()
             self.exchange.resume_response()
-        else:
+        elif not self.closing:
             self.deadline = self.context.now + self.context.timeouts.client_idle
             self._read_on()
 

@@ -12,7 +12,7 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
-from gateway.dataplane.http1.fields import HOST
+from gateway.dataplane.http1.fields import HOST, PORT
 
 if TYPE_CHECKING:
     from gateway.core.fleet.admission import Access, IpAddress
@@ -31,7 +31,7 @@ VIA: Final = b"Via: 1.1 skewgate\r\n"
 _VALID_VALUES: Final = {
     "x-forwarded-proto": re.compile(rb"https?", re.IGNORECASE),
     "x-forwarded-host": HOST,
-    "x-forwarded-port": re.compile(rb"[0-9]{1,5}"),
+    "x-forwarded-port": re.compile(PORT),
     "x-forwarded-prefix": re.compile(rb"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+/?"),
 }
 """What a value from a trusted peer must match to be forwarded and to be used in links: trusted values can be
@@ -261,11 +261,10 @@ class Peer:
     def _lines_after_address(self, request: RequestHead, fields: dict[str, bytes], prefix: str) -> bytes:
         outer = fields.get("x-forwarded-prefix", b"").rstrip(b"/")
         origin = self._origin(request, fields)
-        lines = [
-            b"X-Forwarded-Proto: %b\r\n" % fields.get("x-forwarded-proto", self.scheme.encode()),
-            b"X-Forwarded-Host: %b\r\n" % origin.host.encode(),
-            b"X-Forwarded-Port: %b\r\n" % origin.port.encode(),
-        ]
+        lines = [b"X-Forwarded-Proto: %b\r\n" % fields.get("x-forwarded-proto", self.scheme.encode())]
+        if origin.host:  # an empty one is a name to servers that write links
+            lines.append(b"X-Forwarded-Host: %b\r\n" % origin.host.encode())
+        lines.append(b"X-Forwarded-Port: %b\r\n" % origin.port.encode())
         if prefix or outer:
             lines.append(b"X-Forwarded-Prefix: %b%b\r\n" % (outer, prefix.encode()))
         lines += [b"Via: %b\r\n" % value for value in request.via]

@@ -36,7 +36,8 @@ class TlsTransport:
 
     __slots__ = (
         *("_closing", "_ended", "_eof", "_incoming", "_loop", "_outgoing", "_paused", "_protocol"),
-        *("_on_broken", "_raw", "_reading", "_resumes", "_taken", "_waiting", "_without_content", "tls"),
+        *("_is_1_3", "_on_broken", "_raw", "_reading", "_resumes", "_taken", "_waiting", "_without_content"),
+        "tls",
     )
 
     def __init__(
@@ -58,6 +59,8 @@ class TlsTransport:
         self._taken = 0
         self._without_content = 0
         """Bytes that OpenSSL got since the last content."""
+        self._is_1_3 = False
+        """The version is TLS 1.3. Known at the end of the handshake."""
         self._paused = False
         self._reading = False
         """`_read` is running, perhaps further up the stack."""
@@ -93,7 +96,8 @@ class TlsTransport:
                 self._flush()  # the alert that says why
                 raise
         self._without_content = 0
-        if self.tls.version() != _TLS_1_3:
+        self._is_1_3 = self.tls.version() == _TLS_1_3
+        if not self._is_1_3:
             self._flush()
         return True
 
@@ -187,6 +191,11 @@ class TlsTransport:
             # Asking on in vain would raise an exception, which costs more than a record.
             if not incoming.pending and not self._take_some():
                 break
+        if self._outgoing.pending and not self._is_1_3:
+            # In TLS 1.2 reading makes OpenSSL write nothing but the alert to a second ClientHello. The client
+            # waits for that handshake (threats R3-V10).
+            self._end_of_tls(pieces, broken=True)
+            return b""
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _take_some(self) -> bool:

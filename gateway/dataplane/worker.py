@@ -43,7 +43,8 @@ from gateway.tls.server import ServerCertificates
 log = logging.getLogger("skewgate.worker")
 
 DESCRIPTOR_RESERVE: Final = 64
-"""File descriptors for probes, listeners and files, and for connections that are closed once accepted."""
+"""File descriptors for probes, listeners and files, and for connections that are closed once accepted. Of a
+low limit at most a quarter is kept for that, and at least half as many."""
 MIN_CLIENTS: Final = 16
 MAX_CLIENTS: Final = 100_000
 LOG_INTERVAL: Final = 60.0
@@ -61,12 +62,13 @@ def admission_limit() -> int:
     """The number of client connections that the file descriptors of the process allow.
 
     Each of them may need a connection to a backend. Two reserves are kept: one for the admin listener
-    (threats R-B7), and one for everything else (threats L1).
+    (threats R-B7), and one for everything else, which shrinks with a low limit (threats L1, R3-V8).
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return MAX_CLIENTS
-    return max(MIN_CLIENTS, min(MAX_CLIENTS, (soft - DESCRIPTOR_RESERVE - admin_connections()) // 2))
+    reserve = min(DESCRIPTOR_RESERVE, max(DESCRIPTOR_RESERVE // 2, soft // 4))
+    return max(MIN_CLIENTS, min(MAX_CLIENTS, (soft - reserve - admin_connections()) // 2))
 
 
 @final
@@ -253,7 +255,8 @@ class Worker:
         if self.context.admission.refuses_connections:
             self._shed_connections += 1
             self.context.admission.shedder.connection_refused()
-            client.reject(FramingError("overload", 503))
+            client.refuse(FramingError("overload", 503))
+            client.close()
             return
         if self.context.held_bodies.was_full:
             client.bound_reads()

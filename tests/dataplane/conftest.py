@@ -33,6 +33,7 @@ LOOPS_DIFFER: Final = frozenset(
         "test_interim",
         "test_pauses",
         "test_pipelining",
+        "test_refusals_linger",
         "test_resends",
         "test_retries",
         "test_reuse",

@@ -12,7 +12,14 @@ from tests.dataplane.testbed import Testbed, serve, until, wait_ticks
 
 @pytest.mark.parametrize(
     "descriptors, clients",
-    [(1024, 448), (70, MIN_CLIENTS), (10_000_000, MAX_CLIENTS), (resource.RLIM_INFINITY, MAX_CLIENTS)],
+    [
+        (1024, 448),
+        (256, 80),
+        (110, 32),
+        (70, MIN_CLIENTS),
+        (10_000_000, MAX_CLIENTS),
+        (resource.RLIM_INFINITY, MAX_CLIENTS),
+    ],
 )
 def test_every_client_may_need_a_backend_connection_and_a_reserve_is_kept(
     monkeypatch: pytest.MonkeyPatch, descriptors: int, clients: int

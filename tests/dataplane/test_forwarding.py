@@ -449,6 +449,7 @@ async def test_R_D3_the_forwarded_port_is_the_one_that_the_client_used(
         ),
         (("X-Forwarded-Host: [2001:db8::1]", "X-Forwarded-Port: 8443"), "8443", "http://[2001:db8::1]:8443"),
         (("X-Forwarded-Port: 844444",), "8080", "http://api.example:8080"),
+        (("X-Forwarded-Port: 84444",), "8080", "http://api.example:8080"),
         (("X-Forwarded-Port: 8x",), "8080", "http://api.example:8080"),
     ],
 )
@@ -464,6 +465,22 @@ async def test_R_D3_the_port_of_a_trusted_peer_is_also_that_of_links(
 
     assert backend.only_request.one("x-forwarded-port") == port
     assert answer.one("location") == f"{base}/v1/nodes/1"
+
+
+@pytest.mark.parametrize("trusted", [(), ("127.0.0.0/8",)])
+async def test_R3_V13_without_host_there_is_no_forwarded_host(
+    testbed: Testbed, trusted: tuple[str, ...]
+) -> None:
+    """An empty one is a name to servers that write links; they have `Host` for that."""
+    backend = await testbed.backend()
+    gateway = await testbed.gateway(backend, trusted=trusted)
+
+    for lines in (b"", b"X-Forwarded-Host: a@b\r\n", b"X-Forwarded-Host: outer.example:99999\r\n"):
+        assert (await gateway.request(b"GET /v1/nodes HTTP/1.0\r\n" + lines + b"\r\n")).status == 200
+        fields = forwarding_fields(backend.requests[-1])
+        assert fields.pop("x-forwarded-for") == "127.0.0.1"
+        assert fields == {"x-forwarded-proto": "http", "x-forwarded-port": "80"}
+        assert backend.requests[-1].one("host") == f"127.0.0.1:{backend.port}"
 
 
 async def test_R_D3_without_host_the_port_is_that_of_the_scheme(testbed: Testbed) -> None:

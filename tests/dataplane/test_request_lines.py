@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.dataplane.assertions import assert_refused
@@ -136,6 +138,67 @@ async def test_S13_request_lines(testbed: Testbed, start: str, statuses: tuple[i
 )
 async def test_S14_hosts(testbed: Testbed, lines: tuple[str, ...]) -> None:
     await assert_refused(testbed, request_head(*lines, host=False))
+
+
+@pytest.mark.parametrize("host", ["a.example", "127.0.0.1", "[::1]"])
+@pytest.mark.parametrize("port", ["65536", "65540", "65600", "66000", "70000", "99999", "000080"])
+async def test_R3_V13_a_port_that_no_server_can_have(testbed: Testbed, host: str, port: str) -> None:
+    await assert_refused(testbed, request_head(f"Host: {host}:{port}", host=False))
+    await assert_refused(testbed, request_head(start=f"GET http://{host}:{port}/v1/nodes HTTP/1.1"))
+
+
+@pytest.mark.parametrize("port", ["", ":", ":0", ":80", ":00080", ":9999", ":59999", ":60000", ":65535"])
+async def test_R3_V13_every_other_port_passes(testbed: Testbed, port: str) -> None:
+    gateway, backend = await testbed.gateway_and_backend(serve)
+    client = await gateway.client()
+
+    for _ in range(2):  # the second one is read by a layout
+        assert (await client.request(request(host=f"a.example{port}"))).status == 200
+
+    assert [each.one("host") for each in backend.requests] == [f"a.example{port}"] * 2
+
+
+async def test_R3_V13_a_layout_refuses_such_a_port_as_well(testbed: Testbed) -> None:
+    gateway, backend = await testbed.gateway_and_backend(serve)
+    client = await gateway.client()
+    assert (await client.request(request(host="a.example:65535"))).status == 200
+
+    assert (await client.request(request(host="a.example:65536"))).status == 400
+    assert len(backend.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET /v1/nodes HTTP/1.1\n",
+        b"GET /v1/nodes HTTP/1.1\nHost: api.example\n\n",
+        b"GET /v1/nodes HTTP/1.1\nHost: api.example\r\n",
+        b"GET /v1/nodes HTTP/1.0\n\n",
+        b"GET /v1/nodes HTTP/1.1\r\nHost: api.example\n\n",
+        b"\n",
+    ],
+)
+async def test_R3_V13_a_bare_line_end_is_refused_before_the_head_ends(testbed: Testbed, data: bytes) -> None:
+    """The client waits for the response to a head that, to it, is complete."""
+    gateway, backend = await testbed.gateway_and_backend(serve, client_head=3600.0)
+    client = await gateway.client()
+
+    answer = await client.request(data, method="GET")
+
+    assert (answer.status, answer.one("connection")) == (400, "close")
+    assert gateway.metric("skewgate_client_errors_total", reason="line_end") == 1
+    assert not backend.requests
+
+
+async def test_R3_V13_a_head_that_is_cut_between_its_line_ends_is_no_broken_one(testbed: Testbed) -> None:
+    gateway, backend = await testbed.gateway_and_backend(serve)
+    client = await gateway.client()
+    for byte in request():
+        await client.send(bytes([byte]))
+        await asyncio.sleep(0)
+
+    assert (await client.response()).status == 200
+    assert len(backend.requests) == 1
 
 
 async def test_S14_an_empty_host_after_a_request_that_had_none(testbed: Testbed) -> None:

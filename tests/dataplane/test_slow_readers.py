@@ -142,6 +142,45 @@ async def test_R_B1_a_slow_reader_is_reset_only_after_it_takes_nothing(testbed: 
     await until(lambda: not gateway.worker._clients)
 
 
+async def test_R3_V9_a_kernel_that_acknowledges_nothing_for_50_seconds_is_a_slow_reader(
+    testbed: Testbed,
+) -> None:
+    """A reader with a large receive buffer takes 4 kB a second from it. Its kernel acknowledges more only
+    when a large part of that buffer is free again."""
+    body = pattern(2 * MIB)
+    gateway, _ = await testbed.gateway_and_backend(always(response(200, body=body)))
+    async with reader_with_small_buffer(gateway, 4 * KIB) as sock:
+        await asyncio.get_running_loop().sock_sendall(sock, request())
+        begin = b""
+        for _ in range(2):
+            async with asyncio.timeout(TIMEOUT):
+                begin += await asyncio.get_running_loop().sock_recv(sock, 64 * KIB)
+            await settle()
+            for _ in range(50):
+                gateway.turn(1.0)
+                await settle()
+            assert not gateway.records
+
+        assert await read_rest(sock, begin, len(body)) == body
+
+    assert (await gateway.recorded()).reason == ""
+
+
+async def test_R3_V9_a_client_that_takes_nothing_for_a_minute_is_reset(testbed: Testbed) -> None:
+    gateway, backend = await testbed.gateway_and_backend(stream_for_ever)
+    async with reader_with_small_buffer(gateway, 4 * KIB) as sock:
+        await asyncio.get_running_loop().sock_sendall(sock, request())
+        seconds = 0
+        while not gateway.records:
+            gateway.turn(1.0)
+            seconds += 1
+            await settle()
+
+    assert seconds >= 60
+    assert gateway.records[0].reason == "client_stalled"
+    await backend.disconnected()
+
+
 @pytest.mark.parametrize("send_buffer", [4 * KIB, 256 * KIB])
 async def test_D3_a_client_that_takes_nothing_is_reset_whatever_the_kernel_holds(
     testbed: Testbed, send_buffer: int

@@ -35,7 +35,7 @@ def test_each_key_is_inherited_by_itself() -> None:
         "    timeouts: {backend_head: 9s, backend_body_idle: off}\n    limits: {body: 2GiB}\n", whole
     )
 
-    assert (found.backend_head, found.connect, found.client_write_idle) == (9.0, 1.0, 30.0)
+    assert (found.backend_head, found.connect, found.client_write_idle) == (9.0, 1.0, 60.0)
     assert found.backend_body_idle == NO_TIMEOUT
     assert (found.body, found.replay_body, found.min_rate) == (2 * 1024**3, 1024, 9)
 

@@ -47,7 +47,7 @@ def test_a_minimal_file_gets_every_default() -> None:
         client_head=10.0,
         client_body_idle=30.0,
         client_idle=75.0,
-        client_write_idle=30.0,
+        client_write_idle=60.0,
         connect=2.0,
         backend_head=30.0,
         backend_body_idle=60.0,

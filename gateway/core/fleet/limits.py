@@ -19,7 +19,7 @@ class ServiceLimits:
     """The time-outs (seconds) and the limits of one service: what has a meaning once a request has one."""
 
     client_body_idle: float = 30.0
-    client_write_idle: float = 30.0
+    client_write_idle: float = 60.0
     connect: float = 2.0
     backend_head: float = 30.0
     backend_body_idle: float = 60.0

@@ -27,16 +27,18 @@ TEXT: Final = rb"[\t\x20-\x7e\x80-\xff]*+"
 MIN_FIELD_SIZE: Final = 4
 """The size of the shortest field line (`a:` and CRLF). The lines of a head are counted only if it is long
 enough to exceed the limit."""
+PORT: Final = rb"(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[0-5]?[0-9]{1,4})"
+"""A port from 0 to 65535, of at most five digits: servers that make a URL of a higher one fail."""
 _NAME: Final = rb"[A-Za-z0-9._~!$&'()*+;=-]"
 HOST: Final = re.compile(
     b"(?:%b{1,255}" % _NAME
     + b"|(?:%b|%%[89A-Fa-f][0-9A-Fa-f]){1,255}" % _NAME
-    + rb"|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?"
+    + rb"|\[[0-9A-Fa-f:.]{2,45}\])(?::%b?)?" % PORT
 )
-"""Host and port (RFC 3986 3.2.2), of at most 255 characters and five digits. Percent-encoding is for UTF-8
-alone, as that RFC asks of those who write it: an encoded `.` or `/` is another name to a reader that decodes
-it. A comma makes a list of two Hosts to readers that join lines (RFC 9110 5.3). No character here needs an
-escape in JSON. Names without an escape are most, so they are tried first."""
+"""Host and port (RFC 3986 3.2.2): a name of at most 255 characters; a colon alone means no port.
+Percent-encoding is for UTF-8 alone, as that RFC asks of those who write it: an encoded `.` or `/` is another
+name to a reader that decodes it. A comma makes a list of two Hosts to readers that join lines (RFC 9110 5.3).
+No character here needs an escape in JSON. Names without an escape are most, so they are tried first."""
 MAX_LENGTH_DIGITS: Final = 18
 """Digits of a `Content-Length`: enough for any real body, and the number fits in 63 bits."""
 KNOWN_CODINGS: Final = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress", b"identity"})

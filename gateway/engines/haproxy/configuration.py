@@ -38,7 +38,8 @@ MAX_RETRIES: Final = 8
 """Retries of one request."""
 _PLAIN_REST: Final = "[A-Za-z0-9/._~@:,+=-]*$"
 """What may follow the beginning of a plain path: no escapes, and nothing that separates for some server."""
-_PLAIN_HOST: Final = r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?$"
+_PORT: Final = "([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_PLAIN_HOST: Final = rf"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:{_PORT})?$"
 
 
 @final

@@ -67,10 +67,11 @@ class Timeouts(Section):
         example="30s",
     )
     client_write_idle: Duration = key(
-        "30s",
+        "60s",
         "How long a client may take nothing of a response that is ready. A slow reader has no time limit.",
-        reason="A client that does not read keeps a backend connection in use.",
-        example="1m",
+        reason="The value of nginx. A client that does not read keeps a backend connection in use, but the "
+        "kernel of a steady reader with a large receive buffer may acknowledge nothing for half a minute.",
+        example="2m",
     )
     connect: Duration = key(
         "2s",
