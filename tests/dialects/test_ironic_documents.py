@@ -120,8 +120,32 @@ def test_v1_of_every_release(base: str, media_types: str, version: str | None) -
     document = v1(base, media_types=media_types, version=version)
 
     assert rewritten(V1, document) == v1(
-        "https://api.test/baremetal", media_types=media_types, version=None if version is None else "1.58"
+        "https://api.test/baremetal", media_types=media_types, version="1.58"
     )
+
+
+@pytest.mark.parametrize(
+    "document, href",
+    [
+        ('{"id": "v1"}', "https://api.test/baremetal/v1/"),
+        ('{"id": "v1", "version": null, "links": 7}', "https://api.test/baremetal/v1/"),
+        ('{"id": "v1", "version": {}, "links": [{"rel": "self"}]}', "https://api.test/baremetal/v1/"),
+        ('{"id": "v1", "links": [{"rel": "self", "href": "https://x.test/v1"}]}', "https://x.test/v1"),
+    ],
+)
+def test_R3_V15_the_range_is_written_into_a_v1_without_one(document: str, href: str) -> None:
+    """Up to 11.1 there is none; gophercloud reads nothing else."""
+    text = rewritten(V1, document)
+
+    assert text is not None
+    version = json.loads(text)["version"]
+    assert list(version.items()) == [
+        ("id", "v1"),
+        ("links", [{"href": href, "rel": "self"}]),
+        ("status", "CURRENT"),
+        ("min_version", "1.1"),
+        ("version", "1.58"),
+    ]
 
 
 def test_the_documentation_link_stays() -> None:
@@ -311,14 +335,15 @@ def test_R_A9_what_two_readers_read_differently_is_written_anew(body: bytes) -> 
     assert IRONIC.rewrite_document(ROOT, body, OFFER, LINKS) == b'{"versions": [{"version": "1.58"}]}'
 
 
-def test_R_A9_documents_of_legacy_servers_keep_their_shape() -> None:
-    """Icehouse and Juno: neither `/` nor `/v1` names a range, so none is added."""
+def test_R_A9_the_root_of_legacy_servers_keeps_its_shape() -> None:
+    """Icehouse and Juno: neither `/` nor `/v1` names a range. `/v1` gets one, `/` does not."""
     base, public = LINK_BASES[0], "https://api.test/baremetal"
-    entry = '{"id": "v1", "links": [{"href": "%s/v1/", "rel": "self"}]}'
-    documents = (
-        (ROOT, f'{{"versions": [{entry}], "description": "x", "default_version": {entry}}}'),
-        (V1, '{"id": "v1", "links": [{"href": "%s/v1/", "rel": "self"}], "media_types": []}'),
-    )
+    plain = '{"id": "v1", "links": [{"href": "%s/v1/", "rel": "self"}]}'
+    document = f'{{"versions": [{plain}], "description": "x", "default_version": {plain}}}'
 
-    for endpoint, document in documents:
-        assert rewritten(endpoint, document.replace("%s", base)) == document.replace("%s", public)
+    assert rewritten(ROOT, document.replace("%s", base)) == document.replace("%s", public)
+
+    own = '{"id": "v1", "links": [{"href": "%s/v1/", "rel": "self"}], "media_types": []'
+    assert rewritten(V1, f"{own}}}".replace("%s", base)) == (
+        f'{own}, "version": {entry("%s", "1.58")}}}'.replace("%s", public)
+    )

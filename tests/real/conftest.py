@@ -20,6 +20,7 @@ from tests.real.client_libraries import OF_ALL, OF_ELASTICSEARCH_8, Libraries
 from tests.real.clients import Clients
 from tests.real.environments import Environment, build_all
 from tests.real.goiardi import API, GOIARDI, ChefServer, chef_servers
+from tests.real.gophercloud import Gophercloud, compiled
 from tests.real.ironic import NEW, OLD, OneDatabaseFleet, whole_server
 from tests.real.launcher import RunningServer
 from tests.real.pairs import Pair
@@ -227,6 +228,11 @@ def clustering_clients() -> ClusteringClients:
 def libraries() -> Libraries:
     names = (OF_ALL, OF_ELASTICSEARCH_8)
     return Libraries(build_all(names))
+
+
+@pytest.fixture(scope="session")
+def gophercloud() -> Gophercloud:
+    return Gophercloud(compiled())
 
 
 @pytest.fixture(scope="module")

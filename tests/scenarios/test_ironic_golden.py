@@ -9,6 +9,7 @@ later do.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -290,11 +291,13 @@ async def test_forwarded_fields_of_other_peers_are_not_trusted() -> None:
         assert [head.get("Forwarded") for head in testbed.forwarded] == [None]
 
 
-async def test_documents_of_an_old_server_without_a_range_keep_their_shape() -> None:
-    """`/v1` had no range until 11, `/` had none until 4.2: the range was in fields only."""
+async def test_R3_V15_of_the_documents_of_an_old_server_v1_gets_the_range() -> None:
+    """`/v1` had no range until 11, `/` had none until 4.2: the range was in fields only. `/` stays so."""
     async with in_front_of(Ironic(31, document_range=False)) as testbed:
-        for target, body in (
-            ("/", testbed.servers[0].root(testbed.base)),
-            ("/v1", testbed.servers[0].v1(testbed.base)),
-        ):
-            assert (await testbed.same_response(target)).body == body
+        server = testbed.servers[0]
+        assert (await testbed.same_response("/")).body == server.root(testbed.base)
+
+        document = json.loads((await testbed.same_response("/v1")).body)
+        version = document.pop("version")
+        assert document == json.loads(server.v1(testbed.base))
+        assert (version["min_version"], version["version"]) == ("1.1", "1.31")

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from gateway.core.fleet.offer import Phase
@@ -55,6 +57,21 @@ async def test_IRONIC_UC3A_UC3B_a_new_client_and_old_servers_see_each_other_unch
         assert [(name.lower(), value) for name, value in head.versions.items()] == [
             (OWN.lower(), version or "1.9")
         ], "the fields of the client only"
+
+
+async def test_R3_V15_a_transparent_service_shows_the_document_of_its_servers() -> None:
+    async with in_front_of(Ironic(None), Ironic(None)) as testbed:
+        assert "version" not in json.loads((await testbed.send("/v1")).body)
+
+
+async def test_R3_V15_a_mixed_fleet_shows_one_document_of_v1() -> None:
+    """Rocky writes no range into it."""
+    async with in_front_of(Ironic(46, document_range=False), Ironic(90)) as testbed:
+        response = await testbed.same_response("/v1")
+
+        version = json.loads(response.body)["version"]
+        assert (version["min_version"], version["version"]) == ("1.1", "1.46")
+        assert version["links"] == [{"href": f"{testbed.base}/v1/", "rel": "self"}]
 
 
 async def test_IRONIC_UC3A_a_malformed_version_is_forwarded_to_an_old_fleet_unchanged() -> None:

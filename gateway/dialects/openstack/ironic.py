@@ -286,12 +286,27 @@ class Ironic(Dialect):
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
     ) -> bytes | None:
-        """`/` and `/v1`. Before 4.3 and 12.0 they have no range; such documents keep their shape."""
+        """`/` and `/v1`. Before 4.3 `/` has no range and keeps its shape. `/v1` always gets one: servers
+        before 12.0 write none, so clients that need it would find it by chance in a mixed fleet."""
         document = load_document(body)
         if document is None or not _is_document(endpoint, document) or not write_ranges(document, offered):
             return None
+        if endpoint == V1 and not document.get("version"):
+            document["version"] = self._version_object(document, offered, links)
         rewrite_links(document, links)
         return dump_document(document)
+
+    def _version_object(self, document: Document, offered: OfferedVersions, links: Links) -> Document:
+        """The offer as servers from 12.0 write it into `/v1`, with the link that `document` has to itself."""
+        listed = objects(document.get("links")) or []
+        own = next((link["href"] for link in listed if link.get("rel") == "self" and "href" in link), None)
+        return {
+            "id": "v1",
+            "links": [{"href": f"{links.backend}/v1/" if own is None else own, "rel": "self"}],
+            "status": "CURRENT",
+            "min_version": self.scheme.format(offered.lowest),
+            "version": self.scheme.format(offered.highest),
+        }
 
     # -- 4. probes
 
