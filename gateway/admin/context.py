@@ -13,7 +13,7 @@ from typing import Any, final
 from gateway.admin import views
 from gateway.compiled import build_info
 from gateway.controlplane.reload import ConfigInForce, ReloadResult
-from gateway.core.decision.decision import DocumentKey
+from gateway.core.decision.document_key import DocumentKey
 from gateway.core.decision.explanation import Load
 from gateway.core.fleet.fleet import OperatorCommand
 from gateway.core.fleet.snapshot import SnapshotSource

@@ -21,8 +21,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from gateway.controlplane.resolver import Resolve
-from gateway.core.dialect import Advertisement, Dialect, ProbeFault, ProbeRequest, ProbeResponse
+from gateway.core.dialect import Advertisement, ProbeFault, ProbeRequest, ProbeResponse
 from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.probed_document import ProbedDocument, probed_document
 from gateway.core.fleet.service import HealthPlan, ProbePlan, Service
 from gateway.telemetry.access_log import printable
 from gateway.tls.client import ClientContexts, reason_of, refused_by_peer
@@ -50,6 +51,15 @@ class Health(NamedTuple):
     """False: it says nothing."""
     error: str | None = None
     """What was answered, if that was no."""
+
+
+@final
+class Probed(NamedTuple):
+    """What a probe brought."""
+
+    found: Advertisement | ProbeFault
+    document: ProbedDocument | None = None
+    """The discovery document among the responses, if one can be shown to clients."""
 
 
 OnCertificate: TypeAlias = Callable[[float], None]
@@ -87,14 +97,20 @@ class ProbeClient:
 
     async def probe(
         self, service: Service, backend: Backend, on_certificate: OnCertificate = _unheeded
-    ) -> Advertisement | ProbeFault:
+    ) -> Probed:
         """One whole probe, within `probe.timeout` seconds."""
         plan = service.probe
         try:
             async with asyncio.timeout(plan.timeout):
-                return await self._run_dialect(service.dialect, backend, plan, on_certificate)
+                return await self._run_dialect(service, backend, on_certificate)
         except TimeoutError:
-            return ProbeFault("timeout", f"no complete response within {plan.timeout:g} s")
+            return Probed(ProbeFault("timeout", f"no complete response within {plan.timeout:g} s"))
+
+    async def fetch(self, path: str, backend: Backend, plan: ProbePlan) -> ProbeResponse | ProbeFault:
+        """One request for a document as JSON that belongs to no probe. The caller has a deadline."""
+        return await self._send(
+            ProbeRequest(path, (("Accept", "application/json"),)), backend, plan, _unheeded
+        )
 
     async def check_health(self, plan: ProbePlan, health: HealthPlan, backend: Backend) -> Health:
         """Ask whether the backend wants requests, within `probe.timeout` seconds."""
@@ -109,21 +125,27 @@ class ProbeClient:
             return Health(answered=True)
         return Health(answered=True, error=f"its health check {health.path} answers {response.status}")
 
-    async def _run_dialect(
-        self, dialect: Dialect, backend: Backend, plan: ProbePlan, on_certificate: OnCertificate
-    ) -> Advertisement | ProbeFault:
+    async def _run_dialect(self, service: Service, backend: Backend, on_certificate: OnCertificate) -> Probed:
         """One request after the other, until the dialect has read the versions or gives up."""
+        dialect, plan = service.dialect, service.probe
         responses: tuple[ProbeResponse, ...] = ()
+        document: ProbedDocument | None = None
+        host = CIMultiDict(plan.headers).get("Host", backend.authority)
         step = dialect.probe(responses, plan.path)
         while isinstance(step, ProbeRequest):
             if len(responses) == MAX_REQUESTS:
-                return ProbeFault("steps", f"the versions are still unknown after {MAX_REQUESTS} requests")
+                error = f"the versions are still unknown after {MAX_REQUESTS} requests"
+                return Probed(ProbeFault("steps", error))
             response = await self._send(step, backend, plan, on_certificate)
             if isinstance(response, ProbeFault):
-                return response
+                return Probed(response)
+            document = (
+                probed_document(dialect, service.match.local(step.path), host, plan.headers, response)
+                or document
+            )
             responses = (*responses, response)
             step = dialect.probe(responses, plan.path)
-        return step
+        return Probed(step, document)
 
     async def _send(
         self, request: ProbeRequest, backend: Backend, plan: ProbePlan, on_certificate: OnCertificate

@@ -21,7 +21,7 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias, final
 
-from gateway.controlplane.probe_client import ProbeClient
+from gateway.controlplane.probe_client import ProbeClient, Probed
 from gateway.controlplane.resolver import Resolve, addresses_only
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement, ProbeFault
@@ -291,14 +291,14 @@ class Prober:
             return
         async with self._under_way:
             sent, sent_wall = self._clock(), self._wall()
-            found = await self._send_probe(key, self._probe_client, target)
+            found, document = await self._send_probe(key, self._probe_client, target)
         self._last_probe_at[key] = sent_wall
         seconds = self._clock() - sent
         match found:
             case Advertisement():
                 target.failures = 0
                 self._metrics.probed(*key, seconds, None)
-                self._snapshot_holder.collect(*key, ProbeSucceeded(found, sent, prompted))
+                self._snapshot_holder.collect(*key, ProbeSucceeded(found, sent, prompted, document))
                 await self._check_health(key, target)
             case ProbeFault(reason, detail):
                 target.failures += 1
@@ -323,9 +323,7 @@ class Prober:
         if health.answered:
             self._snapshot_holder.collect(*key, HealthChecked(health.error, sent))
 
-    async def _send_probe(
-        self, key: Key, probe_client: ProbeClient, target: _Target
-    ) -> Advertisement | ProbeFault:
+    async def _send_probe(self, key: Key, probe_client: ProbeClient, target: _Target) -> Probed:
         try:
             seen = partial(self._metrics.certificate_seen, *key)
             return await probe_client.probe(target.service, target.backend, seen)
@@ -333,7 +331,8 @@ class Prober:
         except Exception:  # noqa: BLE001 - logged and counted
             name = "/".join(key)
             _log.exception("%s: the probe failed because of a bug in the gateway", name, extra=about(name))
-            return ProbeFault("internal", "the probe failed because of a bug in the gateway, see its log")
+            error = "the probe failed because of a bug in the gateway, see its log"
+            return Probed(ProbeFault("internal", error))
 
     def _declare_again(self, key: Key, target: _Target, sent: float, *, prompted: bool) -> None:
         """A declared backend is not asked. What is declared is observed once more instead, which clears it if

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, SupportsIndex, TypeAlias, final
+from urllib.parse import unquote
 
 from gateway.core.configuration_rules import ConfigurationRules
 from gateway.core.decision.operations import Operations
@@ -467,6 +468,12 @@ class Dialect(ABC):
         those spellings made equal that its servers take for the same. Runs on every negotiated request of a
         service with operations."""
         return path
+
+    def document_path(self, path: str) -> str:
+        """The one spelling of a document's path: all that its servers take for the same lead to one known
+        document. Without escapes and slashes at its ends, unless they read more."""
+        plain = unquote(path) if "%" in path else path
+        return "/" + plain.strip("/")
 
     # -- 2. local responses
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from gateway.core.decision.decision import DocumentKey
+from gateway.core.decision.document_key import document_key
 from gateway.core.decision.response import ResponseRewrite, rewrite_head
 from gateway.core.dialect import VersionRefusal
 from gateway.core.fleet.fleet import Fact, PassiveObservation, ServedVersionMissing, VersionMismatch
@@ -337,7 +337,8 @@ class Attempt(ResponseReceiver):
         if not buffered.rewrite_document(owner.request, public_base, owner.context.rewritten_documents):
             return False
         if buffered.known_document is not None:
-            key = DocumentKey.of(owner.resolution, owner.path, owner.request.query)
+            view, endpoint = owner.resolution.view, owner.resolution.endpoint
+            key = document_key(view, endpoint, owner.path, owner.request.query)
             owner.context.known_documents.keep(key, buffered.known_document)
         return True
 

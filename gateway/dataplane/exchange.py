@@ -27,13 +27,13 @@ from gateway.core.decision.decision import (
     Answer,
     AnswerKnown,
     Decision,
-    DocumentKey,
     Forward,
     Refuse,
     Unrouted,
     decide,
     reselect,
 )
+from gateway.core.decision.document_key import DocumentKey
 from gateway.dataplane import local_response
 from gateway.dataplane.answers import (
     OPTIONS_ENDS_HERE,
@@ -48,7 +48,7 @@ from gateway.dataplane.downstream_head import CHUNKED, compose_downstream_head, 
 from gateway.dataplane.failures import FAILURES, NOT_CONNECTED, Failure, Retry
 from gateway.dataplane.http1.chunked import LAST_CHUNK, encode_chunk
 from gateway.dataplane.http1.fields import NO_BODY
-from gateway.dataplane.known_documents import document_key
+from gateway.dataplane.known_documents import key_of_request
 from gateway.dataplane.request_body import RequestBody
 from gateway.dataplane.retries import Retries
 from gateway.dataplane.retry_budget import MAX_QUEUED
@@ -384,7 +384,7 @@ class Exchange(AttemptOwner):
     def give_up(self, failure: Failure) -> None:
         """Nothing is sent any more. Where no connection could be made, a discovery document is answered from
         what is known of it."""
-        key = document_key(self.resolution, self.request, self.path) if failure in NOT_CONNECTED else None
+        key = key_of_request(self.resolution, self.request, self.path) if failure in NOT_CONNECTED else None
         known = None if key is None else self._known_answer(self.resolution, key)
         self._respond(known or answer_to_failure(failure, self.resolution, self._retries))
 

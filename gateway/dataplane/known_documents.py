@@ -13,11 +13,15 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-from gateway.core.decision.decision import DOCUMENT_METHODS, DocumentKey, NegotiationResult
+from gateway.core.decision.decision import DOCUMENT_METHODS, NegotiationResult
+from gateway.core.decision.document_key import DocumentKey, document_key
 from gateway.core.decision.response import vary_lines
 from gateway.core.dialect import Endpoint, Links, Served
+from gateway.core.fleet.probed_document import CREDENTIALS, ProbedDocument
 from gateway.core.http.field_lines import fields_named
 from gateway.core.http.message import Header, Response, all_values, as_mapping
+from gateway.core.versions.ranges import NO_VERSIONS
+from gateway.core.versions.version import Version
 from gateway.dataplane.answers import LocalAnswer
 from gateway.dataplane.http1.fields import OWS
 from gateway.dataplane.proxy_status import LocalReason
@@ -26,7 +30,6 @@ if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
     from gateway.core.dialect import OfferedVersions
     from gateway.core.fleet.backend import Backend, Member
-    from gateway.core.versions.version import Version
     from gateway.dataplane.http1.request_head import RequestHead
     from gateway.dataplane.http1.response_head import ResponseHead
     from gateway.dataplane.rewritten_documents import RewrittenDocuments
@@ -37,9 +40,7 @@ MAX_SIZE: Final = 2 * 1024 * 1024
 MAX_TARGET: Final = 512
 """Characters of a target: no real one of a document is longer."""
 
-_CREDENTIALS: Final = fields_named(
-    {"authorization", "cookie", "x-auth-token", "x-service-token", "x-api-key"}
-)
+_CREDENTIALS: Final = fields_named(CREDENTIALS)
 _PERSONAL: Final = fields_named({"set-cookie", "cache-control"})
 _FOR_ONE_CLIENT: Final = re.compile(rb"(?:^|[\s,])(?:no-store|private)(?:$|[\s,=])", re.IGNORECASE)
 _ABOUT_CONTENT: Final = fields_named({"content-type", "content-language"})
@@ -132,7 +133,13 @@ class KnownDocuments:
         return isinstance(key, DocumentKey) and self.find(key) is not None
 
     def find(self, key: DocumentKey) -> KnownDocument | None:
-        """The document of `key`, if its backend is still configured, with a dialect that reads it."""
+        """The document of `key`: what a client fetched last, else what a probe has read. That of a legacy
+        backend only if there is no other."""
+        fetched = self._fetched(key)
+        return fetched if fetched is not None and not fetched.legacy else _probed(key) or fetched
+
+    def _fetched(self, key: DocumentKey) -> KnownDocument | None:
+        """What a client fetched, if its backend is still configured, with a dialect that reads it."""
         place = (key.service.name, key.endpoint, key.target)
         known = self._documents.get(place)
         if known is None:
@@ -170,7 +177,7 @@ class KnownDocuments:
         """Keep `known`, and drop those that were not used for longest beyond the bounds. A legacy backend's
         document never replaces that of a newer one."""
         place = (key.service.name, key.endpoint, key.target)
-        before = self.find(key)
+        before = self._fetched(key)
         if before is not None:
             if known.legacy and not before.legacy:
                 return
@@ -186,6 +193,46 @@ class KnownDocuments:
         self._size -= len(self._documents.pop(place).body)
 
 
+def _probed(key: DocumentKey) -> KnownDocument | None:
+    """What a probe has read there: of the member with the highest version, the legacy ones last."""
+    service, members = key.service, () if key.pool is None else key.pool.members
+    able = [member for member in members if member.document is not None and _is_at(key, member.document)]
+    chosen = [member for member in able if not member.legacy] or (able if key.from_legacy else [])
+    if not chosen:
+        return None
+    member = max(chosen, key=_highest)
+    document = member.document
+    assert document is not None, "those without one are left out"
+    headers = as_mapping(document.fields)
+    served = service.dialect.read_response(key.endpoint, document.status, headers)
+    return KnownDocument(
+        service.scheme_id,
+        member.backend,
+        member.legacy,
+        document.host,
+        member.backend.origin,
+        document.status,
+        served,
+        served.version,
+        all_values(headers, "vary"),
+        tuple(("Content-Type", value) for value in all_values(headers, "content-type")),
+        document.body,
+    )
+
+
+def _highest(member: Member) -> Version:
+    """The highest version that it advertises."""
+    versions = NO_VERSIONS if member.advertisement is None else member.advertisement.versions
+    return versions.highest if versions else Version(0)
+
+
+def _is_at(key: DocumentKey, document: ProbedDocument) -> bool:
+    """Whether this is the document of `key`."""
+    dialect = key.service.dialect
+    same = dialect.document_path(document.path) == key.target
+    return same and dialect.endpoint("GET", document.path, "") == key.endpoint
+
+
 def _authority(base: str) -> str:
     """The authority of a public base: `https://api.example/metal`."""
     return base.partition("//")[2].partition("/")[0]
@@ -197,7 +244,7 @@ def _forms(authority: str) -> tuple[str, str]:
     return text, re.sub(r":[0-9]*\Z", "", text)
 
 
-def document_key(resolution: Resolution, request: RequestHead, path: str) -> DocumentKey | None:
+def key_of_request(resolution: Resolution, request: RequestHead, path: str) -> DocumentKey | None:
     """By what the document of this request may be known; None: it is for none. `path`: the local one."""
     if (
         resolution.offered is None
@@ -205,7 +252,7 @@ def document_key(resolution: Resolution, request: RequestHead, path: str) -> Doc
         or request.method not in DOCUMENT_METHODS
     ):
         return None
-    return DocumentKey.of(resolution, path, request.query)
+    return document_key(resolution.view, resolution.endpoint, path, request.query)
 
 
 def document_to_keep(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple, Protocol, final
 
-from gateway.core.decision.decision import DocumentKey
+from gateway.core.decision.document_key import DocumentKey
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.ejection import Ejected
 from gateway.settings import Settings

@@ -17,10 +17,11 @@ from time import monotonic
 from typing import Final, NamedTuple, Protocol, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.decision.decision import DocumentKey
+from gateway.core.decision.document_key import DocumentKey
 from gateway.core.fleet.publication import Publication
 from gateway.dataplane.balance import Board
 from gateway.dataplane.ejection import Ejected
+from gateway.dataplane.known_documents import KnownDocuments
 from gateway.dataplane.listening_sockets import ListeningSockets
 from gateway.errors import StartupError
 from gateway.settings import Settings
@@ -47,6 +48,9 @@ from gateway.workers.messages import (
 from gateway.workers.publisher import Publisher
 from gateway.workers.reports import Reports
 from gateway.workers.worker_handle import PROGRAM, Stage, WorkerHandle, ending_of
+
+_PROBED: Final = KnownDocuments()
+"""Nothing has come through this process: what it knows is what probes have read."""
 
 BEATS: Final = 4
 """In one TTL. A worker that leaves so many unanswered is replaced. They are counted, not timed: when the
@@ -522,8 +526,8 @@ class WorkerProcesses:
 
     @property
     def known_documents(self) -> Container[DocumentKey]:
-        """None that is known here: each worker keeps those that have come through it, and tells nobody."""
-        return ()
+        """Those that probes have read. What comes through a worker, it keeps for itself."""
+        return _PROBED
 
     def in_flight_by_service(self) -> Mapping[str, int]:
         """Requests in flight by service."""

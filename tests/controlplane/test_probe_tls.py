@@ -77,7 +77,8 @@ async def probe(
 ) -> Advertisement | ProbeFault:
     client = ProbeClient(addresses_only)
     try:
-        return await client.probe(Service("baremetal", Ironic(), (backend,)), backend, on_certificate)
+        probed = await client.probe(Service("baremetal", Ironic(), (backend,)), backend, on_certificate)
+        return probed.found
     finally:
         await client.close()
 

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from gateway.core.decision.decision import (
     AnswerKnown,
     Decision,
-    DocumentKey,
     Forward,
     NegotiationResult,
     Refuse,
     decide,
     reselect,
 )
+from gateway.core.decision.document_key import DocumentKey
 from gateway.core.decision.explanation import explain
 from gateway.core.dialect import Advertisement, Endpoint
 from gateway.core.fleet.fleet import Pin
@@ -108,7 +108,10 @@ def test_R_D7_what_is_known_goes_before_a_legacy_member(path: str) -> None:
     decision = get(base, path, EVERYTHING, query="a=1")
 
     assert isinstance(decision, AnswerKnown)
-    assert decision.key == (base.views["toy"].service, decision.resolution.endpoint, f"{path}?a=1")
+    view = base.views["toy"]
+    assert decision.key[:3] == (view.service, decision.resolution.endpoint, f"{path}?a=1")
+    assert decision.key.pool is view.pool
+    assert not decision.key.from_legacy, "the legacy member can be asked"
     assert able(get(base, path)) == {"old"}, "where nothing is known"
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.core.decision.decision import DocumentKey
+from gateway.core.decision.document_key import DocumentKey
 from gateway.core.dialect import Advertisement, Served
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import Drain, Pin, ProbeSucceeded
@@ -177,7 +177,7 @@ async def test_R_D7_a_backend_that_does_not_take_connections_in_time_is_away(tes
 
 @pytest.mark.parametrize(
     "target, method",
-    [("/v1/nodes", "GET"), ("/", "POST"), ("/", "OPTIONS"), ("/v1/", "GET"), ("/?a=1", "GET")],
+    [("/v1/nodes", "GET"), ("/", "POST"), ("/", "OPTIONS"), ("/?a=1", "GET"), ("/v1/?a=1", "GET")],
 )
 async def test_R_D7_nothing_else_is_answered(testbed: Testbed, target: str, method: str) -> None:
     gateway, backend = await fleet(testbed)
@@ -186,6 +186,20 @@ async def test_R_D7_nothing_else_is_answered(testbed: Testbed, target: str, meth
     await backend.close()
 
     assert (await gateway.request(request(method, target))).status == 503
+
+
+@pytest.mark.parametrize("fetched", ["/v1", "/v1/"])
+@pytest.mark.parametrize("asked", ["/v1", "/v1/", "/v1.json", "/%761//"])
+async def test_R3_V16_the_spellings_of_one_document_are_one(
+    testbed: Testbed, fetched: str, asked: str
+) -> None:
+    gateway, backend = await fleet(testbed)
+    assert (await get(gateway, fetched)).status == 200
+    await backend.close()
+
+    answer = await get(gateway, asked)
+
+    assert (answer.status, shown(answer, asked)) == (200, ("1.1", "1.90", "http://api.example/v1/"))
 
 
 async def test_R_D7_a_backend_that_was_reached_and_fails_is_502_or_504(testbed: Testbed) -> None:

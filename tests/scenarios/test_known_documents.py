@@ -23,7 +23,7 @@ from tests.scenarios.openstack_fleet import (
     other,
     senlin,
 )
-from tests.scenarios.testbed import Testbed, comparable, in_front_of
+from tests.scenarios.testbed import Testbed, comparable, in_front_of, version_fields
 
 
 async def stop_all(testbed: Testbed, service: str | None = None) -> None:
@@ -91,9 +91,10 @@ def shown(response: Head) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("asked_before", [True, False])
-async def test_NOVA_UC3B_without_a_server_that_has_v2_1_the_list_is_what_is_known_or_that_of_a_legacy_one(
+async def test_NOVA_UC3B_without_a_server_that_has_v2_1_the_list_is_what_is_known(
     asked_before: bool,
 ) -> None:
+    """A client has asked for it before, or only the probe has."""
     old, new = nova_fleet.Nova(None), nova_fleet.Nova(104)
     async with nova_fleet.in_front_of(old, new) as testbed:
         if asked_before:
@@ -103,12 +104,58 @@ async def test_NOVA_UC3B_without_a_server_that_has_v2_1_the_list_is_what_is_know
         response = await testbed.send("/")
 
         versions = [(entry["id"], entry.get("version")) for entry in shown(response)]
-        if asked_before:
-            assert versions == [("v2.0", ""), ("v2.1", "2.104")]
-        else:
-            assert [name for name, _ in versions] == ["v2.0"]
-        assert len(old.forwarded) == (not asked_before)
+        assert versions == [("v2.0", ""), ("v2.1", "2.104")]
+        assert not old.forwarded
         assert (await testbed.send("/v2.1/servers")).status == 503
+
+
+async def test_R3_V16_documents_that_only_probes_have_read_are_answered() -> None:
+    """Each under every spelling, with the offer and the links of this client. `/` has not been read."""
+    servers = Ironic(82), Ironic(90)
+    async with in_front_of(*servers, match="{path: /metal}") as testbed:
+        await stop_all(testbed)
+
+        for target in ("/v1", "/v1/", "/v1.json"):
+            response = await testbed.send(target)
+            document = json.loads(response.body)
+            assert (response.status, document["version"]["version"]) == (200, "1.82")
+            assert document["version"]["links"] == [{"href": f"{testbed.base}/v1/", "rel": "self"}]
+            assert version_fields(response) == ("1.1", "1.82", "1.1"), "made at 1.1"
+            assert not any(str(server.port) in response.body.decode() for server in servers)
+        assert (await testbed.send("/")).status == 503
+        assert testbed.forwarded == []
+
+
+@pytest.mark.parametrize(
+    "fleet, target",
+    [
+        (senlin(SenlinServer(10), SenlinServer(14)), "/clustering"),
+        (other("volume", CinderServer(60), CinderServer(71)), "/volume/"),
+        (other("placement", PlacementServer(30), PlacementServer(39)), "/placement"),
+        (other("shared-file-system", ManilaServer(60), ManilaServer(65)), "/shared-file-system/"),
+    ],
+    ids=["senlin", "cinder", "placement", "manila"],
+)
+async def test_R3_V16_what_probes_of_other_services_have_read_is_answered(fleet: Fleet, target: str) -> None:
+    async with openstack_fleet.in_front_of(fleet) as testbed:
+        fetched = await testbed.send(target, ("X-Auth-Token", "t"))  # so it is not kept
+        expected = json.loads(fetched.body)
+
+        await stop_all(testbed, fleet.name)
+
+        answer = await testbed.send(target)
+        assert (answer.status, json.loads(answer.body)) == (fetched.status, expected)
+
+
+async def test_R3_V16_Nova_is_away_and_only_probes_have_read_its_list() -> None:
+    async with nova_fleet.in_front_of(nova_fleet.Nova(90), nova_fleet.Nova(96)) as testbed:
+        await stop_all(testbed)
+
+        response = await testbed.send("/")
+
+        assert response.status == 200
+        assert [(entry["id"], entry.get("version")) for entry in shown(response)][-1] == ("v2.1", "2.90")
+        assert str(testbed.servers[0].port) not in response.body.decode()
 
 
 async def test_R_D7_after_a_roll_back_to_legacy_servers_their_documents_are_shown() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from gateway.core.dialect import Dialect
 from gateway.core.fleet.fleet import Fact
+from gateway.core.fleet.probed_document import ProbedDocument
 from gateway.core.fleet.publication import publication, published
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
@@ -246,6 +247,7 @@ FACT_VALUES: Final = {
     "reason": "refused",
     "version": Version(1, 31),
     "path": "/v1/nodes",
+    "document": ProbedDocument("/v1", "api-1", 200, (("Content-Type", "application/json"),), b"{}"),
 }
 
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias, final
 
+from gateway.core.decision.document_key import DocumentKey, document_key
 from gateway.core.decision.local_responses import (
     RETRY_AFTER,
     THROTTLED_RETRY_AFTER,
@@ -52,7 +53,6 @@ from gateway.core.dialect import (
 )
 from gateway.core.fleet.backend import Member
 from gateway.core.fleet.limits import ServiceLimits
-from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.http.header_edits import HeaderEdits
 from gateway.core.http.message import Header, Request, RequestHead, Response, as_mapping, render
@@ -194,22 +194,6 @@ class Answer(NamedTuple):
 
 
 @final
-class DocumentKey(NamedTuple):
-    """By what a known document is found."""
-
-    service: Service
-    endpoint: Endpoint
-    target: str
-    """The local path and the query, as they came."""
-
-    @classmethod
-    def of(cls, resolution: Resolution, path: str, query: str) -> DocumentKey:
-        """`path`: the local one."""
-        target = f"{path}?{query}" if query else path
-        return cls(resolution.view.service, resolution.endpoint, target)
-
-
-@final
 class AnswerKnown(NamedTuple):
     """The gateway answers a discovery document from what it knows: a backend gave it before, and none that
     may give it is in service now."""
@@ -278,7 +262,7 @@ def decide(
             return _local(missing)
     # 6. Select one of the candidates.
     if resolution.prefers_known_document and method in DOCUMENT_METHODS:
-        document = DocumentKey.of(resolution, path, query)
+        document = document_key(view, endpoint, path, query, forwardable=bool(resolution.candidates.tiers))
         if document in known_documents:
             return AnswerKnown(resolution, document)
     if not resolution.candidates.tiers:

@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple, final
 from gateway.core.decision.decision import (
     Answer,
     AnswerKnown,
-    DocumentKey,
     Forward,
     NegotiationResult,
     Refuse,
@@ -24,6 +23,7 @@ from gateway.core.decision.decision import (
     Unrouted,
     decide,
 )
+from gateway.core.decision.document_key import DocumentKey
 from gateway.core.decision.operations import possible_methods
 from gateway.core.decision.routing import Route
 from gateway.core.decision.selection import ALL_REQUESTS, NO_CANDIDATES, NOBODY, Candidates, Tier, is_full

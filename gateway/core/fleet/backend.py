@@ -21,6 +21,7 @@ from gateway.core.fleet.doubt import (
     Mismatches,
     UnknownVersion,
 )
+from gateway.core.fleet.probed_document import ProbedDocument
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 
 UNIX_AUTHORITY: Final = "localhost"
@@ -171,6 +172,8 @@ class Member:
     returned: bool = False
     """True: it was leaving, its source names it again, and no probe has ended since. What answers at its
     address may be another server now, so it gets no request until a probe says which."""
+    document: ProbedDocument | None = None
+    """A discovery document that a probe has read."""
     advertised_at: float = field(default=NEVER, compare=False)
     """When the request was sent that brought `advertisement`."""
     connect_failed_at: float = field(default=NEVER, compare=False)

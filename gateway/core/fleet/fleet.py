@@ -17,6 +17,7 @@ from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import FRESHNESS_AFTER_FAILURES, Backend, Member
 from gateway.core.fleet.doubt import KNOWN_VERSION, LEGACY_ANSWERS, NO_MISMATCHES
 from gateway.core.fleet.pool import Pool, with_items
+from gateway.core.fleet.probed_document import ProbedDocument
 from gateway.core.fleet.service import Service
 from gateway.core.versions.ranges import read_anew
 from gateway.core.versions.version import Version
@@ -32,6 +33,8 @@ class ProbeSucceeded:
     at: float
     prompted: bool = False
     """True: not a regular probe, but one that a response asked for."""
+    document: ProbedDocument | None = None
+    """A discovery document that it has read."""
 
 
 @final
@@ -339,7 +342,7 @@ def _doubted(member: Member, fact: VersionMismatch | ServedVersionMissing) -> Me
 def _probed(member: Member, fact: ProbeSucceeded) -> Member:
     """After a probe that was answered. An older answer than the known one proves only that it answers."""
     known, known_at, unknown = member.advertisement, member.advertised_at, member.unknown_version
-    advertisement, at = fact.advertisement, fact.at
+    advertisement, at, document = fact.advertisement, fact.at, member.document
     if at >= known_at:
         believed = True
         if not advertisement.legacy:
@@ -351,6 +354,8 @@ def _probed(member: Member, fact: ProbeSucceeded) -> Member:
             believed = unknown.legacy_answers >= LEGACY_ANSWERS
             unknown = KNOWN_VERSION if believed else unknown
         if believed:
+            if document is None or known != advertisement:
+                document = fact.document
             known, known_at = (known if known == advertisement else advertisement), at
     connect_failed = member.connect_failed and at < member.connect_failed_at
     # Not by `replace`: this is what most probes come to, and `replace` takes twice as long.
@@ -368,6 +373,7 @@ def _probed(member: Member, fact: ProbeSucceeded) -> Member:
         unknown_version=unknown,
         restored=False,
         unhealthy=member.unhealthy,
+        document=document,
         advertised_at=known_at,
         connect_failed_at=member.connect_failed_at,
     )

@@ -12,6 +12,7 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import final
 
+from gateway.core.configuration_rules import ProbePaths
 from gateway.core.decision.operations import NO_OPERATIONS, Operations
 from gateway.core.dialect import DefaultVersion, Dialect
 from gateway.core.fleet.admission import NO_CLIENT_LIMITS, Access, ClientLimits, Maintenance
@@ -66,6 +67,10 @@ class RouteMatch:
     def prefix(self) -> str:
         """The prefix that is removed from a path: empty for `/`."""
         return "" if self.path == "/" else self.path
+
+    def local(self, path: str) -> str | None:
+        """The path of a server as the dialect knows it. None: no client gets there."""
+        return ProbePaths(prefix="" if self.strip_prefix else self.prefix).local(path)
 
 
 @final

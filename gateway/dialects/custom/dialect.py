@@ -208,6 +208,10 @@ class Custom(Dialect):
         plain = path if self._path is None else self._path.without_version(path)
         return without_suffix(plain, self._suffixes) if self._suffixes else plain
 
+    def document_path(self, path: str) -> str:
+        """As documents are compared with the configured ones."""
+        return comparable(path, self._suffixes)
+
     def write_target(self, endpoint: Endpoint, target: str, version: Version) -> str:
         """The version in every part of the target that backends read. It is removed from the others."""
         path, question_mark, query = target.partition("?")

@@ -193,6 +193,10 @@ class Ironic(Dialect):
         first = plain.lstrip("/").partition("/")[0]
         return plain if first in {"", "v1"} else f"/v1{plain}"
 
+    def document_path(self, path: str) -> str:
+        """Without `.json` as well."""
+        return without_json(path) or "/"
+
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
         """The standard header if it names `baremetal`, else Ironic's own."""
         text = read_standard(headers, frozenset({SERVICE_TYPE}))
