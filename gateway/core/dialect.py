@@ -62,6 +62,8 @@ class Endpoint(NamedTuple):
     choices: bool = False
     """True, with `document`: only a response of status 300 is one. Every other is the API's own, which a
     request header may select at any path (Nova outside its mounts)."""
+    mount: str | None = None
+    """The part of the API that this is below. Only members that have it get the request (Cinder `/v2`)."""
 
 
 class RequestedKind(StrEnum):
@@ -210,6 +212,8 @@ class Advertisement:
     versions: VersionSet
     legacy: bool = False
     default: Version | None = None
+    mounts: frozenset[str] | None = None
+    """Which `Endpoint.mount` it has, of those that come and go with releases; None: it does not say."""
 
 
 class VersionRefusal(Enum):

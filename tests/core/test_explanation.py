@@ -1,5 +1,7 @@
 """explain() says what decide() does, and every backend is a candidate or left out for a reason."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import json
@@ -27,7 +29,9 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import Header, RequestHead, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
+from gateway.dialects.openstack.guideline import OpenStack
 from gateway.dialects.openstack.ironic import Ironic
+from gateway.dialects.openstack.services import OpenStackOptions
 from tests.core.builders import explained, legacy, v
 from tests.core.builders import snapshot as toy_snapshot
 from tests.core.builders import upto as upto_toy
@@ -410,3 +414,19 @@ def test_a_version_on_offer_that_no_suitable_backend_serves() -> None:
     assert (shown.decision, shown.result, shown.version) == ("refuse", "unavailable", "1.1")
     assert shown.because.endswith("but no backend in service can execute it")
     assert {each.backend: each.reason for each in shown.left_out} == {"old": "legacy", "new": "version"}
+
+
+def test_R3_V17_a_member_without_the_mount_is_left_out_with_that_reason() -> None:
+    manila = OpenStack.configured(OpenStackOptions("manila"))
+    versions = VersionSet.between(v("2.0"), v("2.60"))
+    mixed = {
+        "old": Advertisement(versions, mounts=frozenset({"v1"})),
+        "new": Advertisement(versions, mounts=frozenset()),
+    }
+
+    shown = explained(toy_snapshot(mixed, dialect=manila), "GET", "/v1/tenant/shares")
+
+    assert reasons(shown) == {"new": "mount"}
+    assert [each.why for each in shown.left_out] == ["it does not have /v1"]
+    nobody = {"old": mixed["new"], "new": mixed["new"]}
+    assert reasons(explained(toy_snapshot(nobody, dialect=manila), "GET", "/v1/tenant/shares")) == {}

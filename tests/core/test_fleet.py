@@ -169,6 +169,17 @@ def test_an_older_advertisement_never_replaces_a_newer_one() -> None:
     )
 
 
+def test_R3_V17_a_passive_observation_says_nothing_about_mounts() -> None:
+    listed = replace(upto(5), mounts=frozenset({"v1"}))
+    probed = KNOWN_A.observe("toy", "a", ProbeSucceeded(listed, 11.0))
+
+    learned = one(probed.observe("toy", "a", PassiveObservation(upto(9), 12.0)))
+
+    assert learned.advertisement == replace(listed, versions=upto(9).versions)
+    assert learned.has_mount("v1")
+    assert not learned.has_mount("v2")
+
+
 def test_an_older_successful_probe_still_makes_the_backend_fresh() -> None:
     failing = KNOWN_A.observe("toy", "a", ProbeFailed("x", 11.0)).observe(
         "toy", "a", PassiveObservation(upto(9), 13.0)

@@ -557,7 +557,10 @@ def test_a_probe_reads_the_newest_range_of_a_list(status: int) -> None:
         ]
     }
 
-    assert probe_result(MANILA, status, document) == Advertisement(between("2.0", "2.99").versions)
+    mounts = frozenset({"v1"})
+    assert probe_result(MANILA, status, document) == Advertisement(
+        between("2.0", "2.99").versions, mounts=mounts
+    )
 
 
 def test_of_two_keys_for_the_maximum_that_of_the_guideline_counts() -> None:
@@ -576,7 +579,9 @@ def test_range_headers_count_where_the_service_has_them() -> None:
 def test_entries_without_a_range_are_those_of_a_legacy_server_without_a_version() -> None:
     document = {"versions": [{"id": "v2.0", "version": "", "min_version": "", "links": []}]}
 
-    assert probe_result(CINDER, 300, document) == Advertisement(VersionSet(), legacy=True)
+    assert probe_result(CINDER, 300, document) == Advertisement(
+        VersionSet(), legacy=True, mounts=frozenset({"v2"})
+    )
 
 
 @pytest.mark.parametrize("status", [204, 302, 401, 403, 404, 406, 429, 500, 503])
@@ -968,3 +973,30 @@ def test_R_A11_only_named_versions_without_ranges_are_those_of_a_legacy_server(
     document: object, expected: str
 ) -> None:
     assert reason(CINDER.probe((typed("application/json", document),), None)) == expected
+
+
+@pytest.mark.parametrize(
+    "dialect, ids, path, expected",
+    [
+        (CINDER, ("v2.0", "v3.0"), None, {"v2"}),
+        (CINDER, ("v1.0", "v2.0", "v3.0"), "/", {"v1", "v2"}),
+        (CINDER, ("v3.0",), None, set()),
+        (MANILA, ("v1.0", "v2.0"), None, {"v1"}),
+        (CINDER, ("v3.0",), "/v3/", None),
+        (PLAIN, ("v1.0", "v2.0"), None, None),
+    ],
+)
+def test_R3_V17_the_list_of_versions_says_which_old_mounts_a_server_has(
+    dialect: OpenStack, ids: tuple[str, ...], path: str | None, expected: set[str] | None
+) -> None:
+    """Only the list at the root says it; other APIs have no such mounts."""
+    low, high = ("2.0", "2.60") if dialect is MANILA else ("3.0", "3.60")
+    entries = [{"id": name, "links": []} for name in ids]
+    entries[-1] |= {"min_version": low, "version": high}
+    headers = as_mapping((("Content-Type", "application/json"),))
+    answer = ProbeResponse(300, headers, json.dumps({"versions": entries}).encode())
+
+    found = dialect.probe((answer,), path)
+
+    assert isinstance(found, Advertisement)
+    assert found.mounts == expected

@@ -31,6 +31,9 @@ class Server(Ironic):
     service = ""
     """The name of its item in the standard field; empty: it reads the field `own` only."""
     own = ""
+    old_mount = ""
+    """A mount without versions, which later releases do not have."""
+    has_old_mount = False
 
     def __init__(self, highest: int | None, lowest: int = 0) -> None:
         super().__init__(highest, lowest)
@@ -48,9 +51,14 @@ class Server(Ironic):
 
     def _response(self, head: Head) -> bytes:
         path = head.target.partition("?")[0]
+        if self.old_mount and path.split("/")[1] == self.old_mount:
+            return message(200, self._listed(self.old_mount)) if self.has_old_mount else message(404, b"{}")
         document = self.document(path, f"http://{head.get('Host')}")
         if document is not None:
-            return message(document[0], json.dumps(document[1]).encode())
+            written = json.dumps(document[1]).encode()
+            if path == "/" and self.has_old_mount:
+                written = written.replace(b'{"versions": [', self._listed(self.old_mount)[:-2] + b", ", 1)
+            return message(document[0], written)
         if self.highest is None:
             return message(200, b"{}")
         text = self.requested_version(head) or self.offered[0]
@@ -60,6 +68,12 @@ class Server(Ironic):
             return message(406, json.dumps(self.refusal(text)).encode())
         status, body, versioned = self.resource(path, int(minor), head)
         return message(status, json.dumps(body).encode(), lines=self.echo(text) if versioned else ())
+
+    @staticmethod
+    def _listed(mount: str) -> bytes:
+        """A list with the entry of a mount without versions."""
+        entry = {"id": f"{mount}.0", "status": "DEPRECATED", "version": "", "min_version": "", "links": []}
+        return json.dumps({"versions": [entry]}).encode()
 
     def echo(self, text: str) -> Lines:
         return ((STANDARD, f"{self.service} {text}"),)
@@ -123,6 +137,7 @@ class CinderServer(Server):
 
     major = 3
     service = "volume"
+    old_mount = "v2"
 
     def document(self, path: str, base: str) -> tuple[int, object] | None:
         lowest, highest = self.offered
@@ -166,6 +181,7 @@ class ManilaServer(Server):
 
     major = 2
     own = MANILA_OWN
+    old_mount = "v1"
 
     def document(self, path: str, base: str) -> tuple[int, object] | None:
         lowest, highest = self.offered

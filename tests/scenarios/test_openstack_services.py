@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from gateway.core.fleet.fleet import Drain
 from tests.scenarios.fakes import STANDARD, Head, message
 from tests.scenarios.openstack_fleet import (
     MANILA_OWN,
@@ -20,6 +21,7 @@ from tests.scenarios.openstack_fleet import (
     ManilaServer,
     PlacementServer,
     SenlinServer,
+    Server,
     in_front_of,
     other,
     senlin,
@@ -213,3 +215,33 @@ async def test_R_D1_requests_below_v1_of_manila_take_no_server_out() -> None:
         below_v1 = [head for head in testbed.forwarded if head.target.startswith("/v1/")]
         assert len(below_v1) == REPEATS
         assert all(head.versions == {} for head in below_v1)
+
+
+@pytest.mark.parametrize(
+    "service, old, new",
+    [
+        ("shared-file-system", ManilaServer(51), ManilaServer(91)),
+        ("volume", CinderServer(60), CinderServer(71)),
+    ],
+    ids=["manila v1", "cinder v2"],
+)
+async def test_R3_V17_a_mount_that_newer_releases_lack_is_asked_of_the_older_ones(
+    service: str, old: Server, new: Server
+) -> None:
+    old.has_old_mount = True
+    mount = f"/{service}/{old.old_mount}"
+    async with in_front_of(other(service, old, new)) as testbed:
+        testbed.service = service
+        for target in (f"{mount}/tenant/things", f"{mount}/", mount) * REPEATS:
+            assert (await testbed.send(target)).status == 200
+        assert new.forwarded == []
+
+        holder = testbed.gateway.snapshot_holder
+        first = testbed.view.pool.members[0].backend.name
+        holder.apply(service, Drain(first))
+        assert (await testbed.send(f"{mount}/tenant/things")).status == 503, "the one that has it may be back"
+
+        holder.apply(service, Drain(first, drained=False))
+        old.has_old_mount = False
+        await testbed.until(lambda view: not any(one.has_mount(old.old_mount) for one in view.pool.members))
+        assert (await testbed.send(f"{mount}/tenant/things")).status == 404, "a server says so"

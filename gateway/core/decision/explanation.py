@@ -54,6 +54,8 @@ class ExclusionReason(StrEnum):
     DRAINED = "drained"
     LEAVING = "leaving"
     LEGACY = "legacy"
+    MOUNT = "mount"
+    """Its release does not have this part of the API."""
     VERSION = "version"
     MISMATCH = "mismatch"
     """A response to a request for this version named another served version."""
@@ -543,6 +545,9 @@ def _reason(member: Member, resolution: Resolution, scheme: Scheme) -> tuple[Exc
         return ExclusionReason.NOT_ASKED, f"the gateway answers this request itself{able}"
     if member.legacy and resolution.endpoint.versioned_only:
         return ExclusionReason.LEGACY, "it is legacy, and this endpoint needs a versioned backend"
+    mount = resolution.endpoint.mount
+    if mount is not None and not member.has_mount(mount):
+        return ExclusionReason.MOUNT, f"it does not have /{mount}"
     if member.restored or member.version_unknown:
         return ExclusionReason.UNKNOWN, f"its versions are not known now ({member.error})"
     if resolution.version is not None and resolution.version in member.mismatched:

@@ -194,6 +194,11 @@ class Member:
         object.__setattr__(self, "bound", self.backend.bound)
         object.__setattr__(self, "legacy", self.advertisement is not None and self.advertisement.legacy)
 
+    def has_mount(self, mount: str) -> bool:
+        """Whether it has this part of its API, as far as its probes have said."""
+        known = self.advertisement
+        return known is not None and (known.mounts is None or mount in known.mounts)
+
     @property
     def freshness(self) -> Freshness:
         if self.backend.declared is not None:

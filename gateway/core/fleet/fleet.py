@@ -305,6 +305,8 @@ def _learn(member: Member, fact: Fact) -> Member:
         case PassiveObservation(advertisement, at):
             if at < member.advertised_at:
                 return member
+            if advertisement.mounts is None and member.advertisement is not None:
+                advertisement = replace(advertisement, mounts=member.advertisement.mounts)
             return replace(
                 member,
                 advertisement=advertisement,

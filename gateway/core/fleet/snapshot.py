@@ -131,14 +131,25 @@ class ServiceView:
     def candidates(self, version: Version | None, endpoint: Endpoint) -> Candidates:
         """The members that may get a request at `version`; None: nothing is negotiated for it.
 
-        A document and Nova's `/v2.1` need a member that has versions, except while all are legacy. A document
-        comes from a legacy one if no other is in service (semantics, Legacy backends).
+        Below a mount that only some releases have, it goes to a member that has it. A document and Nova's
+        `/v2.1` need a member that has versions, except while all are legacy. A document comes from a legacy
+        one if no other is in service (semantics, Legacy backends).
         """
         everyone = self.everyone if version is None else self.by_version.candidates(version)
+        if endpoint.mount is not None:
+            return self._having(endpoint.mount, everyone)
         if not endpoint.versioned_only or (version is None and self.offer.transparent):
             return everyone
         chosen = self.non_legacy if version is None else self.non_legacy_by_version.candidates(version)
         return chosen if chosen.tiers or not endpoint.document else everyone
+
+    def _having(self, mount: str, candidates: Candidates) -> Candidates:
+        """Those that have this part of the API. All, where no configured backend has it: each says so."""
+        members = [member for member in candidates.members if member.has_mount(mount)]
+        if len(members) == len(candidates.members):
+            return candidates
+        nobody = not members and not any(member.has_mount(mount) for member in self.pool.members)
+        return candidates if nobody else Candidates.of(members)
 
     def prefers_known_document(self, endpoint: Endpoint, candidates: Candidates) -> bool:
         """Whether a discovery document is answered from what is known, if it is, rather than by `candidates`.

@@ -297,7 +297,7 @@ class OpenStack(Dialect):
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
         """The served version and the range, where the service's servers send them. Only the body says what a
         406 is about."""
-        if endpoint in (UNVERSIONED, UNVERSIONED_DOCUMENT):
+        if endpoint.mount is not None:
             return NOTHING_SERVED
         lowest, highest = self._range_lines(headers)
         version = self._read_echoes(headers)
@@ -405,13 +405,20 @@ class OpenStack(Dialect):
             return ProbeFault("document", "not a list of versions of an OpenStack API")
         keys = self.profile.maximum_keys
         advertised = [found for found in (_entry_range(entry, keys) for entry in entries) if found]
+        mounts = self._listed_mounts(entries) if path in (None, "/") else None
         if advertised:
-            return max(advertised, key=lambda found: found.versions.highest)
+            return replace(max(advertised, key=lambda found: found.versions.highest), mounts=mounts)
         if any(entry.get(key) not in (None, "") for entry in entries for key in ("min_version", *keys)):
             return ProbeFault("range", "no version in the document has a valid range")
         if not all(isinstance(entry.get("id"), str) for entry in entries):
             return ProbeFault("document", "not a list of versions of an OpenStack API")
-        return Advertisement(self.legacy_versions, legacy=True)
+        return Advertisement(self.legacy_versions, legacy=True, mounts=mounts)
+
+    def _listed_mounts(self, entries: list[Document]) -> frozenset[str] | None:
+        """Which of the mounts that know no version a server has, by the list at its root. None: its API has
+        none in any release."""
+        listed = {str(entry.get("id")).partition(".")[0] for entry in entries}
+        return self.profile.unversioned_mounts & listed if self.profile.unversioned_mounts else None
 
 
 def _mounts(profile: ServiceProfile) -> Mapping[str, tuple[Endpoint, Endpoint]]:
@@ -419,7 +426,7 @@ def _mounts(profile: ServiceProfile) -> Mapping[str, tuple[Endpoint, Endpoint]]:
     root = NEGOTIATED_ROOT if profile.root_negotiated else ROOT
     mounts = {"": (root, root)}
     for name in profile.unversioned_mounts:
-        mounts[name] = (UNVERSIONED_DOCUMENT, UNVERSIONED)
+        mounts[name] = (UNVERSIONED_DOCUMENT._replace(mount=name), UNVERSIONED._replace(mount=name))
     for name in profile.echoing_mounts:
         own = VERSION if _VERSION_PATH.fullmatch(f"/{name}") else ECHOING_RESOURCE
         mounts[name] = (own, ECHOING_RESOURCE)
