@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,8 @@ from typing import Any, Final
 import click
 
 from gateway.cli.command import STDIN, STDIN_NAME, FileName, find_config, output_option, verb
+from gateway.core.dialect import DefaultKind
+from gateway.core.fleet.service import Service
 from gateway.settings import Loaded, read_file
 from gateway.settings.load import read_bytes
 from gateway.settings.yaml.problem import Problem
@@ -78,7 +80,7 @@ def _as_text(loaded: Loaded) -> str:
     warnings = len(loaded.problems)
     count = f", {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
     parts = [loaded.render()] if loaded.problems else []
-    return "\n".join([*parts, f"{loaded.filename}: fine{count}"])
+    return "\n".join([*parts, f"{loaded.filename}: fine{count}", *(f"  {note}" for note in _notes(loaded))])
 
 
 def _as_json(loaded: Loaded) -> dict[str, Any]:
@@ -97,4 +99,33 @@ def _as_json(loaded: Loaded) -> dict[str, Any]:
             }
             for problem in loaded.problems
         ],
+        "notes": _notes(loaded),
     }
+
+
+def _notes(loaded: Loaded) -> list[str]:
+    """What to know about services of which nothing is wrong, a line each."""
+    found = []
+    for service in loaded.settings.services if loaded.settings is not None else ():
+        rules = service.dialect.configuration_rules
+        notes = (*([_what_no_version_gets(service)] if rules.says_default else ()), *rules.notes)
+        found += [f"{service.name}: {note}" for note in notes]
+    return found
+
+
+def _what_no_version_gets(service: Service) -> str:
+    default = service.effective_default_version
+    if default.kind is DefaultKind.CONSTANT and default.constant is not None:
+        text = service.dialect.scheme.format(default.constant)
+        result = f"gets {text}, or is refused while that is not on offer"
+    else:
+        result = _WITHOUT_VERSION[default.kind]
+    decide = "" if service.default_version is not None else "; default_version decides that"
+    return f"a request without a version {result}{decide}"
+
+
+_WITHOUT_VERSION: Final[Mapping[DefaultKind, str]] = {
+    DefaultKind.MINIMUM: "gets the oldest one on offer",
+    DefaultKind.MAXIMUM: "gets the newest one on offer",
+    DefaultKind.REFUSED: "is refused",
+}

@@ -60,7 +60,8 @@ _CLOSING: Final = """\
 One object: `files`, a list with one object for each file. Each has `file`, `usable` (no error), and
 `problems` in file order. A problem has `file` (an included file is named here), `line`, `column`, `severity`
 (`error` or `warning`), `code`, `message` and `hint` (or null). The codes are listed in
-[configuration](configuration.md#problem-codes).
+[configuration](configuration.md#problem-codes). `notes` has the lines that `check` prints about services of
+which nothing is wrong.
 
 ## The file of `test`
 

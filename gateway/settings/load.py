@@ -25,6 +25,7 @@ from gateway.settings.checks.document import (
     check_limits,
     check_matches,
     check_option_paths,
+    check_option_warnings,
     check_signed_paths,
     check_trust,
     check_untrusted_headers,
@@ -240,6 +241,7 @@ def _read(
     services = read_services(document, root, dialects, findings)
     check_matches(services, root, findings)
     check_option_paths(services, root, findings)
+    check_option_warnings(services, root, findings)
     check_signed_paths(services, root, findings)
     check_default_version(services, root, findings)
     check_declared(services, root, findings)

@@ -1,5 +1,7 @@
 """`check`: the problems, their positions, and the exit code."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import io
@@ -136,8 +138,9 @@ def test_as_json_every_problem_is_an_object(tmp_path: Path, capfd: pytest.Captur
                         "hint": "did you mean ironic?",
                     }
                 ],
+                "notes": [],
             },
-            {"file": str(good), "usable": True, "problems": []},
+            {"file": str(good), "usable": True, "problems": [], "notes": []},
         ]
     }
 
@@ -167,3 +170,64 @@ def test_without_a_file_the_usual_places_are_looked_at(
     monkeypatch.setenv("SKEWGATE_CONFIG", "absent.yaml")
     assert main(["check"]) == 2
     assert "absent.yaml:1:1: error[unreadable]" in capfd.readouterr().out
+
+
+CUSTOM = """\
+listen: 127.0.0.1:8080
+services:
+  orders:
+    dialect: custom
+    custom:
+      places: [{path: "/api/{version}"}]
+      learn: {path: /api/versions, minimum: $.oldest, maximum: $.newest}
+    backends:
+      - url: http://127.0.0.1:7001
+"""
+
+
+@pytest.mark.parametrize(
+    "default, says",
+    [
+        ("", "gets the oldest one on offer; default_version decides that"),
+        ("minimum", "gets the oldest one on offer"),
+        ("maximum", "gets the newest one on offer"),
+        ("refused", "is refused"),
+        ("2", "gets 2, or is refused while that is not on offer"),
+    ],
+)
+def test_R3_N2_what_a_request_without_a_version_gets_is_said_in_one_line(
+    default: str, says: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "custom.yaml"
+    text = CUSTOM + (f"    default_version: '{default}'\n" if default else "")
+
+    code, out, _ = check(file, text, capfd)
+
+    assert code == 0
+    assert out.splitlines()[:2] == [f"{file}: fine", f"  orders: a request without a version {says}"]
+    assert main(["check", "--strict", str(file)]) == 0, "it is no warning"
+    capfd.readouterr()
+    main(["check", "--output", "json", str(file)])
+    [read] = json.loads(capfd.readouterr().out)["files"]
+    assert read["notes"][0] == f"orders: a request without a version {says}"
+
+
+def test_R3_N1_check_proposes_to_list_paths_that_need_no_version(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = check(tmp_path / "custom.yaml", CUSTOM + "    probe: {health: {path: /api/health}}\n", capfd)
+
+    assert "unversioned: [/api/health, /api/versions]" in out.splitlines()[2]
+
+
+def test_R3_N3_check_warns_of_a_document_of_one_server(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "custom.yaml"
+    text = CUSTOM.replace("$.newest}", '$.newest, spelling: "{version}.*"}')
+
+    _, out, _ = check(file, text, capfd)
+
+    assert f"{file}:7:21: warning[misleading]: clients that read this document see the versions" in out
+    _, out, _ = check(file, text.replace("    backends:", "      documents: []\n    backends:"), capfd)
+    assert "misleading" not in out

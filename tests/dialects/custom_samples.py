@@ -98,6 +98,7 @@ SEVERAL: Final = CustomOptions(
     scheme="semver",
     newest="latest",
     learn=LearnOptions(list="$.versions[*]"),
+    documents=(),
     reply=ResponseOptions(served="X-Version", list="X-Versions"),
 )
 """Every location at once."""

@@ -113,6 +113,7 @@ def test_a_default_version_has_a_constant_only_if_it_is_one(sample: DialectSampl
 def test_a_service_can_be_configured_with_it(sample: DialectSample) -> None:
     """The configuration is JSON, which is YAML as well. An empty list is the same as none."""
     options = to_json(asdict(sample.options))
+    options.pop("probes", None)  # which comes from the service
     service = {
         "dialect": sample.dialect.name,
         "backends": [{"url": "http://127.0.0.1:9"}],
@@ -122,7 +123,7 @@ def test_a_service_can_be_configured_with_it(sample: DialectSample) -> None:
 
     loaded = load(text, filename="test", environ={})
 
-    assert not loaded.problems, loaded.render()
+    assert {problem.code for problem in loaded.problems} <= {"misleading"}, loaded.render()
     dialect = loaded.require().services[0].dialect
     assert type(dialect) is type(sample.dialect)
     assert (dialect.reads, dialect.vary, dialect.releases) == (

@@ -2,6 +2,8 @@
 a whole gateway.
 """
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import json
@@ -263,3 +265,29 @@ async def test_paths_in_the_options_begin_after_the_prefix_of_the_service(strip:
         assert [head.target for head in server.common] == [prefix + path for path in expected]
         assert (await testbed.send("/apis/apps/health")).status in (200, 404)
         assert server.common[-1].target == prefix + "/health"
+
+
+class BelowApi(Versioned):
+    """A server all of whose paths are below `/api`, the versions in the second segment."""
+
+    def _response(self, head: Head) -> bytes:
+        return super()._response(head._replace(start=head.start.replace(" /api/", " /", 1)))
+
+
+def in_second_segment(head: Head) -> str:
+    return head.target.split("/")[1]
+
+
+async def test_R3_N1_what_probes_request_passes_and_shows_the_offer() -> None:
+    """Neither path is named anywhere else in the configuration."""
+    custom = "{places: [{path: '/api/{version}'}], learn: {path: /api/versions, list: '$.all[*]'}}"
+    servers = BelowApi(["1", "2"], in_second_segment), BelowApi(["1", "2", "3"], in_second_segment)
+    async with in_front_of(*servers, custom=custom) as testbed:
+        for _ in range(REPEATS):
+            response = await testbed.send("/api/versions")
+            assert (response.status, json.loads(response.body)["all"]) == (200, ["1", "2"])
+        assert (await testbed.send("/api/2/things")).status == 200
+
+        refused = await testbed.send("/api/health")
+        assert refused.status == 400
+        assert json.loads(refused.body)["detail"].endswith("unversioned: [/api/health].")

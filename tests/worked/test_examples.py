@@ -1,5 +1,7 @@
 """The files of config/examples: `check` accepts them, a test runs each, and the page lists them."""
 
+# ruff: noqa: N802 -- ids of threats are written with capitals
+
 from __future__ import annotations
 
 import re
@@ -12,6 +14,7 @@ from gateway.cli import main
 from tests.docs.pages import page, rows
 from tests.worked.fleet import EXAMPLES
 
+PAGES: Final = EXAMPLES.parents[1]
 FILES: Final = sorted(EXAMPLES.glob("*.yaml"))
 TABLE: Final = {
     found[1]: row
@@ -21,9 +24,15 @@ TABLE: Final = {
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_check_finds_nothing(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_R3_N2_check_finds_nothing_and_default_version_is_written(
+    file: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert main(["check", str(file)]) == 0
-    assert capfd.readouterr() == (f"{file}: fine\n", "")
+    out, err = capfd.readouterr()
+    [first, *notes] = out.splitlines()
+    assert (first, err) == (f"{file}: fine", "")
+    assert notes, "each says what a request without a version gets"
+    assert not any("default_version decides" in note for note in notes), "each file decides it"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -64,3 +73,13 @@ def test_declared_versions_can_be_explained_before_anything_runs(capfd: pytest.C
     assert "2023-10 of the offer 2023-10, 2024-01, 2024-04" in printed
     assert "path in the API /admin/api/2023-10/products.json" in printed
     assert "  offer     2023-10..2024-04 (guaranteed), phase mixed" in printed
+
+
+def test_R3_N2_every_example_of_the_pages_decides_what_no_version_means() -> None:
+    """Each service of the dialect `custom` in a page or in config/."""
+    found = 0
+    for file in (*PAGES.glob("*.md"), *PAGES.glob("docs/*.md"), *PAGES.glob("config/**/*.yaml")):
+        for part in file.read_text(encoding="utf-8").split("dialect: custom\n")[1:]:
+            found += 1
+            assert re.search(r"^ +default_version: ", part[:400], re.MULTILINE), f"{file.name}: {part[:60]}"
+    assert found > len(FILES)

@@ -32,7 +32,7 @@ def test_the_commands_print_what_the_page_shows(
     printed = capfd.readouterr().out.splitlines()
 
     shown = [line for line in CONSOLE.splitlines() if not line.startswith(("$", "…"))]
-    assert len(shown) == 3
+    assert len(shown) == 4
     assert [line for line in shown if line not in printed] == []
 
 

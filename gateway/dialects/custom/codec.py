@@ -76,14 +76,15 @@ class DocumentCodec:
     maximum: JsonPath | None = None
     listed: JsonPath | None = None
     links: JsonPath | None = None
+    lowest: Version | None = None
+    """The oldest version of every server, in place of `minimum`: the document does not say it."""
 
     def read(self, document: Json) -> VersionSet:
         """The versions that the document advertises. Empty when it holds none that can be believed."""
         if self.listed is not None:
             return self.codec.read_list(self.listed.find(document))
-        if self.minimum is None or self.maximum is None:
-            return VersionSet()
-        low, high = (self._one(path, document) for path in (self.minimum, self.maximum))
+        low = self.lowest if self.minimum is None else self._one(self.minimum, document)
+        high = None if self.maximum is None else self._one(self.maximum, document)
         return self.codec.read_range(low, high)
 
     def _one(self, path: JsonPath, document: Json) -> Version | None:

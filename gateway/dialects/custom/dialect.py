@@ -7,6 +7,7 @@ cannot advertise its versions has them declared.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import ClassVar, Self
 from urllib.parse import unquote
@@ -38,17 +39,22 @@ from gateway.core.http.json_body import read_json
 from gateway.core.http.message import Header as HeaderLine
 from gateway.core.http.message import Response, all_values, normalize_name
 from gateway.core.versions.version import Version
-from gateway.dialects.custom.codec import MOST_READ, rewrite
+from gateway.dialects.custom.codec import rewrite
+from gateway.dialects.custom.findings import why_none
 from gateway.dialects.custom.json_path import dump
 from gateway.dialects.custom.locations import LONGEST_TEXT, HeaderLocation, PathLocation, agreed
 from gateway.dialects.custom.option_reader import Parts, read_parts
 from gateway.dialects.custom.options import CustomOptions
+from gateway.dialects.custom.probed_paths import with_probed_paths
 from gateway.dialects.custom.spellings import comparable, without_suffix
 
 RESOURCE = Endpoint("resource")
 UNVERSIONED = Endpoint("unversioned", negotiated=False)
 _DOCUMENT_METHODS = frozenset({"GET", "HEAD"})
 """Other methods at the path of a document are ordinary operations."""
+
+_WORD = re.compile(r"[A-Za-z][A-Za-z_-]{0,63}", re.ASCII)
+"""A segment that nobody means as a version."""
 
 _MALFORMED_PREFIX = "!"
 """Begins `Endpoint.version_in_target` when the target holds a malformed version."""
@@ -80,6 +86,9 @@ class Custom(Dialect):
         self.configuration_rules = ConfigurationRules(
             can_be_probed=parts.probes_document or parts.response_codec.advertises,
             option_paths=parts.option_paths,
+            warnings=parts.warnings,
+            notes=parts.notes,
+            says_default=True,
         )
         self._path = next((each for each in parts.in_target if isinstance(each, PathLocation)), None)
         self._sends_header = any(location.sent for location in parts.in_headers)
@@ -101,7 +110,7 @@ class Custom(Dialect):
     def configured(cls, options: object) -> Self:
         """The dialect of one service. Raises `OptionsError` with every mistake."""
         assert isinstance(options, CustomOptions)
-        return cls(read_parts(options))
+        return cls(with_probed_paths(options, read_parts(options)))
 
     def _direct_paths(self) -> tuple[DirectPaths, ...]:
         """All but what may be a document or a path without versions, if headers alone carry the version."""
@@ -133,6 +142,8 @@ class Custom(Dialect):
         if requested.kind is not RequestedKind.MALFORMED and not self._reaches_backends(path):
             return UNVERSIONED
         version_in_target = self._version_in_target(requested)
+        if requested.kind is RequestedKind.MALFORMED and self._is_probed(method, path, query):
+            return UNVERSIONED
         if self._versioned_documents and self._path is not None and method in _DOCUMENT_METHODS:
             without_version = self._path.without_version(path)
             document = self._versioned_documents.get(comparable(without_version, self._suffixes))
@@ -149,6 +160,15 @@ class Custom(Dialect):
         suffix = next((each for each in self._suffixes if path.endswith(each)), "")
         plain = path.removesuffix(suffix)
         return plain in self._unversioned or plain.startswith(self._prefixes)
+
+    def _is_probed(self, method: str, path: str, query: str) -> bool:
+        """Whether this is just what probes request, and nothing but its path looks as if it had a version."""
+        others = (location for location in self._parts.in_target if location is not self._path)
+        return (
+            path in self._parts.probed_paths
+            and method in _DOCUMENT_METHODS
+            and all(location.read(path, query).kind is RequestedKind.NONE for location in others)
+        )
 
     def _version_in_target(self, requested: RequestedVersion) -> str | None:
         """The version in the target, as a short text: clients choose it, and it is a part of a cache key."""
@@ -227,8 +247,17 @@ class Custom(Dialect):
         """The operator's answer, with the offer in the range headers."""
         outside, malformed = self._parts.statuses
         status = malformed if refusal.version is None else outside
-        response = self._parts.error_bodies.write_refusal(refusal, status)
+        hint = "" if refusal.version is not None else self._unversioned_hint(endpoint)
+        response = self._parts.error_bodies.write_refusal(refusal, status, hint)
         return response.with_headers(*self._parts.response_codec.write(None, refusal.offered))
+
+    def _unversioned_hint(self, endpoint: Endpoint) -> str:
+        """How the operator lets a path pass that is refused because a word stands where a version would."""
+        text = (endpoint.version_in_target or "").removeprefix(_MALFORMED_PREFIX)
+        if self._path is None or not self._path.prefix or _WORD.fullmatch(text) is None:
+            return ""
+        listed = f"unversioned: [{self._path.prefix}/{text}]"
+        return f" If this path has no version, the configuration of the gateway must say so: {listed}."
 
     def error_response(self, error: GatewayError) -> Response:
         """The operator's answer to any other error, with the offer once there is one."""
@@ -321,7 +350,5 @@ class Custom(Dialect):
             return ProbeFault("document", f"the answer is not of the type {learn.content_type}")
         versions = parts.advertisement_codec.read(read_json(answer.body))
         if not versions:
-            return ProbeFault(
-                "range", f"the document does not hold 1 to {MOST_READ} versions where the configuration says"
-            )
+            return ProbeFault("range", why_none(parts, read_json(answer.body)))
         return Advertisement(versions)

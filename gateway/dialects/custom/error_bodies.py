@@ -91,15 +91,15 @@ class ErrorBodies:
     """The templates for single reasons, used instead of `refusal`."""
     error: Template
 
-    def write_refusal(self, refusal: Refusal, status: int) -> Response:
-        """The response that refuses a version."""
+    def write_refusal(self, refusal: Refusal, status: int, hint: str = "") -> Response:
+        """The response that refuses a version. `hint`: a sentence after the detail."""
         offered, requested = refusal.offered, refusal.requested.text
         if not requested and refusal.version is not None:  # the default version, which is not on offer
             requested = self.scheme.format(refusal.version)
         values = {
             "asked": requested[:_LONGEST_QUOTE],
             "title": _phrase(status),
-            "detail": _sentence(refusal, requested[:_LONGEST_QUOTE], self.describe(offered)),
+            "detail": _sentence(refusal, requested[:_LONGEST_QUOTE], self.describe(offered)) + hint,
             "minimum": self.scheme.format(offered.lowest),
             "maximum": self.scheme.format(offered.highest),
             "versions": self.describe(offered),

@@ -30,6 +30,9 @@ _STEP: Final = re.compile(
 )
 
 
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class JsonPath:
@@ -56,6 +59,10 @@ class JsonPath:
         if len(steps) > DEEPEST:
             raise ValueError(f"a JSON path has at most {DEEPEST} steps")
         return cls(tuple(steps))
+
+    def write(self) -> str:
+        """The path as an operator writes it."""
+        return "$" + "".join(map(_written, self.steps))
 
     def find(self, document: Json) -> list[Json]:
         """Every value to which the path leads, in order."""
@@ -86,6 +93,12 @@ class JsonPath:
         if last is None:
             return None
         return JsonPath(self.steps[:last]), JsonPath(self.steps[last + 1 :])
+
+
+def _written(step: Step) -> str:
+    if step is None or isinstance(step, int):
+        return "[*]" if step is None else f"[{step}]"
+    return f".{step}" if _NAME.fullmatch(step) else f'["{step}"]'
 
 
 def _children(node: Json, step: Step) -> Iterator[tuple[str | int, Json]]:

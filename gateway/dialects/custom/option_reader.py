@@ -10,9 +10,18 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, TypeAlias, final
 
+from gateway.core.configuration_rules import OptionWarning
 from gateway.core.dialect import RefusalReason, VersionMatch
 from gateway.core.http.message import normalize_name
-from gateway.core.versions.version import CalendarDate, MajorMinor, Named, Scheme, Semantic, WholeNumber
+from gateway.core.versions.version import (
+    CalendarDate,
+    MajorMinor,
+    Named,
+    Scheme,
+    Semantic,
+    Version,
+    WholeNumber,
+)
 from gateway.dialects.custom.codec import DocumentCodec, ResponseCodec, VersionCodec
 from gateway.dialects.custom.error_bodies import (
     DEFAULT_ERROR,
@@ -100,6 +109,10 @@ class Parts:
     """The paths of those that stand at their path with a version, too."""
     option_paths: tuple[tuple[Position, str], ...]
     """Every path in the options, with its position there."""
+    probed_paths: frozenset[str] = frozenset()
+    """What probes and health checks request, as clients write it."""
+    warnings: tuple[OptionWarning, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def read_parts(options: CustomOptions) -> Parts:
@@ -153,9 +166,9 @@ class _Reader:
                     self.problems.check_path(("documents", at, "path"), document.path),
                     self._document(("documents", at), document, scheme),
                 )
-                for at, document in enumerate(options.documents)
+                for at, document in enumerate(options.documents or ())
             ),
-            versioned_documents=tuple(each.path for each in options.documents if each.versioned),
+            versioned_documents=tuple(each.path for each in options.documents or () if each.versioned),
             option_paths=options.paths,
         )
         self.problems.raise_if_any()
@@ -282,13 +295,21 @@ class _Reader:
                 "no step of this path means every item",
                 'write [*], and quotation marks: "$.versions[*]"',
             )
+        lowest = self._constant(options, scheme)
         return DocumentCodec(
             VersionCodec(scheme, affixes),
-            self._json_path((*at, "minimum"), options.minimum),
+            None if lowest else self._json_path((*at, "minimum"), options.minimum),
             self._json_path((*at, "maximum"), options.maximum),
             listed,
             self._json_path((*at, "links"), options.links) if isinstance(options, DocumentOptions) else None,
+            lowest,
         )
+
+    @staticmethod
+    def _constant(options: LearnOptions | DocumentOptions | RefusalOptions, scheme: Scheme) -> Version | None:
+        """The version that `learn.minimum` may be, instead of a path."""
+        text = options.minimum if isinstance(options, LearnOptions) else None
+        return None if text is None else scheme.parse(text)
 
     def _advertisement_codec(self, scheme: Scheme) -> DocumentCodec:
         learn, at = self.options.learn, "learn"
@@ -314,11 +335,14 @@ class _Reader:
         self, at: Position, options: LearnOptions | RefusalOptions, scheme: Scheme
     ) -> None:
         """A list, or both ends of a range."""
+        both = "write both: minimum and maximum"
+        if isinstance(options, LearnOptions):
+            both += "; minimum may be a version that every server serves, like minimum: 1"
         ends = [name for name in ("minimum", "maximum") if getattr(options, name) is not None]
         if options.list is not None and ends:
             self.problems.add((*at, ends[0]), "the list already holds all versions", "remove one of the two")
         elif len(ends) == 1:
-            self.problems.add((*at, ends[0]), "a range has two ends", "write both: minimum and maximum")
+            self.problems.add((*at, ends[0]), "a range has two ends", both)
         self._check_range((*at, "minimum"), scheme, ends=len(ends) == 2)
 
     def _check_range(self, at: Position, scheme: Scheme, *, ends: bool) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gateway.core.configuration_rules import ProbePaths
+
 
 def documented(description: str, reason: str, *examples: object, **more: object) -> dict[str, Any]:
     """The metadata of a field, from which the schema and the reference are made."""
@@ -93,7 +95,13 @@ class LearnOptions:
     )
     minimum: str | None = field(
         default=None,
-        metadata=documented("JSON path of the oldest version.", "Nothing is guessed.", "$.MinAPIVersion"),
+        metadata=documented(
+            "JSON path of the oldest version; or that version itself, where every server serves it and no "
+            "document says so.",
+            "Nothing is guessed.",
+            "$.MinAPIVersion",
+            version=True,
+        ),
     )
     maximum: str | None = field(
         default=None,
@@ -430,21 +438,25 @@ class CustomOptions:
             {"content_type": "text/plain", "body": "{detail}"},
         ),
     )
-    documents: tuple[DocumentOptions, ...] = field(
-        default=(),
+    documents: tuple[DocumentOptions, ...] | None = field(
+        default=None,
         metadata=documented(
             "Documents that show clients the versions. The same path may stand here twice, with another "
-            "spelling.",
-            "Not every API has any.",
+            "spelling. Left out: the document that `learn` reads, if it can be rewritten. `[]`: none.",
+            "Otherwise clients that read what probes read would see the range of one server.",
             ({"path": "/version", "minimum": "$.MinAPIVersion", "maximum": "$.ApiVersion"},),
         ),
     )
+
+    probes: ProbePaths = field(default_factory=ProbePaths)
 
     @property
     def paths(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
         """Every path that clients request, with its position in the options."""
         places = ((("places", at, "path"), place.path) for at, place in enumerate(self.places) if place.path)
-        documents = ((("documents", at, "path"), document.path) for at, document in enumerate(self.documents))
+        documents = (
+            (("documents", at, "path"), document.path) for at, document in enumerate(self.documents or ())
+        )
         return (
             *places,
             *((("unversioned", at), path) for at, path in enumerate(self.unversioned)),

@@ -274,6 +274,15 @@ def check_option_paths(services: tuple[Service, ...], root: MappingNode, finding
                 )
 
 
+def check_option_warnings(services: tuple[Service, ...], root: MappingNode, findings: Findings) -> None:
+    """What a dialect says about its options that are allowed and will mislead somebody."""
+    for service in services:
+        options = child(root, "services", service.name, service.dialect.name)
+        for at, message, hint in service.dialect.configuration_rules.warnings:
+            node = next((node for end in range(len(at), -1, -1) if (node := child(options, *at[:end]))), None)
+            findings.add(node, "misleading", message, hint, severity=Severity.WARNING)
+
+
 def check_declared(services: tuple[Service, ...], root: MappingNode, findings: Findings) -> None:
     """Where backends cannot be probed, each needs declared versions."""
     for service in services:

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from hashlib import sha256
 from typing import Final
 
+from gateway.core.configuration_rules import ProbePaths
 from gateway.core.dialect import DefaultKind, DefaultVersion, Dialect
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.limits import ServiceLimits
@@ -178,7 +179,7 @@ class _ServiceReader:
                     f"remove them, or write them under `{name}`",
                 )
         try:
-            return kind.made(read_options(getattr(self.written, name), kind.Options))
+            return kind.made(read_options(getattr(self.written, name), kind.Options, self._probe_paths()))
         except OptionsError as error:
             # Where the model refused an option, the dialect got a default that nobody wrote. Problems with
             # that default are not reported.
@@ -314,6 +315,11 @@ class _ServiceReader:
                     "hosts are compared without case and without the dot at the end",
                 )
         return tuple(dict.fromkeys(written))
+
+    def _probe_paths(self) -> ProbePaths:
+        match, health = self.written.match, read_health(self.written.probe.health)
+        prefix = "" if match.strip_prefix or match.path == "/" else match.path
+        return ProbePaths(self.written.probe.path, None if health is None else health.path, prefix)
 
     def _probe_plan(self, limits: ServiceLimits) -> ProbePlan:
         probe = self.written.probe

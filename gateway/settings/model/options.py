@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 
 from pydantic import create_model
 
+from gateway.core.configuration_rules import ProbePaths
 from gateway.core.dialect import Dialect
 from gateway.settings.model.fields import (
     Flag,
@@ -50,6 +51,8 @@ def _section(options: type, name: str, doc: str) -> type[Section]:
     hints = get_type_hints(options, include_extras=True)
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(options):
+        if hints[field.name] is ProbePaths:
+            continue
         examples = tuple(field.metadata.get("examples", ()))
         about: dict[str, Any] = {
             "description": field.metadata.get("description", ""),
@@ -94,17 +97,24 @@ def _written(value: Any) -> Any:  # noqa: ANN401
     return {field.name: part for field, part in written if part != _default(field)}
 
 
-def read_options(section: Section, options: type[Options]) -> Options:
-    """The dataclass, made from the section's values."""
+def read_options(section: Section, options: type[Options], probes: ProbePaths | None = None) -> Options:
+    """The dataclass, made from the section's values. `probes`: for an option that the operator does not write
+    here."""
     hints = get_type_hints(options)
     fields = dataclasses.fields(options)  # type: ignore[arg-type]
-    values = {field.name: _value(getattr(section, field.name), hints[field.name]) for field in fields}
+    values = {
+        field.name: probes or ProbePaths()
+        if hints[field.name] is ProbePaths
+        else _value(getattr(section, field.name), hints[field.name])
+        for field in fields
+    }
     return options(**values)
 
 
 def _value(value: Any, hint: Any) -> Any:  # noqa: ANN401
     if isinstance(value, tuple):
-        return tuple(_value(item, get_args(hint)[0]) for item in value)
+        listed: Any = next(part for part in (hint, *get_args(hint)) if get_origin(part) is tuple)
+        return tuple(_value(item, get_args(listed)[0]) for item in value)
     if isinstance(value, Section):
         part: Any = next(part for part in (hint, *get_args(hint)) if dataclasses.is_dataclass(part))
         return read_options(value, part)

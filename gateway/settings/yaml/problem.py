@@ -58,6 +58,7 @@ CODES: Final[Mapping[str, str]] = {
     "reserved-header": "a header that the dialect or the gateway itself needs",
     "empty-file": "a file without content",
     "expires-soon": "a certificate that expires within 14 days (warning)",
+    "misleading": "an option of a dialect that misleads clients (warning)",
     "missing-key": "a required key is missing",
     "multiple-documents": "a second YAML document in the file",
     "needs-restart": "a value that cannot change while the gateway runs (reload only)",
