@@ -361,7 +361,7 @@ class Dialect(ABC):
     """How one API family negotiates versions. One instance for each service, made from its options.
 
     `Options` is a frozen dataclass; each field's `metadata` may hold `description` and `examples`, from which
-    the configuration's schema is made. Every default must work.
+    the configuration's schema is made. Every default works, or `configured` says what is missing.
 
     The methods follow the order in which a request and its response pass through them.
     """
@@ -537,6 +537,12 @@ class Dialect(ABC):
         return None
 
     # -- 4. probes
+
+    @classmethod
+    def recognize(cls, answer: ProbeResponse) -> Mapping[str, str] | ProbeFault | None:
+        """The options under which the server with this document at `/` can be probed; a fault if it is one of
+        this dialect and does not tell them. None: `probe` says all that there is to say."""
+        return None
 
     @abstractmethod
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:

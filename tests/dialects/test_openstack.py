@@ -675,7 +675,7 @@ def test_without_the_standard_header_the_service_is_not_named() -> None:
 )
 def test_options_that_do_not_fit_together_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        OpenStack.configured(OpenStack.Options(**options))
+        OpenStack.configured(OpenStack.Options(**{"service_type": "backup", **options}))
 
 
 CONFIGURATION = """
@@ -698,7 +698,10 @@ def test_options_come_from_the_configuration() -> None:
     assert read(dialect, ("X-Own", "LATEST")).kind is RequestedKind.LATEST
 
 
-@pytest.mark.parametrize("options", ["service_type: Volume", "latest: sometimes", "legacy_headers: [a b]"])
+@pytest.mark.parametrize(
+    "options",
+    ["service_type: Volume", "latest: sometimes", "service_type: volume, legacy_headers: [a b]"],
+)
 def test_a_mistake_in_a_configuration_is_a_problem_with_a_position(options: str) -> None:
     (problem,) = load(CONFIGURATION % options, filename="x", environ={}).errors
 

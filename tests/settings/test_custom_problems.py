@@ -286,5 +286,5 @@ def test_R_A6_a_header_for_versions_has_letters_digits_and_hyphens_only(name: st
 
     custom_problems = load_text(options).errors
     assert ["valid header name" in problem.message for problem in custom_problems] == [True]
-    openstack_problems = load_text(f"legacy_headers: ['{name}']", openstack).errors
+    openstack_problems = load_text(f"service_type: backup\nlegacy_headers: ['{name}']", openstack).errors
     assert ["valid header name" in problem.message for problem in openstack_problems] == [True]

@@ -42,6 +42,7 @@ from gateway.core.dialect import (
 from gateway.core.http.message import Header, Response, all_values, normalize_name
 from gateway.core.http.request_ids import PLAIN_IDS, RequestIds
 from gateway.core.versions.version import Scheme, Version
+from gateway.dialects.openstack.identity import OWN_DIALECTS, foreign, is_cinder, origin
 from gateway.dialects.openstack.microversion import (
     ACCEPT_JSON,
     BAD_REQUEST,
@@ -75,7 +76,7 @@ from gateway.dialects.openstack.microversion import (
     write_ranges,
     write_standard,
 )
-from gateway.dialects.openstack.services import OpenStackOptions, ServiceProfile, read_options
+from gateway.dialects.openstack.services import HOW_TO_NAME_IT, OpenStackOptions, ServiceProfile, read_options
 
 ROOT = Endpoint("root", negotiated=False, document=True, versioned_only=True)
 NEGOTIATED_ROOT = Endpoint("root", document=True, versioned_only=True)
@@ -115,6 +116,7 @@ class OpenStack(Dialect):
         self.service_type = service_type
         self.profile = profile
         self._types = frozenset(profile.service_types)
+        self._own_types = self._types | {service_type}
         self._legacy_headers = tuple(normalize_name(name) for name in profile.legacy_headers)
         self._echo_headers = tuple(normalize_name(name) for name in profile.echo_headers)
         self._range_headers = tuple(normalize_name(name) for name in profile.range_headers or ())
@@ -138,6 +140,23 @@ class OpenStack(Dialect):
         """The dialect of one service. Raises `ValueError` for options that do not fit together."""
         assert isinstance(options, OpenStackOptions)
         return cls(*read_options(options))
+
+    @classmethod
+    def recognize(cls, answer: ProbeResponse) -> Mapping[str, str] | ProbeFault | None:
+        """The service type that the response names. A list of versions that names none is a fault: profiles
+        of several services could read it."""
+        document = load_document(answer.body)
+        if document is None or answer.status not in (200, 300) or not is_json(answer.headers):
+            return None
+        found = origin(answer.headers, document)
+        if found is not None:
+            return None if found.service_type in OWN_DIALECTS else {"service_type": found.service_type}
+        if is_cinder(document):
+            return {"service_type": "volume"}
+        ranges = [_entry_range(entry, RANGE_KEYS[1:]) for entry in _entries(document)]
+        if not any(ranges):
+            return None
+        return ProbeFault("document", f"does not say which service of OpenStack it is: {HOW_TO_NAME_IT}")
 
     # -- 1. the request
 
@@ -397,10 +416,13 @@ class OpenStack(Dialect):
             return unexpected_status(answer.status, "200 or 300")
         if not is_json(answer.headers):
             return NOT_JSON
+        document = load_document(answer.body) or {}
+        if fault := foreign(answer.headers, document, self._own_types):
+            return fault
         served = self.read_response(RESOURCE, answer.status, answer.headers)
         if served.has_range:
             return served.advertisement or NO_RANGE_IN_HEADERS
-        entries = _entries(load_document(answer.body) or {})
+        entries = _entries(document)
         if not entries:
             return ProbeFault("document", "not a list of versions of an OpenStack API")
         keys = self.profile.maximum_keys

@@ -40,6 +40,7 @@ from gateway.core.http.message import Header, Response, all_values, normalize_na
 from gateway.core.http.request_ids import RequestIds
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
+from gateway.dialects.openstack.identity import foreign
 from gateway.dialects.openstack.microversion import (
     ACCEPT_JSON,
     CONTENT_JSON,
@@ -73,6 +74,7 @@ from gateway.dialects.openstack.microversion import (
 )
 
 SERVICE_TYPE = "baremetal"
+_OWN_TYPES = frozenset({SERVICE_TYPE})
 VERSION_HEADER = "X-OpenStack-Ironic-API-Version"
 RANGE_HEADERS = ("X-OpenStack-Ironic-API-Minimum-Version", "X-OpenStack-Ironic-API-Maximum-Version")
 VERSION_FOLDED = normalize_name(VERSION_HEADER)
@@ -199,7 +201,7 @@ class Ironic(Dialect):
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
         """The standard header if it names `baremetal`, else Ironic's own."""
-        text = read_standard(headers, frozenset({SERVICE_TYPE}))
+        text = read_standard(headers, _OWN_TYPES)
         if text is None:
             text = read_legacy(headers, (VERSION_FOLDED,)) or None
         return parse_requested(text, self.scheme.parse, Latest.ANY_CASE)
@@ -327,10 +329,12 @@ class Ironic(Dialect):
             return unexpected_status(answer.status, "200")
         if not is_json(answer.headers):
             return NOT_JSON
+        document = load_document(answer.body)
+        if fault := foreign(answer.headers, document or {}, _OWN_TYPES):
+            return fault
         served = self.read_response(V1, answer.status, answer.headers)
         if served.has_range:
             return served.advertisement or NO_RANGE_IN_HEADERS
-        document = load_document(answer.body)
         if document is None or document.get("id") != "v1":
             return ProbeFault("document", "neither version headers nor the document of Ironic's v1")
         if "version" in document:

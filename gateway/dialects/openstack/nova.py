@@ -42,6 +42,7 @@ from gateway.core.http.message import Header, Response, all_values, normalize_na
 from gateway.core.http.request_ids import RequestIds
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
+from gateway.dialects.openstack.identity import foreign
 from gateway.dialects.openstack.microversion import (
     ACCEPT_JSON,
     BAD_REQUEST,
@@ -78,6 +79,7 @@ from gateway.dialects.openstack.microversion import (
 )
 
 SERVICE_TYPE = "compute"
+_OWN_TYPES = frozenset({SERVICE_TYPE})
 NOVA_HEADER = "X-OpenStack-Nova-API-Version"
 NOVA_FOLDED = normalize_name(NOVA_HEADER)
 _CONTENT_JSON: Header = ("Content-Type", "application/json; charset=UTF-8")
@@ -195,7 +197,7 @@ class Nova(Dialect):
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
         """The standard header if it names `compute`, else Nova's own, which is malformed when it is empty."""
-        text = read_standard(headers, frozenset({SERVICE_TYPE}))
+        text = read_standard(headers, _OWN_TYPES)
         if text is None:
             text = read_legacy(headers, (NOVA_FOLDED,))
         return parse_requested(text, parse_microversion, Latest.EXACT)
@@ -304,7 +306,10 @@ class Nova(Dialect):
             return unexpected_status(answer.status, "200")
         if not is_json(answer.headers):
             return NOT_JSON
-        entries = version_entries(load_document(answer.body) or {}) or []
+        document = load_document(answer.body) or {}
+        if fault := foreign(answer.headers, document, _OWN_TYPES):
+            return fault
+        entries = version_entries(document) or []
         current = [entry for entry in entries if entry.get("id") == "v2.1"]
         if len(current) == 1 and not _is_experiment(current[0]):
             return read_range_values(current[0].get("min_version"), current[0].get("version")) or ProbeFault(

@@ -40,6 +40,7 @@ from gateway.core.http.message import Header, Response, all_values
 from gateway.core.http.request_ids import RequestIds
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
+from gateway.dialects.openstack.identity import foreign
 from gateway.dialects.openstack.microversion import (
     ACCEPT_JSON,
     BAD_REQUEST,
@@ -73,6 +74,7 @@ from gateway.dialects.openstack.microversion import (
 )
 
 SERVICE_TYPE = "clustering"
+_OWN_TYPES = frozenset({SERVICE_TYPE})
 ACCEPT = "accept"
 
 # The list of versions, whatever the headers say. Its status is 300.
@@ -156,7 +158,7 @@ class Senlin(Dialect):
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
         """The last item that names `clustering`. Senlin has no header of its own."""
-        text = read_standard(headers, frozenset({SERVICE_TYPE}))
+        text = read_standard(headers, _OWN_TYPES)
         return parse_requested(text, parse_microversion, Latest.ANY_CASE)
 
     def write_request(
@@ -264,7 +266,10 @@ class Senlin(Dialect):
             return unexpected_status(answer.status, "300")
         if not is_json(answer.headers):
             return NOT_JSON
-        entries = version_entries(load_document(answer.body) or {}) or []
+        document = load_document(answer.body) or {}
+        if fault := foreign(answer.headers, document, _OWN_TYPES):
+            return fault
+        entries = version_entries(document) or []
         own = [entry for entry in entries if entry.get("id") == "1.0"]
         if len(own) != 1:
             return ProbeFault("document", "not the list of versions of a Senlin API")

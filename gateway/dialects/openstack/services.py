@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, final
+from typing import Final, Literal, TypeAlias, final
 
 from gateway.core.dialect import DefaultKind
 from gateway.core.http.message import FORWARDING, HEADER_NAME, HOP_BY_HOP, HTTPOXY, UNLISTABLE, normalize_name
@@ -25,6 +25,7 @@ from gateway.dialects.openstack.microversion import (
     Latest,
     release_table,
 )
+from gateway.errors import OptionsError
 
 ErrorShape: TypeAlias = Literal["api_sig", "fault", "message"]
 """A list `errors` as in the guideline, a fault as in Nova, or one `message`."""
@@ -237,14 +238,15 @@ def preset_for(service_type: str) -> ServiceProfile:
 class OpenStackOptions:
     """The service, and what differs from its preset."""
 
-    service_type: str = field(
-        default="placement",
+    service_type: str | None = field(
+        default=None,
         metadata={
-            "description": "The service type that clients name in OpenStack-API-Version. There are presets "
-            "for volume (cinder), shared-file-system (manila), placement, container-infra (magnum) and "
-            "baremetal-introspection (ironic-inspector); any other follows the API-SIG guideline.",
+            "description": "The service type that clients name in OpenStack-API-Version; a service of this "
+            "dialect needs it. There are presets for volume (cinder), shared-file-system (manila), "
+            "placement, container-infra (magnum) and baremetal-introspection (ironic-inspector); any other "
+            "follows the API-SIG guideline.",
             "examples": ("volume",),
-            "reason": "Placement departs least from the guideline.",
+            "reason": "A wrong one would leave versions in headers that the gateway does not touch.",
         },
     )
     standard_header: bool = field(
@@ -316,11 +318,20 @@ _LATEST = {"off": Latest.OFF, "exact": Latest.EXACT, "any_case": Latest.ANY_CASE
 _MALFORMED_STATUS = {"bad_request": 400, "not_acceptable": 406}
 
 
+NO_SERVICE_TYPE: Final = "the dialect openstack needs the service type of the API"
+HOW_TO_NAME_IT: Final = f"{', '.join(PRESETS)}, or another service type of OpenStack"
+"""What a service type may be: those with a preset, and others."""
+
+
 def read_options(options: OpenStackOptions) -> tuple[str, ServiceProfile]:
     """The service type, and its preset with the changes that the options make.
 
-    Raises `ValueError` where the options contradict each other or name no valid header.
+    Raises `ValueError` where the options contradict each other or name no valid header, and `OptionsError`
+    without a service type.
     """
+    if options.service_type is None:
+        hint = f"write `openstack: {{service_type: TYPE}}`; TYPE is {HOW_TO_NAME_IT}"
+        raise OptionsError(((("service_type",), NO_SERVICE_TYPE, hint),))
     service_type = ALIASES.get(options.service_type, options.service_type)
     if _SERVICE_TYPE.fullmatch(service_type) is None:
         raise ValueError("a service type is lower-case letters, digits and `-`")

@@ -192,8 +192,9 @@ class _ServiceReader:
             return None
 
     def _refused_option(self, at: tuple[str | int, ...], message: str, hint: str) -> None:
-        """Report an option that the dialect refuses: at the option, or where the option is missing."""
-        paths = [at[:length] for length in range(len(at), -1, -1)]
+        """Report an option that the dialect refuses: at the option, where the option is missing, or at the
+        dialect where all options are."""
+        paths = [*(at[:length] for length in range(len(at), 0, -1)), ("dialect",), ()]
         nodes = (child(self.node, *path) for path in paths)
         node = next((node for node in nodes if node is not None), None)
         self.findings.add(node, "bad-value", message, hint)
