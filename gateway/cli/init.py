@@ -1,8 +1,9 @@
 """`skewgate init --from URL`: a configuration with comments, made from the answers of an API that runs.
 
 Every dialect probes the API as the gateway would. The one that reads its versions, and needs to be told
-least, is taken. What is written is a beginning: it says what can be added, and `check` finds nothing wrong
-with it.
+least, is taken. Where none does, the API is described with the dialect `custom`, from what its documents tell
+(`own_api`). What is written is a beginning: it says what can be added, and `check` finds nothing wrong with
+it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from typing import Final
 import click
 
 from gateway import process
-from gateway.cli import offline
+from gateway.cli import offline, own_api, own_api_file
 from gateway.cli.command import FileName, verb
-from gateway.core.dialect import Dialect
+from gateway.cli.first_look import Documents, look
+from gateway.cli.init_text import BACKENDS, HEAD, OFFER, scalar
+from gateway.core.dialect import Dialect, ProbeFault
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.dialects import discover
 from gateway.errors import AdminError, SettingsError
@@ -27,11 +30,16 @@ from gateway.terminal import plain, print_error, span
 
 DETAILS: Final = (
     "URL is the address of one server of the API, http://HOST:PORT or https://HOST:PORT, not that of a load"
-    " balancer; several make several backends. The file goes to standard output, or to --to. Nothing is"
-    " changed anywhere."
+    " balancer; several make several backends. An API that no dialect knows is described with the dialect"
+    " custom, from its documents at /, /versions, /version, /api/versions and /openapi.json and its response"
+    " headers; comments that begin with `Open:` ask what these do not tell. The file goes to standard output,"
+    " or to --to. Nothing is changed anywhere."
 )
 NO_CONNECTION: Final = "no connection to "
 LISTEN: Final = "127.0.0.1:8080"
+CUSTOM: Final = "custom"
+OWN_SERVICE: Final = "api"
+NO_OPTIONS: Final[Mapping[str, str]] = {}
 
 
 @verb("init", DETAILS)
@@ -39,6 +47,7 @@ LISTEN: Final = "127.0.0.1:8080"
     "--from", "urls", metavar="URL", required=True, multiple=True, help="a server; may be given several times"
 )
 @click.option("--dialect", metavar="NAME", help="do not find out, use this one")
+@click.option("--service-type", metavar="TYPE", help="the OpenStack service, such as volume: do not find out")
 @click.option("--service", metavar="NAME", help="the name of the service; default: that of the dialect")
 @click.option("--listen", metavar="ADDRESS", default=LISTEN, show_default=True, help="where clients connect")
 @click.option(
@@ -52,6 +61,7 @@ def command(
     *,
     urls: Sequence[str],
     dialect: str | None,
+    service_type: str | None,
     service: str | None,
     listen: str,
     ca: str | None,
@@ -61,20 +71,86 @@ def command(
     known = discover()
     if dialect is not None and dialect not in known:
         raise SettingsError(f"there is no dialect {dialect!r}; there are: {', '.join(known)}")
-    candidates = [dialect] if dialect is not None else _most_specific_first(known)
-    snapshot = process.run_in_loop(offline.probed(_probe_settings(urls, candidates, ca)))
-    view = snapshot.views[dialect if dialect is not None else _choose(urls, snapshot)]
-    text = "".join(_text(view, urls, service or view.service.dialect.name, listen, ca))
+    candidates = _candidates(known, dialect, service_type)
+    target = own_api_file.Target(urls, service or OWN_SERVICE, listen, ca)
+    settings = _probe_settings(urls, dict.fromkeys(_most_specific_first(known), NO_OPTIONS), ca)
+    if dialect == CUSTOM:
+        return _finish(_own_api(target, settings, "no versions found"), to)
+    seen = process.run_in_loop(look(settings.services[0], ["/"]))
+    options, unsure = _recognize(urls, {name: known[name] for name in candidates}, seen)
+    if service_type is not None:
+        options, unsure = {name: {"service_type": service_type} for name in candidates}, {}
+    snapshot = process.run_in_loop(offline.probed(_probe_settings(urls, options, ca, unsure)))
+    chosen, faults = _choose(urls, snapshot, unsure, named=dialect)
+    if chosen is None:
+        if service_type is not None:
+            raise AdminError(f"{faults}\nName one with --dialect.")
+        return _finish(_own_api(target, settings, faults), to)
+    view = snapshot.views[chosen]
+    text = "".join(_text(view, urls, service or _name(view, options), listen, ca, options))
     _require(text)
     for url, member in zip(urls, view.pool.members, strict=True):
         if member.advertisement is None:
             print_error(f"warning: {plain(url)}: {plain(member.probe_error or 'no answer')}")
+    return _finish(text, to)
+
+
+def _finish(text: str, to: Path | None) -> int:
+    """Print the file, or write it."""
     if to is None:
         print(text, end="")
     else:
         _write(to, text)
         print(f"{to}: written; next: skewgate check {to} && skewgate run -c {to}")
     return 0
+
+
+def _candidates(
+    known: Mapping[str, type[Dialect]], dialect: str | None, service_type: str | None
+) -> Sequence[str]:
+    """The dialects to try, in their order. Raises `SettingsError` for options that do not go together."""
+    if dialect is None:
+        candidates = _most_specific_first(known)
+        if service_type is None:
+            return candidates
+        return [name for name in candidates if _has_option(known[name], "service_type")]
+    if service_type is not None and not _has_option(known[dialect], "service_type"):
+        raise SettingsError(f"the dialect {dialect} has no service types: leave out --service-type")
+    return [dialect]
+
+
+def _has_option(dialect: type[Dialect], option: str) -> bool:
+    return any(field.name == option for field in dataclasses.fields(dialect.Options))
+
+
+def _recognize(
+    urls: Sequence[str], candidates: Mapping[str, type[Dialect]], seen: Sequence[Documents]
+) -> tuple[dict[str, Mapping[str, str]], dict[str, str]]:
+    """The options of each dialect with which the servers are probed; and of those that know the documents but
+    not their options, why. Raises `AdminError` where servers tell different options."""
+    options: dict[str, Mapping[str, str]] = {}
+    unsure: dict[str, str] = {}
+    for name, dialect in candidates.items():
+        answers = [(url, dialect.recognize(documents["/"])) for url, documents in zip(urls, seen, strict=True)
+                if "/" in documents]  # fmt: skip
+        certain = {url: each for url, each in answers if isinstance(each, Mapping)}
+        if len({*map(str, certain.values())}) > 1:
+            lines = (f"\n  {plain(url)}: {', '.join(each.values())}" for url, each in certain.items())
+            raise AdminError(f"these servers are of different services, each needs its own:{''.join(lines)}")
+        faults = [each.detail for _, each in answers if isinstance(each, ProbeFault)]
+        if certain or not faults:
+            options[name] = next(iter(certain.values()), NO_OPTIONS)
+        else:
+            unsure[name] = faults[0]
+        if len(candidates) == 1 and answers and not certain and _has_option(dialect, "service_type"):
+            unsure.setdefault(name, "names none of its services")
+    return options, unsure
+
+
+def _name(view: ServiceView, options: Mapping[str, Mapping[str, str]]) -> str:
+    """The name of the service in the file, where the operator gives none."""
+    dialect = view.service.dialect.name
+    return options[dialect].get("service_type", dialect)
 
 
 def _most_specific_first(known: Mapping[str, type[Dialect]]) -> list[str]:
@@ -91,17 +167,28 @@ def _most_specific_first(known: Mapping[str, type[Dialect]]) -> list[str]:
     return sorted(usable, key=lambda name: (len(dataclasses.fields(known[name].Options)), name))
 
 
-def _probe_settings(urls: Sequence[str], dialects: Sequence[str], ca: str | None) -> Settings:
-    """One service for each of the dialects that can be used without options, with the same backends. Raises
-    `SettingsError` if there is none, as with a bad URL."""
+def _probe_settings(
+    urls: Sequence[str],
+    dialects: Mapping[str, Mapping[str, str]],
+    ca: str | None,
+    unsure: Mapping[str, str] | None = None,
+) -> Settings:
+    """One service for each of the dialects, with its options and the same backends. A dialect that must be
+    told more is left out. Raises `SettingsError` if none is left, as with a bad URL, and `AdminError` if one
+    is `unsure`."""
     backends = [
         {"name": f"server-{number}", "url": url, **({"tls": {"ca": ca}} if ca else {})}
         for number, url in enumerate(urls)
     ]
     services: dict[str, object] = {}
     refused: list[str] = []
-    for name in dialects:
-        service = {"dialect": name, "match": {"host": f"{name}.invalid"}, "backends": backends}
+    for name, options in dialects.items():
+        service = {
+            "dialect": name,
+            name: dict(options),
+            "match": {"host": f"{name}.invalid"},
+            "backends": backends,
+        }
         try:
             _read({name: service})
         except SettingsError as problem:
@@ -109,8 +196,19 @@ def _probe_settings(urls: Sequence[str], dialects: Sequence[str], ca: str | None
         else:
             services[name] = service
     if not services:
+        if unsure:
+            raise AdminError(_unnamed(urls, unsure))
         raise SettingsError(min(refused, key=len))
     return _read(services)
+
+
+def _unnamed(urls: Sequence[str], unsure: Mapping[str, str]) -> str:
+    """What a dialect has to be told, because no document tells it."""
+    [(name, why), *_] = unsure.items()
+    where = ", ".join(map(plain, urls))
+    return (
+        f"{where}: an API for the dialect {name}, but the document at / {why}\nName it with --service-type."
+    )
 
 
 def _read(services: Mapping[str, object]) -> Settings:
@@ -118,31 +216,79 @@ def _read(services: Mapping[str, object]) -> Settings:
     return _require(json.dumps({"listen": LISTEN, "services": services}, indent=1))
 
 
-def _choose(urls: Sequence[str], snapshot: Snapshot) -> str:
-    """The first service whose dialect found versions. Raises `AdminError`."""
+def _choose(
+    urls: Sequence[str], snapshot: Snapshot, unsure: Mapping[str, str], *, named: str | None
+) -> tuple[str | None, str]:
+    """The first service whose dialect found versions, or the one that the operator named. None: no dialect
+    knows the API, and the text says why. Raises `AdminError`."""
+    if named is not None:
+        return named, ""
     reasons = []
     errors = set()
     for name, pool in snapshot.fleet.pools.items():
         found = [member.advertisement for member in pool.members]
         if any(each is not None and each.versions and not each.legacy for each in found):
-            return name
+            return name, ""
         error = next((member.probe_error for member in pool.members if member.probe_error), "no versions")
         reasons.append(f"\n  {name}: {plain(error)}")
         errors.add(error)
     if len(errors) == 1 and all(error.startswith(NO_CONNECTION) for error in errors):
         raise AdminError(f"no server answers at {', '.join(map(plain, urls))}: {plain(errors.pop())}")
-    raise AdminError(
-        f"no dialect finds versions at {', '.join(map(plain, urls))}:{''.join(reasons)}\n"
-        "Name one with --dialect, or describe the API with the dialect `custom`: see docs/dialects.md."
+    if unsure:
+        raise AdminError(_unnamed(urls, unsure))
+    return None, f"no dialect finds versions at {', '.join(map(plain, urls))}:{''.join(reasons)}"
+
+
+def _own_api(target: own_api_file.Target, settings: Settings, faults: str) -> str:
+    """The file for an API that no dialect knows. Raises `AdminError` if nothing tells a version of it: none
+    is made up. `faults`: why no dialect knows it."""
+    backends = settings.services[0].backends
+    seen = process.run_in_loop(look(settings.services[0], own_api.PATHS))
+    findings = own_api.infer([backend.authority for backend in backends], seen)
+    text = own_api_file.written(target, findings, seen)
+    if text is None:
+        raise AdminError(faults + _nothing_found(target.urls, seen))
+    for url, documents in zip(target.urls, seen, strict=True):
+        if not documents:
+            print_error(f"warning: {plain(url)}: no answer")
+    count = own_api_file.questions(text)
+    print_error(
+        f"warning: no dialect knows this API: {count} comments that begin with `{own_api_file.OPEN.strip()}`"
+        " ask what its documents do not tell; answer them before clients connect"
+    )
+    return text
+
+
+def _nothing_found(urls: Sequence[str], seen: Sequence[Documents]) -> str:
+    """What was looked at, and what to write without `init`."""
+    lines = []
+    for url, documents in zip(urls, seen, strict=True):
+        answers = (
+            f"{path} {documents[path].status if path in documents else 'no usable answer'}"
+            for path in own_api.PATHS
+        )
+        lines.append(f"\n  {plain(url)}: {', '.join(answers)}")
+    return (
+        f"\nNo document and no response header shows any version of an API of your own:{''.join(lines)}\n"
+        'If you know them, declare them with `dialect: custom` and `versions: "1-3"` at each backend: see'
+        ' "From a version header to a running gateway" in docs/dialects.md. If a dialect fits, name it:'
+        " --dialect NAME."
     )
 
 
-def _text(view: ServiceView, urls: Sequence[str], name: str, listen: str, ca: str | None) -> Iterator[str]:
+def _text(
+    view: ServiceView,
+    urls: Sequence[str],
+    name: str,
+    listen: str,
+    ca: str | None,
+    options: Mapping[str, Mapping[str, str]],
+) -> Iterator[str]:
     """The pieces of the file."""
     dialect = view.service.dialect
-    yield _HEAD.format(listen=_scalar(listen), service=name, dialect=dialect.name)
-    yield from _options(dialect)
-    yield _BACKENDS
+    yield HEAD.format(listen=scalar(listen), service=name, dialect=dialect.name)
+    yield from _options(dialect, options[dialect.name])
+    yield BACKENDS
     found = [member.advertisement for member in view.pool.members]
     for url, advertisement in zip(urls, found, strict=True):
         known = advertisement.versions if advertisement is not None else None
@@ -151,35 +297,32 @@ def _text(view: ServiceView, urls: Sequence[str], name: str, listen: str, ca: st
             yield f"      # served {span(*ends)} when this was written\n"
         else:
             yield "      # named no versions when this was written\n"
-        yield f"      - url: {_scalar(url)}\n"
+        yield f"      - url: {scalar(url)}\n"
         if ca:
-            yield f"        tls:\n          ca: {_scalar(ca)}\n"
+            yield f"        tls:\n          ca: {scalar(ca)}\n"
     highest = max(
         (each.versions.highest for each in found if each is not None and each.versions), default=None
     )
     if highest is not None:
-        yield _OFFER.format(ceiling=dialect.scheme.format(highest))
+        yield OFFER.format(ceiling=dialect.scheme.format(highest))
 
 
-def _options(dialect: Dialect) -> Iterator[str]:
-    """What may have to be said about the API, each option with its default."""
+def _options(dialect: Dialect, known: Mapping[str, str]) -> Iterator[str]:
+    """What had to be said about the API, and what may have to be, each option with its default."""
     options = [
         field for field in dataclasses.fields(dialect.Options) if isinstance(field.default, str | bool)
     ]
-    if options:
-        yield f"    # {dialect.name}:\n"
+    if known or options:
+        yield f"    {'' if known else '# '}{dialect.name}:\n"
+    for name, value in known.items():
+        yield f"      {name}: {scalar(value)}\n"
     for field in options:
         sentence = str(field.metadata.get("description", "")).partition(". ")[0].rstrip(".")
         default = (
-            str(field.default).lower() if isinstance(field.default, bool) else _scalar(str(field.default))
+            str(field.default).lower() if isinstance(field.default, bool) else scalar(str(field.default))
         )
-        yield f"    #   # {sentence}.\n    #   {field.name}: {default}\n"
-
-
-def _scalar(text: str) -> str:
-    """A text as it is written in the file."""
-    plain_text = text and not any(sign in text for sign in "#{}[],&*!|>'\"%@` \t\\") and ": " not in text
-    return text if plain_text else json.dumps(text, ensure_ascii=False)
+        indent = "      # " if known else "    #   "
+        yield f"{indent}# {sentence}.\n{indent}{field.name}: {default}\n"
 
 
 def _require(text: str) -> Settings:
@@ -199,37 +342,3 @@ def _write(file: Path, text: str) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a valid file name"
         raise SettingsError(f"{file} cannot be written: {reason}") from None
-
-
-_HEAD: Final = """\
-# Made by `skewgate init` from the answers of a running API. `skewgate check` validates it, and
-# `skewgate schema` describes every key.
-
-# Where clients connect, instead of the API's own address.
-listen: {listen}
-
-# Where `skewgate status` and Prometheus connect. This is the default.
-admin:
-  listen: 127.0.0.1:9900
-
-# Without it, offers, pins and drains end with the process.
-# state: /var/lib/skewgate/state.json
-
-services:
-  {service}:
-    dialect: {dialect}
-"""
-
-_BACKENDS: Final = """\
-    # One entry for each server. Each is asked on its own address, never through a load balancer.
-    backends:
-"""
-
-_OFFER: Final = """\
-    # What clients are told. The offer rises when every backend can serve it, and falls only when none can.
-    # A ceiling keeps it low until an upgrade is complete.
-    # offer:
-    #   policy: guaranteed
-    #   ceiling: "{ceiling}"
-    #   stabilization: 5s
-"""

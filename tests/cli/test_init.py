@@ -33,11 +33,15 @@ async def test_what_is_written_has_no_problem_and_the_layout_of_fmt(fleet: Fleet
 
 
 async def test_a_dialect_that_is_named_is_taken_and_shows_its_options(fleet: Fleet, call_main: Call) -> None:
-    ended = await call_main("init", "--from", url(fleet.new.port.number), "--dialect", "openstack")
+    ended = await call_main(
+        *("init", "--from", url(fleet.new.port.number), "--dialect", "openstack"),
+        *("--service-type", "baremetal"),
+    )
 
-    assert "    dialect: openstack\n    # openstack:\n" in ended.out
-    assert "    #   service_type: placement\n" in ended.out
+    assert "    dialect: openstack\n    openstack:\n      service_type: baremetal\n" in ended.out
+    assert "      # latest: preset\n" in ended.out
     assert load(ended.out, filename="x", environ={}).problems == ()
+    assert laid_out(ended.out) == ended.out
 
 
 async def test_a_server_that_is_down_is_written_with_a_warning(fleet: Fleet, call_main: Call) -> None:

@@ -1,0 +1,470 @@
+"""What the documents of an API that no dialect knows tell about its versions, for `skewgate init`.
+
+    documents of each server -> where versions stand, how they are written, where requests carry them
+
+Values in, values out. What a document does not tell is left open, never guessed: `own_api_file` asks for it.
+Every text that gets from a server into these values has only characters that the configuration takes as they
+are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, final
+from urllib.parse import urlsplit
+
+from gateway.cli.own_api_versions import MOST, Notation, Steps, notation_of, spots, words_of
+from gateway.core.dialect import ProbeResponse
+from gateway.core.http.json_body import Json, read_json
+from gateway.core.http.message import HEADER_NAME, normalize_name
+
+OPENAPI: Final = "/openapi.json"
+DOCUMENTS: Final = ("/versions", "/api/versions", "/version", "/")
+"""Those that come first say most about versions."""
+PATHS: Final = ("/", "/versions", "/version", "/api/versions", OPENAPI)
+"""What is requested, in this order."""
+
+MOST_OTHERS: Final = 4
+"""Other paths with versions that are named."""
+
+_STATUSES: Final = frozenset({200, 300})
+_SEGMENT: Final = re.compile(
+    r"v[0-9]{1,4}(?:\.[0-9]{1,4}){0,2}|v[0-9]{1,4}(?:alpha|beta)[0-9]{1,4}|[0-9]{4}-[0-9]{2}(?:-[0-9]{2})?",
+    re.ASCII,
+)
+"""A segment of a path that is a version."""
+_PLAIN_PATH: Final = re.compile(r"/|(?:/[A-Za-z0-9._~-]{1,64}){1,8}", re.ASCII)
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}", re.ASCII)
+_OTHER_HEADERS: Final = frozenset(
+    {
+        *("asp", "net", "aspnet", "mvc", "mime", "runtime", "app", "application", "build", "server", "sec"),
+        *("software", "release", "websocket", "git", "schema", "db", "database", "client", "deprecated"),
+        *("product", "deployment", "image", "commit", "package", "drupal", "generator", "powered", "http"),
+        *("tls", "content", "object", "resource", "etag", "amz", "goog", "envoy", "service", "cli", "sdk"),
+        *("sunset", "browser", "php", "java", "python", "go", "node", "user", "if", "entity", "document"),
+    }
+)
+"""Words beside a version that is none of the API's."""
+
+
+class Evidence(NamedTuple):
+    """One place that tells which versions the servers serve."""
+
+    where: str
+    """For people."""
+    texts: tuple[tuple[str, ...], ...]
+    """What each server says, as it is spelled there."""
+    notation: Notation
+    learn: Mapping[str, str | int] | None = None
+    """The options `learn` that read it; None: no probe can."""
+    response: Mapping[str, str] | None = None
+    """The options `reply` that do."""
+    certain: bool = True
+    """False: it may be the release of the software."""
+    is_range: bool = False
+    """Whether the texts are the oldest and the newest version."""
+
+
+class Place(NamedTuple):
+    """Where requests carry their version."""
+
+    kind: str
+    """`path`, `header` or `query`."""
+    text: str
+    """Of a path without the segment of the version: empty at the start."""
+    notation: Notation | None
+    """None: nothing shows how it is spelled there."""
+    why: str
+    """What shows it."""
+    is_guess: bool = False
+    """True: it shows the name in responses only."""
+    others: tuple[str, ...] = ()
+    """Other paths with versions below them."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What was found. The first evidence is the best one."""
+
+    evidence: tuple[Evidence, ...]
+    places: tuple[Place, ...]
+    served: tuple[str, str] | None
+    """A response header that may name the served version, and its value."""
+    unversioned: tuple[str, ...]
+    """Paths beside those that have the version in their path."""
+
+
+class _Document(NamedTuple):
+    """One response: of which server, at which path."""
+
+    server: int
+    path: str
+    response: ProbeResponse
+    json: Json
+
+
+def infer(hosts: Sequence[str], seen: Sequence[Mapping[str, ProbeResponse]]) -> Findings:
+    """What the responses of each server, by path, tell. `hosts`: HOST:PORT of each server."""
+    documents = [
+        _Document(server, path, responses[path], read_json(responses[path].body))
+        for path in (*DOCUMENTS, OPENAPI)
+        for server, responses in enumerate(seen)
+        if path in responses and responses[path].status in _STATUSES
+    ]
+    described = [each for each in documents if each.path == OPENAPI and isinstance(each.json, dict)]
+    others = [each for each in documents if each.path != OPENAPI]
+    count = len(seen)
+    headers = list(_version_headers(documents))
+    paths = _paths(described, others, frozenset(hosts))
+    parameters = list(_parameters(described, count))
+    in_documents = list(_in_documents(others, count))
+    evidence = (
+        *(each for each in in_documents if each.certain),
+        *_in_headers(headers, count),
+        *(each for _, found in parameters for each in found),
+        *_in_paths(paths, count),
+        *_served(headers, count),
+        *(each for each in in_documents if not each.certain),
+        *_title(described, count),
+    )
+    of_paths = _path_place(paths)
+    places = (
+        *(place for place, _ in parameters),
+        *([of_paths] if of_paths else []),
+        *_header_places(headers, documents),
+    )
+    served = next(((name, text) for role, name, text, *_ in headers if role == "served"), None)
+    return Findings(evidence, places, served, _unversioned(described, others))
+
+
+def _evidence(
+    where: str,
+    texts: Mapping[int, Iterable[str]],
+    count: int,
+    *,
+    certain: bool = True,
+    is_range: bool = False,
+) -> Iterator[Evidence]:
+    """The evidence, if the texts of all servers have one notation."""
+    stated = tuple(tuple(dict.fromkeys(texts.get(server, ()))) for server in range(count))
+    notation = notation_of([text for each in stated for text in each])
+    if notation is not None and sum(map(len, stated)) <= MOST:
+        yield Evidence(where, stated, notation, certain=certain, is_range=is_range)
+
+
+# --- documents ---------------------------------------------------------------------------------------------
+
+
+def _in_documents(documents: Sequence[_Document], count: int) -> Iterator[Evidence]:
+    """Lists, ranges and single versions, the same place of all servers together."""
+    found: dict[tuple[str, str, tuple[Steps, ...]], dict[int, tuple[str, ...]]] = {}
+    first: dict[tuple[str, str, tuple[Steps, ...]], _Document] = {}
+    for document in documents:
+        for spot in spots(document.json, named="version" in document.path):
+            key = document.path, spot.kind, spot.paths
+            found.setdefault(key, {})[document.server] = spot.texts
+            first.setdefault(key, document)
+    for kind in ("list", "range", "single"):
+        for key, texts in found.items():
+            path, of_kind, steps = key
+            if of_kind == kind:
+                written = [_json_path(each) for each in steps]
+                where = f"{' and '.join(written)} of GET {path}"
+                for each in _evidence(
+                    where, texts, count, certain=kind != "single", is_range=kind == "range"
+                ):
+                    yield each._replace(learn=_learn(kind, written, first[key], each.notation))
+
+
+def _learn(
+    kind: str, written: list[str], document: _Document, notation: Notation
+) -> dict[str, str | int] | None:
+    """The options that read it. A range of dates or X.Y.Z is none: nobody knows what lies in it."""
+    content_type = ",".join(_values(document.response, "content-type")).partition(";")[0].strip().lower()
+    if kind == "single" or (kind == "range" and not notation.scheme.contiguous):
+        return None
+    if re.fullmatch(r"[a-z]{1,20}/[a-z0-9.+-]{1,60}", content_type, re.ASCII) is None:
+        return None
+    names = ("list",) if kind == "list" else ("minimum", "maximum")
+    options: dict[str, str | int] = {"path": document.path, **dict(zip(names, written, strict=True))}
+    if notation.before:
+        options["spelling"] = notation.spelling
+    if document.response.status != 200:
+        options["statuses"] = document.response.status
+    if content_type != "application/json":
+        options["content_type"] = content_type
+    return options
+
+
+def _json_path(steps: Steps) -> str:
+    return "$" + "".join("[*]" if step is None else f".{step}" for step in steps)
+
+
+# --- response headers --------------------------------------------------------------------------------------
+
+
+class _VersionHeader(NamedTuple):
+    role: str
+    """`minimum`, `maximum`, `list` or `served`."""
+    name: str
+    text: str
+    server: int
+    path: str
+
+
+def _version_headers(documents: Sequence[_Document]) -> Iterator[_VersionHeader]:
+    for document in documents:
+        for name in dict.fromkeys(document.response.headers):
+            values = _values(document.response, name)
+            role = _role(name)
+            if role is not None and len(set(values)) == 1 and HEADER_NAME.fullmatch(name):
+                yield _VersionHeader(role, name, values[0].strip(), document.server, document.path)
+
+
+def _role(name: str) -> str | None:
+    """What a response header may hold; None: no version of the API."""
+    words = set(words_of(name))
+    if not words & {"version", "versions"} or words & _OTHER_HEADERS:
+        return None
+    for role, known in (
+        ("minimum", {"min", "minimum", "oldest", "lowest"}),
+        ("maximum", {"max", "maximum", "newest", "highest", "latest"}),
+        ("list", {"versions", "supported", "available"}),
+    ):
+        if words & known:
+            return role
+    return "served"
+
+
+def _values(response: ProbeResponse, name: str) -> tuple[str, ...]:
+    """All lines of a header, in any letter case."""
+    items = response.headers.items()
+    return tuple(value for key, value in items if normalize_name(key) == normalize_name(name))
+
+
+def _in_headers(headers: Sequence[_VersionHeader], count: int) -> Iterator[Evidence]:
+    """A list of versions, or both ends of a range: probes read them in the response to one path."""
+    by_path: dict[str, dict[str, dict[int, _VersionHeader]]] = {}
+    for each in headers:
+        by_path.setdefault(each.path, {}).setdefault(each.role, {}).setdefault(each.server, each)
+    for path, roles in by_path.items():
+        lists, lows, highs = (roles.get(role, {}) for role in ("list", "minimum", "maximum"))
+        for name in {each.name: None for each in lists.values()}:
+            texts = {
+                server: [part.strip() for part in each.text.split(",")]
+                for server, each in lists.items()
+                if each.name == name
+            }
+            for found in _evidence(f"the response header {name} of GET {path}", texts, count):
+                yield found._replace(learn={"path": path}, response=_response({"list": name}, found.notation))
+        for low, high in {
+            (lows[server].name, highs[server].name): None for server in lows if server in highs
+        }:
+            texts = {
+                server: [lows[server].text, highs[server].text]
+                for server in lows
+                if server in highs and (lows[server].name, highs[server].name) == (low, high)
+            }
+            where = f"the response headers {low} and {high} of GET {path}"
+            for found in _evidence(where, texts, count, is_range=True):
+                if found.notation.scheme.contiguous:
+                    response = _response({"minimum": low, "maximum": high}, found.notation)
+                    yield found._replace(learn={"path": path}, response=response)
+
+
+def _response(options: dict[str, str], notation: Notation) -> dict[str, str]:
+    return options | ({"spelling": notation.spelling} if notation.before else {})
+
+
+def _served(headers: Sequence[_VersionHeader], count: int) -> Iterator[Evidence]:
+    """One version in a response header: it is served, whichever others are."""
+    texts: dict[str, dict[int, list[str]]] = {}
+    for role, name, text, server, _ in headers:
+        if role == "served":
+            texts.setdefault(name, {}).setdefault(server, []).append(text)
+    for name, stated in texts.items():
+        yield from _evidence(f"the response header {name}", stated, count, certain=False)
+
+
+def _header_places(headers: Sequence[_VersionHeader], documents: Sequence[_Document]) -> Iterator[Place]:
+    """`Vary` names request headers. A response header often has the name of the one in requests."""
+    for document in documents:
+        for line in _values(document.response, "vary"):
+            for name in map(str.strip, line.split(",")):
+                if HEADER_NAME.fullmatch(name) and _role(name) == "served":
+                    yield Place("header", name, None, f"`Vary: {name}` of a response")
+    for role, name, text, *_ in headers:
+        if role == "served":
+            asked = re.sub("-(selected|served|used)$", "", name, flags=re.IGNORECASE)
+            yield Place("header", asked, notation_of([text]), f"the response header {name}", is_guess=True)
+
+
+# --- OpenAPI -----------------------------------------------------------------------------------------------
+
+
+def _members(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+def _items(value: Json) -> Sequence[Json]:
+    return value if isinstance(value, list) else ()
+
+
+def _title(described: Sequence[_Document], count: int) -> Iterator[Evidence]:
+    texts = {
+        each.server: [text]
+        for each in described
+        if isinstance(text := _members(_members(each.json).get("info")).get("version"), str)
+    }
+    yield from _evidence(f"info.version of GET {OPENAPI}", texts, count, certain=False)
+
+
+def _parameters(described: Sequence[_Document], count: int) -> Iterator[tuple[Place, list[Evidence]]]:
+    """Headers and query parameters that are described as the version, with the values that they may have."""
+    found: dict[tuple[str, str], dict[int, list[str]]] = {}
+    for document in described:
+        for parameter in _all_parameters(_members(document.json)):
+            kind, name = parameter.get("in"), parameter.get("name")
+            if kind not in {"header", "query"} or not isinstance(name, str) or not isinstance(kind, str):
+                continue
+            fits = HEADER_NAME.fullmatch(name) if kind == "header" else _PLAIN_NAME.fullmatch(name)
+            if fits and _role(name) == "served":
+                schema = _members(parameter.get("schema")) or parameter
+                values = [text for value in _items(schema.get("enum")) if isinstance(text := value, str)]
+                found.setdefault((kind, name), {}).setdefault(document.server, []).extend(values)
+    for (kind, name), texts in found.items():
+        evidence = list(
+            _evidence(f"the values of the {kind} parameter {name} in GET {OPENAPI}", texts, count)
+        )
+        notation = evidence[0].notation if evidence else None
+        yield Place(kind, name, notation, f"the description in GET {OPENAPI}"), evidence
+
+
+def _all_parameters(document: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+    yield from map(_members, _members(_members(document.get("components")).get("parameters")).values())
+    yield from map(_members, _members(document.get("parameters")).values())
+    for path in _members(document.get("paths")).values():
+        for holder in (path, *_members(path).values()):
+            yield from map(_members, _items(_members(holder).get("parameters")))
+
+
+# --- paths -------------------------------------------------------------------------------------------------
+
+
+class _VersionedPath(NamedTuple):
+    server: int
+    prefix: str
+    segment: str
+    where: str
+
+
+def _paths(
+    described: Sequence[_Document], others: Sequence[_Document], hosts: frozenset[str]
+) -> list[_VersionedPath]:
+    """The versions in paths that documents name. Those of other hosts do not count, but for OpenAPI's."""
+    found = []
+    for document in described:
+        content = _members(document.json)
+        base = _base(content)
+        for path in _members(content.get("paths")):
+            found += _versioned(document.server, base + path, f"the paths in GET {OPENAPI}")
+        for server in _items(content.get("servers")):
+            url = _members(server).get("url")
+            if isinstance(url, str):
+                found += _versioned(document.server, _path_of(url, None), f"the servers in GET {OPENAPI}")
+    for document in others:
+        for text in _strings(document.json):
+            path = _path_of(text, hosts)
+            found += _versioned(document.server, path, f"links in GET {document.path}")
+    return found
+
+
+def _base(described: Mapping[str, Json]) -> str:
+    """What stands before every path of an OpenAPI document."""
+    for server in _items(described.get("servers"))[:1]:
+        url = _members(server).get("url")
+        return _path_of(url, None).rstrip("/") if isinstance(url, str) else ""
+    base = described.get("basePath")
+    return base.rstrip("/") if isinstance(base, str) and base.startswith("/") else ""
+
+
+def _path_of(url: str, hosts: frozenset[str] | None) -> str:
+    """The path of a URL or of a path, with a slash at its begin; empty: it is none of this API."""
+    if url.startswith("/") and not url.startswith("//"):
+        return url.partition("?")[0]
+    if not url.startswith(("http://", "https://")):
+        return ""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    return parts.path if hosts is None or parts.netloc in hosts else ""
+
+
+def _strings(document: Json) -> Iterator[str]:
+    left = [document]
+    while left:
+        node = left.pop()
+        if isinstance(node, str):
+            yield node
+        elif isinstance(node, dict):
+            left += [*reversed(node.values()), *reversed(node)]
+        elif isinstance(node, list):
+            left += reversed(node)
+
+
+def _versioned(server: int, path: str, where: str) -> list[_VersionedPath]:
+    segments = path.split("/")
+    for at, segment in enumerate(segments[1:5], 1):
+        prefix = "/".join(segments[:at])
+        if _SEGMENT.fullmatch(segment) and (not prefix or _PLAIN_PATH.fullmatch(prefix)):
+            return [_VersionedPath(server, prefix, segment, where)]
+    return []
+
+
+def _commonest(paths: Sequence[_VersionedPath]) -> list[_VersionedPath]:
+    """Those with the prefix that most of them have."""
+    if not paths:
+        return []
+    [(prefix, _)] = Counter(each.prefix for each in paths).most_common(1)
+    return [each for each in paths if each.prefix == prefix]
+
+
+def _path_place(paths: Sequence[_VersionedPath]) -> Place | None:
+    common = _commonest(paths)
+    notation = notation_of([each.segment for each in common])
+    if not common or notation is None:
+        return None
+    others = tuple(each for each in dict.fromkeys(path.prefix for path in paths) if each != common[0].prefix)
+    shown = tuple(each or "/" for each in others[:MOST_OTHERS])
+    return Place("path", common[0].prefix, notation, common[0].where, others=shown)
+
+
+def _in_paths(paths: Sequence[_VersionedPath], count: int) -> Iterator[Evidence]:
+    texts: dict[int, list[str]] = {}
+    common = _commonest(paths)
+    for each in common:
+        texts.setdefault(each.server, []).append(each.segment)
+    if common:
+        yield from _evidence(common[0].where, texts, count)
+
+
+def _unversioned(described: Sequence[_Document], others: Sequence[_Document]) -> tuple[str, ...]:
+    """Paths without a version that exist, the shortest first; none below another one."""
+    known = [each.path for each in (*others, *described)]
+    for document in described:
+        base = _base(_members(document.json))
+        for path in _members(_members(document.json).get("paths")):
+            plain = (base + path).partition("/{")[0].rstrip("/")
+            if "{" not in plain and not _versioned(0, base + path, ""):
+                known.append(plain)
+    found: list[str] = []
+    for path in sorted(dict.fromkeys(known), key=lambda path: (path.count("/"), path)):
+        below = any(path.startswith(each.rstrip("/") + "/") for each in found if each != "/")
+        if _PLAIN_PATH.fullmatch(path) and not below:
+            found.append(path)
+    return tuple(found)
