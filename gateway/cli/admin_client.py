@@ -230,7 +230,7 @@ def options(function: Callable[..., int]) -> Callable[..., int]:
         **rest: Any,  # noqa: ANN401
     ) -> int:
         if config is not None and admin is not None:
-            usage_error("--admin is not allowed with -c")
+            usage_error("--admin is not allowed with a configuration file")
         return function(where=Where(config, admin, ca, cert, key), **rest)
 
     decorated: Callable[..., int] = with_where

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
@@ -86,6 +87,19 @@ class FileName(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401
         return Path(value)
+
+
+def file_argument(function: Callable[..., int]) -> Callable[..., int]:
+    """`[FILE]`, the same as `-c FILE`, for verbs with that option. Both are bad usage."""
+
+    @wraps(function)
+    def with_file(*, file: Path | None, config: Path | None, **rest: Any) -> int:  # noqa: ANN401 - other options
+        if file is not None and config is not None:
+            usage_error(f"{file} and -c {config}: name the configuration once")
+        return function(config=config if file is None else file, **rest)
+
+    argument = click.argument("file", metavar="[FILE]", required=False, type=FileName())
+    return argument(with_file)
 
 
 class Text(click.ParamType[Any]):

@@ -9,7 +9,7 @@ from typing import Final
 
 from gateway.cli import admin_client
 from gateway.cli.admin_client import NO_GATEWAY, Where
-from gateway.cli.command import verb
+from gateway.cli.command import file_argument, verb
 from gateway.errors import AdminError
 from gateway.terminal import plain, print_error
 
@@ -18,6 +18,7 @@ LAST_LINES: Final = {200: "ready", 503: "not ready"}
 
 
 @verb("healthcheck")
+@file_argument
 @admin_client.options
 def command(*, where: Where) -> int:
     """Print the result. Raises `AdminError` when no gateway responds."""

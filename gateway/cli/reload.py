@@ -14,7 +14,7 @@ from typing import Final
 
 from gateway.cli import admin_client
 from gateway.cli.admin_client import AdminClient, Where
-from gateway.cli.command import verb
+from gateway.cli.command import file_argument, verb
 from gateway.cli.operator_commands import warn_of_pending
 from gateway.errors import AdminError, TokenError
 from gateway.terminal import plain
@@ -26,6 +26,7 @@ REFUSED: Final = 400
 
 
 @verb("reload")
+@file_argument
 @admin_client.options
 def command(*, where: Where) -> int:
     """Reload. Raises `AdminError` when the file is refused or no gateway responds."""

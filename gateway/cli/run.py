@@ -1,4 +1,4 @@
-"""`skewgate run -c FILE`: runs the gateway in the foreground until SIGTERM or SIGINT.
+"""`skewgate run [FILE]`: runs the gateway in the foreground until SIGTERM or SIGINT.
 
 SIGHUP reads the file again and reopens the access log; SIGUSR1 only reopens the log, as log rotation needs
 it. SIGUSR2 starts another gateway with `--take-over`, which goes on in place of this one. The log on standard
@@ -20,7 +20,7 @@ import click
 
 from gateway import __version__, compiled, process
 from gateway.assembly import Gateway
-from gateway.cli.command import FileName, find_config, verb
+from gateway.cli.command import FileName, file_argument, find_config, verb
 from gateway.engines.engine import MakeEngine
 from gateway.errors import StartupError
 from gateway.handover.handover import Handover
@@ -36,10 +36,11 @@ from gateway.telemetry.stacks import look_at_tasks
 from gateway.telemetry.stall_watch import StallWatch
 
 DETAILS: Final = (
-    "Without -c the configuration is that of SKEWGATE_CONFIG, ./skewgate.yaml or /etc/skewgate/skewgate.yaml,"
-    " the first that there is. SIGTERM and SIGINT drain and end with exit code 0; SIGHUP reads the file"
-    " again; SIGUSR1 reopens the access log; SIGUSR2, with `state`, starts another process that takes over"
-    " (its program and configuration are read from the disk), after which this one drains and ends; SIGQUIT"
+    "FILE is the configuration, with or without -c. Without one it is that of SKEWGATE_CONFIG,"
+    " ./skewgate.yaml or /etc/skewgate/skewgate.yaml, the first that there is. SIGTERM and SIGINT drain and"
+    " end with exit code 0; SIGHUP reads the file again; SIGUSR1 reopens the access log; SIGUSR2, with"
+    " `state`, starts another process that takes over (its program and configuration are read from the"
+    " disk), after which this one drains and ends; SIGQUIT"
     " writes the stacks of all threads and tasks into the log."
 )
 
@@ -47,6 +48,7 @@ log = logging.getLogger("skewgate")
 
 
 @verb("run", DETAILS)
+@file_argument
 @click.option("-c", "--config", metavar="FILE", type=FileName(), help="the configuration")
 @click.option(
     "--take-over",

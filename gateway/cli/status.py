@@ -1,6 +1,7 @@
 """`skewgate status`: what a running gateway offers, the phase of the upgrade, and its backends.
 
-It shows the document of /status and computes nothing but the age of a probe.
+It shows the document of /status and computes nothing but the age of a probe. Long lists are cut in a table,
+never in JSON, and what is wrong comes first.
 """
 
 from __future__ import annotations
@@ -8,18 +9,26 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import click
 
-from gateway.cli import admin_client
+from gateway.cli import admin_client, known_names
 from gateway.cli.admin_client import Where
 from gateway.cli.command import output_option, verb
+from gateway.errors import AdminError
 from gateway.terminal import Paint, Style, TableCell, plain, span, table
 
 INTERVAL: Final = 2.0
 """Seconds between two pages with --watch: about half the interval of probes."""
+
+NAMED: Final = 3
+"""Names in one cell of a table; the others are counted."""
+SHOWN: Final = 20
+"""Backends of one service that are all right and have a row of their own when all services are shown."""
+LONGEST_ERROR: Final = 160
+"""Characters of an error in a table."""
 
 CLEAR: Final = "\x1b[H\x1b[2J"
 
@@ -55,16 +64,17 @@ _FRESHNESS_STYLE: Final = {
 @admin_client.options
 @click.option("--watch", is_flag=True, help=f"repeat every {INTERVAL:g} seconds until Ctrl-C")
 @output_option
-def command(*, where: Where, watch: bool, output: str) -> int:
-    """Print the page once, or again and again until Ctrl-C."""
+@click.argument("service", metavar="[SERVICE]", required=False, shell_complete=known_names.services)
+def command(*, where: Where, watch: bool, output: str, service: str | None) -> int:
+    """Print the page once, or again and again until Ctrl-C. Raises `AdminError` for an unknown service."""
     admin = admin_client.find(where)
     paint = Paint(sys.stdout)
     if not watch:
-        print(_page(admin, output, paint))
+        print(_page(admin, output, paint, service))
         return 0
     try:
         while True:
-            page = _page(admin, output, paint)
+            page = _page(admin, output, paint, service)
             clear = CLEAR if output == "text" and sys.stdout.isatty() else ""
             print(f"{clear}{page}", flush=True)
             time.sleep(INTERVAL)
@@ -72,28 +82,50 @@ def command(*, where: Where, watch: bool, output: str) -> int:
         return 0
 
 
-def _page(admin: admin_client.AdminClient, output: str, paint: Paint) -> str:
+def _page(admin: admin_client.AdminClient, output: str, paint: Paint, service: str | None) -> str:
     document = admin.status()
+    if service is not None:
+        document = _of_service(document, service)
     if output == "json":
         return json.dumps(document)
-    return admin_client.formatted(admin.url, lambda: page(document, time.time(), paint))
+    whole = service is not None
+    return admin_client.formatted(admin.url, lambda: page(document, time.time(), paint, whole=whole))
 
 
-def page(document: Mapping[str, Any], now: float, paint: Paint) -> str:
-    """The tables of a /status document. `now`: seconds since the epoch."""
+def _of_service(document: Mapping[str, Any], service: str) -> dict[str, Any]:
+    """The document with one service only. Raises `AdminError` with what could be meant."""
+    services = document["services"]
+    if service in services:
+        return {**document, "services": {service: services[service]}}
+    from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
+
+    if service.endswith((".yaml", ".yml")):
+        hint = f"did you mean -c {service}?"
+    elif close := get_close_matches(service, services, n=1):
+        hint = f"did you mean {close[0]}?"
+    else:
+        hint = f"there are: {_some(sorted(services), named=10)}"
+    raise AdminError(plain(f"there is no service {service!r}; {hint}"))
+
+
+def page(document: Mapping[str, Any], now: float, paint: Paint, *, whole: bool = True) -> str:
+    """The tables of a /status document. `now`: seconds since the epoch. `whole`: with every backend, also
+    where many are all right."""
     services: Mapping[str, Mapping[str, Any]] = document.get("services", {})
-    service_rows = [_service_row(name, service) for name, service in services.items()]
-    backend_rows = [
-        _backend_row(name, backend, member, now)
-        for name, service in services.items()
-        for backend, member in service.get("backends", {}).items()
+    service_rows = [
+        _service_row(name, service)
+        for name, service in sorted(services.items(), key=lambda item: not _is_service_wrong(item[1]))
     ]
+    backend_rows, left_out = _backend_rows(services, now, whole=whole)
     source_rows = [
         _source_row(name, source, report, now)
         for name, service in services.items()
         for source, report in service.get("sources", {}).items()
     ]
-    tables = [table(SERVICE_COLUMNS, service_rows, paint), table(BACKEND_COLUMNS, backend_rows, paint)]
+    tables = [
+        table(SERVICE_COLUMNS, service_rows, paint),
+        "\n".join([table(BACKEND_COLUMNS, backend_rows, paint), *left_out]),
+    ]
     if source_rows:
         tables.append(table(SOURCE_COLUMNS, source_rows, paint))
     workers = document.get("workers", ())
@@ -111,11 +143,52 @@ def page(document: Mapping[str, Any], now: float, paint: Paint) -> str:
     return "\n\n".join(tables)
 
 
+def _backend_rows(
+    services: Mapping[str, Mapping[str, Any]], now: float, *, whole: bool
+) -> tuple[list[list[TableCell]], list[str]]:
+    """A row for each backend, those with a problem first, then by service; and a line for each service of
+    which some that are all right are left out."""
+    wrong: list[list[TableCell]] = []
+    right: list[list[TableCell]] = []
+    left_out = []
+    for name, service in services.items():
+        backends: Mapping[str, Mapping[str, Any]] = service.get("backends", {})
+        well = [backend for backend, member in backends.items() if not _is_wrong(member)]
+        shown = {*(well if whole else well[:SHOWN])}
+        for backend, member in backends.items():
+            if _is_wrong(member):
+                wrong.append(_backend_row(name, backend, member, now))
+            elif backend in shown:
+                right.append(_backend_row(name, backend, member, now))
+        if len(shown) < len(well):
+            count = f"{len(well) - len(shown)} more that are fresh and without an error"
+            left_out.append(plain(f"{name}: {count}; `skewgate status {name}` shows all"))
+    return wrong + right, left_out
+
+
+def _is_wrong(member: Mapping[str, Any]) -> bool:
+    """Whether something keeps requests from a backend, or may do so soon."""
+    words = ("drained", "leaving", "ejected", "unhealthy", "error")
+    return member.get("freshness") != "fresh" or any(member.get(word) for word in words)
+
+
+def _is_service_wrong(service: Mapping[str, Any]) -> bool:
+    """Whether nothing is offered, or a backend has a problem."""
+    return service.get("phase") == "unknown" or any(map(_is_wrong, service.get("backends", {}).values()))
+
+
+def _some(names: Sequence[object], named: int = NAMED) -> str:
+    """`api-1, api-2, api-3 and 197 more`. One more is named as well."""
+    if len(names) <= named + 1:
+        return ", ".join(map(str, names))
+    return f"{', '.join(map(str, names[:named]))} and {len(names) - named} more"
+
+
 def _service_row(name: str, service: Mapping[str, Any]) -> list[TableCell]:
     offer = service.get("offer", {})
     phase = str(service.get("phase", "unknown"))
     holders = [*(offer.get("held_by") or ()), *(offer.get("held_by_replicas") or ())]
-    held_by = ", ".join(map(str, holders))
+    held_by = _some(holders)
     rule = offer.get("held_rule")
     kind = "pin" if service.get("pin") else "ceiling"
     ceiling = f" ({kind} {offer['ceiling']})" if offer.get("ceiling") else ""
@@ -174,7 +247,7 @@ def _replica_row(replica: Mapping[str, Any], agreement: Mapping[str, Any], now: 
         *(plain(str(replica.get(key) or "-")) for key in ("id", "host", "release")),
         ("attached", Style.GREEN) if replica.get("attached") else ("detached", Style.RED),
         "-" if seen_at is None else f"{max(0.0, now - float(seen_at)):.1f} s ago",
-        *(plain(", ".join(map(str, replica.get(key) or ())) or "-") for key in ("holds", "differs")),
+        *(plain(_some(replica.get(key) or ()) or "-") for key in ("holds", "differs")),
     ]
 
 
@@ -226,7 +299,8 @@ def _error(member: Mapping[str, Any], now: float) -> str:
         member.get("unhealthy"),
         member.get("error"),
     ]
-    return "; ".join(str(error) for error in errors if error) or "-"
+    text = "; ".join(str(error) for error in errors if error) or "-"
+    return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 1]}…"
 
 
 def _range(versions: Mapping[str, Any]) -> str:

@@ -209,13 +209,23 @@ async def test_a_wrong_file_is_exit_2_with_the_position(tmp_path: Path) -> None:
     assert "Traceback" not in ended.err
 
 
-async def test_a_file_without_its_option_is_said() -> None:
+async def test_R3_N7_run_takes_the_file_without_an_option(tmp_path: Path) -> None:
     """`check FILE` has none, so this is what one types next."""
-    ended = await call("run", "my.yaml")
+    file = tmp_path / "wrong.yaml"
+    file.write_text("listen: 127.0.0.1:8080\nservices:\n  baremetal:\n    dialect: iron\n")
+
+    ended = await call("run", str(file))
+
+    assert (ended.code, ended.out) == (2, "")
+    assert f"{file}:4:14: error[unknown-dialect]: " in ended.err
+
+
+async def test_a_file_without_its_option_is_said() -> None:
+    ended = await call("explain", "GET", "/", "my.yaml")
 
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.endswith(
-        "skewgate run: error: unexpected argument 'my.yaml'; did you mean -c my.yaml?\n"
+        "skewgate explain: error: unexpected argument 'my.yaml'; did you mean -c my.yaml?\n"
     )
 
 
