@@ -47,6 +47,8 @@ def test_the_package_has_what_a_service_needs(package: Path) -> None:
         "usr/lib/sysusers.d/skewgate.conf",
         "usr/lib/tmpfiles.d/skewgate.conf",
         "usr/share/skewgate/schema.json",
+        "usr/share/skewgate/grafana/skewgate.json",
+        "usr/share/skewgate/prometheus/skewgate.yml",
         "usr/share/doc/skewgate/examples/skewgate.yaml",
         "usr/share/doc/skewgate/examples/kubernetes.yaml",
         "usr/share/doc/skewgate/examples/skewgate.socket",

@@ -65,6 +65,11 @@ def test_every_file_of_an_installation_is_there(home: Path) -> None:
         copy = share / file.relative_to(ROOT / "config")
         assert copy.read_bytes() == file.read_bytes()
     assert (share / "logrotate").exists()
+    for copied, original in (
+        ("prometheus/skewgate.yml", "prometheus/rules/skewgate.yml"),
+        ("grafana/skewgate.json", "grafana/skewgate.json"),
+    ):
+        assert (share / copied).read_bytes() == (ROOT / "deploy" / original).read_bytes()
     assert (home / "share" / "man" / "man1" / "skewgate.1").exists()
 
 
