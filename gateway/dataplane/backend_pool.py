@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
@@ -54,12 +55,25 @@ class ConnectionUser(Protocol):
         """None could be made."""
 
 
+class ConnectionRoom(Protocol):
+    """The files that the process may open, as the pool sees them."""
+
+    def backend_opens(self, connection: BackendConnection, /) -> bool:
+        """Whether there is a file for a connection; then it counts."""
+
+    def backend_closed(self, connection: BackendConnection, /) -> None:
+        """It counts no more."""
+
+
 @final
 class BackendPool(ConnectionHome):
     """All connections of one worker to one backend for one service."""
 
-    def __init__(self, context: Context, service: str, backend: Backend, resolve: Resolve) -> None:
+    def __init__(
+        self, context: Context, service: str, backend: Backend, resolve: Resolve, room: ConnectionRoom
+    ) -> None:
         self._resolve = resolve
+        self._room = room
         self.context = context
         self.service = service
         self.backend = backend
@@ -109,7 +123,7 @@ class BackendPool(ConnectionHome):
         if len(self.connections) + len(self._connecting) < most:
             return
         if self.idle:
-            self.idle.pop(0).transport.close()
+            self.close_oldest()
         elif unused := [task for task, user in self._connecting.items() if user.ended]:
             unused[0].cancel()
 
@@ -117,7 +131,7 @@ class BackendPool(ConnectionHome):
         """Close connections that no request uses, until at most so many are left. How many are open."""
         surplus = len(self.connections) + len(self._connecting) - most
         while surplus > 0 and self.idle:
-            self.idle.pop(0).transport.close()
+            self.close_oldest()
             surplus -= 1
         for task in [task for task, user in self._connecting.items() if user.ended]:
             if surplus > 0:
@@ -170,6 +184,8 @@ class BackendPool(ConnectionHome):
         loop, backend = asyncio.get_running_loop(), self.backend
         connection = BackendConnection(self)
         protocol = cast(asyncio.Protocol, connection)
+        if not self._room.backend_opens(connection):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         try:
             if backend.socket_path:
                 await loop.create_unix_connection(lambda: protocol, backend.socket_path)
@@ -187,6 +203,8 @@ class BackendPool(ConnectionHome):
                 )
         except BaseException:
             connection.give_up()  # one that is cancelled at the wrong moment is made nevertheless
+            if connection not in self.connections:
+                self._room.backend_closed(connection)
             raise
         return connection
 
@@ -203,6 +221,7 @@ class BackendPool(ConnectionHome):
 
     def on_connection_made(self, connection: BackendConnection) -> None:
         """The connection is open."""
+        self._room.backend_opens(connection)  # if nobody has waited for it, once more
         self.connections.add(connection)
 
     def on_idle(self, connection: BackendConnection) -> None:
@@ -259,6 +278,7 @@ class BackendPool(ConnectionHome):
 
     def on_connection_lost(self, connection: BackendConnection) -> None:
         """The connection is closed."""
+        self._room.backend_closed(connection)
         self.connections.discard(connection)
         if connection in self.idle:
             self.idle.remove(connection)
@@ -271,6 +291,10 @@ class BackendPool(ConnectionHome):
         """Close idle connections now, and each of the others when its response has ended."""
         self.closed = self._has_exceptions = True
         self.close_idle()
+
+    def close_oldest(self) -> None:
+        """Close the connection that is idle for longest."""
+        self.idle.pop(0).transport.close()
 
     def close_idle(self) -> None:
         """Close the idle connections."""

@@ -82,9 +82,8 @@ class ClientConnection(Downstream):
             "_reading",
             "_reading_heads",
             "_reads_bounded",
-            "_requests",
         ),
-        *("closing", "congested", "context", "deadline", "exchange", "opened", "peer", "pool"),
+        *("closing", "congested", "context", "deadline", "exchange", "opened", "peer", "pool", "requests"),
         *("_known_peer", "_limits", "_write_buffer", "transport", "worker"),
     )
 
@@ -110,7 +109,8 @@ class ClientConnection(Downstream):
         self._buffer = b""
         self._discarding: RequestBody | None = None
         """The rest of a request body that is still to be discarded: its exchange has ended."""
-        self._requests = 0
+        self.requests = 0
+        """How many have come."""
         self.opened = self.context.now
         self._reading = True
         self._body_paused = False
@@ -267,8 +267,8 @@ class ClientConnection(Downstream):
             return False
         self._minor = request.minor
         self._last_requested = request.close
-        self._requests += 1
-        if self._requests == 1:
+        self.requests += 1
+        if self.requests == 1:
             self.worker.client_proven(self)
         self.deadline = NEVER
         exchange = self.exchange = Exchange(self, request)
@@ -293,9 +293,9 @@ class ClientConnection(Downstream):
             data[0] == TLS_HANDSHAKE
         ):  # otherwise the client would wait for a TLS handshake until the head deadline
             raise FramingError("tls")
-        if data[:2] == b"\r\n" and self._empty_line_before != self._requests:
+        if data[:2] == b"\r\n" and self._empty_line_before != self.requests:
             # RFC 9112 2.2: skip one empty line before a request, however it arrives
-            self._empty_line_before = self._requests
+            self._empty_line_before = self.requests
             data = self._buffer = data[2:]
         end = data.find(HEAD_END) + len(HEAD_END)  # smaller than len(HEAD_END) if not found
         if len(HEAD_END) <= end <= limits.head:
@@ -314,11 +314,11 @@ class ClientConnection(Downstream):
     def _await_head(self, received: int) -> None:
         """A part of a head has come. The whole head has `client_head`, and must keep the minimum rate."""
         context = self.context
-        if self._awaited_head != self._requests:
-            self._awaited_head = self._requests
+        if self._awaited_head != self.requests:
+            self._awaited_head = self.requests
             self._head_received = 0
             self._arrival.begin(context.now)
-            if self._requests:  # the time for the first one runs since the connection was made
+            if self.requests:  # the time for the first one runs since the connection was made
                 self._head_deadline = context.now + context.timeouts.client_head
         self._arrival.add(received - self._head_received)
         self._head_received = received
@@ -418,7 +418,7 @@ class ClientConnection(Downstream):
             or self.closing
             or (self._half_closed and not self._buffer)
             or self.context.draining
-            or self._requests >= MAX_REQUESTS
+            or self.requests >= MAX_REQUESTS
             or self.context.now - self.opened > MAX_AGE
             or self._has_expired()
         )

@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
+from math import inf
 from time import perf_counter
 from typing import Final, final
 
@@ -109,6 +110,11 @@ class Openings:
     def active(self) -> int:
         """How many are active."""
         return self._count
+
+    @property
+    def oldest_deadline(self) -> float:
+        """The deadline of the one that came first; infinite where there is none."""
+        return next((one.deadline for one in self._all), inf)
 
     def add(self, one: OpeningConnection) -> None:
         """A connection has come."""

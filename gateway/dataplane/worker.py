@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +20,7 @@ from gateway.core.fleet.snapshot import SnapshotSource
 from gateway.dataplane.backend_pool import BackendPool, Resolve
 from gateway.dataplane.balance import Balance
 from gateway.dataplane.client_connection import ClientConnection
+from gateway.dataplane.client_room import ClientRoom
 from gateway.dataplane.context import NEVER, TICK, Context, draw_bits
 from gateway.dataplane.ejection import Ejected, OnEjection, untold
 from gateway.dataplane.forwarding import Network
@@ -29,7 +29,6 @@ from gateway.dataplane.opening import Entrance, Opening
 from gateway.dataplane.openings import Openings
 from gateway.dataplane.sharing import SharedLimits
 from gateway.errors import FramingError, StartupError
-from gateway.process import admin_connections
 from gateway.settings.model.limits import Limits, Timeouts
 from gateway.settings.values import Listen
 from gateway.telemetry.counters import TunnelEnding
@@ -42,11 +41,6 @@ from gateway.tls.server import ServerCertificates
 
 log = logging.getLogger("skewgate.worker")
 
-DESCRIPTOR_RESERVE: Final = 64
-"""File descriptors for probes, listeners and files, and for connections that are closed once accepted. Of a
-low limit at most a quarter is kept for that, and at least half as many."""
-MIN_CLIENTS: Final = 16
-MAX_CLIENTS: Final = 100_000
 LOG_INTERVAL: Final = 60.0
 """Seconds between two log lines about connections that were closed to make room."""
 VERY_LATE: Final = 2 * TICK
@@ -56,19 +50,6 @@ IDLE_GRACE: Final = 2.0
 then gets a response with `Connection: close` instead of a closed connection (threats E1)."""
 CUT: Final = 0.5
 """Seconds in which the loop says of connections that were cut that they are lost. It takes a turn or two."""
-
-
-def admission_limit() -> int:
-    """The number of client connections that the file descriptors of the process allow.
-
-    Each of them may need a connection to a backend. Two reserves are kept: one for the admin listener
-    (threats R-B7), and one for everything else, which shrinks with a low limit (threats L1, R3-V8).
-    """
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return MAX_CLIENTS
-    reserve = min(DESCRIPTOR_RESERVE, max(DESCRIPTOR_RESERVE // 2, soft // 4))
-    return max(MIN_CLIENTS, min(MAX_CLIENTS, (soft - reserve - admin_connections()) // 2))
 
 
 @final
@@ -114,18 +95,16 @@ class Worker:
             shared=shared,
         )
         self._resolve = resolve
-        self._max_clients = limits.connections or admission_limit()
-        self._closed_for_room = self._shed_connections = 0
-        """Client connections that were closed, and shed before a request, since the log last said so."""
+        self._shed_connections = 0
+        """Connections that were shed before a request since the log last said so."""
         self._room_logged_at = self._shed_logged_at = float("-inf")
         self._listeners = Listeners()
         self.openings = Openings(limits.handshakes)
         """Connections that have not come to HTTP yet."""
         self._serving = self._aborted = False
         """It listens on every address, or did; it has closed everything."""
-        self._clients: set[ClientConnection] = set()
-        self._unproven: dict[ClientConnection, None] = {}
-        """Those that have not sent a whole head yet, the oldest first."""
+        self._room = ClientRoom(self.context, self.openings, self._open_pools)
+        self._clients = self._room.clients
         self._pools: dict[str, BackendPool] = {}
         self._retired: list[BackendPool] = []
         self._released_from: object = None
@@ -230,7 +209,7 @@ class Worker:
             tunnel.cut(TunnelEnding.DRAINED)
         for client in tuple(self._clients):
             client.transport.abort()
-        for pool in (*self._pools.values(), *self._retired):
+        for pool in self._open_pools():
             pool.abort()
         await self._listeners.wait_closed()
         # A request ends when the loop says that its connection is lost, a turn or two later. Whoever writes
@@ -244,10 +223,8 @@ class Worker:
     # -- clients
 
     def client_connected(self, client: ClientConnection) -> None:
-        """A client has connected. Over the limit the oldest connection that has not sent a whole head yields,
-        which may be the new one. One that has is never closed for a newcomer (threats R-B4)."""
-        self._clients.add(client)
-        self._unproven[client] = None
+        """A client has connected: it is served, if there is room for it (`client_room`)."""
+        self._room.add(client)
         self._expires_at = min(self._expires_at, client.peer.expires_at)
         if self._aborted:
             client.close()
@@ -260,19 +237,10 @@ class Worker:
             return
         if self.context.held_bodies.was_full:
             client.bound_reads()
-        if len(self._clients) + len(self.openings) > self._max_clients:
-            self.context.metrics.client_error("too_many_connections")
-            self._closed_for_room += 1
-            self._close_unproven()
-
-    def _close_unproven(self) -> None:
-        oldest = next(iter(self._unproven))
-        del self._unproven[oldest]  # it counts until it is closed: the next newcomer closes another one
-        oldest.close()
+        self._room.make_room_for_newcomer()
 
     def opening_began(self, opening: Opening) -> None:
-        """A connection to a listener with TLS or PROXY protocol. Over the limit somebody yields who has not
-        sent a whole head yet: a client, else one that has not even come to HTTP."""
+        """A connection to a listener with TLS or PROXY protocol: it needs the same room as a client."""
         self.openings.add(opening)
         if self._aborted:
             opening.refuse("closed")
@@ -281,13 +249,8 @@ class Worker:
             self.context.admission.shedder.connection_refused()
             self.context.metrics.client_error("overload")
             opening.refuse("closed")
-        elif len(self._clients) + len(self.openings) > self._max_clients:
-            self.context.metrics.client_error("too_many_connections")
-            self._closed_for_room += 1
-            if self._unproven:
-                self._close_unproven()
-            else:
-                self.openings.yield_one()
+        else:
+            self._room.make_room_for_newcomer()
 
     def opening_ended(self, opening: Opening) -> None:
         """It has come to HTTP, or is closed."""
@@ -297,7 +260,7 @@ class Worker:
 
     def client_proven(self, client: ClientConnection) -> None:
         """A client has sent a whole head."""
-        self._unproven.pop(client, None)
+        self._room.prove(client)
 
     def _bound_reads(self) -> None:
         """Held bodies fill their total. The event loop may be about to read from a thousand clients in this
@@ -311,10 +274,10 @@ class Worker:
         log.warning(
             "%d client connections were closed to make room for others: at most %d are kept "
             "(limits.connections, by default from the limit of open files)",
-            self._closed_for_room,
-            self._max_clients,
+            self._room.closed,
+            self._room.most,
         )
-        self._closed_for_room, self._room_logged_at = 0, now
+        self._room.closed, self._room_logged_at = 0, now
 
     def _shed(self, late: float, now: float) -> None:
         """Refuse more or less than before, by what the loop was late; say so at most once in
@@ -333,8 +296,7 @@ class Worker:
 
     def client_disconnected(self, client: ClientConnection) -> None:
         """A client connection is closed."""
-        self._clients.discard(client)
-        self._unproven.pop(client, None)
+        self._room.remove(client)
         if not self._clients:
             self._no_clients.set()
 
@@ -347,7 +309,7 @@ class Worker:
             if pool is not None:
                 self._retire(pool)
             pool = self._pools[member.key] = BackendPool(
-                self.context, member.service, member.backend, self._resolve
+                self.context, member.service, member.backend, self._resolve, self._room
             )
         return pool
 
@@ -356,6 +318,10 @@ class Worker:
         open."""
         pool = self._pools.get(member.key)
         return 0 if pool is None else pool.trim(most)
+
+    def _open_pools(self) -> Sequence[BackendPool]:
+        """All of them, those of removed backends included."""
+        return (*self._pools.values(), *self._retired)
 
     def _retire(self, pool: BackendPool) -> None:
         pool.close()
@@ -401,9 +367,9 @@ class Worker:
         self.context.response_layouts.refill()
         self.context.held_bodies.look()
         self._release_removed()
-        if self._closed_for_room and now >= self._room_logged_at + LOG_INTERVAL:
+        if self._room.closed and now >= self._room_logged_at + LOG_INTERVAL:
             self._log_closed_for_room(now)
-        for pool in (*self._pools.values(), *self._retired):
+        for pool in self._open_pools():
             for connection in [conn for conn in pool.connections if conn.deadline <= now]:
                 if connection.deadline <= now:
                     connection.on_deadline()
@@ -469,14 +435,14 @@ class Worker:
 
     def number_of_clients(self) -> int:
         """Connections of clients, those before HTTP included."""
-        return len(self._clients) + len(self.openings)
+        return len(self._room)
 
     def use(self) -> WorkerUse:
         """What is used of the limits."""
         held, limits = self.context.held_bodies, self.context.limits
         return WorkerUse(
             clients=self.number_of_clients(),
-            max_clients=self._max_clients,
+            max_clients=self._room.most,
             handshakes=self.openings.active,
             max_handshakes=limits.handshakes,
             held_body_bytes=held.size,

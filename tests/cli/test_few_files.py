@@ -1,4 +1,4 @@
-"""A gateway that may open few files: busy clients lose nothing."""
+"""A gateway that may open few files: busy clients lose nothing, whoever else is connected."""
 
 # ruff: noqa: N802 -- ids of findings are written with capitals
 
@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 import pytest
@@ -19,7 +19,10 @@ pytestmark = pytest.mark.processes
 
 FILES = 110
 BUSY = 24
+IDLE = 300
 REQUEST = b"GET /v1/nodes HTTP/1.1\r\nHost: a\r\n\r\n"
+LOST = 3
+"""Of 1,800, beside idle clients."""
 
 
 @asynccontextmanager
@@ -43,7 +46,7 @@ async def response(reader: asyncio.StreamReader) -> bool:
     return head.startswith(b"HTTP/1.1 200 ")
 
 
-async def busy(port: int, number: int) -> int:
+async def busy(port: int, number: int = 75) -> int:
     """How many of its requests a client loses. It connects anew after each loss, and every 25 requests."""
     lost, left = 0, number
     while left:
@@ -62,7 +65,33 @@ async def busy(port: int, number: int) -> int:
     return lost
 
 
+async def silent(port: int) -> asyncio.StreamWriter:
+    """A client that sends nothing."""
+    return (await asyncio.open_connection("127.0.0.1", port))[1]
+
+
+async def idle(port: int) -> asyncio.StreamWriter:
+    """A client that keeps its connection after one request."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(REQUEST)
+    with suppress(OSError, asyncio.IncompleteReadError):
+        await response(reader)
+    return writer
+
+
 async def test_R3_V8_busy_clients_lose_nothing(write: Write, session: aiohttp.ClientSession) -> None:
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] > FILES
     async with gateway(write, session) as port:
-        assert await asyncio.gather(*(busy(port, 75) for _ in range(BUSY))) == [0] * BUSY
+        assert await asyncio.gather(*(busy(port) for _ in range(BUSY))) == [0] * BUSY
+
+
+@pytest.mark.parametrize("other", [silent, idle])
+async def test_R3_V8_busy_clients_lose_next_to_nothing_beside_idle_ones(
+    write: Write, session: aiohttp.ClientSession, other: Callable[[int], Awaitable[asyncio.StreamWriter]]
+) -> None:
+    async with gateway(write, session) as port:
+        others = [await other(port) for _ in range(IDLE)]
+        lost = await asyncio.gather(*(busy(port) for _ in range(BUSY)))
+        for writer in others:
+            writer.close()
+    assert sum(lost) <= LOST

@@ -6,27 +6,27 @@ import resource
 
 import pytest
 
-from gateway.dataplane.worker import MAX_CLIENTS, MIN_CLIENTS, admission_limit
+from gateway.dataplane.client_room import MAX_FILES, MIN_FILES, FileRoom, file_room
 from tests.dataplane.testbed import Testbed, serve, until, wait_ticks
 
 
 @pytest.mark.parametrize(
-    "descriptors, clients",
+    "descriptors, room",
     [
-        (1024, 448),
-        (256, 80),
-        (110, 32),
-        (70, MIN_CLIENTS),
-        (10_000_000, MAX_CLIENTS),
-        (resource.RLIM_INFINITY, MAX_CLIENTS),
+        (1024, FileRoom(896, 16)),
+        (256, FileRoom(160, 16)),
+        (110, FileRoom(65, 8)),
+        (70, FileRoom(MIN_FILES, 8)),
+        (10_000_000, FileRoom(MAX_FILES, 16)),
+        (resource.RLIM_INFINITY, FileRoom(MAX_FILES, 0)),
     ],
 )
-def test_every_client_may_need_a_backend_connection_and_a_reserve_is_kept(
-    monkeypatch: pytest.MonkeyPatch, descriptors: int, clients: int
+def test_R3_V8_the_reserve_shrinks_with_the_limit(
+    monkeypatch: pytest.MonkeyPatch, descriptors: int, room: FileRoom
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
 
-    assert admission_limit() == clients
+    assert file_room() == room
 
 
 async def test_R_B11_closing_clients_to_make_room_is_said_once_a_minute(
@@ -54,4 +54,4 @@ def test_R_B7_the_admin_listener_has_descriptors_of_its_own(
     monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
 
     of_operators = min(64, descriptors // 8)
-    assert descriptors - 2 * admission_limit() >= of_operators + 64
+    assert descriptors - file_room().room >= of_operators + 64

@@ -227,8 +227,8 @@ async def test_pipelined_heads_cost_the_same_however_many_wait(testbed: Testbed)
 
     async def cost(number: int) -> float:
         client = await gateway.client()
-        await until(lambda: len(gateway.worker._unproven) == 1)
-        (connection,) = gateway.worker._unproven
+        await until(lambda: len(gateway.worker._room.unproven) == 1)
+        (connection,) = gateway.worker._room.unproven
         began = time.process_time()
         connection.data_received(head * number)
         seconds = time.process_time() - began
