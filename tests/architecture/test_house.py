@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
 from collections.abc import Iterable
+from typing import Final
 
 import pytest
 
@@ -184,6 +186,56 @@ def test_no_quick_test_depends_on_the_speed_of_the_machine() -> None:
 )
 def test_a_deadline_of_its_own_is_noticed(text: str, is_breach: bool) -> None:
     assert bool(_OWN_DEADLINE.search(text)) == is_breach
+
+
+_MEASURES: Final = {"process_time", "perf_counter"}
+
+
+def measuring_tests(text: str) -> list[str]:
+    """The tests of a module that measure CPU or time, themselves or by a helper, outside the group `load`."""
+    functions = {
+        node.name: node
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    used = {
+        name: {
+            part.id if isinstance(part, ast.Name) else part.attr
+            for part in ast.walk(node)
+            if isinstance(part, ast.Name | ast.Attribute)
+        }
+        for name, node in functions.items()
+    }
+    measuring = set(_MEASURES)
+    while found := {name for name, names in used.items() if names & measuring} - measuring:
+        measuring |= found
+    return [
+        name
+        for name in sorted(measuring & functions.keys())
+        if name.startswith("test_")
+        and not any(ast.unparse(mark) == "pytest.mark.load" for mark in functions[name].decorator_list)
+    ]
+
+
+def test_what_measures_runs_alone() -> None:
+    """In the group `load`: beside other tests, on a busy machine, its figures mean nothing."""
+    complaints = [
+        f"{path}: {name}"
+        for path, text in project_texts()
+        if path.startswith("tests/") and path.endswith(".py") and not path.startswith(_HEAVY_TESTS)
+        if any(name in text for name in _MEASURES)
+        for name in measuring_tests(text)
+    ]
+
+    assert not complaints, "\n".join(complaints)
+
+
+def test_what_measures_is_noticed() -> None:
+    helper = "def cost():\n    return time.process_time()\n"
+    quick = "async def test_cost():\n    assert cost() < 5\n"
+
+    assert measuring_tests(helper + quick) == ["test_cost"]
+    assert measuring_tests(helper + "@pytest.mark.load\n" + quick) == []
 
 
 def test_nothing_is_left_for_later() -> None:

@@ -47,6 +47,7 @@ def cost(body: bytes, times: int) -> float:
     return min(seconds)
 
 
+@pytest.mark.load
 def test_R_B3_a_million_chunks_of_one_byte_cost_at_most_five_times_their_bytes_in_large_chunks() -> None:
     large = cost(LARGE, 9)
 
@@ -108,6 +109,7 @@ def test_R_B3_where_the_bound_is_does_not_depend_on_the_cuts(last: list[bytes], 
     assert refused == (left < 0)
 
 
+@pytest.mark.load
 @pytest.mark.parametrize("segment", [1, 2, 3, 5, 7])
 def test_R_B3_bytes_that_come_one_by_one_cost_the_same_for_each(segment: int) -> None:
     """Content is handed on as it comes, and of a line only the beginning is kept."""
@@ -135,6 +137,7 @@ async def cpu_of(testbed: Testbed, body: bytes) -> tuple[float, int]:
     return time.process_time() - started, answer.status
 
 
+@pytest.mark.load
 async def test_R_B3_small_chunks_through_a_worker_cost_at_most_five_times_their_bytes(
     testbed: Testbed,
 ) -> None:

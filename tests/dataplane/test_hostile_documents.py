@@ -78,6 +78,7 @@ def assert_bad_document(answer: Message) -> None:
     assert (answer.one(MIN_FIELD), answer.one(MAX_FIELD)) == ("1.1", "1.58")
 
 
+@pytest.mark.load
 @pytest.mark.parametrize("item", ["[]", "[" * 10 + "]" * 10, '{"href":"/"}', '{"version":"1.1"}', "{}"])
 async def test_R_B12_a_hostile_document_holds_the_loop_no_longer_than_a_harmless_one(
     testbed: Testbed, item: str
@@ -91,6 +92,7 @@ async def test_R_B12_a_hostile_document_holds_the_loop_no_longer_than_a_harmless
     assert seconds < 4 * await harmless_cost(testbed)
 
 
+@pytest.mark.load
 async def test_R_B12_a_content_type_of_blanks_holds_the_loop_no_longer(testbed: Testbed) -> None:
     line = f"{JSON};{' ' * 20_000}x"
     backend = await testbed.backend(always(sent(v1(), line)))

@@ -396,6 +396,7 @@ def test_L10_no_layout_is_made_of_a_head_with_very_many_or_very_long_names() -> 
         assert reader.read_known(head) is None
 
 
+@pytest.mark.load
 def test_a_hostile_head_costs_a_layout_one_pass_over_its_bytes() -> None:
     """Nothing backtracks into what was matched before: four times the bytes cost about four times as much."""
     reader = READERS["untrusted"][0]

@@ -219,9 +219,10 @@ async def test_R_B4_what_waits_behind_an_unread_response_is_bounded_too(testbed:
     await asyncio.wait([sending])
 
 
+@pytest.mark.load
 async def test_pipelined_heads_cost_the_same_however_many_wait(testbed: Testbed) -> None:
     """No head is looked for in all that waits behind it. What is left is copied for each, which is much
-    less."""
+    less. It measures, so nothing else runs beside it."""
     gateway, _ = await testbed.gateway_and_backend(serve, match=RouteMatch(path="/elsewhere"))
     head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 

@@ -115,6 +115,7 @@ HOSTILE: Final = {
 }
 
 
+@pytest.mark.load
 @pytest.mark.parametrize("shape", HOSTILE)
 def test_R_B12_a_document_with_too_many_values_costs_less_than_parsing_it(shape: str) -> None:
     assert cost(HOSTILE[shape]) < 2 * unit()
@@ -140,6 +141,7 @@ DENSE: Final = {
 }
 
 
+@pytest.mark.load
 @pytest.mark.parametrize("shape", DENSE)
 def test_R_B12_the_densest_document_that_is_read_costs_little_more(shape: str) -> None:
     """About 10 ms."""
