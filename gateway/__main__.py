@@ -15,6 +15,8 @@ from typing import Final
 STOP: Final = (signal.SIGTERM, signal.SIGINT)
 NOTHING_TO_DO: Final = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """There is no configuration to reload and no log to reopen before the start."""
+CERTIFICATES: Final = "SSL_CERT_FILE"
+"""Names the file with the certificates that OpenSSL trusts, instead of the one of the system."""
 
 
 def main() -> int:
@@ -31,11 +33,27 @@ def main() -> int:
     verbs = import_module("gateway.cli.verbs")
     if sys.argv[1:2] and sys.argv[1] in verbs.COMPILED:
         import_module("gateway.compiled").use_compiled()
+    if sys.argv[1:2] == [verbs.SERVES]:
+        import_aiohttp()
     code: int = import_module("gateway.cli").main()
     # The process ends now. Without this, Python first looks through all that was imported for garbage, which
     # takes longer than most verbs.
     gc.freeze()
     return code
+
+
+def import_aiohttp() -> None:
+    """aiohttp makes two TLS contexts while it is imported, and fills both with all certificates that the
+    system trusts: 35 ms. No connection of a gateway uses them, because each over TLS is given a context of
+    its own (`tls`). So OpenSSL finds an empty file meanwhile."""
+    before = os.environ.get(CERTIFICATES)
+    os.environ[CERTIFICATES] = os.devnull
+    try:
+        import_module("aiohttp")
+    finally:
+        del os.environ[CERTIFICATES]
+        if before is not None:
+            os.environ[CERTIFICATES] = before
 
 
 def _end(number: int, frame: FrameType | None) -> None:

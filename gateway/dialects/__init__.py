@@ -3,7 +3,8 @@
 A new dialect is one new file or one new folder here (decision 0020). A file holds the dialect of the same
 name. A folder holds one family: a module that defines a public subclass of `core.dialect.Dialect` is one
 dialect, named after the module or the folder, and the other modules are code that these dialects share.
-Nothing has to be registered.
+Nothing has to be registered. By that rule a dialect is found by its name without importing the others: a
+start needs those that its file names.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def discover() -> Mapping[str, type[Dialect]]:
     """
     dialects_by_name: dict[str, type[Dialect]] = {}
     for family in pkgutil.iter_modules(__path__):
-        dialects = list(_dialects_of(family.name, is_folder=family.ispkg))
+        dialects = list(_dialects_of(family))
         if not dialects:
             raise TypeError(f"{__name__}.{family.name} defines no dialect")
         for dialect in dialects:
@@ -36,20 +37,35 @@ def discover() -> Mapping[str, type[Dialect]]:
     return MappingProxyType(dict(sorted(dialects_by_name.items())))
 
 
-def _dialects_of(family: str, *, is_folder: bool) -> Iterator[type[Dialect]]:
-    package = import_module(f"{__name__}.{family}")
-    modules = [package]
-    if is_folder:
-        names = [found.name for found in pkgutil.iter_modules(package.__path__)]
-        modules += [import_module(f"{package.__name__}.{name}") for name in names]
-    for module in modules:
-        dialect = _dialect_of(module)
+def find(name: str) -> type[Dialect] | None:
+    """The dialect of this name. Imports only modules that may define it, those named so or in a folder named
+    so; `discover` is for whoever wants all, and for the errors of those who wrote them."""
+    for family in pkgutil.iter_modules(__path__):
+        for dialect in _dialects_of(family, name):
+            if dialect.name == name:
+                return dialect
+    return None
+
+
+def _dialects_of(family: pkgutil.ModuleInfo, name: str | None = None) -> Iterator[type[Dialect]]:
+    """The dialects of a file or a folder; with `name`: of those modules that may define one named so. Each
+    module is imported when its turn comes."""
+    for module_name in _modules_of(family):
+        last = module_name.rpartition(".")[2]
+        if name not in {None, family.name, last}:
+            continue
+        dialect = _dialect_of(import_module(module_name))
         if dialect is not None:
-            if dialect.name not in {family, module.__name__.rpartition(".")[2]}:
-                raise TypeError(
-                    f"{module.__name__}: its dialect must be named after the module or the folder"
-                )
+            if dialect.name not in {family.name, last}:
+                raise TypeError(f"{module_name}: its dialect must be named after the module or the folder")
             yield dialect
+
+
+def _modules_of(family: pkgutil.ModuleInfo) -> list[str]:
+    """The names of the file's module, or of the folder's package and the modules in it."""
+    whole = f"{__name__}.{family.name}"
+    inside = pkgutil.iter_modules(import_module(whole).__path__) if family.ispkg else ()
+    return [whole, *(f"{whole}.{found.name}" for found in inside)]
 
 
 def _dialect_of(module: ModuleType) -> type[Dialect] | None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import final
 
 from gateway.core.dialect import Dialect
-from gateway.dialects import discover
 from gateway.errors import SettingsError
 from gateway.settings.checks.admin import read_admin
 from gateway.settings.checks.agreement import read_agreement
@@ -36,6 +35,7 @@ from gateway.settings.checks.shares import check_shares
 from gateway.settings.checks.surroundings import check_own_addresses, check_state_path, check_workers
 from gateway.settings.include import Included, add_included
 from gateway.settings.model.fields import shape_of
+from gateway.settings.named_dialects import named_dialects
 from gateway.settings.schema import document_model, schema_json
 from gateway.settings.sources import Seen, SourceError, Sources, folder_of
 from gateway.settings.values import Settings
@@ -169,7 +169,7 @@ def _load(
         included = add_included(root, text, sources, environ, findings)
         secrets = [node for each in (root, *included.roots) for node in _secrets(each)]
         _suggest_no_default(secrets, findings)
-        settings = _read(root, sources.folder, findings, discover() if dialects is None else dialects)
+        settings = _read(root, sources.folder, findings, dialects)
     elif root is not None:
         shape = shape_of(plain(root))
         findings.add(
@@ -229,9 +229,10 @@ def _suggest_no_default(secrets: list[Node], findings: Findings) -> None:
 
 
 def _read(
-    root: MappingNode, folder: str, findings: Findings, dialects: Mapping[str, type[Dialect]]
+    root: MappingNode, folder: str, findings: Findings, known: Mapping[str, type[Dialect]] | None
 ) -> Settings | None:
-    document = read_document(root, document_model(dialects), partial(schema_json, dialects), folder, findings)
+    dialects = named_dialects(child(root, "services")) if known is None else known
+    document = read_document(root, document_model(dialects), partial(schema_json, known), folder, findings)
     if document is None:
         return None
     listen = read_listeners(document, root, findings)

@@ -8,6 +8,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,19 +24,65 @@ NOT_AT_THE_START = ("cryptography", "dns", "gateway.demo", "jinja2", "openteleme
 """What many gateways never need, or only when they are asked for something."""
 PROGRAMS = ("gateway.cli.run", "gateway.workers.process")
 
+NOT_FOR_THIS_FILE = (
+    *NOT_AT_THE_START,
+    *("gateway.dialects.chef.dialect", "gateway.dialects.custom.dialect", "gateway.dialects.openstack.nova"),
+)
+"""What a gateway does without that has one worker and one service, of the dialect `ironic`."""
+
+
+def imported(program: str, *names: str) -> str:
+    """Which of these modules the program has imported."""
+    end = f"import sys\nprint([name for name in {names!r} if name in sys.modules])"
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", f"{program}\n{end}"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return ended.stdout
+
 
 @pytest.mark.parametrize("module", PROGRAMS)
 def test_R3_V12_a_start_imports_nothing_that_it_may_not_need(module: str) -> None:
+    program = f"import {module}\nfrom gateway.controlplane.resolver import Resolver\nResolver()"
+    assert imported(program, *NOT_AT_THE_START) == "[]\n"
+
+
+def test_R3_V12_a_start_imports_only_what_its_file_needs(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(
+        "listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\n"
+        "services: {a: {dialect: ironic, backends: [{url: 'http://127.0.0.1:1'}]}}\n"
+    )
     program = (
-        f"import sys, {module}\n"
-        "from gateway.controlplane.resolver import Resolver\n"
-        "Resolver()\n"
-        f"print([name for name in {NOT_AT_THE_START!r} if name in sys.modules])"
+        "import asyncio, gateway.cli.run\n"
+        "from gateway.assembly import Gateway\n"
+        "from gateway.settings import read_file\n"
+        "async def start():\n"
+        f"    async with Gateway(read_file({str(file)!r}, environ={{}}).require()):\n"
+        "        pass\n"
+        "asyncio.run(start())"
     )
-    ended = subprocess.run(
-        [sys.executable, "-P", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    assert imported(program, *NOT_FOR_THIS_FILE) == "[]\n"
+
+
+def test_R3_V12_the_contexts_that_aiohttp_makes_for_itself_are_not_filled() -> None:
+    """So nothing may use them, and what is read later is read as the environment says."""
+    program = (
+        "import os, sys\n"
+        "os.environ['SSL_CERT_FILE'] = 'a file'\n"
+        "import gateway.__main__\n"
+        "gateway.__main__.import_aiohttp()\n"
+        "from aiohttp import connector\n"
+        "contexts = connector._SSL_CONTEXT_VERIFIED, connector._SSL_CONTEXT_UNVERIFIED\n"
+        "print([each.cert_store_stats()['x509'] for each in contexts], os.environ.pop('SSL_CERT_FILE'))\n"
+        "del sys.modules['aiohttp.connector'], sys.modules['aiohttp']\n"
+        "gateway.__main__.import_aiohttp()\n"
+        "print('SSL_CERT_FILE' in os.environ)"
     )
-    assert ended.stdout == "[]\n"
+    assert imported(program) == "[0, 0] a file\nFalse\n[]\n"
 
 
 @pytest.mark.parametrize("slow", [WorkerProcesses, StateKeeper])

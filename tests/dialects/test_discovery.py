@@ -95,3 +95,35 @@ def test_a_folder_without_a_dialect_is_refused(folder: Path) -> None:
 
     with pytest.raises(TypeError, match="example defines no dialect"):
         dialects.discover.__wrapped__()
+
+
+def test_each_is_found_by_its_name_as_by_looking_at_all() -> None:
+    for name, dialect in dialects.discover().items():
+        assert dialects.find(name) is dialect
+
+
+@pytest.mark.parametrize("name", ["", "microversion", "documents", "no_such", "gateway", "openstack.ironic"])
+def test_what_is_no_name_of_a_dialect_finds_none(name: str) -> None:
+    assert dialects.find(name) is None
+
+
+def test_only_modules_that_may_define_it_are_imported(folder: Path) -> None:
+    (folder / "example.py").write_text(EXAMPLE)
+    (folder / "another.py").write_text("raise AssertionError('imported')")
+    family = folder / "family"
+    family.mkdir()
+    (family / "__init__.py").write_text("")
+    (family / "one.py").write_text("raise AssertionError('imported')")
+
+    found = dialects.find("example")
+
+    assert found is not None
+    assert found.name == "example"
+
+
+def test_a_dialect_that_is_named_neither_after_its_module_nor_its_folder_is_not_found(folder: Path) -> None:
+    (folder / "example.py").write_text(WITH_ANOTHER_NAME)
+
+    assert dialects.find("other") is None
+    with pytest.raises(TypeError, match="must be named after the module or the folder"):
+        dialects.find("example")
