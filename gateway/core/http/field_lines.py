@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import groupby
 from typing import Final
 
@@ -17,9 +18,13 @@ _SEPARATORS: Final = re.escape("!#$%&'*+-.^_`|~")
 def fields_named(normalized: Iterable[str]) -> re.Pattern[bytes]:
     """Matches each field with one of these names or a twin of it: the CRLF before it, (name), (value). A name
     with `*` at its end stands for every name that begins so."""
-    names = sorted(normalized)
+    return _pattern(tuple(sorted(normalized)))
+
+
+@lru_cache(maxsize=64)  # services, reloads and both kinds of peer ask for the same few sets of names
+def _pattern(names: tuple[str, ...]) -> re.Pattern[bytes]:
     firsts = "".join(sorted({name[0] for name in names})).replace("-", _SEPARATORS)
-    return re.compile(rf"\r\n(?=[{firsts}])({_any_of(names)}):[ \t]*([^\r]*)".encode(), re.IGNORECASE)
+    return re.compile(rf"\r\n(?=[{firsts}])({_any_of(list(names))}):[ \t]*([^\r]*)".encode(), re.IGNORECASE)
 
 
 def _any_of(names: list[str]) -> str:
