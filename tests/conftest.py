@@ -103,14 +103,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is collected stays until the end: no search for garbage shall look at it, now or in a test."""
+    """What is collected stays until the end: no search for garbage shall look at it, now or in a test. The
+    little garbage among it stays too, because to find it takes longer than most tests."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.enable()
-        gc.collect()
         gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
