@@ -344,6 +344,7 @@ SERVED = b"GET /v1 HTTP/1.1\r\nHost: a\r\nX-OpenStack-Ironic-API-Version: 1.99\r
 """A request that the gateway answers itself, with 406."""
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 async def test_R_B7_half_heads_take_no_descriptors_of_the_data_plane(tmp_path: Path, loop: str) -> None:
     """The gateway as a process that may open few files; clients connect while 400 half heads come in."""

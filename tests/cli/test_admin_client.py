@@ -68,6 +68,7 @@ def probed_at(page: bytes) -> float:
     return float(json.loads(page)["services"]["baremetal"]["backends"]["api-1"]["last_probe_at"])
 
 
+@pytest.mark.processes
 async def test_watch_repeats_until_ctrl_c(running: Running) -> None:
     process = await start("status", "--admin", running.admin, "--watch", "-o", "json")
     assert process.stdout is not None

@@ -65,6 +65,7 @@ def hook() -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.processes
 async def test_without_a_compiler_it_says_so_and_the_gateway_runs_all_the_same(checkout: Checkout) -> None:
     programs = checkout.root / "programs"
     programs.mkdir()

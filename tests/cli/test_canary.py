@@ -112,6 +112,7 @@ def text_of(path: Path, fleet: Fleet, port: int, admin: int, more: str = "") -> 
     )
 
 
+@pytest.mark.processes
 async def test_no_output_of_a_gateway_shows_a_secret(
     file: Path,
     session: aiohttp.ClientSession,

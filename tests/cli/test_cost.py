@@ -17,6 +17,8 @@ import pytest
 
 from tests.cli.processes import ROOT
 
+pytestmark = pytest.mark.processes
+
 LIGHT = 0.12
 HEAVY = 0.25
 TRIES = 5

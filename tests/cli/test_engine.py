@@ -146,6 +146,7 @@ def test_a_gateway_that_haproxy_cannot_reach_is_named(
     )
 
 
+@pytest.mark.processes
 async def test_without_write_the_same_is_refused_before_anything_starts(tmp_path: Path) -> None:
     ended = await call("engine", "haproxy", "-c", written(tmp_path), "--bind", "*:6381")
     assert ended.code == 2
@@ -156,6 +157,7 @@ async def test_without_write_the_same_is_refused_before_anything_starts(tmp_path
     assert "--map: there is no folder /absent" in ended.err
 
 
+@pytest.mark.processes
 async def test_with_a_configuration_alone_it_runs_and_says_what_haproxy_lacks(tmp_path: Path) -> None:
     """As a user who has HAProxy nowhere: both files are there, and the log says what the socket lacks."""
     port, log = free_port(), tmp_path / "log"

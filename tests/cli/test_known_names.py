@@ -27,6 +27,7 @@ async def completed(line: str) -> set[str]:
     return {found.partition(",")[2] for found in ended.out.split()}
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "verb, begun, wanted",
     [
@@ -43,6 +44,7 @@ async def test_the_names_of_the_gateway_that_runs(
     assert await completed(f"skewgate {verb} --admin {running.admin} {begun}") == wanted
 
 
+@pytest.mark.processes
 async def test_without_a_gateway_the_names_of_the_file(write: Write) -> None:
     file = write(admin_port=free_port())
 
@@ -69,6 +71,7 @@ def test_without_an_option_the_names_of_the_file_in_the_usual_place(
     assert names() == []
 
 
+@pytest.mark.processes
 async def test_where_nothing_is_known_nothing_is_completed(
     write: Write, aiohttp_raw_server: AiohttpRawServer
 ) -> None:
@@ -85,6 +88,7 @@ async def test_where_nothing_is_known_nothing_is_completed(
     assert await completed(f"skewgate drain -c {broken}.gone ") == set()
 
 
+@pytest.mark.processes
 async def test_a_gateway_that_does_not_answer_is_not_waited_for() -> None:
     assert known_names.PATIENCE <= 1
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -112,6 +112,7 @@ def test_schema_prints_the_schema_of_the_settings(capfd: pytest.CaptureFixture[s
     assert capfd.readouterr().out == schema_text()
 
 
+@pytest.mark.processes
 async def test_the_environment_chooses_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = await call("version", "-o", "json", SKEWGATE_LOOP="asyncio")
     assert json.loads(ended.out)["loop"] == "asyncio"
@@ -139,6 +140,7 @@ def test_an_unknown_loop_is_one_sentence(
         process.run_in_loop(never())
 
 
+@pytest.mark.processes
 async def test_a_closed_output_causes_no_traceback() -> None:
     process = await start("schema")
     assert process.stdout is not None
@@ -150,6 +152,7 @@ async def test_a_closed_output_causes_no_traceback() -> None:
     assert (ended.code, ended.err) == (1, "")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "argv", [["--help"], ["schema"], ["version"], ["check", "config/skewgate.yaml"], ["completion", "zsh"]]
 )
@@ -169,6 +172,7 @@ def test_a_full_disk_is_one_sentence(argv: list[str], errors_too: bool) -> None:
         assert ended.stderr == "skewgate: the output cannot be written: No space left on device\n"
 
 
+@pytest.mark.processes
 async def test_ctrl_c_is_quiet() -> None:
     """The command waits for an admin listener that accepts requests and never responds."""
     requested = asyncio.Event()

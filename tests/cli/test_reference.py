@@ -38,6 +38,7 @@ def test_every_verb_has_a_section() -> None:
     assert [name for name, _, _ in verbs()] == list(VERBS)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "line, wanted",
     [
@@ -69,6 +70,7 @@ def test_each_script_is_one_of_its_shell(shell: str, capfd: pytest.CaptureFixtur
         assert (checked.returncode, checked.stderr) == (0, "")
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_bash_completes(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The script and the command together, as a shell uses them."""

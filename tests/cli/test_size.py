@@ -14,6 +14,8 @@ import pytest
 
 from tests.cli.processes import finish, free_port, ready, start, until
 
+pytestmark = pytest.mark.processes
+
 SIZE = 1000
 REPLY = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 12\r\nConnection: close\r\n"

@@ -44,6 +44,7 @@ def imported(program: str, *names: str) -> str:
     return ended.stdout
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("module", PROGRAMS)
 def test_R3_V12_a_start_imports_nothing_that_it_may_not_need(module: str) -> None:
     program = f"import {module}\nfrom gateway.controlplane.resolver import Resolver\nResolver()"

@@ -9,6 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from gateway.cli.status import SHOWN, page
 from gateway.terminal import Paint
 from tests.cli.conftest import Call, Running
@@ -94,5 +96,6 @@ async def test_R3_N6_an_unknown_service_is_said_with_what_could_be_meant(
     assert await call("my.yaml") == (1, "", f"{begin}'my.yaml'; did you mean -c my.yaml?\n")
 
 
+@pytest.mark.processes
 async def test_R3_N6_a_shell_completes_the_service(running: Running) -> None:
     assert await completed(f"skewgate status --admin {running.admin} b") == {"baremetal"}

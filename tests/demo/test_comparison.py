@@ -137,6 +137,7 @@ async def test_the_offer_of_a_balancer_is_what_the_server_said_that_answered_las
     assert offers == ["nothing yet", "1.1-1.90", "1.1-1.58", "1.1-1.58", "1.1-1.58", "1.1-1.90"]
 
 
+@pytest.mark.processes
 async def test_the_command_draws_a_picture(tmp_path: Path) -> None:
     ended = await call("demo", "--for", "1", "--seed", "3", "--svg", str(tmp_path / "picture.svg"))
 
@@ -146,6 +147,7 @@ async def test_the_command_draws_a_picture(tmp_path: Path) -> None:
     assert "One rolling upgrade: skewgate lost none of" in drawn
 
 
+@pytest.mark.processes
 async def test_a_picture_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
     ended = await call("demo", "--svg", str(tmp_path / "none" / "picture.svg"))
 

@@ -234,6 +234,7 @@ async def under_a_shell(script: str, terminal: Terminal) -> AsyncIterator[asynci
             await process.wait()
 
 
+@pytest.mark.processes
 async def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_again() -> None:
     script = """
         $PROGRAM; stty -a; echo ready
@@ -258,6 +259,7 @@ async def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_again() ->
         assert left_behind(terminal.raw)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_stop_signal_leaves_a_normal_terminal(number: signal.Signals) -> None:
     script = "$PROGRAM; echo status=$?; stty -a"
@@ -274,6 +276,7 @@ async def test_a_stop_signal_leaves_a_normal_terminal(number: signal.Signals) ->
         assert "lost 0 of" in left_behind(terminal.raw)
 
 
+@pytest.mark.processes
 async def test_the_command_runs_on_a_terminal_and_obeys_keys() -> None:
     """The real one, from its first picture to what remains."""
     script = f"{sys.executable} -W error -m gateway demo --seed 5; echo status=$?; stty -a"
@@ -293,6 +296,7 @@ async def test_the_command_runs_on_a_terminal_and_obeys_keys() -> None:
         assert "lost 0 of" in left_behind(terminal.raw)
 
 
+@pytest.mark.processes
 async def test_in_the_background_there_is_no_terminal() -> None:
     """Whoever changes the terminal there is stopped by it."""
     with Terminal() as terminal:

@@ -295,6 +295,7 @@ def all_of(reader: int) -> bytes:
     return bytes(found)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("kind", ["pipe", "socket"])
 def test_R_B8_lines_of_several_processes_stay_whole_in_a_pipe_and_in_a_socket(kind: str) -> None:
     """Standard output of workers. The socket is how journald reads it."""
@@ -338,6 +339,7 @@ def test_R_B8_a_process_that_is_killed_while_it_writes_holds_nobody_up() -> None
     assert Counter(text[0] for text in complete)["b"] >= 1000 - torn
 
 
+@pytest.mark.processes
 def test_lines_of_several_processes_stay_whole_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "log"
     processes: list[subprocess.Popen[bytes]] = []

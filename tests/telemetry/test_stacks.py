@@ -180,6 +180,7 @@ async def test_of_very_many_tasks_the_rest_is_a_number(
     assert sum(message.startswith("task ") for message in caplog.messages) == 2
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_stop_signal_during_a_dump_is_one_signal(loop: str) -> None:
     """uvloop calls a handler of its own twice; the second call would end the process without a drain."""
@@ -213,6 +214,7 @@ process.run_in_loop(main())
     assert (ended.returncode, ended.stdout) == (0, "drained\n"), ended.stderr
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_dump_while_tasks_begin_and_end_does_not_end_the_process(loop: str) -> None:
     """Python 3.12.1 ends by a segmentation fault when it is asked for the coroutine of an eager task that has

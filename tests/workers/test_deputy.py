@@ -322,6 +322,7 @@ def covered(plane: Plane) -> bool:
     return bool(plane.processes._deputy._watched)
 
 
+@pytest.mark.processes
 async def test_it_accepts_from_the_end_of_a_worker_until_the_next_one_serves(plane: Plane) -> None:
     await plane.serve()
     assert not covered(plane)
@@ -338,6 +339,7 @@ async def test_it_accepts_from_the_end_of_a_worker_until_the_next_one_serves(pla
     assert not covered(plane)
 
 
+@pytest.mark.processes
 async def test_it_accepts_nobody_before_a_worker_serves(plane: Plane) -> None:
     plane.control.silent = ("Serve",)
     await plane.processes.start()
@@ -351,6 +353,7 @@ async def test_it_accepts_nobody_before_a_worker_serves(plane: Plane) -> None:
     assert not covered(plane)
 
 
+@pytest.mark.processes
 async def test_it_accepts_nobody_while_no_worker_serves(plane: Plane) -> None:
     await plane.serve()
     plane.control.silent = ("Start",)
@@ -360,6 +363,7 @@ async def test_it_accepts_nobody_while_no_worker_serves(plane: Plane) -> None:
     assert not covered(plane)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("how", ["stop_accepting", "drain", "abort", "kill"])
 async def test_it_accepts_nobody_while_nobody_is_accepted(plane: Plane, how: str) -> None:
     await plane.serve()
@@ -386,6 +390,7 @@ async def test_it_accepts_nobody_while_nobody_is_accepted(plane: Plane, how: str
     assert not covered(plane)
 
 
+@pytest.mark.processes
 async def test_after_a_pause_it_goes_on_and_the_gateway_waits_for_no_worker_that_is_dead(
     plane: Plane,
 ) -> None:
@@ -498,6 +503,7 @@ async def house(folder: Path) -> AsyncIterator[House]:
 OK: Final = b"HTTP/1.1 200 OK"
 
 
+@pytest.mark.processes
 async def test_clients_of_a_worker_that_cannot_start_are_served_by_the_other_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -530,6 +536,7 @@ async def test_clients_of_a_worker_that_cannot_start_are_served_by_the_other_one
     assert str(each._certificate) in logged
 
 
+@pytest.mark.processes
 async def test_who_comes_during_a_pause_waits_for_its_end(tmp_path: Path) -> None:
     async with house(tmp_path) as each:
         each.take_certificate_away()

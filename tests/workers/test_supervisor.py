@@ -23,6 +23,8 @@ from gateway.workers.supervisor import Timing
 from tests.patience import PATIENCE
 from tests.workers.fakes import PATIENT, FakeWorker, Plane, agree, control_at, plane_at, settings_of
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = Timing(ttl=0.2, start=60.0, first_pause=0.01, longest_pause=0.05)
 

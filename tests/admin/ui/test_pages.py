@@ -322,6 +322,7 @@ async def test_a_thousand_backends_leave_the_loop_to_others(admin: StartAdmin) -
     assert turns - before > len(found.html) / pages.PIECE / 2
 
 
+@pytest.mark.processes
 def test_starting_does_not_load_the_templates() -> None:
     code = "import sys, gateway.assembly, gateway.cli.run; assert 'jinja2' not in sys.modules"
 
