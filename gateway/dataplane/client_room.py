@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 RESERVE: Final = 64
 """File descriptors for probes, listeners and files, and for connections that are closed once accepted. Of a
-low limit at most a quarter is kept for that, and at least half as many. A quarter of the reserve is lent to
-requests when all clients are in use."""
+low limit at most a quarter is kept for that, and at least half as many. Three eighths of the reserve are lent
+when all clients are in use, one of them to requests only."""
 MIN_FILES: Final = 32
 MAX_FILES: Final = 200_000
 MAX_CLIENTS: Final = 100_000
@@ -43,8 +43,8 @@ UNUSED: Final = 1.0
 earlier, and one that has just come its first one."""
 FOUND: Final = 64
 """Idle clients that are found by one look at all: they are closed one by one."""
-MAX_LOOKED: Final = 20_000
-"""Clients that are looked at between two ticks: about 2 ms."""
+MAX_LOOKED: Final = 50_000
+"""Clients that are looked at between two ticks: about 10 ms."""
 _GONE: Final[int] = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 _READABLE: Final = select.POLLIN | _GONE
 
@@ -66,7 +66,7 @@ def file_room() -> FileRoom:
         return FileRoom(MAX_FILES, 0)
     reserve = min(RESERVE, max(RESERVE // 2, soft // 4))
     room = soft - reserve - admin_connections()
-    return FileRoom(max(MIN_FILES, min(MAX_FILES, room)), reserve // 4)
+    return FileRoom(max(MIN_FILES, min(MAX_FILES, room)), reserve * 3 // 8)
 
 
 @final
@@ -149,11 +149,17 @@ class ClientRoom:
         if 2 * count <= self._room and count + len(self._backends) <= self._room:
             return
         # Each newcomer needs a connection to a backend soon, and each request in flight has or needs one.
-        in_flight = sum(self._context.in_flight_by_service.values())
-        needed = count + max(len(self._backends), in_flight + self._newcomers_count())
+        newcomers = self._newcomers_count()
+        wanted = sum(self._context.in_flight_by_service.values()) + newcomers
+        needed = count + max(len(self._backends), wanted)
         if needed <= self._room or self._close_unused():
             return
-        if needed > self._room + self._lent // 2 and not self._close_idle(used_once=True):
+        if needed <= self._room + self._lent * 2 // 3:  # clients that connect anew count twice for a moment
+            return
+        in_use = max(wanted, count - newcomers)
+        if len(self._backends) > in_use and self._close_backend(0.0):
+            return
+        if not self._close_idle(used_once=True):
             self._close_newcomer()
 
     def _make_room_for_request(self) -> bool:
@@ -222,9 +228,9 @@ class ClientRoom:
         sent a single request so far. False if there is none, or newcomers have had their share."""
         if self._newcomers_count() > self._most_newcomers:
             return False
-        return self._close_found(used_once=used_once) or (
-            self._look_for_idle() and self._close_found(used_once=used_once)
-        )
+        if self._close_found(used_once=used_once):
+            return True
+        return not self._found and self._look_for_idle() and self._close_found(used_once=used_once)
 
     def _close_found(self, *, used_once: bool) -> bool:
         """Close the first of the idle clients that were found."""

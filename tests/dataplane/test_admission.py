@@ -13,11 +13,11 @@ from tests.dataplane.testbed import Testbed, serve, until, wait_ticks
 @pytest.mark.parametrize(
     "descriptors, room",
     [
-        (1024, FileRoom(896, 16)),
-        (256, FileRoom(160, 16)),
-        (110, FileRoom(65, 8)),
-        (70, FileRoom(MIN_FILES, 8)),
-        (10_000_000, FileRoom(MAX_FILES, 16)),
+        (1024, FileRoom(896, 24)),
+        (256, FileRoom(160, 24)),
+        (110, FileRoom(65, 12)),
+        (70, FileRoom(MIN_FILES, 12)),
+        (10_000_000, FileRoom(MAX_FILES, 24)),
         (resource.RLIM_INFINITY, FileRoom(MAX_FILES, 0)),
     ],
 )

@@ -1,6 +1,6 @@
 """Few files may be open: who keeps a connection, who gets one, and who is closed for it.
 
-The limit here leaves 32 files to clients and backends, 8 more when all of them are in use, and 16 places of
+The limit here leaves 32 files to clients and backends, 12 more when all of them are in use, and 16 places of
 idle clients to newcomers.
 """
 
@@ -20,7 +20,7 @@ from tests.dataplane.test_slow_clients import established, is_closed
 from tests.dataplane.testbed import Client, Gateway, Testbed, UpstreamConnection, serve, settle, until
 
 FILES: Final = MIN_FILES
-LENT: Final = 8
+LENT: Final = 12
 NEWCOMERS: Final = FILES // 2
 PATIENT: Final = {"client_head": 900.0, "client_idle": 900.0, "backend_head": 900.0, "backend_idle": 900.0}
 
