@@ -10,17 +10,18 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from gateway import __version__
 from gateway.controlplane.agreement import Agreement
 from gateway.controlplane.documents import Documents, restored_documents
-from gateway.controlplane.replication.replication import Replication
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.controlplane.stores.etcd import EtcdStore
 from gateway.core.agreement.agreed import NOT_JOINED, NOTHING_AGREED, Agreed
 from gateway.core.fleet.offer_state import SavedState
-from gateway.settings import Settings
+from gateway.settings import AgreementSettings, Settings
+
+if TYPE_CHECKING:
+    from gateway.controlplane.replication.replication import Replication
 
 
 @final
@@ -47,18 +48,27 @@ def begins_with(settings: Settings, *, alone: bool) -> Agreed | None:
     return None if alone else NOTHING_AGREED
 
 
-def make_agreement(parts: AgreementParts) -> Agreement:
-    """As the settings say."""
-    replicas = parts.settings.agreement
-    if replicas is None:
-        return Documents(
-            parts.snapshot_holder,
-            parts.held,
-            restored=restored_documents(parts.saved),
-            alone=parts.alone,
-            orphans=parts.orphans,
-            save=parts.save,
-        )
+def make_agreement(parts: AgreementParts) -> tuple[Agreement, Replication | None]:
+    """As the settings say; and the same again if it is the one of several replicas."""
+    if parts.settings.agreement is not None:
+        replication = _replication(parts, parts.settings.agreement)
+        return replication, replication
+    documents = Documents(
+        parts.snapshot_holder,
+        parts.held,
+        restored=restored_documents(parts.saved),
+        alone=parts.alone,
+        orphans=parts.orphans,
+        save=parts.save,
+    )
+    return documents, None
+
+
+def _replication(parts: AgreementParts, replicas: AgreementSettings) -> Replication:
+    """Its rooms are imported where there are several replicas."""
+    from gateway.controlplane.replication.replication import Replication  # noqa: PLC0415
+    from gateway.controlplane.stores.etcd import EtcdStore  # noqa: PLC0415
+
     host = socket.gethostname()
     return Replication(
         parts.snapshot_holder,

@@ -31,8 +31,6 @@ from gateway.tls.server import ServerCertificates
 from gateway.workers.data_plane import DataPlane
 from gateway.workers.own_worker import OwnWorker
 from gateway.workers.recording import Listener, open_access_log, reads_ids, recorder
-from gateway.workers.share_keeper import ShareKeeper
-from gateway.workers.supervisor import WorkerProcesses
 
 
 def number_of_workers(settings: Settings) -> int:
@@ -72,6 +70,14 @@ def make_data_plane(parts: DataPlaneParts, stack: AsyncExitStack) -> tuple[DataP
         log = open_access_log(parts.settings.access_log)
         stack.callback(log.close)
         return _own_worker(parts, log, _start_tracing(stack), ejection_log), log
+    return _worker_processes(parts, number, ejection_log), None
+
+
+def _worker_processes(parts: DataPlaneParts, number: int, ejection_log: EjectionLog) -> DataPlane:
+    """What watches processes is imported where there are some."""
+    from gateway.workers.share_keeper import ShareKeeper  # noqa: PLC0415
+    from gateway.workers.supervisor import WorkerProcesses  # noqa: PLC0415
+
     shared = ShareKeeper(parts.snapshot_holder, parts.metrics, monotonic, ejection_log.changed, number)
     return WorkerProcesses(
         parts.settings,
@@ -81,13 +87,7 @@ def make_data_plane(parts: DataPlaneParts, stack: AsyncExitStack) -> tuple[DataP
         shared,
         parts.metrics.add,
         acknowledged=parts.acknowledged,
-    ), None
-
-
-def held_by_workers(plane: DataPlane, service: str) -> int | None:
-    """The lowest seq of its document that a live worker process has acknowledged, 0 for none; None: no such
-    process is live."""
-    return plane.held(service) if isinstance(plane, WorkerProcesses) else None
+    )
 
 
 def _own_worker(

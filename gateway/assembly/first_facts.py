@@ -11,16 +11,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gateway.controlplane.prober import Prober
-from gateway.controlplane.replication.replication import Replication
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.handover.handover import Handover
 from gateway.handover.inheritance import FIRST_OFFER
 from gateway.handover.take_over import FIRST_ROUND_TIME
 from gateway.workers.data_plane import DataPlane
+
+if TYPE_CHECKING:
+    from gateway.controlplane.replication.replication import Replication
 
 FIRST_PROBES: Final = 1.0
 """Seconds for which a gateway that has been restarted waits for its first probes before it serves."""

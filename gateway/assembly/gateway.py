@@ -25,14 +25,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Final, Self, final
+from typing import TYPE_CHECKING, Final, Self, final
 
 from gateway.admin import AdminContext
 from gateway.assembly.admin_listeners import AdminListeners
 from gateway.assembly.agreements import AgreementParts, begins_with, make_agreement
 from gateway.assembly.data_planes import (
     DataPlaneParts,
-    held_by_workers,
     make_data_plane,
     number_of_workers,
 )
@@ -46,7 +45,6 @@ from gateway.controlplane.documents import WORKERS
 from gateway.controlplane.passive_observation import PassiveObserver
 from gateway.controlplane.prober import Prober
 from gateway.controlplane.reload import Reloader
-from gateway.controlplane.replication.replication import Replication
 from gateway.controlplane.resolver import Resolver
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.stabilization_timer import StabilizationTimer
@@ -74,6 +72,9 @@ from gateway.telemetry.recent import RecentRequests
 from gateway.tls.client import ClientContexts, backends_tls, read_contexts
 from gateway.tls.server import ServerCertificates
 from gateway.workers.recording import Listener
+
+if TYPE_CHECKING:
+    from gateway.controlplane.replication.replication import Replication
 
 READ_AGAIN: Final = 3
 """Times that the configuration is read anew because a file has changed meanwhile."""
@@ -129,9 +130,7 @@ class Gateway:
             monotonic,
             begins,
         )
-        self._agreement = self._make_agreement(saved or {}, alone=alone)
-        self._replication = self._agreement if isinstance(self._agreement, Replication) else None
-        """None: this gateway stands alone."""
+        self._agreement, self._replication = self._make_agreement(saved or {}, alone=alone)
         self._engine = self._make_engine(engine)
         self._handover.orphans_changed = self._agreement.acknowledged
         self.metrics = Metrics(CLIENT_ERROR_REASONS, per_backend=configured.metrics.per_backend)
@@ -152,7 +151,10 @@ class Gateway:
         self._running = False
         self._kill_workers: Callable[[], None] = lambda: None
 
-    def _make_agreement(self, saved: Mapping[str, SavedState], *, alone: bool) -> Agreement:
+    def _make_agreement(
+        self, saved: Mapping[str, SavedState], *, alone: bool
+    ) -> tuple[Agreement, Replication | None]:
+        """Without the second one this gateway stands alone."""
         return make_agreement(
             AgreementParts(
                 settings=self.settings,
@@ -281,7 +283,7 @@ class Gateway:
 
     def _held(self, service: str) -> int | None:
         """What the agreement asks about the workers and the engine."""
-        held = [held_by_workers(self._data_plane, service)]
+        held = [self._data_plane.held(service)]
         if self._engine is not None:
             held.append(self._engine.held(service))
         return min((each for each in held if each is not None), default=None)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Final, NamedTuple, final
 
-from gateway.telemetry.exposition import Family, Samples, gauge
+from gateway.telemetry.families import Family, Samples, gauge
 
 _MAX_NAMED: Final = 4
 """Replicas that a clause names; the others are only counted."""

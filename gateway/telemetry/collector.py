@@ -31,7 +31,7 @@ from gateway.telemetry.counters import (
 )
 from gateway.telemetry.discovery import NameReport, SourceReport, name_families, source_families
 from gateway.telemetry.engine import EngineReport, engine_families
-from gateway.telemetry.exposition import Family, counter, gauge, histogram
+from gateway.telemetry.families import Family, counter, gauge, histogram
 from gateway.telemetry.process_families import ProcessFamilies
 from gateway.telemetry.process_stats import ProcessStats
 from gateway.telemetry.request_record import NO_BACKEND

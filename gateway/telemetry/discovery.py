@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from gateway.telemetry.exposition import Family, counter, gauge
+from gateway.telemetry.families import Family, counter, gauge
 
 
 class SourceReport(NamedTuple):

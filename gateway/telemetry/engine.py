@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, final
 
-from gateway.telemetry.exposition import Family, counter, gauge
+from gateway.telemetry.families import Family, counter, gauge
 
 
 @final

@@ -5,6 +5,7 @@
 A thousand backends have tens of thousands of lines, which take longer than the event loop may be held. So
 whoever reads the pieces can let others run between two of them. All samples of a family are together, and
 those of one histogram are written at once, so that they agree. This module knows no metric and no count.
+`metrics` imports it for the first scrape, with a library of which nobody else has need.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from itertools import accumulate
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, CONTENT_TYPE_PLAIN_1_0_0, choose_encoder
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.utils import floatToGoString
 
-from gateway.telemetry.counters import BUCKETS, Histogram
+from gateway.telemetry.counters import BUCKETS
+from gateway.telemetry.families import Family, Kind
 
 PIECE: Final = 64 * 1024
 """Characters after which a piece ends; it takes some tenths of a millisecond. A piece is longer by one
@@ -27,61 +29,8 @@ histogram at most."""
 ALL_DIGITS: Final = 1_000_000
 """From here on Go, and so Prometheus, writes numbers with an exponent."""
 
-PREFIX: Final = "skewgate_"
-"""Of all names but those that every exporter has (`process_*`)."""
-
 _LE: Final = "le"
 _BUCKET_LABELS: Final = (*map(floatToGoString, BUCKETS), "+Inf")
-
-
-class Kind(Enum):
-    """The types of families that there are here, by their names in both formats."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-Samples: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
-"""Label values and the value of each sample of a counter or a gauge."""
-
-Histograms: TypeAlias = Iterable[tuple[tuple[str, ...], Histogram]]
-"""Label values and the counts of each histogram."""
-
-
-class Family(NamedTuple):
-    """All samples of one name. `labels` are in alphabetical order, and the values of a row in the same order.
-    The rows are read while the family is written: what they iterate over must not grow meanwhile."""
-
-    kind: Kind
-    name: str
-    """Without `prefix`, and without `_total`."""
-    description: str
-    """One line without quotation marks and backslashes."""
-    labels: tuple[str, ...]
-    samples: Samples = ()
-    histograms: Histograms = ()
-    prefix: str = PREFIX
-
-    @property
-    def full_name(self) -> str:
-        """The name with its prefix, without `_total`."""
-        return self.prefix + self.name
-
-
-def gauge(name: str, text: str, labels: tuple[str, ...], samples: Samples) -> Family:
-    """A family of values that go up and down."""
-    return Family(Kind.GAUGE, name, text, labels, samples)
-
-
-def counter(name: str, text: str, labels: tuple[str, ...], samples: Samples) -> Family:
-    """A family of values that only rise. `name`: without `_total`."""
-    return Family(Kind.COUNTER, name, text, labels, samples)
-
-
-def histogram(name: str, text: str, labels: tuple[str, ...], histograms: Histograms) -> Family:
-    """A family of durations."""
-    return Family(Kind.HISTOGRAM, name, text, labels, (), histograms)
 
 
 class Form(Enum):

@@ -33,7 +33,6 @@ from gateway.telemetry.counters import (
 )
 from gateway.telemetry.discovery import NameReport, SourceReport
 from gateway.telemetry.engine import EngineReport
-from gateway.telemetry.exposition import form_of, pieces
 from gateway.telemetry.merging import Counted, add, take
 from gateway.telemetry.process_families import StateWrites, WorkerProcess, WorkerUse
 from gateway.telemetry.process_stats import ProcessStats, read_stats
@@ -345,6 +344,8 @@ class Metrics:
         """The body of /metrics and its content type: OpenMetrics if `accept` prefers it, else the text
         format. The body comes in pieces: others may run between two of them. `stats`: a look at the process,
         by default one that takes no time."""
+        from gateway.telemetry.exposition import form_of, pieces  # noqa: PLC0415 - not every start is scraped
+
         self._update_series()
         form = form_of(accept)
         return pieces(self._collector.collect(stats or read_stats()), form), form.value

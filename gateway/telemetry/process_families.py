@@ -12,7 +12,7 @@ from typing import NamedTuple, final
 
 from gateway.compiled import build_info
 from gateway.telemetry.counters import Counters
-from gateway.telemetry.exposition import Family, Kind, counter, gauge, histogram
+from gateway.telemetry.families import Family, Kind, counter, gauge, histogram
 from gateway.telemetry.process_stats import ProcessStats
 
 

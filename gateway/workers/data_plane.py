@@ -66,6 +66,10 @@ class DataPlane(Protocol):
     async def in_force(self) -> bool:
         """Wait until what is in force now is so in every worker. False: one of them takes too long."""
 
+    def held(self, service: str) -> int | None:
+        """The lowest seq of its document that a live worker process has acknowledged, 0 for none; None: no
+        such process is live."""
+
     def deadlines(self, deadlines: Mapping[str, float]) -> None:
         """By service until when this replica is attached: seconds of `process.boot_time`. All of them;
         without an entry it refuses no version of a service on which replicas agree. Every worker is told."""

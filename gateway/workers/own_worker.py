@@ -69,6 +69,10 @@ class OwnWorker:
         """Always: it reads the snapshot of the parent."""
         return True
 
+    def held(self, service: str) -> int | None:
+        """Nothing that has to be acknowledged: it reads the snapshot of the parent."""
+        return None
+
     def deadlines(self, deadlines: Mapping[str, float]) -> None:
         """Until when this replica is attached, by service."""
         self._worker.deadlines(deadlines)

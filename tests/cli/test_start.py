@@ -27,8 +27,12 @@ PROGRAMS = ("gateway.cli.run", "gateway.workers.process")
 NOT_FOR_THIS_FILE = (
     *NOT_AT_THE_START,
     *("gateway.dialects.chef.dialect", "gateway.dialects.custom.dialect", "gateway.dialects.openstack.nova"),
+    *("gateway.controlplane.replication", "gateway.controlplane.stores.etcd"),
+    *("gateway.workers.share_keeper", "gateway.workers.supervisor"),
+    "prometheus_client",
 )
-"""What a gateway does without that has one worker and one service, of the dialect `ironic`."""
+"""What a gateway does without that stands alone, has one worker and one service, of the dialect `ironic`, and
+that nobody has scraped yet."""
 
 
 def imported(program: str, *names: str) -> str:

@@ -26,7 +26,8 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.telemetry.counters import BUCKETS, Histogram
-from gateway.telemetry.exposition import PIECE, Family, Form, Kind, form_of, pieces
+from gateway.telemetry.exposition import PIECE, Form, form_of, pieces
+from gateway.telemetry.families import Family, Kind
 from gateway.telemetry.metrics import Metrics
 from tests.controlplane.fakes import reconfigure
 from tests.telemetry.builders import record
