@@ -150,7 +150,7 @@ class ClientRoom:
             return
         # Each newcomer needs a connection to a backend soon, and each request in flight has or needs one.
         newcomers = self._newcomers_count()
-        wanted = sum(self._context.in_flight_by_service.values()) + newcomers
+        wanted = self._in_flight() + newcomers
         needed = count + max(len(self._backends), wanted)
         if needed <= self._room or self._close_unused():
             return
@@ -159,7 +159,7 @@ class ClientRoom:
         in_use = max(wanted, count - newcomers)
         if len(self._backends) > in_use and self._close_backend(0.0):
             return
-        if not self._close_idle(used_once=True):
+        if not self._close_recent():
             self._close_newcomer()
 
     def _make_room_for_request(self) -> bool:
@@ -167,14 +167,26 @@ class ClientRoom:
         used = len(self) + len(self._backends)
         if used < self._room or self._close_unused() or used < self._room + self._lent:
             return True
-        return self._close_backend(0.0) or self._close_idle(used_once=True)
+        return self._close_backend(0.0) or self._close_recent()
 
     def _newcomers_count(self) -> int:
         return len(self.unproven) + len(self._openings)
 
+    def _in_flight(self) -> int:
+        return sum(self._context.in_flight_by_service.values())
+
     def _close_unused(self) -> bool:
         """Close a connection that is not in use; False if there is none."""
         return self._close_requestless() or self._close_backend(UNUSED) or self._close_idle(used_once=False)
+
+    def _close_recent(self) -> bool:
+        """Everybody came a moment ago, or sent a request then: close a client of the larger of these groups.
+        False if all are in use."""
+        newcomers = self._newcomers_count()
+        if newcomers > len(self) - newcomers - self._in_flight():
+            self._close_newcomer()
+            return True
+        return self._close_idle(used_once=True)
 
     def _close_requestless(self) -> bool:
         """Close the client that is without a request for longest, if it has had the time to send one."""

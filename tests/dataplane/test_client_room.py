@@ -22,6 +22,7 @@ from tests.dataplane.testbed import Client, Gateway, Testbed, UpstreamConnection
 FILES: Final = MIN_FILES
 LENT: Final = 12
 NEWCOMERS: Final = FILES // 2
+LATER: Final = UNUSED + 1.0
 PATIENT: Final = {"client_head": 900.0, "client_idle": 900.0, "backend_head": 900.0, "backend_idle": 900.0}
 
 
@@ -54,7 +55,7 @@ async def newcomer(gateway: Gateway) -> Client:
 
 async def test_R3_V8_idle_clients_keep_their_places_while_there_are_files(testbed: Testbed) -> None:
     gateway, clients = await gateway_with(testbed, FILES - 1)
-    gateway.turn(UNUSED)
+    gateway.turn(LATER)
 
     await settle()
     assert [is_closed(client) for client in clients] == [False] * len(clients)
@@ -62,7 +63,7 @@ async def test_R3_V8_idle_clients_keep_their_places_while_there_are_files(testbe
 
 async def test_R3_V8_the_client_that_is_idle_for_longest_makes_room_for_a_newcomer(testbed: Testbed) -> None:
     gateway, clients = await gateway_with(testbed, FILES - 1)
-    gateway.turn(UNUSED)
+    gateway.turn(LATER)
     assert (await clients[0].request(request())).status == 200
 
     for _ in range(2):
@@ -77,7 +78,7 @@ async def test_R3_V8_the_client_that_is_idle_for_longest_makes_room_for_a_newcom
 async def test_R3_V8_a_client_that_was_silent_yields_before_idle_ones(testbed: Testbed) -> None:
     gateway, clients = await gateway_with(testbed, FILES - 4)
     silent = [await newcomer(gateway) for _ in range(2)]
-    gateway.turn(UNUSED)
+    gateway.turn(LATER)
 
     assert (await gateway.request(request())).status == 200
     await until(lambda: is_closed(silent[0]))
@@ -86,7 +87,7 @@ async def test_R3_V8_a_client_that_was_silent_yields_before_idle_ones(testbed: T
 
 async def test_R3_V8_silent_newcomers_take_no_more_than_their_share(testbed: Testbed) -> None:
     gateway, clients = await gateway_with(testbed, FILES - 1)
-    gateway.turn(UNUSED)
+    gateway.turn(LATER)
     for _ in range(4 * FILES):
         await newcomer(gateway)
 
@@ -136,7 +137,7 @@ async def test_R3_V8_a_request_makes_room_for_its_connection_to_a_backend(testbe
     gateway, backend = await testbed.gateway_and_backend(held, **PATIENT)
     gateway.clock.stop()
     clients = [await established_later(gateway) for _ in range(FILES - 1)]
-    gateway.turn(UNUSED)
+    gateway.turn(LATER)
     go_on.clear()
     busy = clients[-4:]
     for client in busy:
@@ -150,7 +151,7 @@ async def test_R3_V8_a_request_makes_room_for_its_connection_to_a_backend(testbe
 
 async def test_R3_V8_a_client_whose_request_has_come_is_not_closed(testbed: Testbed) -> None:
     gateway, clients = await gateway_with(testbed, 2)
-    gateway.turn(UNUSED)
+    gateway.turn(LATER)
     clients[0].writer.write(request())  # at once, into the socket: the gateway has not read it yet
 
     assert gateway.worker._room._close_idle(used_once=False)
