@@ -103,6 +103,8 @@ class UpstreamConnection:
         return message
 
     async def send(self, data: bytes) -> None:
+        if self.writer.is_closing():
+            raise ConnectionResetError  # uvloop raises a RuntimeError
         self.writer.write(data)
         await self.writer.drain()
 
