@@ -97,12 +97,19 @@ def values(head: RequestHead | ResponseHead | FramingError) -> object:
     """All that a head says, or how it is refused."""
     if isinstance(head, FramingError):
         return head.reason, head.status
-    return {name: getattr(head, name) for name, _ in getmembers(type(head), is_slot) if name[:2] != "__"}
+    return {name: getattr(head, name) for name in SLOTS[type(head).__name__]}
 
 
 def is_slot(member: object) -> bool:
     """Whether a class has it for an attribute that it stores, interpreted or compiled."""
     return ismemberdescriptor(member) or isgetsetdescriptor(member)
+
+
+SLOTS = {
+    kind.__name__: tuple(name for name, _ in getmembers(kind, is_slot) if name[:2] != "__")
+    for kind in (RequestHead, ResponseHead)
+}
+"""The attributes that a head stores, by its class."""
 
 
 def attempted(read: Callable[[bytes], RequestHead | ResponseHead | None], head: bytes) -> object:
