@@ -55,8 +55,9 @@ IS_REPEATED: Final = "SKEWGATE_EXAMPLES" in os.environ
 """Whether the same tests have run on the main build before, with all examples."""
 CI_EXAMPLES: Final = int(os.environ.get("SKEWGATE_EXAMPLES", WHOLE))
 
-# No deadline: it would only measure how busy the machine is. Fewer examples at a desk, but others each time.
-hypothesis.settings.register_profile("desk", deadline=None, max_examples=12)
+# No deadline: it would only measure how busy the machine is. Few examples at a desk, but others each
+# time: `CI=1 ./test FILE` tries them all.
+hypothesis.settings.register_profile("desk", deadline=None, max_examples=6)
 hypothesis.settings.register_profile(
     "ci", deadline=None, max_examples=CI_EXAMPLES, derandomize=True, print_blob=True
 )

@@ -22,6 +22,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import MajorMinor, Scheme, Semantic, Version
 from tests.core.builders import Toy
+from tests.examples import examples
 from tests.model import offer_model
 from tests.model.offer_model import Known, Model, Pair
 
@@ -305,7 +306,7 @@ def check_coverage(seen: Counter[str], steps: int) -> None:
 
 
 def test_the_offer_follows_the_page() -> None:
-    steps = 10_000
+    steps = max(3_000, examples(10_000))  # with fewer not everything happens
     check_coverage(run_fleets(steps, seed=10), steps)
 
 
