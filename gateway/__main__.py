@@ -1,6 +1,6 @@
 """The command `skewgate`, and `python -m gateway`. Nothing is imported here before the signals are settled.
 
-The gateway takes about half a second to import its libraries. A supervisor that changes its mind meanwhile
+The gateway takes a third of a second to import its libraries. A supervisor that changes its mind meanwhile
 must see an orderly end: nothing is open yet, so the process just ends. Decides nothing else.
 """
 

@@ -1,7 +1,7 @@
 """The verbs of the command, and one sentence for each, for the help, shells, docs/cli.md and the man page.
 
 Each verb is `command` in the module of its name. Modules are imported when their verb is called, because what
-`run` needs takes half a second to import, and `healthcheck` is called every second. Imports nothing.
+`run` needs takes a third of a second to import, and `healthcheck` is called every second. Imports nothing.
 """
 
 from __future__ import annotations
