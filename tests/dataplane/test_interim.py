@@ -226,14 +226,20 @@ async def test_interim_responses_give_a_backend_no_more_time(testbed: Testbed) -
 
     async def script(upstream: UpstreamConnection) -> None:
         await upstream.request()
-        while not upstream.reader.at_eof():
-            await upstream.send(PROCESSING)
-            await asyncio.sleep(0.1)
+        await upstream.send(PROCESSING)
+        await half_time.wait()
+        await upstream.send(PROCESSING)
+        await upstream.ended()
 
-    gateway, _ = await testbed.gateway_and_backend(script, backend_head=0.3)
+    half_time = asyncio.Event()
+    gateway, _ = await testbed.gateway_and_backend(script, backend_head=2.0)
+    gateway.clock.stop()
     client = await gateway.client()
     await client.send(request())
+    assert (await client.response()).status == 102
+    gateway.turn(1.0)
+    half_time.set()
+    assert (await client.response()).status == 102
+    gateway.turn(1.0)
 
-    _, answer = await responses(client)
-
-    assert answer.status == 504
+    assert (await client.response()).status == 504

@@ -7,6 +7,7 @@ The answer is made anew for each client: the present offer, and links that this 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from dataclasses import replace
@@ -206,12 +207,18 @@ async def test_R_D7_a_backend_that_was_reached_and_fails_is_502_or_504(testbed: 
     async def closes(upstream: UpstreamConnection) -> None:
         await upstream.head()
 
-    gateway, backend = await fleet(testbed, "Connection: close", backend_head=0.1)
+    gateway, backend = await fleet(testbed, "Connection: close", backend_head=900.0)
+    gateway.clock.stop()
     assert (await get(gateway)).status == 200
 
-    for script, status in ((closes, 502), (never_respond, 504)):
-        backend.script = script
-        assert (await get(gateway)).status == status
+    backend.script = closes
+    assert (await get(gateway)).status == 502
+
+    backend.script, before = never_respond, len(backend.requests)
+    asking = asyncio.get_running_loop().create_task(get(gateway))
+    await backend.received(before + 1)
+    gateway.turn(900.0)
+    assert (await asking).status == 504
 
 
 async def test_R_D7_nothing_on_offer_is_503(testbed: Testbed) -> None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from gateway.dataplane.backend_connection import BackendConnection
-from tests.dataplane.messages import KIB, request, response
+from tests.dataplane.messages import KIB, Ended, request, response
 from tests.dataplane.testbed import (
     Client,
     Gateway,
@@ -95,18 +95,18 @@ async def test_a_client_that_stops_during_an_early_response_has_a_deadline(
     await client.send(put(2_000_000), bytes(1_500_000))
     await until(lambda: any(one.congested for one in gateway.worker._clients))
     (connection,) = gateway.worker._clients
+    reading: list[asyncio.Task[Ended]] = []
     if upload == "ends":
         await client.send(bytes(500_000))
         await until(lambda: connection.exchange is not None and connection.exchange.body_received)
     else:
-        reading = asyncio.get_running_loop().create_task(client.ended())
+        reading.append(asyncio.get_running_loop().create_task(client.ended()))
         await until(lambda: not connection.congested)
     assert not gateway.records
     gateway.turn(idle)
     gateway.turn(idle)  # what was taken since the clock was looked at last counts as progress
     await gateway.recorded()
-    if upload == "stops":
-        await reading
+    await asyncio.gather(*reading)
     assert gateway.records[0].reason == "client_stalled"
 
 

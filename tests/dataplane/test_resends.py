@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import Final
 
 import pytest
 
@@ -20,8 +21,12 @@ from tests.dataplane.testbed import (
     ironic_response,
     never_respond,
     serve,
+    settle,
     until,
 )
+
+HEAD_TIME: Final = 900.0
+"""Seconds for a response head, which pass only when the test says so."""
 
 
 async def in_flight_clients(gateway: Gateway, number: int, *backends: ScriptedBackend) -> list[Client]:
@@ -182,11 +187,18 @@ async def test_a_backend_that_hangs_fails_only_requests_that_are_not_idempotent(
     testbed: Testbed, method: str, status: int, attempts: int
 ) -> None:
     hangs, good = await testbed.backend(never_respond), await testbed.backend(serve)
-    gateway = await testbed.gateway(hangs, good, backend_head=0.05)
-    answers = []
+    gateway = await testbed.gateway(hangs, good, backend_head=HEAD_TIME)
+    gateway.clock.stop()
+    loop, answers = asyncio.get_running_loop(), []
 
     while not hangs.requests:
-        answers.append(await gateway.request(request(method, body=b"" if method == "GET" else b"create")))
+        body = b"" if method == "GET" else b"create"
+        asking = loop.create_task(gateway.request(request(method, body=body)))
+        await until(lambda: asking.done() or bool(hangs.requests))  # noqa: B023 - awaited at once
+        while hangs.requests and not asking.done():
+            gateway.turn(HEAD_TIME)
+            await settle()
+        answers.append(await asking)
     assert answers[-1].status == status
     assert gateway.records[-1].attempts == attempts
     assert len(hangs.requests) + len(good.requests) == len(answers) + attempts - 1
@@ -212,10 +224,16 @@ async def test_R3_after_the_first_byte_of_a_response_nothing_is_sent_again(
             await upstream.ended()
 
     first, second = await testbed.backend(script), await testbed.backend(script)
-    gateway = await testbed.gateway(first, second, backend_head=0.05)
+    gateway = await testbed.gateway(first, second, backend_head=HEAD_TIME)
+    gateway.clock.stop()
     client = await gateway.client()
 
-    answer = await client.request(request())
+    await client.send(request())
+    if end == "hangs":
+        pools = gateway.worker._pools.values()
+        await until(lambda: any(one._any_byte_received for pool in pools for one in pool.connections))
+        gateway.turn(HEAD_TIME)
+    answer = await client.response()
     assert (answer.status if data.count(b"\r\n\r\n") == 0 else (await client.response()).status) == status
     assert len(first.requests) + len(second.requests) == 1
 
