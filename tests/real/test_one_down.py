@@ -40,7 +40,7 @@ def assert_whole_lifecycle(
     created, shown, listed, _, left = clients.ironicclient(testbed.url, LIFECYCLE, version=version).values()
     assert created["uuid"] == shown["uuid"]
     assert (listed, left) == (["alone"], [])
-    assert testbed.arrived(other) == []
+    assert testbed.forwarded(other) == []
 
 
 def assert_offer_kept(testbed: Testbed, down: str) -> None:
@@ -102,7 +102,7 @@ class TestGuaranteed:
         assert made["uuid"] == got["uuid"]
         assert (names, left) == (["alone"], [])
         assert {one.requested for one in guaranteed.forwarded(up) if one.path.startswith(NODES)} == {OLD.top}
-        assert guaranteed.arrived(down) == []
+        assert guaranteed.forwarded(down) == []
 
 
 def test_with_only_the_old_server_a_version_of_the_new_one_is_503_and_not_406(
