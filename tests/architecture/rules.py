@@ -44,7 +44,7 @@ def stays_pure(module: Module) -> Iterator[str]:
     for name, node in imported(module):
         if name.split(".")[0] in IMPURE:
             yield f"{module.at(node)}: {module.name} must not import {name}"
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS:
             yield f"{module.at(node)}: {module.name} must not call {node.func.id}"
         elif isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
@@ -55,7 +55,7 @@ def knows_no_dialect(module: Module) -> Iterator[str]:
     """No code outside the dialects asks which one it has: what differs is a member of the dialect."""
     if module.inside("dialects"):
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         for name in asked_names(node):
             yield f"{module.at(node)}: branches on the dialect name {name!r}"
 
@@ -90,7 +90,7 @@ def stays_small(module: Module) -> Iterator[str]:
     lines = module.text.count("\n")
     if lines > FILE_LIMIT:
         yield f"{module.path}: {lines} lines, the limit is {FILE_LIMIT}"
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > FUNCTION_LIMIT:
@@ -101,7 +101,7 @@ def leaves_the_snapshot_alone(module: Module) -> Iterator[str]:
     """One place swaps the snapshot, in one assignment; everybody else reads it once."""
     if module.name == SNAPSHOT_HOLDER:
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if (
             isinstance(node, ast.Attribute)
             and isinstance(node.ctx, ast.Store | ast.Del)
@@ -117,7 +117,7 @@ def reads_no_wall_clock(module: Module) -> Iterator[str]:
     for name, node in imported(module):
         if name == "time.time":
             yield f"{module.at(node)}: imports time.time"
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Attribute) and ast.unparse(node) == "time.time":
             yield f"{module.at(node)}: reads time.time"
 
@@ -130,7 +130,7 @@ def cuts_by_plain_bounds(module: Module) -> Iterator[str]:
     twice. So bounds are names, sums and lengths there."""
     if not module.inside(*COMPILED_ROOMS):
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not isinstance(node, ast.Slice):
             continue
         bounds = [bound for bound in (node.lower, node.upper, node.step) if bound is not None]

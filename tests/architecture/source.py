@@ -20,12 +20,14 @@ LEFT_BEHIND: Final = {".git", ".hypothesis", ".import_linter_cache", ".venv", "_
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One module of the package: its path below the project, its dotted name and its syntax tree."""
+    """One module of the package: its path below the project, its dotted name and its syntax tree, whose nodes
+    most rules look at."""
 
     path: str
     name: str
     text: str
     tree: ast.Module
+    nodes: tuple[ast.AST, ...]
 
     def inside(self, *packages: str) -> bool:
         """Whether it is one of `packages` (names below gateway) or lies in one."""
@@ -40,7 +42,8 @@ def read_module(path: str, text: str) -> Module:
     """Parse the text of the module that stands at `path` below the project."""
     parts = Path(path).with_suffix("").parts
     name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-    return Module(path=path, name=name, text=text, tree=ast.parse(text))
+    tree = ast.parse(text)
+    return Module(path=path, name=name, text=text, tree=tree, nodes=tuple(ast.walk(tree)))
 
 
 @cache
@@ -60,7 +63,7 @@ def gateway_modules() -> tuple[Module, ...]:
 
 def imported(module: Module) -> Iterator[tuple[str, ast.AST]]:
     """Every dotted name that `module` imports, wherever in the file, with the statement."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             yield from ((alias.name, node) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -91,7 +91,7 @@ def names() -> Names:
     for module in gateway_modules():
         dotted = module.name.removeprefix("gateway").lstrip(".")
         modules[dotted] = frozenset(_bound(module.tree.body))
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.ClassDef):
                 bodies[node.name] = bodies.get(node.name, frozenset()) | frozenset(_members(node))
                 bases[node.name] = [ast.unparse(base) for base in node.bases]
