@@ -17,12 +17,14 @@ from aiohttp import web
 from pytest_aiohttp import AiohttpRawServer
 
 from gateway.assembly import Gateway
+from gateway.cli import reload
 from gateway.cli.admin_client import HOW_TO_NAME_ONE, NO_GATEWAY
 from gateway.cli.status import page
 from gateway.settings import read_file
 from gateway.terminal import Paint
 from tests.cli.conftest import Call, Fleet, Running, Write
 from tests.cli.processes import TIMEOUT, Ended, finish, free_port, ready, start
+from tests.patience import PATIENCE
 
 IRONIC = "X-OpenStack-Ironic-API-Version"
 
@@ -374,9 +376,14 @@ async def test_reload_refuses_what_needs_a_restart_with_the_keys(
 
 
 async def test_a_renewed_token_is_taken_by_the_watch_and_reload_waits_for_it(
-    write: Write, session: aiohttp.ClientSession, call_main: Call, tmp_path: Path
+    write: Write,
+    session: aiohttp.ClientSession,
+    call_main: Call,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`ExecReload` reads the new token at once, and the gateway a second or two later."""
+    monkeypatch.setattr(reload, "TOKEN_WAIT", PATIENCE)
     (tmp_path / "token").write_text("open-sesame-sesame")
     file = write(admin_port=free_port(), token="'${FILE:token}'")
     loaded = read_file(file, environ=os.environ)

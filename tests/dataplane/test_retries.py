@@ -60,7 +60,7 @@ async def test_without_a_connection_any_method_moves_to_another_backend(
     gateway.prefer(0, of=2)
 
     assert (await gateway.request(*parts)).status == 200
-    (record,) = gateway.records
+    record = await gateway.recorded()
     assert (record.attempts, record.backend) == (2, "api-1")
     assert gateway.metric("skewgate_retries_total", service="baremetal", reason="connect") == 1
     assert len(alive.only_request.body) in (0, 5, 200 * KIB)
