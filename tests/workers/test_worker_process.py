@@ -21,7 +21,7 @@ from gateway.handover.line import path_of
 from gateway.handover.server import HandoverServer
 from gateway.process import boot_time
 from gateway.settings import AccessLog, Log
-from gateway.workers.messages import Ack, Beat, Deadlines, Do, Drain, Pause, Serve, Serving, Stopped
+from gateway.workers.messages import Ack, Beat, Deadlines, Do, Drain, Pause, Report, Serve, Serving, Stopped
 from tests.controlplane.fakes import reconfigure
 from tests.dataplane.listener_tls import authority, tls_listener
 from tests.dataplane.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, response
@@ -206,8 +206,9 @@ async def test_a_drain_accepts_no_more_finishes_and_reports_all_that_was_counted
         assert (answer.status, answer.one("connection")) == (200, "close")
         code, logged = await parent.ended()
 
-        last = parent.said[-1]
+        last = await parent.heard(Report, 2)
         assert (code, logged) == (0, "")
+        assert last.counted is not None
         assert last.counted.services["baremetal"].requests == {(api.name, 200): 1}
         assert last.in_flight_by_service.get("baremetal", 0) == 0
 
@@ -232,9 +233,10 @@ async def test_a_request_that_is_cut_at_the_end_of_a_drain_is_in_the_last_report
         parent.send(Drain(0.1))
         code, logged = await parent.ended()
 
-        last = parent.said[-1]
+        last = await parent.heard(Report)
         assert code == 0
         assert "3 client connections were cut" in logged
+        assert last.counted is not None
         assert sum(last.counted.services["baremetal"].requests.values()) == 3
         assert last.in_flight_by_service.get("baremetal", 0) == 0
 
