@@ -234,7 +234,7 @@ def conditions(
 
 
 def _joined(report: AgreementReport) -> Condition:
-    """Until a replica that has come up has joined, the others may serve by an offer that it does not know."""
+    """Whether this replica has joined: until then the others may serve by an offer that it does not know."""
     return Condition("joined", not report.joining, "this replica has not joined the others since its start")
 
 

@@ -49,7 +49,7 @@ def begins_with(settings: Settings, *, alone: bool) -> Agreed | None:
 
 
 def make_agreement(parts: AgreementParts) -> tuple[Agreement, Replication | None]:
-    """As the settings say; and the same again if it is the one of several replicas."""
+    """The agreement that the settings ask for, and the same object again if it is one of several replicas."""
     if parts.settings.agreement is not None:
         replication = _replication(parts, parts.settings.agreement)
         return replication, replication

@@ -74,7 +74,7 @@ def make_data_plane(parts: DataPlaneParts, stack: AsyncExitStack) -> tuple[DataP
 
 
 def _worker_processes(parts: DataPlaneParts, number: int, ejection_log: EjectionLog) -> DataPlane:
-    """What watches processes is imported where there are some."""
+    """Worker processes behind one `DataPlane`. Their supervisor is imported here, where it is needed."""
     from gateway.workers.share_keeper import ShareKeeper  # noqa: PLC0415
     from gateway.workers.supervisor import WorkerProcesses  # noqa: PLC0415
 

@@ -53,7 +53,7 @@ class AdminClient:
     timeout: float = TIMEOUT
     """Seconds for one response."""
     light: bool = False
-    """As little as possible is imported for a GET over plain HTTP."""
+    """A GET over plain HTTP imports as little as possible."""
 
     def request(
         self,

@@ -54,7 +54,7 @@ class Evidence(NamedTuple):
     """One place that tells which versions the servers serve."""
 
     where: str
-    """For people."""
+    """The place as it is named to operators."""
     texts: tuple[tuple[str, ...], ...]
     """What each server says, as it is spelled there."""
     notation: Notation
@@ -74,7 +74,7 @@ class Place(NamedTuple):
     kind: str
     """`path`, `header` or `query`."""
     text: str
-    """Of a path without the segment of the version: empty at the start."""
+    """A header or parameter; or the part of a path before the version, empty at its start."""
     notation: Notation | None
     """None: nothing shows how it is spelled there."""
     why: str

@@ -121,7 +121,7 @@ class Resolver:
         self._known: dict[str, Addresses] = {}
         """By name, never empty."""
         self._networks: dict[str, set[tuple[Network, ...] | None]] = {}
-        """By name: the networks of the sources that list it; None among them: the configuration names it."""
+        """Networks of the sources that list a name, by name; None among them: the configuration names it."""
 
     async def __aenter__(self) -> Self:
         return self

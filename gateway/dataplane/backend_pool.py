@@ -84,8 +84,8 @@ class BackendPool(ConnectionHome):
         self._has_exceptions = False
         """It is closed, or the backend was found out of step."""
         self._once_until = 0.0
-        """By the coarse clock: until then each connection carries one request, and whatever comes later is
-        acknowledged at once. 0: the backend was never found out of step."""
+        """The time, by the coarse clock, until which each connection carries one request, and whatever comes
+        is acknowledged at once. 0: the backend was never found out of step."""
         self._connecting: dict[asyncio.Task[None], ConnectionUser] = {}
 
     def acquire(self, *, verify: bool) -> BackendConnection | None:

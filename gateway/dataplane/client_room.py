@@ -6,9 +6,9 @@
       -> else one is closed: a client that was silent since it came, a backend connection that was not used
          lately, the client that has been idle longest; a newcomer, where all others are in use
 
-Clients that have sent a request are closed for clients that do so as well, never for silent ones: these take
-at most `NEWCOMERS` places of idle clients, and yield to each other beyond (threats R-B4, R3-V8). Closes no
-connection that has a request. Opens none.
+A newcomer has not sent a whole request head yet. At most `NEWCOMERS` of them take the places of idle clients;
+beyond that they yield to each other, so a crowd of silent ones costs no client in use its connection (threats
+R-B4, R3-V8). Closes no connection that has a request. Opens none.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ClientRoom:
         self._most_newcomers = min(NEWCOMERS, self._room // 2)
         self.clients: set[ClientConnection] = set()
         self.unproven: dict[ClientConnection, None] = {}
-        """Those that have not sent a whole head yet, the oldest first."""
+        """Clients that have not sent a whole head yet, the oldest first."""
         self._backends: set[BackendConnection] = set()
         """Connections to backends that are open, or being made."""
         self._found: deque[tuple[ClientConnection, float]] = deque()

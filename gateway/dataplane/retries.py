@@ -37,7 +37,7 @@ class Retries:
         self.tried: tuple[str, ...] = ()
         """Keys of the members that are not tried again."""
         self.turn: Turn | None = None
-        """What it keeps of the queue in which it has waited for room."""
+        """The place of the request in the queue in which it has waited for room."""
         self.new_connection_only = False
         """The request is sent on new connections only."""
         self.only_if_not_executed = False

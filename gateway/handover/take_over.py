@@ -42,7 +42,7 @@ class TakenOver:
     def __init__(self, line: Line, offer: Offer, numbers: Sequence[int], user: int) -> None:
         self._line = line
         self.user = user
-        """As whom the old gateway runs."""
+        """The user id of the old gateway."""
         self.pid = offer.pid
         """Of the old gateway."""
         self.release = offer.release

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 from gateway.telemetry.counters import Histogram
 
 PREFIX: Final = "skewgate_"
-"""Of all names but those that every exporter has (`process_*`)."""
+"""The beginning of all names but those that every exporter has (`process_*`)."""
 
 
 class Kind(Enum):

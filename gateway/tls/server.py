@@ -204,9 +204,9 @@ class ServerCertificates:
             ends[fingerprint] = end
 
     def _front_for_one(self) -> ssl.SSLContext:
-        """As `_new_front`, for one connection, so that no session can be resumed: OpenSSL keeps the sessions
-        of TLS 1.2, and the keys of tickets, in the context with which the handshake begins. It loads no
-        files, because the context that is shown has them."""
+        """A context as from `_new_front`, for one connection: no session can be resumed, since OpenSSL keeps
+        the sessions of TLS 1.2, and the keys of tickets, in the context with which the handshake begins. It
+        loads no files, because the context that is shown has them."""
         front = server_context()
         front.options |= ssl.OP_NO_TICKET
         front.num_tickets = 0

@@ -26,7 +26,7 @@ class CutOff(NamedTuple):
     """They are no requests any more."""
 
     def __str__(self) -> str:
-        """For the log, behind what has happened; empty: there was nothing."""
+        """The end of a log line about what has happened; empty: nothing was under way."""
         if not any(self):
             return ""
         return f" (by its last report: requests under way {self.requests}, tunnels {self.tunnels})"
@@ -43,7 +43,7 @@ class Reports:
         self._cpu_seconds: dict[int, float] = {}
         """By slot, of those that have ended."""
         self._cut_off: dict[int, CutOff] = {}
-        """By slot."""
+        """Requests and tunnels that were cut off, by slot."""
         self._access_log_dropped = 0
         self._process_log_dropped = 0
 

@@ -526,7 +526,7 @@ class WorkerProcesses:
 
     @property
     def known_documents(self) -> Container[DocumentKey]:
-        """Those that probes have read. What comes through a worker, it keeps for itself."""
+        """The documents that probes have read. What comes through a worker, it keeps for itself."""
         return _PROBED
 
     def in_flight_by_service(self) -> Mapping[str, int]:

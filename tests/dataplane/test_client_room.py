@@ -17,7 +17,7 @@ import pytest
 from gateway.dataplane.client_room import MIN_FILES, UNUSED, file_room
 from tests.dataplane.messages import request, response
 from tests.dataplane.test_slow_clients import established, is_closed
-from tests.dataplane.testbed import Client, Gateway, Testbed, UpstreamConnection, serve, settle, until
+from tests.dataplane.testbed import Client, Gateway, Script, Testbed, UpstreamConnection, serve, settle, until
 
 FILES: Final = MIN_FILES
 LENT: Final = 12
@@ -51,6 +51,17 @@ async def newcomer(gateway: Gateway) -> Client:
     client = await gateway.client()
     await until(lambda: bool(gateway.worker._clients - before) or is_closed(client))
     return client
+
+
+def serve_when(go_on: asyncio.Event) -> Script:
+    """Respond to each request once `go_on` is set."""
+
+    async def script(upstream: UpstreamConnection) -> None:
+        while await upstream.request():
+            await go_on.wait()
+            await upstream.send(response(200))
+
+    return script
 
 
 async def test_R3_V8_idle_clients_keep_their_places_while_there_are_files(testbed: Testbed) -> None:
@@ -107,13 +118,7 @@ async def test_R3_V8_a_client_in_use_is_never_closed(testbed: Testbed) -> None:
 
 async def test_R3_V8_where_all_are_busy_newcomers_are_closed(testbed: Testbed) -> None:
     go_on = asyncio.Event()
-
-    async def held(upstream: UpstreamConnection) -> None:
-        await upstream.request()
-        await go_on.wait()
-        await upstream.send(response(200))
-
-    gateway, backend = await testbed.gateway_and_backend(held, **PATIENT)
+    gateway, backend = await testbed.gateway_and_backend(serve_when(go_on), **PATIENT)
     clients = [await gateway.client() for _ in range(FILES // 2)]
     for client in clients:
         await client.send(request())
@@ -127,14 +132,8 @@ async def test_R3_V8_where_all_are_busy_newcomers_are_closed(testbed: Testbed) -
 
 async def test_R3_V8_a_request_makes_room_for_its_connection_to_a_backend(testbed: Testbed) -> None:
     go_on = asyncio.Event()
-
-    async def held(upstream: UpstreamConnection) -> None:
-        while await upstream.request():
-            await go_on.wait()
-            await upstream.send(response(200))
-
     go_on.set()
-    gateway, backend = await testbed.gateway_and_backend(held, **PATIENT)
+    gateway, backend = await testbed.gateway_and_backend(serve_when(go_on), **PATIENT)
     gateway.clock.stop()
     clients = [await established_later(gateway) for _ in range(FILES - 1)]
     gateway.turn(LATER)
@@ -161,14 +160,8 @@ async def test_R3_V8_a_client_whose_request_has_come_is_not_closed(testbed: Test
 
 async def test_R3_V8_without_any_file_a_request_is_503_and_the_others_go_on(testbed: Testbed) -> None:
     go_on = asyncio.Event()
-
-    async def held(upstream: UpstreamConnection) -> None:
-        while await upstream.request():
-            await go_on.wait()
-            await upstream.send(response(200))
-
     go_on.set()
-    gateway, _ = await testbed.gateway_and_backend(held, **PATIENT)
+    gateway, _ = await testbed.gateway_and_backend(serve_when(go_on), **PATIENT)
     clients = [await established(gateway) for _ in range(24)]
     go_on.clear()
     for client in clients:

@@ -1,4 +1,4 @@
-"""By what a known document is found: one that a backend gave before, to a client or to a probe."""
+"""The key of a known document: one that a backend gave before, to a client or to a probe."""
 
 from __future__ import annotations
 

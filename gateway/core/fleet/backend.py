@@ -57,8 +57,8 @@ class Backend:
     source: str = ""
     """`Source.key` of what has discovered it; empty: the configuration names it."""
     networks: tuple[Network, ...] | None = None
-    """Of one that was discovered: the networks of its source (`address_rules`). None: the configuration names
-    it, and any address is good."""
+    """Networks of the source that has discovered it (`address_rules`). None: the configuration names it, and
+    any address is good."""
     leaves_at: float | None = None
     """When it is removed, because its source names it no more: seconds of the clock that dates facts. Until
     then its last advertisement counts, and it gets no request. None: it stays."""

@@ -144,7 +144,7 @@ class ServiceView:
         return chosen if chosen.tiers or not endpoint.document else everyone
 
     def _having(self, mount: str, candidates: Candidates) -> Candidates:
-        """Those that have this part of the API. All, where no configured backend has it: each says so."""
+        """The candidates with this part of the API. All, if no configured backend has it: each says so."""
         members = [member for member in candidates.members if member.has_mount(mount)]
         if len(members) == len(candidates.members):
             return candidates

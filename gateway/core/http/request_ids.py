@@ -25,7 +25,7 @@ class RequestIds:
     response_headers: tuple[str, ...]
     """Canonical. Responses made by the gateway name the id in them."""
     prefix: str = "req-"
-    """Of an id that the gateway makes. A UUID follows."""
+    """The beginning of an id that the gateway makes. A UUID follows."""
     form: re.Pattern[str] = _OPENSTACK_ID
     """What a well-formed id is. Its characters need no quotes, neither in a header nor in a line of a log."""
     normalized_header: str = field(init=False)

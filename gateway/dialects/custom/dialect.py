@@ -229,7 +229,7 @@ class Custom(Dialect):
         return without_suffix(plain, self._suffixes) if self._suffixes else plain
 
     def document_path(self, path: str) -> str:
-        """As documents are compared with the configured ones."""
+        """The spelling of `path` in which documents are compared with the configured ones."""
         return comparable(path, self._suffixes)
 
     def write_target(self, endpoint: Endpoint, target: str, version: Version) -> str:

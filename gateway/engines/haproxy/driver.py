@@ -57,7 +57,7 @@ class _Process:
     """A process of HAProxy, and what it has in force."""
 
     info: Info
-    """As it told last."""
+    """The process as it described itself last."""
     lines: tuple[str, ...] | None = None
     """Of its map; None: what it has read when it started."""
     seqs: Mapping[str, int] = field(default_factory=dict)
