@@ -392,6 +392,26 @@ services:
     ]
 
 
+def test_a_missing_certificate_hides_no_other_problem() -> None:
+    """A filler that was refused itself was put in again until the reader gave up."""
+    text = (
+        "listen:\n  - address: 127.0.0.1:80\n    tls: {}\n"
+        "services:\n  api:\n    dialect: nothing\n    backends: [{url: 'http://x:1'}]\n"
+    )
+
+    assert found_in(text) == [("missing-key", 3, 5), ("unknown-dialect", 6, 14)]
+
+
+def test_a_bad_name_hides_no_other_problem() -> None:
+    """With a second problem below the bad name, all services were taken away."""
+    text = (
+        "listen: 127.0.0.1:80\nservices:\n  a b:\n    dialect: plain\n    backends: [{url: x}]\n"
+        "  api:\n    dialect: nothing\n    backends: [{url: 'http://x:1'}]\n"
+    )
+
+    assert found_in(text) == [("bad-value", 3, 3), ("bad-value", 5, 22), ("unknown-dialect", 7, 14)]
+
+
 def test_every_code_is_explained_and_tried() -> None:
     tried = {code for _, found in ALL for code, _, _ in found} | {found[0][0] for _, _, found in VALUES}
 

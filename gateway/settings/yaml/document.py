@@ -310,25 +310,28 @@ def _parent_name(path: Path) -> str:
 def _fillers() -> dict[str, Node]:
     """Placeholders for required keys, so that the rest can still be checked. They are never reported."""
     at = Position()
+    text = Scalar("placeholder", at, broken=True)
+    pair = {key: MappingEntry(Scalar(key, at, broken=True), text) for key in ("certificate", "key")}
     return {
         "listen": Scalar("127.0.0.1:0", at, broken=True),
         "address": Scalar("127.0.0.1:0", at, broken=True),
         "services": MappingNode(at, broken=True),
         "dialect": Scalar("?", at, broken=True),
         "backends": SequenceNode(at, broken=True),
-        "certificates": SequenceNode(at, broken=True),
-        "certificate": Scalar("placeholder", at, broken=True),
-        "key": Scalar("placeholder", at, broken=True),
+        "certificates": SequenceNode(at, [MappingNode(at, pair, broken=True)], broken=True),
+        "certificate": text,
+        "key": text,
     }
 
 
 def _prune(root: MappingNode, errors: Sequence[tuple[Location, str]], findings: Findings) -> None:
     """Remove what the model refuses. All places are looked up before the first node is removed."""
     refused: list[Node] = []
+    badly_named: list[tuple[MappingNode, Node]] = []
     for location, kind in errors:
         place = _locate(root, location)
         if location[-1] == "[key]" and isinstance(place.holder, MappingNode):
-            _rename(place.holder, place.node)
+            badly_named.append((place.holder, place.node))
         elif kind != "missing":
             refused.append(place.node)
             findings.dropped.add(tuple(part for part in location if part not in {TEXT_SHAPE, OTHER_SHAPE}))
@@ -338,15 +341,21 @@ def _prune(root: MappingNode, errors: Sequence[tuple[Location, str]], findings: 
             )
         else:
             refused.append(place.node)
+    for holder, node in badly_named:
+        _rename(holder, node, findings)
     _remove(root, {id(node) for node in refused})
 
 
-def _rename(holder: MappingNode, node: Node) -> None:
+def _rename(holder: MappingNode, node: Node, findings: Findings) -> None:
     """Replace an invalid name by a valid one, so that the content below it is still checked."""
     for number, (name, entry) in enumerate(list(holder.entries.items())):
         if entry.value is node:
+            valid = f"placeholder-{number}"
             del holder.entries[name]
-            holder.entries[f"placeholder-{number}"] = entry
+            holder.entries[valid] = entry
+            findings.dropped |= {
+                tuple(valid if part == name else part for part in path) for path in findings.dropped
+            }
 
 
 def _remove(node: Node, refused: set[int]) -> None:
