@@ -28,8 +28,6 @@ def main() -> int:
             signal.signal(number, signal.SIG_IGN)
     # Most verbs end before there is much to collect, and imports are quicker so. `process` sets its own.
     gc.set_threshold(200_000, 50, 100)
-    # No plugin of another package takes part in reading a configuration, and looking for them takes time.
-    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     verbs = import_module("gateway.cli.verbs")
     if sys.argv[1:2] and sys.argv[1] in verbs.COMPILED:
         import_module("gateway.compiled").use_compiled()

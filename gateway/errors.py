@@ -17,6 +17,17 @@ class PathTemplateError(SkewgateError):
     """A text that should be a path with placeholders, `/v1/nodes/{id}`, is not one (configuration)."""
 
 
+class TextRefused(SkewgateError):
+    """A text of the configuration is not a value of its key. The message never quotes the text. `code` is one
+    of `settings.yaml.problem.CODES`; `hint` may be empty."""
+
+    def __init__(self, message: str, hint: str = "", code: str = "bad-value") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.code = code
+
+
 class OptionsError(SkewgateError, ValueError):
     """Options from which no dialect can be made. `problems` holds every problem: where it is in the options
     (keys, and numbers of list items), what is wrong, and a hint, which may be empty."""

@@ -19,7 +19,7 @@ from gateway.core.fleet.fleet import OperatorCommand
 from gateway.core.fleet.snapshot import SnapshotSource
 from gateway.dataplane.ejection import Ejected
 from gateway.dataplane.http1.request_head import HeadLimits
-from gateway.settings.model.secret import Secret
+from gateway.keys.secrets import Secret
 from gateway.telemetry.agreement import AgreementReport
 from gateway.telemetry.discovery import SourceReport
 from gateway.telemetry.engine import EngineReport, with_engine

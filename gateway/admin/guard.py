@@ -30,7 +30,7 @@ from gateway.admin.ui.access import (
 )
 from gateway.admin.ui.sessions import Proof, Session, Sessions, proof_of_certificate, proof_of_token
 from gateway.admin.wrong_tokens import TOO_MANY, WrongTokens
-from gateway.settings.model.secret import Secret
+from gateway.keys.secrets import Secret
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 OPEN: Final = frozenset({"/livez", "/readyz"})

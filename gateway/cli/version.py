@@ -20,7 +20,6 @@ PARTS: Final = (
     "httptools",
     "multidict",
     "prometheus_client",
-    "pydantic",
     "PyYAML",
     "uvloop",
 )

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Final, Protocol, final
 
 from gateway import process
@@ -24,7 +24,6 @@ from gateway.core.fleet.service import Service
 from gateway.errors import CertificateError
 from gateway.service_manager import Moment
 from gateway.settings import Loaded, Problem, Settings
-from gateway.settings.model.fields import Section
 from gateway.settings.model.limits import PER_SERVICE
 from gateway.settings.sources import Seen
 from gateway.settings.yaml.tree import Position
@@ -280,6 +279,7 @@ def _read_at_start(settings: Settings, name: str) -> object:
         admin = settings.admin.fixed
         keys = {key: getattr(admin, key) for key in ("token", "tls", "hosts", "metrics_listen")}
         return {"listen": (admin.host, admin.port), **keys}
-    if isinstance(value, Section):
-        return {key: one for key, one in value if not (name in SHARED and key in PER_SERVICE)}
+    if is_dataclass(value):
+        names = (each.name for each in fields(value))
+        return {key: getattr(value, key) for key in names if not (name in SHARED and key in PER_SERVICE)}
     return value

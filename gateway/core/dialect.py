@@ -360,8 +360,8 @@ class NoOptions:
 class Dialect(ABC):
     """How one API family negotiates versions. One instance for each service, made from its options.
 
-    `Options` is a frozen dataclass; each field's `metadata` may hold `description` and `examples`, from which
-    the configuration's schema is made. Every default works, or `configured` says what is missing.
+    `Options` is a frozen dataclass whose fields are keys (`keys.kinds`). Every default works, or `configured`
+    says what is missing.
 
     The methods follow the order in which a request and its response pass through them.
     """

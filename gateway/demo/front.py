@@ -22,7 +22,7 @@ from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.demo.embedded_fleet import BAREMETAL, CATALOG, EmbeddedFleet
 from gateway.errors import StartupError
-from gateway.settings.model.secret import Secret
+from gateway.keys.secrets import Secret
 from gateway.terminal import print_error
 
 USUAL_ADMIN_PORT: Final = settings.AdminSettings().port

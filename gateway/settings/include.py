@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, final
 
 from gateway.settings.sources import MAX_FILES, SourceError, Sources, is_pattern
-from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Problem, Severity, quoted
 from gateway.settings.yaml.tree import (
     MAX_CHARACTERS,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import final
@@ -34,14 +33,14 @@ from gateway.settings.checks.services import read_services
 from gateway.settings.checks.shares import check_shares
 from gateway.settings.checks.surroundings import check_own_addresses, check_state_path, check_workers
 from gateway.settings.include import Included, add_included
-from gateway.settings.model.fields import shape_of
 from gateway.settings.named_dialects import named_dialects
-from gateway.settings.schema import document_model, schema_json
+from gateway.settings.schema import document_section, keys_of
 from gateway.settings.sources import Seen, SourceError, Sources, folder_of
 from gateway.settings.values import Settings
-from gateway.settings.yaml.document import Findings, read_document
+from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Problem, Severity, shown_lines, split_lines
-from gateway.settings.yaml.tree import MappingNode, Node, Position, Scalar, child, plain, read_tree
+from gateway.settings.yaml.reader import read_document
+from gateway.settings.yaml.tree import MappingNode, Node, Position, Scalar, child, read_tree, shape_of
 
 
 @final
@@ -171,7 +170,7 @@ def _load(
         _suggest_no_default(secrets, findings)
         settings = _read(root, sources.folder, findings, dialects)
     elif root is not None:
-        shape = shape_of(plain(root))
+        shape = shape_of(root)
         findings.add(
             root,
             "wrong-type",
@@ -230,11 +229,15 @@ def _suggest_no_default(secrets: list[Node], findings: Findings) -> None:
 
 def _read(
     root: MappingNode, folder: str, findings: Findings, known: Mapping[str, type[Dialect]] | None
-) -> Settings | None:
+) -> Settings:
     dialects = named_dialects(child(root, "services")) if known is None else known
-    document = read_document(root, document_model(dialects), partial(schema_json, known), folder, findings)
-    if document is None:
-        return None
+    document = read_document(
+        root,
+        document_section(dialects),
+        lambda: [path for path, _ in keys_of(document_section(known))],
+        folder,
+        findings,
+    )
     listen = read_listeners(document, root, findings)
     admin = read_admin(document, root, findings)
     check_limits(document.limits, root, findings)

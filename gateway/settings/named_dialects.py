@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from gateway.core.dialect import Dialect
 from gateway.dialects import discover, find
-from gateway.settings.model.service import Service
+from gateway.settings.model.service import SERVICE
 from gateway.settings.yaml.tree import MappingNode, Node, Scalar
 
 
@@ -32,5 +32,5 @@ def _names(services: Node | None) -> set[str]:
         if isinstance(service := entry.value, MappingNode):
             written = service.entries.get("dialect")
             names.add(written.value.text if written and isinstance(written.value, Scalar) else "")
-            names |= service.entries.keys() - Service.model_fields.keys()
+            names |= service.entries.keys() - SERVICE.keys.keys()
     return names

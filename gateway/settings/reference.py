@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the schema, so that the page always agrees with the code.
+"""Writes docs/configuration.md from the keys, so that the page always agrees with the code.
 
     python -m gateway.settings.reference > docs/configuration.md
 
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, Final
+from typing import Final
 
-from gateway.settings.schema import Path, keys_of, schema_json
+from gateway.keys.kinds import Key
+from gateway.settings.schema import Path, document_section, dotted_path, keys_of
 from gateway.settings.yaml.problem import CODES
 
 _OPENING: Final = """\
@@ -70,14 +71,9 @@ An error keeps the file from being used (exit code 2). A warning does not.
 
 def reference_text() -> str:
     """The whole page, in Markdown."""
-    schema = schema_json()
     sections: dict[Path, list[str]] = {}
-    seen: set[Path] = set()
-    for path, key, needed in keys_of(schema):
-        if path in seen:
-            continue
-        seen.add(path)
-        sections.setdefault(path[:-1], []).append(_row(path, key, needed=needed))
+    for path, key in dict(keys_of(document_section())).items():
+        sections.setdefault(path[:-1], []).append(_row(path[-1], key))
     parts = [_OPENING]
     for path, rows in sections.items():
         parts.append(
@@ -89,32 +85,28 @@ def reference_text() -> str:
     return "\n".join(parts)
 
 
-def dotted_path(path: Path) -> str:
-    """`services.NAME.backends[].url`."""
-    return ".".join("NAME" if part == "*" else part for part in path).replace(".[]", "[]")
-
-
 def _title(path: Path) -> str:
     return f"`{dotted_path(path)}`" if path else "Top level"
 
 
-def _row(path: Path, key: dict[str, Any], *, needed: bool) -> str:
-    default = "required" if needed else _value(key["default"])
-    meaning = _cell(key["description"])
-    if words := next((part["enum"] for part in (key, *key.get("anyOf", ())) if "enum" in part), None):
+def _row(name: str, key: Key) -> str:
+    default = "required" if key.is_required else _value(key.default)
+    meaning = _cell(key.meaning)
+    schema = key.kind.schema({})
+    if words := next((part["enum"] for part in (schema, *schema.get("anyOf", ())) if "enum" in part), None):
         meaning += " One of: " + ", ".join(f"`{word}`" for word in words) + "."
-    if workers := key.get("x-workers"):
-        meaning += f" *Several workers: {_cell(workers)}.*"
-    cells = (f"`{path[-1]}`", default, meaning, _cell(key["x-reason"]), _value(key["examples"][0]))
+    if key.workers:
+        meaning += f" *Several workers: {_cell(key.workers)}.*"
+    cells = (f"`{name}`", default, meaning, _cell(key.reason), _value(key.example))
     return f"| {' | '.join(cells)} |\n"
 
 
 def _value(value: object) -> str:
     if value is None:
         return "none"
-    if value in ({}, []):
+    if value in ({}, [], ()):
         return "empty"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
     return f"`{_cell(text)}`"
 
 

@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 import yaml
-from pydantic_core import PydanticCustomError
 
 from gateway.core.fleet.source import MAX_BACKENDS, Address, Source, SourceKind
-from gateway.errors import SkewgateError
-from gateway.settings.model.addresses import BackendUrl, read_url
+from gateway.errors import SkewgateError, TextRefused
+from gateway.keys.addresses import BackendUrl, read_url
 
 MAX_SIZE: Final = 4 << 20
 """Bytes of a file: a thousand targets with all their labels take a tenth of it. Reading JSON of this size
@@ -113,8 +112,8 @@ def _address(target: object, scheme: object, place: str) -> Address:
     has_scheme = "://" in target
     try:
         url = read_url(target if has_scheme else f"{scheme}://{target}")
-    except PydanticCustomError as error:
-        refuse(f"{place}, {quoted(target)}: {(error.context or {}).get('message', 'not a valid address')}")
+    except TextRefused as error:
+        refuse(f"{place}, {quoted(target)}: {error.message}")
     if url.socket_path:
         refuse(f"{place}: a file lists hosts and ports only")
     return address_of(url)
@@ -124,7 +123,7 @@ def restored_address(text: str, source: Source) -> Address | None:
     """The address of a backend of `source` that had this URL before a restart; None: it cannot have."""
     try:
         address = address_of(read_url(text))
-    except PydanticCustomError:
+    except TextRefused:
         return None
     if source.kind is not SourceKind.FILE:  # the configuration says the rest
         address = Address(address.host, address.port)

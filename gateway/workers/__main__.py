@@ -8,7 +8,6 @@ its clients wait. Decides nothing else.
 """
 
 import gc
-import os
 import signal
 import sys
 from importlib import import_module
@@ -29,8 +28,6 @@ def main() -> int:
         sys.stderr.write(f"error: {USAGE}\n")
         return 2
     gc.set_threshold(200_000, 50, 100)  # for the imports; `process` sets its own
-    # No plugin of another package takes part in reading settings, and looking for them takes time.
-    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     import_module("gateway.compiled").use_compiled()
     identity = import_module("gateway.workers.identity")
     if identity.identity() != code:

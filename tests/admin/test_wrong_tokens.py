@@ -13,7 +13,7 @@ import pytest
 
 from gateway.admin import create_app
 from gateway.admin.wrong_tokens import AT_ONCE, PER_SECOND
-from gateway.settings.model.secret import Secret
+from gateway.keys.secrets import Secret
 from tests.admin.testbed import AdminTestbed, mixed_fleet
 from tests.admin.ui.visitor import TOKEN, Page, Visitor, serving
 

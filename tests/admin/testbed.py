@@ -22,8 +22,8 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dataplane.ejection import Ejected
 from gateway.dialects.openstack.ironic import Ironic
+from gateway.keys.secrets import Secret
 from gateway.settings import Limits
-from gateway.settings.model.secret import Secret
 from gateway.telemetry.agreement import AgreementReport
 from gateway.telemetry.engine import EngineReport
 from gateway.telemetry.history import History

@@ -116,7 +116,7 @@ async def test_a_file_that_became_a_pipe_or_a_device_is_refused_and_never_waited
 
 async def test_an_error_does_not_wait_for_a_drain(write: Write, session: aiohttp.ClientSession) -> None:
     configured = read_file(write(), environ=os.environ).require()
-    timeouts = configured.timeouts.model_copy(update={"drain": 3600.0})
+    timeouts = replace(configured.timeouts, drain=3600.0)
     gateway = Gateway(replace(configured, timeouts=timeouts))
     await gateway.__aenter__()
     await ready(session, gateway.admin_url)

@@ -303,7 +303,7 @@ async def test_R_B11_sigusr2_is_ignored_with_a_line(write: Write, session: aioht
 @pytest.mark.parametrize(
     "number, loaded",
     [
-        *((signal.SIGTERM, library) for library in ("_pydantic_core", "multidict", "httptools")),
+        *((signal.SIGTERM, library) for library in ("_yaml", "multidict", "httptools")),
         *((number, "multidict") for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)),
     ],
 )

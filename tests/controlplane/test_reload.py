@@ -149,7 +149,7 @@ async def test_what_needs_a_restart_is_refused_whole_with_the_keys() -> None:
         services=(service(ONE, TWO),),
         listen=(Listen("127.0.0.1", 8081),),
         admin=AdminSettings(port=9901, metrics_listen=("127.0.0.1", 1)),
-        timeouts=started.timeouts.model_copy(update={"drain": 1.0, "connect": 7.0}),
+        timeouts=replace(started.timeouts, drain=1.0, connect=7.0),
     )
     positions = {
         "listen": Position(1, 1, 6),

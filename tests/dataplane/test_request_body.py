@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import read_request_head
 from gateway.dataplane.request_body import HeldBodies, RequestBody
@@ -19,7 +21,7 @@ def held_bodies(total: int = 1 << 20, told: list[None] | None = None) -> HeldBod
 def request_body(*lines: str, held: HeldBodies | None = None, **limits: int) -> RequestBody:
     """The body of a request with these field lines."""
     head = read_request_head(request("POST", "/", *lines), NameTable.for_requests(frozenset()), Limits())
-    return RequestBody(head, Limits().model_copy(update=limits), held or held_bodies())
+    return RequestBody(head, replace(Limits(), **limits), held or held_bodies())
 
 
 def test_a_held_body_can_be_sent_again() -> None:

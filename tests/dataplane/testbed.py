@@ -393,8 +393,8 @@ class Gateway:
         """Seconds by which the test has turned on the time of day."""
         self.worker = Worker(
             # A busy machine is no reason to refuse requests here.
-            limits=Limits().model_copy(update={"shed_lag": None, **limits}),
-            timeouts=Timeouts().model_copy(update=timeouts),
+            limits=replace(Limits(shed_lag=None), **limits),
+            timeouts=replace(Timeouts(), **timeouts),
             trusted=[ip_network(network) for network in trusted],
             snapshots=snapshot_holder,
             resolve=resolve,
@@ -589,9 +589,7 @@ class Testbed:
         **timeouts: float,
     ) -> Gateway:
         """A worker in front of one Ironic service; `timeouts` in seconds by their names in the settings."""
-        of_service = limits_of_all(
-            Timeouts().model_copy(update=timeouts), Limits().model_copy(update=limits or {})
-        )
+        of_service = limits_of_all(replace(Timeouts(), **timeouts), replace(Limits(), **limits or {}))
         gateway = Gateway(
             snapshot_holder_of(*backends, match=match, retry=retry, limits=of_service, upgrade=upgrade),
             timeouts,

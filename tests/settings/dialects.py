@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Final, Literal, Self, TypeAlias
 
 from gateway.core.configuration_rules import ConfigurationRules
 from gateway.core.dialect import (
@@ -27,42 +27,49 @@ from gateway.core.http.message import Header, Response
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import CalendarDate, MajorMinor, Scheme, Version
 from gateway.errors import OptionsError, VersionTextError
+from gateway.keys.kinds import ListOf, section
+from gateway.keys.texts import COUNT, FLAG, LINE, LINES, VERSION, literal
+
+_AS_SERVERS_DO: Final = "What the dialect's servers do."
 
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
     """A part of the options."""
 
-    name: str = field(metadata={"description": "A text that must be there.", "examples": ("first",)})
-    days: tuple[str, ...] = field(default=(), metadata={"description": "Texts.", "examples": (("mon",),)})
-    since: str | None = field(
-        default=None, metadata={"description": "A version.", "examples": ("2024-01-31",), "version": True}
+    name: str = field(
+        metadata=LINE.required("A text that must be there.", reason=_AS_SERVERS_DO, example="first")
     )
+    days: tuple[str, ...] = ListOf(LINE).key((), "Texts.", reason=_AS_SERVERS_DO, example=("mon",))
+    since: str | None = VERSION.key(None, "A version.", reason=_AS_SERVERS_DO, example="2024-01-31")
 
 
 @dataclass(frozen=True, slots=True)
 class PaperOptions:
     """Another part, which has a default."""
 
-    size: int = field(default=4, metadata={"description": "A number.", "examples": (5,)})
-    note: str | None = field(
-        default=None, metadata={"description": "A long text.", "examples": ("a\nb",), "lines": True}
-    )
+    size: int = COUNT.key(4, "A number.", reason=_AS_SERVERS_DO, example=5)
+    note: str | None = LINES.key(None, "A long text.", reason=_AS_SERVERS_DO, example="a\nb")
+
+
+Shape: TypeAlias = Literal["short", "long"]
 
 
 @dataclass(frozen=True, slots=True)
 class DatedOptions:
-    days: bool = field(default=True, metadata={"description": "Whether dates have days."})
-    shape: Literal["short", "long"] = field(default="short", metadata={"description": "Of errors."})
-    retries: int = field(default=1, metadata={"description": "A number.", "examples": (2,)})
-    title: str = field(default="x", metadata={"description": "A text.", "examples": ("y",)})
-    steps: tuple[StepOptions, ...] = field(
-        default=(StepOptions("only"),),
-        metadata={"description": "Parts.", "examples": (({"name": "first"},),)},
+    days: bool = FLAG.key(
+        default=True,
+        meaning="Whether dates have days.",
+        reason=_AS_SERVERS_DO,
+        example=True,
     )
-    paper: PaperOptions = field(
-        default_factory=PaperOptions, metadata={"description": "A part.", "examples": ({"size": 5},)}
+    shape: Shape = literal(Shape).key("short", "Of errors.", reason=_AS_SERVERS_DO, example="short")
+    retries: int = COUNT.key(1, "A number.", reason=_AS_SERVERS_DO, example=2)
+    title: str = LINE.key("x", "A text.", reason=_AS_SERVERS_DO, example="y")
+    steps: tuple[StepOptions, ...] = ListOf(section(StepOptions)).key(
+        ({"name": "only"},), "Parts.", reason=_AS_SERVERS_DO, example=({"name": "first"},)
     )
+    paper: PaperOptions = section(PaperOptions).key({}, "A part.", reason=_AS_SERVERS_DO, example={"size": 5})
 
 
 class Plain(Dialect):

@@ -12,8 +12,8 @@ import yaml
 from gateway.dialects import discover
 from gateway.settings import load, read_file, schema_json, schema_text
 from gateway.settings.model.document import RENAMED, RENAMED_DIALECTS
-from gateway.settings.reference import dotted_path, reference_text
-from gateway.settings.schema import Path, keys_of
+from gateway.settings.reference import reference_text
+from gateway.settings.schema import Path, document_section, dotted_path, keys_of
 from tests.architecture.source import ROOT
 from tests.settings.dialects import DIALECTS
 from tests.settings.schema_check import accepts
@@ -21,7 +21,8 @@ from tests.settings.schema_check import accepts
 EXAMPLES = sorted(f"examples/{path.name}" for path in (ROOT / "config" / "examples").iterdir())
 CONFIGS = ["minimal.yaml", "skewgate.yaml", *EXAMPLES]
 SCHEMA = schema_json()
-KEYS = {path: (key, needed) for path, key, needed in keys_of(schema_json(DIALECTS))}
+KEYS = dict(keys_of(document_section(DIALECTS)))
+PACKAGED = dict(keys_of(document_section()))
 
 
 def test_config_schema_json_is_what_schema_prints() -> None:
@@ -39,12 +40,11 @@ def test_the_reference_page_is_what_the_schema_says() -> None:
 
 @pytest.mark.parametrize("path", KEYS, ids=dotted_path)
 def test_every_key_is_explained(path: Path) -> None:
-    key, needed = KEYS[path]
+    key = KEYS[path]
 
-    assert key["description"]
-    assert key["x-reason"]
-    assert key["examples"]
-    assert needed != ("default" in key)
+    assert key.meaning
+    assert key.reason
+    assert key.example is not None
 
 
 def page_rows() -> dict[tuple[str, str], str]:
@@ -62,18 +62,18 @@ def page_rows() -> dict[tuple[str, str], str]:
 def test_the_page_names_every_key_with_default_and_reason() -> None:
     rows = page_rows()
 
-    for path, key, needed in keys_of(SCHEMA):
+    for path, key in PACKAGED.items():
         row = rows[dotted_path(path[:-1]) or "Top level", path[-1]]
-        assert f"| {key['x-reason']} |" in row
+        assert f"| {key.reason} |" in row
         default = row.split(" | ")[1]
-        if needed:
+        if key.is_required:
             assert default == "required"
-        elif key["default"] is None:
+        elif key.default is None:
             assert default == "none"
-        elif key["default"] in ({}, []):
+        elif key.default in ({}, ()):
             assert default == "empty"
         else:
-            written = key["default"]
+            written = key.default
             assert default == f"`{written if isinstance(written, str) else json.dumps(written)}`"
 
 
@@ -112,7 +112,7 @@ def shown_keys(text: str) -> set[Path]:
 def test_the_example_shows_every_key_and_its_default() -> None:
     """Each key is at its place, commented out or not."""
     text = (ROOT / "config" / "skewgate.yaml").read_text(encoding="utf-8")
-    keys = {tuple(part for part in path if part != "[]") for path, _, _ in keys_of(SCHEMA)}
+    keys = {tuple(part for part in path if part != "[]") for path in PACKAGED}
 
     assert keys - {("listen", "address")} - shown_keys(text) == set()
     settings = read_file(ROOT / "config" / "skewgate.yaml", environ={}).require()
@@ -241,9 +241,9 @@ def read_as_others_do(text: str) -> object:
 @pytest.mark.parametrize("path", KEYS, ids=dotted_path)
 def test_every_example_is_accepted_by_the_schema_and_by_load(path: Path) -> None:
     """Of every key: its examples, and its default where it has one."""
-    key, _ = KEYS[path]
+    key = KEYS[path]
     schema = schema_json(DIALECTS)
-    values = [*key["examples"], *([key["default"]] if key.get("default") is not None else [])]
+    values = [key.example, *([] if key.is_required or key.default is None else [key.default])]
 
     for value in values:
         value = json.loads(json.dumps(value).replace('"ironic"', '"plain"'))
@@ -315,7 +315,7 @@ def test_an_unquoted_decimal_is_a_warning_here_and_refused_by_the_schema() -> No
 
 @pytest.mark.parametrize("renamed", RENAMED)
 def test_a_renamed_key_is_not_in_the_schema_and_its_hint_names_one_that_is(renamed: str) -> None:
-    known = {".".join("*" if part == "[]" else part for part in path) for path, _, _ in keys_of(SCHEMA)}
+    known = {".".join("*" if part == "[]" else part for part in path) for path in PACKAGED}
     found = re.search("`([a-z_]+)`", RENAMED[renamed])
 
     assert renamed not in known
@@ -329,6 +329,6 @@ def test_a_renamed_dialect_is_gone_and_its_new_name_exists() -> None:
 
 
 def test_every_dialect_has_a_place_for_its_options() -> None:
-    paths = {path for path, _, _ in keys_of(SCHEMA)}
+    paths = set(PACKAGED)
 
     assert {("services", "*", name) for name in discover()} <= paths

@@ -7,10 +7,11 @@ import pytest
 from gateway.core.fleet.limits import DEFAULT_LIMITS, NO_TIMEOUT, ServiceLimits
 from gateway.settings import Limits, Timeouts
 from gateway.settings.model.limits import (
-    NOT_PER_SERVICE,
+    LIMITS,
     PER_SERVICE,
-    ServiceLimitsSection,
-    ServiceTimeouts,
+    SERVICE_LIMITS,
+    SERVICE_TIMEOUTS,
+    TIMEOUTS,
     limits_of_all,
 )
 from tests.settings.texts import BASE, load_text
@@ -56,25 +57,26 @@ def test_what_is_inherited_belongs_to_the_service_as_it_is_written() -> None:
 
 
 def test_every_key_of_the_whole_file_is_either_a_services_or_is_refused_there_with_a_reason() -> None:
-    for group, whole, own in (
-        ("timeouts", Timeouts, ServiceTimeouts),
-        ("limits", Limits, ServiceLimitsSection),
-    ):
-        names = {name for name in whole.model_fields if name in PER_SERVICE}
-        refused = {key.partition(".")[2] for key in NOT_PER_SERVICE if key.startswith(f"{group}.")}
-
-        assert own.model_fields.keys() == names
-        assert refused == whole.model_fields.keys() - names
+    for whole, own in ((TIMEOUTS, SERVICE_TIMEOUTS), (LIMITS, SERVICE_LIMITS)):
+        assert own.keys.keys() | own.whole_file.keys() == whole.keys.keys()
+        assert own.keys.keys() == whole.keys.keys() & PER_SERVICE
+        assert all(own.whole_file.values())
 
 
-@pytest.mark.parametrize("key", sorted(NOT_PER_SERVICE))
-def test_a_key_that_means_nothing_in_a_service_is_refused_with_the_reason(key: str) -> None:
-    group, _, name = key.partition(".")
-
+@pytest.mark.parametrize(
+    "group, name, reason",
+    [
+        *(("timeouts", *each) for each in SERVICE_TIMEOUTS.whole_file.items()),
+        *(("limits", *each) for each in SERVICE_LIMITS.whole_file.items()),
+    ],
+)
+def test_a_key_that_means_nothing_in_a_service_is_refused_with_the_reason(
+    group: str, name: str, reason: str
+) -> None:
     [problem] = load_text(f"{BASE}    {group}:\n      {name}: 1s\n").problems
 
     assert (problem.code, problem.line, problem.column) == ("not-per-service", 8, 7)
-    assert NOT_PER_SERVICE[key] in problem.message
+    assert reason in problem.message
     assert f"`{group}` of the whole file" in (problem.hint or "")
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from time import monotonic
 from typing import Final, NamedTuple, NewType, final
 
-from gateway.settings.model.secret import Secret
+from gateway.keys.secrets import Secret
 
 MAX_SESSIONS: Final = 64
 """Operators of one gateway are a handful, each with a browser or two."""

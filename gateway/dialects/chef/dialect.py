@@ -13,10 +13,10 @@ any request; treat every 406 as a version refusal, because erchef also writes th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, TypeAlias
 
 from gateway.core.configuration_rules import ConfigurationRules
 from gateway.core.decision.negotiation import negotiate
@@ -61,6 +61,7 @@ from gateway.dialects.chef.version_object import (
     response_version_text,
     write_object,
 )
+from gateway.keys.texts import literal
 
 SIGN_FOLDED = normalize_name("X-Ops-Sign")
 GOIARDI_FOLDED = normalize_name("X-Goiardi")
@@ -94,18 +95,20 @@ RELEASES: Mapping[str, Version] = MappingProxyType(
 entries of their own."""
 
 
+ErrorKeys: TypeAlias = Literal["server", "rfc041"]
+
+
 @dataclass(frozen=True, slots=True)
 class ChefOptions:
     """The options of a service with this dialect."""
 
-    error_keys: Literal["server", "rfc041"] = field(
-        default="server",
-        metadata={
-            "description": "The keys of the range in the body of a version refusal. `server`: min_version "
-            "and max_version, as in Chef Server. `rfc041`: min_api_version and max_api_version, as in the "
-            "RFC and in chef-zero.",
-            "examples": ("rfc041",),
-        },
+    error_keys: ErrorKeys = literal(ErrorKeys).key(
+        "server",
+        "The keys of the range in the body of a version refusal. `server`: min_version "
+        "and max_version, as in Chef Server. `rfc041`: min_api_version and max_api_version, as in the "
+        "RFC and in chef-zero.",
+        reason="What the dialect's servers do.",
+        example="rfc041",
     )
 
 

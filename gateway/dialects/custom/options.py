@@ -6,15 +6,11 @@ Values only, as the operator wrote them. `option_reader` checks them and makes t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal, TypeAlias
 
 from gateway.core.configuration_rules import ProbePaths
-
-
-def documented(description: str, reason: str, *examples: object, **more: object) -> dict[str, Any]:
-    """The metadata of a field, from which the schema and the reference are made."""
-    return {"description": description, "reason": reason, "examples": examples, **more}
-
+from gateway.keys.kinds import ListOf, section
+from gateway.keys.texts import COUNT, FLAG, LINE, LINES, VERSION, literal
 
 # --- requests ----------------------------------------------------------------------------------------------
 
@@ -25,56 +21,44 @@ _ONE_KIND = "Each place is of one kind: header, query, path or parameter."
 class LocationOptions:
     """One place of a request in which a version may stand: exactly one of the four kinds."""
 
-    header: str | None = field(
-        default=None,
-        metadata=documented("A header whose whole value is the version.", _ONE_KIND, "Stripe-Version"),
+    header: str | None = LINE.key(
+        None, "A header whose whole value is the version.", reason=_ONE_KIND, example="Stripe-Version"
     )
-    query: str | None = field(
-        default=None,
-        metadata=documented("A query parameter whose value is the version.", _ONE_KIND, "api-version"),
+    query: str | None = LINE.key(
+        None, "A query parameter whose value is the version.", reason=_ONE_KIND, example="api-version"
     )
-    path: str | None = field(
-        default=None,
-        metadata=documented(
-            "A path whose last segment holds the version: `/v{version}` at the start, "
-            "`/admin/api/{version}` after a prefix. The rest of the path follows it.",
-            _ONE_KIND,
-            "/v{version}",
-        ),
+    path: str | None = LINE.key(
+        None,
+        "A path whose last segment holds the version: `/v{version}` at the start, "
+        "`/admin/api/{version}` after a prefix. The rest of the path follows it.",
+        reason=_ONE_KIND,
+        example="/v{version}",
     )
-    parameter: str | None = field(
-        default=None,
-        metadata=documented(
-            "A parameter of the media types in Accept and Content-Type. Both headers must agree.",
-            _ONE_KIND,
-            "compatible-with",
-        ),
+    parameter: str | None = LINE.key(
+        None,
+        "A parameter of the media types in Accept and Content-Type. Both headers must agree.",
+        reason=_ONE_KIND,
+        example="compatible-with",
     )
-    media_types: tuple[str, ...] = field(
-        default=(),
-        metadata=documented(
-            "The media types that have the `parameter`. Backends get the first one when a client accepts "
-            "none of them. Empty: every media type has the parameter.",
-            "The same parameter of another type may mean something else.",
-            ("application/vnd.elasticsearch+json",),
-        ),
+    media_types: tuple[str, ...] = ListOf(LINE).key(
+        (),
+        "The media types that have the `parameter`. Backends get the first one when a client accepts "
+        "none of them. Empty: every media type has the parameter.",
+        reason="The same parameter of another type may mean something else.",
+        example=("application/vnd.elasticsearch+json",),
     )
-    spelling: str = field(
-        default="{version}",
-        metadata=documented(
-            "The text around the version in a header, query or parameter. A path holds this text itself.",
-            "Most APIs write the version alone.",
-            "v{version}",
-        ),
+    spelling: str = LINE.key(
+        "{version}",
+        "The text around the version in a header, query or parameter. A path holds this text itself.",
+        reason="Most APIs write the version alone.",
+        example="v{version}",
     )
-    sent: bool = field(
+    sent: bool = FLAG.key(
         default=True,
-        metadata=documented(
-            "Whether backends read this place: the negotiated version is written there. `false`: the version "
-            "is removed there.",
-            "Backends mostly read the places that clients use.",
-            False,  # noqa: FBT003
-        ),
+        meaning="Whether backends read this place: the negotiated version is written there. `false`: the "
+        "version is removed there.",
+        reason="Backends mostly read the places that clients use.",
+        example=False,
     )
 
 
@@ -85,58 +69,46 @@ class LocationOptions:
 class LearnOptions:
     """Where a backend advertises its versions: in a document, otherwise in the range headers of `reply`."""
 
-    path: str = field(
-        default="/",
-        metadata=documented(
-            "The path that probes request, unless `probe.path` of the service is set.",
-            "Every server answers at its root.",
-            "/version",
-        ),
+    path: str = LINE.key(
+        "/",
+        "The path that probes request, unless `probe.path` of the service is set.",
+        reason="Every server answers at its root.",
+        example="/version",
     )
-    minimum: str | None = field(
-        default=None,
-        metadata=documented(
-            "JSON path of the oldest version; or that version itself, where every server serves it and no "
-            "document says so.",
-            "Nothing is guessed.",
-            "$.MinAPIVersion",
-            version=True,
-        ),
+    minimum: str | None = VERSION.key(
+        None,
+        "JSON path of the oldest version; or that version itself, where every server serves it and no "
+        "document says so.",
+        reason="Nothing is guessed.",
+        example="$.MinAPIVersion",
     )
-    maximum: str | None = field(
-        default=None,
-        metadata=documented("JSON path of the newest version.", "Nothing is guessed.", "$.ApiVersion"),
+    maximum: str | None = LINE.key(
+        None, "JSON path of the newest version.", reason="Nothing is guessed.", example="$.ApiVersion"
     )
-    list: str | None = field(
-        default=None,
-        metadata=documented(
-            "JSON path of all versions, instead of the oldest and the newest.",
-            "Nothing is guessed.",
-            "$.versions[*].id",
-        ),
+    list: str | None = LINE.key(
+        None,
+        "JSON path of all versions, instead of the oldest and the newest.",
+        reason="Nothing is guessed.",
+        example="$.versions[*].id",
     )
-    spelling: str = field(
-        default="{version}",
-        metadata=documented(
-            "The text around a version in the document. A `*` at the end matches any rest: `{version}.*` "
-            "reads 8 of 8.13.0.",
-            "Most documents write the version alone.",
-            "{version}.*",
-        ),
+    spelling: str = LINE.key(
+        "{version}",
+        "The text around a version in the document. A `*` at the end matches any rest: `{version}.*` "
+        "reads 8 of 8.13.0.",
+        reason="Most documents write the version alone.",
+        example="{version}.*",
     )
-    statuses: tuple[int, ...] = field(
-        default=(200,),
-        metadata=documented(
-            "Statuses of a response that is believed.", "Any other is an error page.", (200, 300)
-        ),
+    statuses: tuple[int, ...] = ListOf(COUNT).key(
+        (200,),
+        "Statuses of a response that is believed.",
+        reason="Any other is an error page.",
+        example=(200, 300),
     )
-    content_type: str = field(
-        default="application/json",
-        metadata=documented(
-            "The media type that a document must have.",
-            "A web page with status 200 is not such a document.",
-            "application/vnd.api+json",
-        ),
+    content_type: str = LINE.key(
+        "application/json",
+        "The media type that a document must have.",
+        reason="A web page with status 200 is not such a document.",
+        example="application/vnd.api+json",
     )
 
 
@@ -144,39 +116,34 @@ class LearnOptions:
 class ResponseOptions:
     """Response headers that hold versions. The gateway writes those that are named here."""
 
-    served: str | None = field(
-        default=None,
-        metadata=documented("The version that was served.", "Not every API sends it.", "Api-Version"),
+    served: str | None = LINE.key(
+        None, "The version that was served.", reason="Not every API sends it.", example="Api-Version"
     )
-    minimum: str | None = field(
-        default=None,
-        metadata=documented("The oldest version.", "Not every API sends it.", "X-Api-Min-Version"),
+    minimum: str | None = LINE.key(
+        None, "The oldest version.", reason="Not every API sends it.", example="X-Api-Min-Version"
     )
-    maximum: str | None = field(
-        default=None,
-        metadata=documented("The newest version.", "Not every API sends it.", "X-Api-Max-Version"),
+    maximum: str | None = LINE.key(
+        None, "The newest version.", reason="Not every API sends it.", example="X-Api-Max-Version"
     )
-    list: str | None = field(
-        default=None,
-        metadata=documented(
-            "All versions, separated by commas.", "Not every API sends it.", "Api-Supported-Versions"
-        ),
+    list: str | None = LINE.key(
+        None,
+        "All versions, separated by commas.",
+        reason="Not every API sends it.",
+        example="Api-Supported-Versions",
     )
-    spelling: str = field(
-        default="{version}",
-        metadata=documented(
-            "The text around a version in these headers.", "Most APIs write the version alone.", "v{version}"
-        ),
+    spelling: str = LINE.key(
+        "{version}",
+        "The text around a version in these headers.",
+        reason="Most APIs write the version alone.",
+        example="v{version}",
     )
-    always: bool = field(
+    always: bool = FLAG.key(
         default=False,
-        metadata=documented(
-            "Whether these headers stand on every response. `false`: the range only where the backend sent "
-            "it. The served version stands on every response anyway when `match` may choose another version "
-            "than the requested one.",
-            "Clients get what their servers send.",
-            True,  # noqa: FBT003
-        ),
+        meaning="Whether these headers stand on every response. `false`: the range only where the backend "
+        "sent it. The served version stands on every response anyway when `match` may choose another version "
+        "than the requested one.",
+        reason="Clients get what their servers send.",
+        example=True,
     )
 
 
@@ -184,56 +151,42 @@ class ResponseOptions:
 class DocumentOptions:
     """A document that shows clients which versions there are. The gateway writes the offer into it."""
 
-    path: str = field(
-        default="/",
-        metadata=documented(
-            "Its path, without a version.",
-            "Many APIs have it at the root.",
-            "/version",
-        ),
+    path: str = LINE.key(
+        "/", "Its path, without a version.", reason="Many APIs have it at the root.", example="/version"
     )
-    versioned: bool = field(
+    versioned: bool = FLAG.key(
         default=True,
-        metadata=documented(
-            "Whether the same document stands at its path with a version, too: `/v3/version` beside "
-            "`/version`. `false`: what stands there is another document, and passes as it is.",
-            "Otherwise one backend's own versions might be shown there.",
-            False,  # noqa: FBT003
-        ),
+        meaning="Whether the same document stands at its path with a version, too: `/v3/version` beside "
+        "`/version`. `false`: what stands there is another document, and passes as it is.",
+        reason="Otherwise one backend's own versions might be shown there.",
+        example=False,
     )
-    minimum: str | None = field(
-        default=None,
-        metadata=documented(
-            "JSON path of the oldest version.", "Not every document has it.", "$.MinAPIVersion"
-        ),
+    minimum: str | None = LINE.key(
+        None,
+        "JSON path of the oldest version.",
+        reason="Not every document has it.",
+        example="$.MinAPIVersion",
     )
-    maximum: str | None = field(
-        default=None,
-        metadata=documented("JSON path of the newest version.", "Not every document has it.", "$.ApiVersion"),
+    maximum: str | None = LINE.key(
+        None, "JSON path of the newest version.", reason="Not every document has it.", example="$.ApiVersion"
     )
-    list: str | None = field(
-        default=None,
-        metadata=documented(
-            "JSON path of all versions, with `[*]`. Items that are not on offer are removed.",
-            "Not every document has it.",
-            "$.versions[*].id",
-        ),
+    list: str | None = LINE.key(
+        None,
+        "JSON path of all versions, with `[*]`. Items that are not on offer are removed.",
+        reason="Not every document has it.",
+        example="$.versions[*].id",
     )
-    links: str | None = field(
-        default=None,
-        metadata=documented(
-            "JSON path of links. They are rewritten so that the client can follow them.",
-            "A link without a host needs no rewriting.",
-            "$.versions[*].href",
-        ),
+    links: str | None = LINE.key(
+        None,
+        "JSON path of links. They are rewritten so that the client can follow them.",
+        reason="A link without a host needs no rewriting.",
+        example="$.versions[*].href",
     )
-    spelling: str = field(
-        default="{version}",
-        metadata=documented(
-            "The text around a version in the document.",
-            "Most documents write the version alone.",
-            "apps/{version}",
-        ),
+    spelling: str = LINE.key(
+        "{version}",
+        "The text around a version in the document.",
+        reason="Most documents write the version alone.",
+        example="apps/{version}",
     )
 
 
@@ -247,72 +200,54 @@ _BY_HEADERS = "Without it, only the headers in `reply` can show it."
 class RefusalOptions:
     """What the gateway answers when a requested version is not on offer, or is malformed."""
 
-    status: int = field(
-        default=400,
-        metadata=documented("Status for a version that is not on offer.", "Most APIs use 400.", 406),
+    status: int = COUNT.key(
+        400, "Status for a version that is not on offer.", reason="Most APIs use 400.", example=406
     )
-    malformed_status: int = field(
-        default=400,
-        metadata=documented("Status for a malformed version.", "It is a bad request.", 404),
+    malformed_status: int = COUNT.key(
+        400, "Status for a malformed version.", reason="It is a bad request.", example=404
     )
-    content_type: str = field(
-        default="application/problem+json",
-        metadata=documented("Type of the body: JSON, or a text.", "RFC 9457.", "application/json"),
+    content_type: str = LINE.key(
+        "application/problem+json",
+        "Type of the body: JSON, or a text.",
+        reason="RFC 9457.",
+        example="application/json",
     )
-    body: str | None = field(
-        default=None,
-        metadata=documented(
-            "The body. Placeholders: {asked} is the client's own text, {minimum} and {maximum} are the ends "
-            "of the offer, {versions} is all of it, {array} is all of it as a JSON list; {status}, {title} "
-            "and {detail} are those of a problem document. Left out: an RFC 9457 problem document with the "
-            "range.",
-            "A client of any API can read it.",
-            '{"message": "{detail}"}',
-            lines=True,
-        ),
+    body: str | None = LINES.key(
+        None,
+        "The body. Placeholders: {asked} is the client's own text, {minimum} and {maximum} are the ends "
+        "of the offer, {versions} is all of it, {array} is all of it as a JSON list; {status}, {title} "
+        "and {detail} are those of a problem document. Left out: an RFC 9457 problem document with the "
+        "range.",
+        reason="A client of any API can read it.",
+        example='{"message": "{detail}"}',
     )
-    too_old: str | None = field(
-        default=None,
-        metadata=documented(
-            "The body for a version older than the offer.", _ONE_BODY, "too old: {asked}", lines=True
-        ),
+    too_old: str | None = LINES.key(
+        None, "The body for a version older than the offer.", reason=_ONE_BODY, example="too old: {asked}"
     )
-    too_new: str | None = field(
-        default=None,
-        metadata=documented(
-            "The body for a version newer than the offer.", _ONE_BODY, "too new: {asked}", lines=True
-        ),
+    too_new: str | None = LINES.key(
+        None, "The body for a version newer than the offer.", reason=_ONE_BODY, example="too new: {asked}"
     )
-    malformed: str | None = field(
-        default=None,
-        metadata=documented(
-            "The body for a malformed version.", _ONE_BODY, "no version: {asked}", lines=True
-        ),
+    malformed: str | None = LINES.key(
+        None, "The body for a malformed version.", reason=_ONE_BODY, example="no version: {asked}"
     )
-    minimum: str | None = field(
-        default=None,
-        metadata=documented(
-            "JSON path of the oldest version in a backend's own refusal. A response with this `status` in "
-            "which it is found refuses the version, and the request goes to another backend.",
-            _BY_HEADERS,
-            "$.minimum",
-        ),
+    minimum: str | None = LINE.key(
+        None,
+        "JSON path of the oldest version in a backend's own refusal. A response with this `status` in "
+        "which it is found refuses the version, and the request goes to another backend.",
+        reason=_BY_HEADERS,
+        example="$.minimum",
     )
-    maximum: str | None = field(
-        default=None,
-        metadata=documented("The same for the newest version.", _BY_HEADERS, "$.maximum"),
+    maximum: str | None = LINE.key(
+        None, "The same for the newest version.", reason=_BY_HEADERS, example="$.maximum"
     )
-    list: str | None = field(
-        default=None,
-        metadata=documented("The same for all versions, instead of both.", _BY_HEADERS, "$.supported[*]"),
+    list: str | None = LINE.key(
+        None, "The same for all versions, instead of both.", reason=_BY_HEADERS, example="$.supported[*]"
     )
-    spelling: str = field(
-        default="{version}",
-        metadata=documented(
-            "The text around a version there, as in `learn`.",
-            "Most refusals write the version alone.",
-            "v{version}",
-        ),
+    spelling: str = LINE.key(
+        "{version}",
+        "The text around a version there, as in `learn`.",
+        reason="Most refusals write the version alone.",
+        example="v{version}",
     )
 
 
@@ -321,131 +256,114 @@ class FailureOptions:
     """The gateway's own errors that are no refusals: 503 while no backend can serve the version, 502, 504,
     413."""
 
-    content_type: str = field(
-        default="application/problem+json",
-        metadata=documented("Type of the body: JSON, or a text.", "RFC 9457, too.", "text/plain"),
+    content_type: str = LINE.key(
+        "application/problem+json",
+        "Type of the body: JSON, or a text.",
+        reason="RFC 9457, too.",
+        example="text/plain",
     )
-    body: str | None = field(
-        default=None,
-        metadata=documented(
-            "The body, with the placeholders {status}, {title} and {detail}. Left out: an RFC 9457 problem "
-            "document.",
-            "All APIs get errors of one shape.",
-            '{"message": "{detail}"}',
-            lines=True,
-        ),
+    body: str | None = LINES.key(
+        None,
+        "The body, with the placeholders {status}, {title} and {detail}. Left out: an RFC 9457 problem "
+        "document.",
+        reason="All APIs get errors of one shape.",
+        example='{"message": "{detail}"}',
     )
 
 
 # --- the whole API -----------------------------------------------------------------------------------------
 
 
+Scheme: TypeAlias = Literal["integer", "major.minor", "semver", "date", "named"]
+DateForm: TypeAlias = Literal["day", "month"]
+Match: TypeAlias = Literal["exact", "nearest_earlier", "nearest_later"]
+
+
 @dataclass(frozen=True, slots=True)
 class CustomOptions:
     """One API, as its operator describes it."""
 
-    places: tuple[LocationOptions, ...] = field(
-        default=(LocationOptions(header="API-Version"),),
-        metadata=documented(
-            "Where a version stands in a request. All places that hold one must agree; errors quote the "
-            "first of them.",
-            "Most APIs use a header.",
-            ({"header": "X-GitHub-Api-Version"},),
-        ),
+    places: tuple[LocationOptions, ...] = ListOf(section(LocationOptions)).key(
+        ({"header": "API-Version"},),
+        "Where a version stands in a request. All places that hold one must agree; errors quote the "
+        "first of them.",
+        reason="Most APIs use a header.",
+        example=({"header": "X-GitHub-Api-Version"},),
     )
-    scheme: Literal["integer", "major.minor", "semver", "date", "named"] = field(
-        default="integer",
-        metadata=documented("How a version is written.", "It is the simplest.", "date"),
+    scheme: Scheme = literal(Scheme).key(
+        "integer", "How a version is written.", reason="It is the simplest.", example="date"
     )
-    date_form: Literal["day", "month"] = field(
-        default="day",
-        metadata=documented("Dates as 2024-01-31 or as 2024-01.", "Most dates have a day.", "month"),
+    date_form: DateForm = literal(DateForm).key(
+        "day", "Dates as 2024-01-31 or as 2024-01.", reason="Most dates have a day.", example="month"
     )
-    names: tuple[str, ...] = field(
-        default=(),
-        metadata=documented(
-            "With the scheme `named`: every name, oldest first.",
-            "Other schemes have none.",
-            ("v1beta1", "v1"),
-        ),
+    names: tuple[str, ...] = ListOf(LINE).key(
+        (),
+        "With the scheme `named`: every name, oldest first.",
+        reason="Other schemes have none.",
+        example=("v1beta1", "v1"),
     )
-    match: Literal["exact", "nearest_earlier", "nearest_later"] = field(
-        default="exact",
-        metadata=documented(
-            "Which version a request gets: just the requested one; or, of dates and names, the newest on "
-            "offer that is not newer (nearest_earlier) or the oldest on offer that is not older "
-            "(nearest_later).",
-            "A client gets the version that it was written for, or an error.",
-            "nearest_earlier",
-        ),
+    match: Match = literal(Match).key(
+        "exact",
+        "Which version a request gets: just the requested one; or, of dates and names, the newest on "
+        "offer that is not newer (nearest_earlier) or the oldest on offer that is not older "
+        "(nearest_later).",
+        reason="A client gets the version that it was written for, or an error.",
+        example="nearest_earlier",
     )
-    newest: str | None = field(
-        default=None,
-        metadata=documented("The word for the newest version on offer.", "Not every API has one.", "latest"),
+    newest: str | None = LINE.key(
+        None, "The word for the newest version on offer.", reason="Not every API has one.", example="latest"
     )
-    unversioned: tuple[str, ...] = field(
-        default=(),
-        metadata=documented(
-            "Paths (with everything below them) where a version means nothing. `/` is the root alone.",
-            "Everywhere else each request has a version.",
-            ("/healthz", "/_ping"),
-        ),
+    unversioned: tuple[str, ...] = ListOf(LINE).key(
+        (),
+        "Paths (with everything below them) where a version means nothing. `/` is the root alone.",
+        reason="Everywhere else each request has a version.",
+        example=("/healthz", "/_ping"),
     )
-    suffixes: tuple[str, ...] = field(
-        default=(),
-        metadata=documented(
-            "Endings of a path that servers take for the type that a client wants, and not for a part of the "
-            "path: with `.json`, the path `/users.json` is `/users` in `operations`, `unversioned` and "
-            "`documents`.",
-            "To most servers it is another path.",
-            (".json", ".xml"),
-        ),
+    suffixes: tuple[str, ...] = ListOf(LINE).key(
+        (),
+        "Endings of a path that servers take for the type that a client wants, and not for a part of the "
+        "path: with `.json`, the path `/users.json` is `/users` in `operations`, `unversioned` and "
+        "`documents`.",
+        reason="To most servers it is another path.",
+        example=(".json", ".xml"),
     )
-    method_override: tuple[str, ...] = field(
-        default=(),
-        metadata=documented(
-            "Request headers that servers take for the method of a POST. The first that is present names the "
-            "method by which `operations` and `documents` are looked up. It reaches the backend unchanged.",
-            "Most servers take the method from the request line alone.",
-            ("X-HTTP-Method-Override",),
-        ),
+    method_override: tuple[str, ...] = ListOf(LINE).key(
+        (),
+        "Request headers that servers take for the method of a POST. The first that is present names the "
+        "method by which `operations` and `documents` are looked up. It reaches the backend unchanged.",
+        reason="Most servers take the method from the request line alone.",
+        example=("X-HTTP-Method-Override",),
     )
-    learn: LearnOptions = field(
-        default_factory=LearnOptions,
-        metadata=documented(
-            "Where a backend advertises its versions. If nowhere, `versions` of each backend declares them.",
-            "Nothing is guessed.",
-            {"path": "/version", "minimum": "$.MinAPIVersion", "maximum": "$.ApiVersion"},
-        ),
+    learn: LearnOptions = section(LearnOptions).key(
+        {},
+        "Where a backend advertises its versions. If nowhere, `versions` of each backend declares them.",
+        reason="Nothing is guessed.",
+        example={"path": "/version", "minimum": "$.MinAPIVersion", "maximum": "$.ApiVersion"},
     )
-    reply: ResponseOptions = field(
-        default_factory=ResponseOptions,
-        metadata=documented(
-            "Response headers that hold versions.", "Not every API has any.", {"served": "Api-Version"}
-        ),
+    reply: ResponseOptions = section(ResponseOptions).key(
+        {},
+        "Response headers that hold versions.",
+        reason="Not every API has any.",
+        example={"served": "Api-Version"},
     )
-    refusal: RefusalOptions = field(
-        default_factory=RefusalOptions,
-        metadata=documented(
-            "The answer to a version that is not on offer, or is malformed.", "RFC 9457.", {"status": 406}
-        ),
+    refusal: RefusalOptions = section(RefusalOptions).key(
+        {},
+        "The answer to a version that is not on offer, or is malformed.",
+        reason="RFC 9457.",
+        example={"status": 406},
     )
-    failure: FailureOptions = field(
-        default_factory=FailureOptions,
-        metadata=documented(
-            "The gateway's own errors that are no refusals, such as 502 and 503.",
-            "RFC 9457, too.",
-            {"content_type": "text/plain", "body": "{detail}"},
-        ),
+    failure: FailureOptions = section(FailureOptions).key(
+        {},
+        "The gateway's own errors that are no refusals, such as 502 and 503.",
+        reason="RFC 9457, too.",
+        example={"content_type": "text/plain", "body": "{detail}"},
     )
-    documents: tuple[DocumentOptions, ...] | None = field(
-        default=None,
-        metadata=documented(
-            "Documents that show clients the versions. The same path may stand here twice, with another "
-            "spelling. Left out: the document that `learn` reads, if it can be rewritten. `[]`: none.",
-            "Otherwise clients that read what probes read would see the range of one server.",
-            ({"path": "/version", "minimum": "$.MinAPIVersion", "maximum": "$.ApiVersion"},),
-        ),
+    documents: tuple[DocumentOptions, ...] | None = ListOf(section(DocumentOptions)).key(
+        None,
+        "Documents that show clients the versions. The same path may stand here twice, with another "
+        "spelling. Left out: the document that `learn` reads, if it can be rewritten. `[]`: none.",
+        reason="Otherwise clients that read what probes read would see the range of one server.",
+        example=({"path": "/version", "minimum": "$.MinAPIVersion", "maximum": "$.ApiVersion"},),
     )
 
     probes: ProbePaths = field(default_factory=ProbePaths)

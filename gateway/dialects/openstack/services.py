@@ -26,6 +26,8 @@ from gateway.dialects.openstack.microversion import (
     release_table,
 )
 from gateway.errors import OptionsError
+from gateway.keys.kinds import ListOf
+from gateway.keys.texts import FLAG, LINE, literal
 
 ErrorShape: TypeAlias = Literal["api_sig", "fault", "message"]
 """A list `errors` as in the guideline, a fault as in Nova, or one `message`."""
@@ -233,81 +235,79 @@ def preset_for(service_type: str) -> ServiceProfile:
 # --- 2. options --------------------------------------------------------------------------------------------
 
 
+DuplicatesOption: TypeAlias = Literal["preset", "first", "last"]
+LatestOption: TypeAlias = Literal["preset", "off", "exact", "any_case"]
+MalformedOption: TypeAlias = Literal["preset", "bad_request", "not_acceptable"]
+ErrorsOption: TypeAlias = Literal["preset", "api_sig", "fault", "message"]
+
+
+_AS_SERVERS_DO: Final = "What the dialect's servers do."
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class OpenStackOptions:
     """The service, and what differs from its preset."""
 
-    service_type: str | None = field(
-        default=None,
-        metadata={
-            "description": "The service type that clients name in OpenStack-API-Version; a service of this "
-            "dialect needs it. There are presets for volume (cinder), shared-file-system (manila), "
-            "placement, container-infra (magnum) and baremetal-introspection (ironic-inspector); any other "
-            "follows the API-SIG guideline.",
-            "examples": ("volume",),
-            "reason": "A wrong one would leave versions in headers that the gateway does not touch.",
-        },
+    service_type: str | None = LINE.key(
+        None,
+        "The service type that clients name in OpenStack-API-Version; a service of this "
+        "dialect needs it. There are presets for volume (cinder), shared-file-system (manila), "
+        "placement, container-infra (magnum) and baremetal-introspection (ironic-inspector); any other "
+        "follows the API-SIG guideline.",
+        reason="A wrong one would leave versions in headers that the gateway does not touch.",
+        example="volume",
     )
-    standard_header: bool = field(
+    standard_header: bool = FLAG.key(
         default=True,
-        metadata={
-            "description": "false: OpenStack-API-Version is neither read nor written, only legacy_headers "
-            "are. Presets of services that do not read it never use it.",
-            "examples": (False,),
-        },
+        meaning="false: OpenStack-API-Version is neither read nor written, only legacy_headers "
+        "are. Presets of services that do not read it never use it.",
+        reason=_AS_SERVERS_DO,
+        example=False,
     )
-    legacy_headers: tuple[str, ...] = field(
-        default=(),
-        metadata={
-            "description": "The service's own version headers. They are read in this order when the standard "
-            "header does not name the service, and all are written. Empty: those of the preset.",
-            "examples": (("X-OpenStack-Manila-API-Version",),),
-        },
+    legacy_headers: tuple[str, ...] = ListOf(LINE).key(
+        (),
+        "The service's own version headers. They are read in this order when the standard "
+        "header does not name the service, and all are written. Empty: those of the preset.",
+        reason=_AS_SERVERS_DO,
+        example=("X-OpenStack-Manila-API-Version",),
     )
-    duplicates: Literal["preset", "first", "last"] = field(
-        default="preset",
-        metadata={
-            "description": "Which item counts when OpenStack-API-Version names the service twice.",
-            "examples": ("last",),
-        },
+    duplicates: DuplicatesOption = literal(DuplicatesOption).key(
+        "preset",
+        "Which item counts when OpenStack-API-Version names the service twice.",
+        reason=_AS_SERVERS_DO,
+        example="last",
     )
-    latest: Literal["preset", "off", "exact", "any_case"] = field(
-        default="preset",
-        metadata={
-            "description": "How clients may spell `latest`: not at all, in lower case, or in any case.",
-            "examples": ("exact",),
-        },
+    latest: LatestOption = literal(LatestOption).key(
+        "preset",
+        "How clients may spell `latest`: not at all, in lower case, or in any case.",
+        reason=_AS_SERVERS_DO,
+        example="exact",
     )
-    malformed: Literal["preset", "bad_request", "not_acceptable"] = field(
-        default="preset",
-        metadata={
-            "description": "The status for a text that is not a version: 400 or 406.",
-            "examples": ("bad_request",),
-        },
+    malformed: MalformedOption = literal(MalformedOption).key(
+        "preset",
+        "The status for a text that is not a version: 400 or 406.",
+        reason=_AS_SERVERS_DO,
+        example="bad_request",
     )
-    errors: Literal["preset", "api_sig", "fault", "message"] = field(
-        default="preset",
-        metadata={
-            "description": "The shape of errors: a list `errors`, a fault like Cinder's, or one `message`.",
-            "examples": ("api_sig",),
-        },
+    errors: ErrorsOption = literal(ErrorsOption).key(
+        "preset",
+        "The shape of errors: a list `errors`, a fault like Cinder's, or one `message`.",
+        reason=_AS_SERVERS_DO,
+        example="api_sig",
     )
-    echo_headers: tuple[str, ...] = field(
-        default=(),
-        metadata={
-            "description": "Response headers with the served version, spelled as the service's servers spell "
-            "them. Empty: those of the preset.",
-            "examples": (("openstack-api-version",),),
-        },
+    echo_headers: tuple[str, ...] = ListOf(LINE).key(
+        (),
+        "Response headers with the served version, spelled as the service's servers spell "
+        "them. Empty: those of the preset.",
+        reason=_AS_SERVERS_DO,
+        example=("openstack-api-version",),
     )
-    range_headers: tuple[str, ...] = field(
-        default=(),
-        metadata={
-            "description": "The two response headers of the minimum and the maximum. Empty: those of the "
-            "preset.",
-            "examples": (("OpenStack-API-Minimum-Version", "OpenStack-API-Maximum-Version"),),
-        },
+    range_headers: tuple[str, ...] = ListOf(LINE).key(
+        (),
+        "The two response headers of the minimum and the maximum. Empty: those of the preset.",
+        reason=_AS_SERVERS_DO,
+        example=("OpenStack-API-Minimum-Version", "OpenStack-API-Maximum-Version"),
     )
 
 

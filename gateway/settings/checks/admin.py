@@ -8,7 +8,7 @@ from typing import Final
 from gateway.settings.checks.tls import read_server_tls
 from gateway.settings.model.document import Document
 from gateway.settings.values import AdminSettings
-from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, child
 
 LOOPBACK_NAME: Final = "localhost"

@@ -8,7 +8,7 @@ from typing import Final
 from gateway.core.dialect import Dialect
 from gateway.core.fleet import admission as values
 from gateway.settings.model import admission as model
-from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Severity
 from gateway.settings.yaml.tree import Node, SequenceNode, child
 

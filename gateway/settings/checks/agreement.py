@@ -15,7 +15,7 @@ from gateway.settings.checks.tls import check_pair
 from gateway.settings.model.agreement import Agreement, Etcd, EtcdTls
 from gateway.settings.model.document import Document
 from gateway.settings.values import AgreementSettings, EtcdSettings
-from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Severity
 from gateway.settings.yaml.tree import MappingNode, Node, child
 from gateway.tls.values import CertificateFiles

@@ -11,12 +11,12 @@ from importlib import import_module
 
 from gateway.core.fleet.backend_tls import BackendTls
 from gateway.errors import CertificateError
+from gateway.keys.addresses import BackendUrl
+from gateway.keys.texts import BACKEND_NAME_PATTERN
 from gateway.settings.checks.tls import check_pair
 from gateway.settings.model import service as service_model
 from gateway.settings.model import tls as tls_model
-from gateway.settings.model.addresses import BackendUrl
-from gateway.settings.model.fields import BACKEND_NAME_PATTERN
-from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Severity
 from gateway.settings.yaml.tree import MappingNode, Node, child
 from gateway.tls.values import CertificateFiles

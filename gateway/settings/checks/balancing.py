@@ -8,7 +8,7 @@ from typing import NamedTuple, final
 from gateway.core.fleet.service import EjectionPlan, EjectionReason, HealthPlan
 from gateway.settings.model import service as service_model
 from gateway.settings.model.balancing import Ejection, Health
-from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Severity
 from gateway.settings.yaml.tree import Node, child
 

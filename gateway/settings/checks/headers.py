@@ -15,7 +15,7 @@ from gateway.core.http.header_edits import HeaderEdits
 from gateway.core.http.message import CLIENT_CERT, FORWARDING, HOP_BY_HOP, HTTPOXY, UNLISTABLE, normalize_name
 from gateway.core.http.request_ids import PLAIN_IDS
 from gateway.settings.model.service import HeaderChanges, Headers
-from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child
 
 _CONNECTION: Final = "it belongs to the connection or to the framing, which the gateway handles"

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from ipaddress import ip_address
 
+from gateway.keys.addresses import UNIX, Address, UnixAddress
 from gateway.settings.checks.document import check_addresses
 from gateway.settings.checks.tls import read_server_tls
-from gateway.settings.model.addresses import UNIX, Address, UnixAddress
 from gateway.settings.model.document import Document
 from gateway.settings.model.listener import Listener
 from gateway.settings.values import Listen
-from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, child
 
 WILDCARD_6 = "::"

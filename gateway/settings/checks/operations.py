@@ -19,7 +19,7 @@ from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Scheme
 from gateway.errors import VersionTextError
 from gateway.settings.model.operation import Operation
-from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import quoted
 from gateway.settings.yaml.tree import Node, child
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from hashlib import sha256
 from typing import Final
@@ -30,6 +30,7 @@ from gateway.core.fleet.source import Source
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.errors import OptionsError, VersionTextError
+from gateway.keys.addresses import BackendUrl
 from gateway.settings.checks.admission import read_access, read_client_limits, read_maintenance
 from gateway.settings.checks.backend_tls import check_name, default_name, read_backend_tls
 from gateway.settings.checks.balancing import check_backups, read_capacity, read_ejection, read_health
@@ -43,11 +44,9 @@ from gateway.settings.checks.sources import (
     warn_of_secrets,
 )
 from gateway.settings.model import service as service_model
-from gateway.settings.model.addresses import BackendUrl
 from gateway.settings.model.document import RENAMED_DIALECTS, Document
 from gateway.settings.model.limits import limits_of_service
-from gateway.settings.model.options import read_options
-from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Severity, quoted
 from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child, plain
 
@@ -179,7 +178,7 @@ class _ServiceReader:
                     f"remove them, or write them under `{name}`",
                 )
         try:
-            return kind.made(read_options(getattr(self.written, name), kind.Options, self._probe_paths()))
+            return kind.made(self._options(kind))
         except OptionsError as error:
             # Where the model refused an option, the dialect got a default that nobody wrote. Problems with
             # that default are not reported.
@@ -190,6 +189,12 @@ class _ServiceReader:
         except (VersionTextError, ValueError) as error:
             self.findings.refused(child(self.node, name) or node, error)
             return None
+
+    def _options(self, kind: type[Dialect]) -> object:
+        """The dialect's options. Where it wants to know what probes request, they have it."""
+        options = self.written.options.get(self.written.dialect) or kind.Options()
+        has_probes = any(each.name == "probes" for each in fields(options))
+        return replace(options, probes=self._probe_paths()) if has_probes else options
 
     def _refused_option(self, at: tuple[str | int, ...], message: str, hint: str) -> None:
         """Report an option that the dialect refuses: at the option, where the option is missing, or at the
@@ -340,7 +345,7 @@ class _ServiceReader:
     def _limits(self) -> ServiceLimits:
         """Its time-outs and limits. Its own that contradict each other are reported, inherited ones not."""
         limits = self.written.limits
-        if limits.body is not None and limits.replay_body is not None and limits.replay_body > limits.body:
+        if {"body", "replay_body"} <= limits.keys() and limits["replay_body"] > limits["body"]:
             self.findings.add(
                 child(self.node, "limits", "replay_body"),
                 "contradiction",

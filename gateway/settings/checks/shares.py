@@ -12,7 +12,7 @@ from gateway.core.fleet.service import Service
 from gateway.cpus import usable_cpus
 from gateway.settings.model.document import Document
 from gateway.settings.model.limits import share_of
-from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Severity
 from gateway.settings.yaml.tree import MappingNode, Node, child
 

@@ -14,11 +14,11 @@ from typing import Final
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.backend_tls import BackendTls
 from gateway.core.fleet.source import Source, SourceKind
+from gateway.keys.addresses import BackendUrl
 from gateway.settings.checks.backend_tls import read_section
 from gateway.settings.model import service as service_model
-from gateway.settings.model.addresses import BackendUrl
 from gateway.settings.target_file import MAX_SIZE, TargetsError, read_targets
-from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Severity
 from gateway.settings.yaml.tree import MappingNode, Node, Scalar, child, plain
 

@@ -15,7 +15,7 @@ from gateway.cpus import usable_cpus
 from gateway.file_trust import ForeignFileError, real_path, require_all_own, trusted_users
 from gateway.settings.own_addresses import own_address_of, own_addresses
 from gateway.settings.values import AdminSettings, Listen
-from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Severity
 from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child
 

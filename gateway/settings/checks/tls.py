@@ -10,7 +10,7 @@ from importlib import import_module
 
 from gateway.errors import CertificateError
 from gateway.settings.model.tls import ListenerTls, ServerTls
-from gateway.settings.yaml.document import Findings
+from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Severity
 from gateway.settings.yaml.tree import Node, child
 from gateway.tls import values

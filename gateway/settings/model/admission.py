@@ -6,20 +6,13 @@ What concerns more than one of these keys is in `checks.admission`.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, TypeAlias
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+from typing import Final, final
 
-from gateway.settings.model.addresses import Network
-from gateway.settings.model.fields import (
-    SHARED,
-    Duration,
-    Section,
-    TextReader,
-    count,
-    key,
-    matching,
-    read_lines,
-    reject,
-)
+from gateway.keys.addresses import NETWORK
+from gateway.keys.kinds import SHARED, ListOf, Text, matching, reject, section
+from gateway.keys.texts import DURATION, count, read_lines
 
 MAX_BODY: Final = 64 * 1024
 _RATE: Final = r"[1-9][0-9]{0,6}/[smh]"
@@ -43,21 +36,23 @@ def read_body(text: str) -> str:
     return read_lines(text)
 
 
-Rate: TypeAlias = Annotated[float, TextReader(read_rate, matching(_RATE), (float, int))]
-Body: TypeAlias = Annotated[str, TextReader(read_body, {"type": "string", "minLength": 1})]
+RATE: Final = Text(read_rate, matching(_RATE))
+BODY: Final = Text(read_body, {"type": "string", "minLength": 1})
 
 
-class Access(Section):
+@final
+@dataclass(frozen=True, slots=True)
+class Access:
     """From which addresses the service may be used."""
 
-    allow: tuple[Network, ...] | None = key(
+    allow: tuple[IPv4Network | IPv6Network, ...] | None = ListOf(NETWORK).key(
         None,
         "Networks that may use the service. If there are any, no other address may. Of all networks in both "
         "lists that hold an address the one with the longest prefix decides.",
         reason="Who may reach the listener may use its services.",
         example=["10.0.0.0/8", "fd00::/8"],
     )
-    deny: tuple[Network, ...] | None = key(
+    deny: tuple[IPv4Network | IPv6Network, ...] | None = ListOf(NETWORK).key(
         None,
         "Networks that may not use it. They get 403 in the dialect's shape. Behind `trusted_proxies` the "
         "address that they forward counts; a forwarded text that is no address gets 403, with `allow` as "
@@ -67,10 +62,15 @@ class Access(Section):
     )
 
 
-class ClientLimits(Section):
+ACCESS: Final = section(Access)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
     """How much of the service one client may use: one IPv4 address, or one /64 of IPv6."""
 
-    rate: Rate | None = key(
+    rate: float | None = RATE.key(
         None,
         "Requests of one client: a number for each second (`100/s`), minute (`30/m`) or hour (`10/h`); then "
         "429 in the dialect's shape. Without this key: no limit.",
@@ -79,14 +79,14 @@ class ClientLimits(Section):
         workers=f"{SHARED}. Workers tell each other what was used after a tenth of a second. What a client "
         "gets too much by then is taken off afterwards",
     )
-    burst: Annotated[int, count(1, 1_000_000)] | None = key(
+    burst: int | None = count(1, 1000000).key(
         None,
         "Requests at once, before the rate counts. Without this key: those of two seconds, at least 10.",
         reason="A client that starts reads several documents at once.",
         example=200,
         workers=f"{SHARED}, as `rate`: in the first tenth of a second each worker may let all of it through",
     )
-    concurrency: Annotated[int, count(1, 1_000_000)] | None = key(
+    concurrency: int | None = count(1, 1000000).key(
         None,
         "Requests in flight of one client; then 429 in the dialect's shape. Without this key: no limit.",
         reason="Many clients of an API are programs behind one address.",
@@ -96,26 +96,34 @@ class ClientLimits(Section):
     )
 
 
-class Maintenance(Section):
+CLIENT_LIMITS: Final = section(ClientLimits)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Maintenance:
     """A fixed answer to every request of the service, while this key is there. Probes go on."""
 
-    status: Annotated[int, count(400, 599)] = key(
+    status: int = count(400, 599).key(
         503,
         "The status of the answer.",
         reason="Clients take 503 for a passing state, and most of them try again.",
         example=503,
     )
-    body: Body | None = key(
+    body: str | None = BODY.key(
         None,
         "The body, as it is written; JSON, HTML and other text get their own Content-Type. Without this key: "
         "an error in the dialect's shape.",
         reason="Clients of the API can read their own kind of error.",
         example="Back at 14:00 UTC.",
     )
-    retry_after: Duration | None = key(
+    retry_after: float | None = DURATION.key(
         None,
         "When clients may try again, for `Retry-After`. It is left out where `retry_after` of the service "
         "says so, by default where the dialect's clients break on it.",
         reason="Only the operator knows how long it will take.",
         example="10m",
     )
+
+
+MAINTENANCE: Final = section(Maintenance)

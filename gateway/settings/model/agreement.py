@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, NamedTuple, TypeAlias, final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, final
 
-from pydantic import Field
-
-from gateway.settings.model.addresses import Host, read_host, read_port
-from gateway.settings.model.fields import (
+from gateway.keys.addresses import HOST, read_host, read_port
+from gateway.keys.kinds import ListOf, Text, matching, reject, section
+from gateway.keys.secrets import Secret
+from gateway.keys.texts import (
     DURATION_PATTERN,
+    FILE_PATH,
+    LINE,
     NAME_PATTERN,
-    FilePath,
-    Section,
-    Text,
-    TextReader,
-    key,
-    matching,
     read_duration,
     read_name,
     read_text,
-    reject,
-    required,
 )
-from gateway.settings.model.secret import Secret
 
 DEFAULT_PORT: Final = 2379
 _PREFIX: Final = r"(?:/[A-Za-z0-9_.-]{1,64}){1,8}"
@@ -100,42 +94,39 @@ def read_forget(text: str) -> float | None:
     return read_duration(text, ", or never")
 
 
-EndpointText: TypeAlias = Annotated[Endpoint, TextReader(read_endpoint, matching(_ENDPOINT), (Endpoint,))]
-PasswordText: TypeAlias = Annotated[
-    Secret, TextReader(read_password, {"type": "string", "minLength": 1, "writeOnly": True}, (Secret,))
-]
-ClusterName: TypeAlias = Annotated[str, TextReader(read_name, matching(NAME_PATTERN))]
-Prefix: TypeAlias = Annotated[str, TextReader(read_prefix, matching(_PREFIX))]
-Ttl: TypeAlias = Annotated[float, TextReader(read_ttl, matching(DURATION_PATTERN), (float, int))]
-Forget: TypeAlias = Annotated[
-    float | None,
-    TextReader(read_forget, matching(f"{DURATION_PATTERN}|never"), (float, int, type(None))),
-]
+ENDPOINT: Final = Text(read_endpoint, matching(_ENDPOINT))
+PASSWORD: Final = Text(read_password, {"type": "string", "minLength": 1, "writeOnly": True})
+CLUSTER_NAME: Final = Text(read_name, matching(NAME_PATTERN))
+PREFIX: Final = Text(read_prefix, matching(_PREFIX))
+TTL: Final = Text(read_ttl, matching(DURATION_PATTERN))
+FORGET: Final = Text(read_forget, matching(f"{DURATION_PATTERN}|never"))
 
 
-class EtcdTls(Section):
+@final
+@dataclass(frozen=True, slots=True)
+class EtcdTls:
     """TLS to etcd. Its certificate is always verified."""
 
-    ca: FilePath | None = key(
+    ca: str | None = FILE_PATH.key(
         None,
         "CA certificates (PEM), by which the certificates of the members are verified.",
         reason="Without it those that the system trusts.",
         example="/etc/skewgate/etcd-ca.crt",
     )
-    server_name: Host | None = key(
+    server_name: str | None = HOST.key(
         None,
         "The name that the certificate of each member must have.",
         reason="Without it the host of each endpoint.",
         example="etcd.example.org",
     )
-    certificate: FilePath | None = key(
+    certificate: str | None = FILE_PATH.key(
         None,
         "The certificate that the gateway shows, with its chain (PEM). It is read again when there "
         "is no connection with it.",
         reason="Only an etcd with `client-cert-auth` asks for one.",
         example="/etc/skewgate/etcd-client.crt",
     )
-    key: FilePath | None = key(
+    key: str | None = FILE_PATH.key(
         None,
         "The private key of `certificate`, not encrypted.",
         reason="Only an etcd with `client-cert-auth` asks for a certificate.",
@@ -143,35 +134,42 @@ class EtcdTls(Section):
     )
 
 
-class Etcd(Section):
+ETCD_TLS: Final = section(EtcdTls)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Etcd:
     """The etcd in which replicas keep what they agree on: version 3.4 or newer."""
 
-    endpoints: Annotated[tuple[EndpointText, ...], Field(min_length=1)] = required(
-        "The client URLs of its members, `http://HOST:PORT` or `https://HOST:PORT` (port 2379 if none is "
-        "written). One that does not answer is passed over.",
-        reason="Only the operator knows where it is.",
-        example=["https://etcd-1:2379", "https://etcd-2:2379", "https://etcd-3:2379"],
+    endpoints: tuple[Endpoint, ...] = field(
+        metadata=ListOf(ENDPOINT, least=1).required(
+            "The client URLs of its members, `http://HOST:PORT` or `https://HOST:PORT` (port 2379 if none is "
+            "written). One that does not answer is passed over.",
+            reason="Only the operator knows where it is.",
+            example=["https://etcd-1:2379", "https://etcd-2:2379", "https://etcd-3:2379"],
+        )
     )
-    tls: EtcdTls | None = key(
+    tls: EtcdTls | None = ETCD_TLS.key(
         None,
         "How the certificates of https endpoints are verified, and what the gateway shows.",
         reason="https needs nothing where the system trusts the CA.",
         example={"ca": "/etc/skewgate/etcd-ca.crt"},
     )
-    user: Text | None = key(
+    user: str | None = LINE.key(
         None,
         "The user of etcd as whom the gateway reads and writes. It needs `readwrite` on all keys under "
         "`prefix`.",
         reason="An etcd without users asks for none.",
         example="skewgate",
     )
-    password: PasswordText | None = key(
+    password: Secret | None = PASSWORD.key(
         None,
         "The password of `user`.",
         reason="An etcd without users asks for none.",
         example="${SKEWGATE_ETCD_PASSWORD}",
     )
-    prefix: Prefix = key(
+    prefix: str = PREFIX.key(
         "/skewgate",
         "What all keys begin with.",
         reason="It says whose keys they are.",
@@ -179,28 +177,37 @@ class Etcd(Section):
     )
 
 
-class Agreement(Section):
+ETCD: Final = section(Etcd)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Agreement:
     """What all replicas of this gateway agree over, so that they offer the same."""
 
-    etcd: Etcd = required(
-        "The etcd in which replicas keep what they agree on: version 3.4 or newer.",
-        reason="Replicas need one place that all of them can reach.",
-        example={"endpoints": ["https://etcd-1:2379", "https://etcd-2:2379", "https://etcd-3:2379"]},
+    etcd: Etcd = field(
+        metadata=ETCD.required(
+            "The etcd in which replicas keep what they agree on: version 3.4 or newer.",
+            reason="Replicas need one place that all of them can reach.",
+            example={"endpoints": ["https://etcd-1:2379", "https://etcd-2:2379", "https://etcd-3:2379"]},
+        )
     )
-    cluster: ClusterName = required(
-        "The name of this set of replicas: all of them have the same one, and no other set in this etcd has "
-        "it.",
-        reason="Two sets under one name would hold back each other's offers.",
-        example="site-1",
+    cluster: str = field(
+        metadata=CLUSTER_NAME.required(
+            "The name of this set of replicas: all of them have the same one, and no other set in this etcd "
+            "has it.",
+            reason="Two sets under one name would hold back each other's offers.",
+            example="site-1",
+        )
     )
-    ttl: Ttl = key(
+    ttl: float = TTL.key(
         "3s",
         "From 500ms to 60s. A replica that has not reached etcd for nine tenths of it is detached: it keeps "
         "its offer, and answers 503 where it would refuse a version. All replicas have the same one.",
         reason="A beat is sent every quarter of it, and etcd answers in milliseconds.",
         example="10s",
     )
-    forget: Forget = key(
+    forget: float | None = FORGET.key(
         "24h",
         "A replica that is detached for so long stops answering, and the others go on without it; `never`: "
         "neither. At most 720h. All replicas have the same one.",
@@ -208,3 +215,6 @@ class Agreement(Section):
         "longer.",
         example="never",
     )
+
+
+AGREEMENT: Final = section(Agreement)

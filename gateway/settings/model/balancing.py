@@ -6,26 +6,12 @@ What needs more than one key is checked in `checks.balancing`.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, final
 
-from pydantic import Tag
-
-from gateway.settings.model.addresses import Path
-from gateway.settings.model.fields import (
-    DIVIDED,
-    OTHER_SHAPE,
-    SHARED,
-    TEXT_SHAPE,
-    Duration,
-    Section,
-    TextReader,
-    by_shape,
-    count,
-    key,
-    one_of,
-    reject,
-    required,
-)
+from gateway.keys.addresses import PATH
+from gateway.keys.kinds import DIVIDED, SHARED, Either, ListOf, Text, reject, section
+from gateway.keys.texts import DURATION, count, one_of
 
 
 def read_percentage(text: str) -> int:
@@ -35,18 +21,17 @@ def read_percentage(text: str) -> int:
     return int(text.removesuffix("%"))
 
 
-Percentage: TypeAlias = Annotated[
-    int,
-    TextReader(read_percentage, {"type": "string", "pattern": "^(?:[1-9][0-9]?|100)%$"}, (int,)),
-]
+PERCENTAGE: Final = Text(read_percentage, {"type": "string", "pattern": "^(?:[1-9][0-9]?|100)%$"})
 
 OFF: Final = "off"
 
 
-class Ejection(Section):
+@final
+@dataclass(frozen=True, slots=True)
+class Ejection:
     """When a backend that fails gets no requests for a while."""
 
-    failures: Annotated[int, count(1, 1000)] = key(
+    failures: int = count(1, 1000).key(
         5,
         "So many failures in a row, without a complete response between them, eject a backend. One that has "
         "just come back is ejected again by the first.",
@@ -54,7 +39,7 @@ class Ejection(Section):
         example=3,
         workers=f"{SHARED}: failures are counted, and ejections decided, for all workers together",
     )
-    time: Duration = key(
+    time: float = DURATION.key(
         "10s",
         "How long the first ejection lasts; the second in a row lasts twice as long, the third three times. "
         "One of them is forgotten for each `time` that passes without a failure. After it the backend's "
@@ -63,14 +48,14 @@ class Ejection(Section):
         example="30s",
         workers=SHARED,
     )
-    max_time: Duration = key(
+    max_time: float = DURATION.key(
         "300s",
         "The longest ejection.",
         reason="A backend that is repaired is used again within five minutes, without anybody's command.",
         example="1m",
         workers=SHARED,
     )
-    max_share: Percentage = key(
+    max_share: int = PERCENTAGE.key(
         "50%",
         "How many of the service's backends in service are ejected at the same time at most, rounded down. "
         "The only one is never ejected.",
@@ -78,7 +63,7 @@ class Ejection(Section):
         example="30%",
         workers=SHARED,
     )
-    on: tuple[Annotated[str, one_of("connect", "bad_gateway", "timeout", "server_error")], ...] = key(
+    on: tuple[str, ...] = ListOf(one_of("connect", "bad_gateway", "timeout", "server_error")).key(
         ("connect", "bad_gateway", "timeout"),
         "Which failures count. connect: no connection. bad_gateway: the connection broke, or no valid HTTP "
         "came. timeout: no response, or no more of it, in time. server_error: the API itself answered with a "
@@ -88,16 +73,18 @@ class Ejection(Section):
     )
 
 
-EjectionOrOff: TypeAlias = Annotated[
-    Annotated[Annotated[str, one_of(OFF)], Tag(TEXT_SHAPE)] | Annotated[Ejection, Tag(OTHER_SHAPE)],
-    by_shape,
-]
+EJECTION: Final = section(Ejection)
 
 
-class Queue(Section):
+EJECTION_OR_OFF: Final = Either(one_of(OFF), EJECTION)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Queue:
     """How requests wait for a backend that is full."""
 
-    length: Annotated[int, count(0, 100_000)] = key(
+    length: int = count(0, 100000).key(
         32,
         "How many requests may wait for this backend; more get 503. 0: none waits.",
         reason="A short burst passes. In a longer queue clients would wait for what they have given up.",
@@ -105,7 +92,7 @@ class Queue(Section):
         workers=f"{DIVIDED}, rounded up. Beyond it a request waits a moment while another worker may have "
         "room",
     )
-    timeout: Duration = key(
+    timeout: float = DURATION.key(
         "1s",
         "How long a request waits; then 503.",
         reason="Clients retry after a second or two themselves.",
@@ -113,15 +100,22 @@ class Queue(Section):
     )
 
 
-class Health(Section):
+QUEUE: Final = section(Queue)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Health:
     """What a backend is asked beside its versions: whether it wants requests."""
 
-    path: Path = required(
-        "The path that is asked with GET after each probe, below the base path of the backend.",
-        reason="APIs have it in different places.",
-        example="/healthcheck",
+    path: str = field(
+        metadata=PATH.required(
+            "The path that is asked with GET after each probe, below the base path of the backend.",
+            reason="APIs have it in different places.",
+            example="/healthcheck",
+        )
     )
-    status: Annotated[int, count(200, 299)] = key(
+    status: int = count(200, 299).key(
         200,
         "The status that means yes. 404, 405 and 501 mean that there is no such check, redirects nothing. "
         "Any other status means no: the backend gets no new requests while another one that serves the "
@@ -129,3 +123,6 @@ class Health(Section):
         reason="What oslo.middleware and all others answer while all is well.",
         example=204,
     )
+
+
+HEALTH: Final = section(Health)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, final
 
-from gateway.settings.model.addresses import ClientAddress
-from gateway.settings.model.fields import Section, TextReader, key, one_of, reject, required
-from gateway.settings.model.tls import ListenerTls
+from gateway.keys.addresses import CLIENT_ADDRESS, Address, UnixAddress
+from gateway.keys.kinds import Text, reject, section
+from gateway.keys.texts import one_of
+from gateway.settings.model.tls import LISTENER_TLS, ListenerTls
 
 _MODE: Final = "0?[0-7]{3}"
 
@@ -19,35 +21,40 @@ def read_mode(text: str) -> int:
     return int(text, 8)
 
 
-Mode: TypeAlias = Annotated[
-    int, TextReader(read_mode, {"type": ["string", "integer"], "pattern": f"^{_MODE}$"}, (int,))
-]
+MODE: Final = Text(read_mode, {"type": ["string", "integer"], "pattern": f"^{_MODE}$"})
 
 
-class Listener(Section):
+@final
+@dataclass(frozen=True, slots=True)
+class Listener:
     """One address on which clients are served."""
 
-    address: ClientAddress = required(
-        "HOST:PORT; IPv6 as [HOST]:PORT; unix:PATH.",
-        reason="Only the operator knows where clients may reach the services.",
-        example="0.0.0.0:8080",
+    address: Address | UnixAddress = field(
+        metadata=CLIENT_ADDRESS.required(
+            "HOST:PORT; IPv6 as [HOST]:PORT; unix:PATH.",
+            reason="Only the operator knows where clients may reach the services.",
+            example="0.0.0.0:8080",
+        )
     )
-    tls: ListenerTls | None = key(
+    tls: ListenerTls | None = LISTENER_TLS.key(
         None,
         "TLS on this listener.",
         reason="It needs a certificate.",
         example={"certificates": [{"certificate": "/etc/skewgate/tls.crt", "key": "/etc/skewgate/tls.key"}]},
     )
-    proxy_protocol: Annotated[str, one_of("off", "on")] = key(
+    proxy_protocol: str = one_of("off", "on").key(
         "off",
         "Whether peers in `trusted_proxies` begin each connection with a PROXY header, version 1 or 2, "
         "that names the client. One that does not is refused. Other peers are served without one.",
         reason="It may never be guessed: a client could write one.",
         example="on",
     )
-    mode: Mode = key(
+    mode: int = MODE.key(
         "0660",
         "The mode of a Unix socket. Who may write to it may connect.",
         reason="Owner and group of the gateway, and nobody else on the machine.",
         example="0600",
     )
+
+
+LISTENER: Final = section(Listener)

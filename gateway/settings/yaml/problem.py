@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, final
 
-HIDDEN: Final = "***"
-"""Replaces a secret. It always has the same length, because a length would be a hint."""
+from gateway.keys.secrets import HIDDEN
 
 MAX_SHOWN: Final = 90
 """Characters of a source line that are shown: with what stands before them, they fit a terminal."""

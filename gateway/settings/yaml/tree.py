@@ -96,6 +96,8 @@ class SequenceNode:
 
 
 Node: TypeAlias = Scalar | MappingNode | SequenceNode
+Location: TypeAlias = tuple[str | int, ...]
+"""The keys and indexes that lead to a node."""
 Plain: TypeAlias = "str | dict[str, Plain] | list[Plain]"
 
 
@@ -106,6 +108,15 @@ def plain(node: Node) -> Plain:
     if isinstance(node, SequenceNode):
         return [plain(item) for item in node.items]
     return node.text
+
+
+def shape_of(node: Node) -> str:
+    """The shape of a node, for messages."""
+    if isinstance(node, MappingNode):
+        return "a mapping"
+    if isinstance(node, SequenceNode):
+        return "a list"
+    return "a text" if node.text else "nothing"
 
 
 def child(node: Node | None, *path: str | int) -> Node | None:

@@ -12,7 +12,7 @@ from gateway.admin.ui.sessions import (
     proof_of_certificate,
     proof_of_token,
 )
-from gateway.settings.model.secret import Secret
+from gateway.keys.secrets import Secret
 
 PROOF = proof_of_token(Secret("open-sesame-0123456789"))
 

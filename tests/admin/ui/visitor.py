@@ -15,7 +15,7 @@ from yarl import URL
 
 from gateway.admin import AdminSite, create_app
 from gateway.admin.ui.access import cookie_name
-from gateway.settings.model.secret import Secret
+from gateway.keys.secrets import Secret
 from tests.admin.testbed import AdminTestbed
 
 TOKEN = "a canary, wide and yellow"

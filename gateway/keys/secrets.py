@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hmac
-from typing import Any, NoReturn, final
+from typing import Any, Final, NoReturn, final
 
-from gateway.settings.yaml.problem import HIDDEN
+HIDDEN: Final = "***"
+"""Replaces a secret. It always has the same length, because a length would be a hint."""
 
 
 @final

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Annotated, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-from gateway.settings.model.fields import TEXT, PathReader, TextReader, matching, read_text, reject
+from gateway.keys.kinds import TEXT, PathText, Text, matching, reject
+from gateway.keys.texts import read_text
 
 _HOST: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_-]{1,63})*", re.ASCII)
 _PATH_CHARACTERS: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/-]*", re.ASCII)
@@ -254,22 +255,13 @@ def read_path(text: str) -> str:
     return text
 
 
-ListenAddress: TypeAlias = Annotated[
-    Address, TextReader(read_address, matching(r".+:[0-9]{1,5}"), (Address,))
-]
-ClientAddress: TypeAlias = Annotated[
-    Address | UnixAddress,
-    PathReader(read_client_address, matching(r"unix:.+|.+:[0-9]{1,5}"), (Address, UnixAddress), before=UNIX),
-]
-TrustedPeer: TypeAlias = Annotated[
-    IPv4Network | IPv6Network | str, TextReader(read_trusted_peer, TEXT, (IPv4Network, IPv6Network))
-]
-Network: TypeAlias = Annotated[
-    IPv4Network | IPv6Network, TextReader(read_network, TEXT, (IPv4Network, IPv6Network))
-]
-Url: TypeAlias = Annotated[BackendUrl, TextReader(read_url, matching(_URL))]
-DnsUrl: TypeAlias = Annotated[BackendUrl, TextReader(read_dns_url, matching(_URL_OF_NAME))]
-SrvUrl: TypeAlias = Annotated[BackendUrl, TextReader(read_srv_url, matching(_URL_OF_NAME))]
-Host: TypeAlias = Annotated[str, TextReader(read_host, TEXT)]
-HostPattern: TypeAlias = Annotated[str, TextReader(read_host_pattern, TEXT)]
-Path: TypeAlias = Annotated[str, TextReader(read_path, matching(_PATH))]
+LISTEN_ADDRESS: Final = Text(read_address, matching(r".+:[0-9]{1,5}"))
+CLIENT_ADDRESS: Final = PathText(read_client_address, matching(r"unix:.+|.+:[0-9]{1,5}"), before=UNIX)
+TRUSTED_PEER: Final = Text(read_trusted_peer, TEXT)
+NETWORK: Final = Text(read_network, TEXT)
+URL: Final = Text(read_url, matching(_URL))
+DNS_URL: Final = Text(read_dns_url, matching(_URL_OF_NAME))
+SRV_URL: Final = Text(read_srv_url, matching(_URL_OF_NAME))
+HOST: Final = Text(read_host, TEXT)
+HOST_PATTERN: Final = Text(read_host_pattern, TEXT)
+PATH: Final = Text(read_path, matching(_PATH))

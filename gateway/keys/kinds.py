@@ -1,0 +1,320 @@
+"""The kinds of keys: how a value of the file is read, and what its JSON Schema is.
+
+    @dataclass(frozen=True, slots=True)
+    class Queue:
+        length: int = count(0, 100_000).key(32, "How many requests may wait ...", reason="...", example=100)
+
+    QUEUE = section(Queue, "How requests wait for a backend that is full.")
+
+A kind is a text, a list, a table (names that the operator chooses), a section (names that the gateway knows),
+or either of two of these. The values of a file are walked together with the kinds by `settings.yaml.reader`,
+which knows positions. Nothing here knows a key, a position or a file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, Final, Generic, NoReturn, TypeVar, final
+
+from gateway.errors import TextRefused
+
+T = TypeVar("T")
+Schema = dict[str, Any]
+Definitions = dict[str, Schema]
+"""The schemas of sections by title, to which `$ref` leads."""
+
+DIVIDED: Final = "divided"
+"""Each of several workers has an equal part, and no worker more."""
+SHARED: Final = "shared"
+"""It holds for all workers together."""
+PER_WORKER: Final = "per worker"
+"""Each worker has all of it."""
+
+VARIABLE_PATTERN: Final = r"\$\{"
+"""With this pattern the schema accepts a value that contains a variable."""
+TEXT: Final = {"type": "string", "minLength": 1}
+"""The schema of any text."""
+
+_KEY: Final = "key"
+"""The place of the `Key` in the metadata of a dataclass field."""
+_REQUIRED: Final = object()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The declaration of one key. `default` and `example` are written as an operator writes them."""
+
+    kind: Kind[Any]
+    meaning: str
+    reason: str
+    """Why the default is what it is, or why there is none."""
+    example: object
+    default: object = _REQUIRED
+    workers: str = ""
+    """What a limit that adds up over requests or connections means for several workers. It begins with
+    `divided`, `shared` or `per worker`."""
+    whole_file: str = ""
+    """Why the key has no meaning in a service, where its section may be written there, too."""
+    more: Mapping[str, int] = field(default_factory=dict)
+    """Further entries of its JSON Schema."""
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is _REQUIRED
+
+    def schema(self, definitions: Definitions) -> Schema:
+        """Its JSON Schema, without the entries that only repeat those of the section to which it leads."""
+        about: Schema = {"description": self.meaning, "examples": [self.example], "x-reason": self.reason}
+        if self.workers:
+            about["x-workers"] = self.workers
+        if not self.is_required and self.default is not None:
+            about["default"] = self.default
+        schema = {**self.kind.schema(definitions), **about, **self.more}
+        if "$ref" in schema:
+            section: Schema = definitions[schema["$ref"].rpartition("/")[2]]
+            return {
+                name: part for name, part in schema.items() if name not in section or section[name] != part
+            }
+        return schema
+
+
+class Kind(ABC, Generic[T]):
+    """How the value of a key is read. `T` is the type of the value."""
+
+    @abstractmethod
+    def value(self, written: Any) -> T:  # noqa: ANN401 - as an operator writes it
+        """The value of a default. Raises `TextRefused` and the like: a wrong default is a bug."""
+
+    @abstractmethod
+    def schema(self, definitions: Definitions) -> Schema:
+        """The JSON Schema. Sections are added to `definitions`."""
+
+    def key(
+        self,
+        default: object,
+        meaning: str,
+        *,
+        reason: str,
+        example: object,
+        workers: str = "",
+        whole_file: str = "",
+    ) -> Any:  # noqa: ANN401 - a dataclass field has the type of its value
+        """A dataclass field for an optional key. None: without the key there is no value."""
+        metadata = {_KEY: Key(self, meaning, reason, example, default, workers, whole_file)}
+        if default is None:
+            return field(default=None, metadata=metadata)
+        value = self.value(default)
+        if type(value).__hash__ is None:
+            return field(default_factory=lambda: self.value(default), metadata=metadata)
+        return field(default=value, metadata=metadata)
+
+    def required(self, meaning: str, *, reason: str, example: object, **more: int) -> Mapping[str, Key]:
+        """The metadata of a dataclass field for a required key: `field(metadata=KIND.required(...))`. `more`
+        adds to its JSON Schema."""
+        return {_KEY: Key(self, meaning, reason, example, more=more)}
+
+
+def reject(message: str, hint: str = "", code: str = "bad-value") -> NoReturn:
+    """Refuse a text. The message must not quote it, because it may come from the environment."""
+    raise TextRefused(message, hint, code)
+
+
+def matching(pattern: str) -> Schema:
+    """The schema of a text that matches a pattern as a whole."""
+    return {"type": "string", "pattern": f"^(?:{pattern})$"}
+
+
+# --- texts
+
+
+class Text(Kind[T]):
+    """One text that becomes a value, strictly: `1_000`, `5.0` and ` 5` are not whole numbers."""
+
+    def __init__(
+        self, read: Callable[[str], T], schema: Mapping[str, object], *, is_key: bool = False
+    ) -> None:
+        self.read = read
+        self._schema = schema
+        self._is_key = is_key
+        """True: the text is a name in a table, in which no variable is replaced."""
+
+    def value(self, written: Any) -> T:  # noqa: ANN401
+        return self.read(str(written).lower() if isinstance(written, bool) else str(written))
+
+    def read_in(self, folder: str, text: str) -> T:
+        """The value of a text in a file whose relative paths begin in `folder`."""
+        return self.read(text)
+
+    def schema(self, definitions: Definitions) -> Schema:
+        schema = dict(self._schema)
+        if self._is_key or (schema.get("type") in ("string", ["string", "integer"]) and "enum" not in schema):
+            if "pattern" in schema and not self._is_key:
+                schema["pattern"] = f"{schema['pattern']}|{VARIABLE_PATTERN}"
+            return schema
+        return {"anyOf": [schema, {"type": "string", "pattern": VARIABLE_PATTERN}]}
+
+
+@final
+class PathText(Text[T]):
+    """A text with the path of a file: a relative one begins in the folder of the configuration."""
+
+    def __init__(
+        self,
+        read: Callable[[str], T],
+        schema: Mapping[str, object],
+        *,
+        before: str = "",
+        unplaced: Iterable[str] = (),
+    ) -> None:
+        super().__init__(read, schema)
+        self._before = before
+        """What comes before the path. A text without it has no path."""
+        self._unplaced = frozenset(unplaced)
+        """Texts that are no path."""
+
+    def read_in(self, folder: str, text: str) -> T:
+        found = self.read(text)  # as it is written: `.` is no name of a file, whatever the folder
+        path = text.removeprefix(self._before)
+        if path.startswith("/") or not text.startswith(self._before) or text in self._unplaced:
+            return found
+        return self.read(f"{self._before}{PurePath(folder, path)}")
+
+
+# --- shapes of several values
+
+
+@final
+class ListOf(Kind[Any]):
+    """A list of values of one kind. `into`: makes the value of them. `least`: items that it must have."""
+
+    def __init__(self, item: Kind[Any], *, into: Callable[[list[Any]], Any] = tuple, least: int = 0) -> None:
+        self.item = item
+        self.into = into
+        self.least = least
+
+    def value(self, written: Any) -> Any:  # noqa: ANN401
+        return self.into([self.item.value(each) for each in written])
+
+    def schema(self, definitions: Definitions) -> Schema:
+        schema = {"type": "array", "items": self.item.schema(definitions)}
+        return {**schema, "minItems": self.least} if self.least else schema
+
+
+@final
+class Table(Kind[Mapping[str, Any]]):
+    """A mapping in which the operator chooses the names."""
+
+    def __init__(self, name: Text[str], item: Kind[Any]) -> None:
+        self.name = name
+        self.item = item
+
+    def value(self, written: Any) -> Mapping[str, Any]:  # noqa: ANN401
+        return {self.name.value(name): self.item.value(each) for name, each in written.items()}
+
+    def schema(self, definitions: Definitions) -> Schema:
+        names, item = self.name.schema(definitions), self.item.schema(definitions)
+        if "pattern" in names:
+            return {
+                "type": "object",
+                "patternProperties": {names["pattern"]: item},
+                "additionalProperties": False,
+            }
+        names.pop("type")
+        return {"type": "object", "propertyNames": names, "additionalProperties": item}
+
+
+@final
+class Either(Kind[Any]):
+    """A text of one kind, or a list or mapping of another."""
+
+    def __init__(self, text: Text[Any], other: Kind[Any]) -> None:
+        self.text = text
+        self.other = other
+
+    def value(self, written: Any) -> Any:  # noqa: ANN401
+        return (self.text if isinstance(written, str) else self.other).value(written)
+
+    def schema(self, definitions: Definitions) -> Schema:
+        return {"oneOf": [self.text.schema(definitions), self.other.schema(definitions)]}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Section(Kind[T]):
+    """A mapping of the file with the keys that the gateway knows; any other is an error."""
+
+    make: Callable[..., T]
+    """Called with a value for each key that is written. It has the defaults of the others."""
+    keys: Mapping[str, Key]
+    about: str
+    title: str
+    """The name of its JSON Schema."""
+    more: Mapping[str, object] = field(default_factory=dict)
+    """Further entries of its JSON Schema."""
+    whole_file: Mapping[str, str] = field(default_factory=dict)
+    """Keys that only the section of the whole file has, each with the reason."""
+
+    def value(self, written: Any) -> T:  # noqa: ANN401
+        return self.make(**{name: self.keys[name].kind.value(each) for name, each in written.items()})
+
+    def schema(self, definitions: Definitions) -> Schema:
+        if self.title not in definitions:
+            definitions[self.title] = {}  # a section in itself would lead here
+            definitions[self.title] |= self.definition(definitions)
+        return {"$ref": f"#/$defs/{self.title}"}
+
+    def definition(self, definitions: Definitions) -> Schema:
+        """Its JSON Schema, written out."""
+        required = [name for name, key in self.keys.items() if key.is_required]
+        return {
+            "type": "object",
+            "title": self.title,
+            "description": self.about,
+            "properties": {name: key.schema(definitions) for name, key in self.keys.items()},
+            **({"required": required} if required else {}),
+            "additionalProperties": False,
+            **self.more,
+        }
+
+
+def keys_of_class(of: type) -> dict[str, Key]:
+    """The keys that a dataclass declares, in order. Its other fields are none."""
+    declared = ((each.name, each.metadata.get(_KEY)) for each in dataclasses.fields(of))
+    return {name: key for name, key in declared if key is not None}
+
+
+def section(of: type[T], about: str = "", *, title: str = "", **more: object) -> Section[T]:
+    """The section that a frozen dataclass declares. `about`: one sentence; by default the docstring of the
+    class, which a compiled class does not keep. `title`: by default the name of the class. `more`: further
+    entries of its JSON Schema."""
+    about = about or inspect.cleandoc(of.__doc__ or "")
+    if not about:
+        raise TypeError(f"the section of {of.__name__} needs a sentence about it")
+    return Section(of, keys_of_class(of), about, title or of.__name__, more)
+
+
+# --- inheritance
+
+
+def inherited(whole: Section[Any], group: str, about: str, title: str) -> Section[Mapping[str, Any]]:
+    """The section of a service that has the keys of `whole`, the section of the whole file under `group`, but
+    for those with a `whole_file`. Its value has what is written, for `dataclasses.replace`."""
+    keys = {
+        name: dataclasses.replace(
+            key,
+            default=None,
+            meaning=f"{key.meaning} Without this key: `{group}.{name}`.",
+            reason="One value for all services, until one of them needs another.",
+            workers="",
+        )
+        for name, key in whole.keys.items()
+        if not key.whole_file
+    }
+    reasons = {name: key.whole_file for name, key in whole.keys.items() if key.whole_file}
+    return Section(dict, keys, about, title, whole_file=reasons)

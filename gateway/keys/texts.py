@@ -1,0 +1,245 @@
+"""Single texts of the file: words, numbers, durations, sizes, names, headers, paths.
+
+Each reader takes one text strictly and returns its value, or refuses it with a message and a hint. Messages
+never quote the text, because it may come from the environment; the caret shows it as it was written.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import Any, Final, get_args
+
+from gateway.keys.kinds import TEXT, PathText, Text, matching, reject
+from gateway.keys.secrets import MaskedText, Secret
+
+# --- words
+
+
+def one_of(*words: str) -> Text[str]:
+    """One of some words."""
+
+    def read(text: str) -> str:
+        if text not in words:
+            close = [word for word in words if word.lower() == text.lower()]
+            close = close or get_close_matches(text, words, n=1)
+            hint = f"did you mean {close[0]}?" if close else "write one of: " + ", ".join(words)
+            only = f"write {words[0]}, or leave the key out to get its defaults"
+            reject("not one of the allowed values", hint if len(words) > 1 else only)
+        return text
+
+    return Text(read, {"type": "string", "enum": list(words)})
+
+
+def literal(words: Any) -> Text[str]:  # noqa: ANN401 - a `Literal` is no class
+    """One of the words of a `Literal`, which is also the type of the value."""
+    return one_of(*get_args(words))
+
+
+# --- numbers, durations, sizes
+
+DURATION_PATTERN: Final = "[0-9]{1,9}(?:ms|s|m|h)"
+_DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h)", re.ASCII)
+_SIZE: Final = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)", re.ASCII)
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_BYTES: Final = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+
+
+def read_duration(text: str, otherwise: str = "") -> float:
+    """`250ms`, `5s`, `2m`, `24h` as seconds. `otherwise`: what else may be written, for the hint."""
+    seconds = read_wait(text, otherwise)
+    if not seconds:
+        reject("a duration must be more than 0")
+    return seconds
+
+
+def read_wait(text: str, otherwise: str = "") -> float:
+    """A duration that may be zero, `0s`."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        reject("not a valid duration", f"write a whole number and its unit: 250ms, 5s, 2m or 24h{otherwise}")
+    seconds = int(found[1]) * _SECONDS[found[2]]
+    if seconds > 86_400:
+        reject("a duration must be at most 24h")
+    return seconds
+
+
+def read_size(text: str) -> int:
+    """`512B`, `64KiB`, `1MiB`, `1GiB` as bytes."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        reject("not a valid size", "write a whole number and its unit: 512B, 64KiB, 1MiB or 1GiB")
+    return int(found[1]) * _BYTES[found[2]]
+
+
+def read_count(text: str) -> int:
+    """A whole number in plain digits."""
+    if re.fullmatch(r"0|[1-9][0-9]{0,8}", text, re.ASCII) is None:
+        reject("not a whole number", "write digits only")
+    return int(text)
+
+
+def read_flag(text: str) -> bool:
+    """`true` or `false`."""
+    if text not in {"true", "false"}:
+        reject("not true or false", "write true or false; yes, no, on and off are plain texts here")
+    return text == "true"
+
+
+def count(low: int, high: int) -> Text[int]:
+    """A whole number from `low` to `high`."""
+
+    def read(text: str) -> int:
+        value = read_count(text)
+        if not low <= value <= high:
+            reject(f"the number must be from {low} to {high}")
+        return value
+
+    return Text(read, {"type": "integer", "minimum": low, "maximum": high})
+
+
+def size(low: str, high: str) -> Text[int]:
+    """A number of bytes, from `low` to `high` as an operator writes them."""
+    lowest, highest = read_size(low), read_size(high)
+
+    def read(text: str) -> int:
+        value = read_size(text)
+        if not lowest <= value <= highest:
+            reject(f"the size must be from {low} to {high}")
+        return value
+
+    return Text(read, matching("[0-9]{1,12}(?:B|KiB|MiB|GiB)"))
+
+
+# --- names, headers, secrets, other texts
+
+MIN_SECRET: Final = 16
+"""Characters: nobody guesses so many by trying."""
+NAME_PATTERN: Final = r"[A-Za-z0-9_.-]{1,64}"
+BACKEND_NAME_PATTERN: Final = r"[A-Za-z0-9_.:\[\]-]{1,255}"
+ENVIRONMENT_NAME: Final = "[A-Za-z_][A-Za-z0-9_]*"
+HEADER_NAME_PATTERN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+HEADER_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9-]{0,62}\*?"
+_NAME: Final = re.compile(NAME_PATTERN, re.ASCII)
+_BACKEND_NAME: Final = re.compile(BACKEND_NAME_PATTERN, re.ASCII)
+_HEADER_NAME: Final = re.compile(HEADER_NAME_PATTERN, re.ASCII)
+_CONNECTION_HEADERS: Final = frozenset(
+    ["connection", "content-length", "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"]
+)
+
+
+def read_name(text: str) -> str:
+    """The name of a service."""
+    if _NAME.fullmatch(text) is None:
+        reject(
+            "a name must have 1 to 64 letters, digits, `_`, `.` or `-`", "it is used in URLs and in metrics"
+        )
+    return text
+
+
+def read_backend_name(text: str) -> str:
+    """The name of a backend. `HOST:PORT` is one."""
+    if _BACKEND_NAME.fullmatch(text) is None:
+        reject("a backend's name must have 1 to 255 letters, digits, or characters of `_ . : [ ] -`")
+    return text
+
+
+def read_header_name(text: str) -> str:
+    """The name of a header that a probe may carry."""
+    if _HEADER_NAME.fullmatch(text) is None:
+        reject("not a valid header name", "a header name has no blanks and no colon")
+    if text.lower() in _CONNECTION_HEADERS:
+        reject("this header describes the connection; a probe cannot set it")
+    return text
+
+
+def read_header_token(text: str) -> str:
+    """The name of any header. Which may be changed depends on the dialect, and is checked in `checks`."""
+    if _HEADER_NAME.fullmatch(text) is None:
+        reject("not a valid header name", "a header name has no blanks and no colon")
+    return text
+
+
+def read_header_pattern(text: str) -> str:
+    """The name of a header; `*` at its end stands for any further characters."""
+    if re.fullmatch(HEADER_PATTERN, text, re.ASCII) is None:
+        reject(
+            "a header here must have 1 to 63 letters, digits and `-`, and perhaps one `*` at its end",
+            "write X-Real-IP, which includes X_Real_IP, or X-Forwarded-*",
+        )
+    return text
+
+
+def read_header_value(text: str) -> MaskedText:
+    """The value of a header: visible ASCII with blanks inside."""
+    if re.fullmatch(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?", text) is None:
+        reject("a header value must be visible ASCII without blanks at its ends")
+    return MaskedText(text)
+
+
+def read_secret(text: str) -> Secret:
+    """A token that fits into an `Authorization: Bearer` line."""
+    if re.fullmatch(r"[\x21-\x7e]+", text) is None:
+        reject("a token must be visible ASCII without blanks", "clients send it in a header")
+    if len(text) < MIN_SECRET:
+        reject(f"a token must have at least {MIN_SECRET} characters", "make one: openssl rand -hex 16")
+    return Secret(text)
+
+
+def read_text(text: str) -> str:
+    """Any text on one line."""
+    if not text.isprintable():
+        reject("the text contains a character that cannot be printed")
+    return text
+
+
+def read_lines(text: str) -> str:
+    """Any text, on one line or several."""
+    if not text.replace("\n", " ").isprintable():
+        reject("the text contains a character that cannot be printed")
+    return text
+
+
+def read_file_path(text: str) -> str:
+    """The path of a file that the gateway writes."""
+    if read_text(text).rpartition("/")[2] in {"", ".", ".."}:
+        reject("the path names a folder, not a file", "add a file name, such as state.json")
+    return text
+
+
+def read_pattern(text: str) -> str:
+    """The path of files that the gateway reads, with `*`, `?` and `[ ]` as in a shell."""
+    if read_text(text).rpartition("/")[2] in {"", ".", ".."}:
+        reject("the path names a folder, not files", "add a pattern of file names, such as *.yaml")
+    return text
+
+
+def read_variable_name(text: str) -> str:
+    """The name of an environment variable, as in `${NAME}`."""
+    if re.fullmatch(ENVIRONMENT_NAME, text, re.ASCII) is None:
+        reject("not a name of an environment variable", "write NAME without ${ }: letters, digits and _")
+    return text
+
+
+# --- the kinds that keys use
+
+COUNT: Final = Text(read_count, {"type": "integer", "minimum": 0})
+DURATION: Final = Text(read_duration, matching(DURATION_PATTERN))
+WAIT: Final = Text(read_wait, matching(DURATION_PATTERN))
+FLAG: Final = Text(read_flag, {"type": "boolean"})
+NAME: Final = Text(read_name, matching(NAME_PATTERN), is_key=True)
+BACKEND_NAME: Final = Text(read_backend_name, matching(BACKEND_NAME_PATTERN))
+HEADER_NAME: Final = Text(read_header_name, matching(HEADER_NAME_PATTERN), is_key=True)
+HEADER_TOKEN: Final = Text(read_header_token, matching(HEADER_NAME_PATTERN), is_key=True)
+HEADER_TOKEN_TEXT: Final = Text(read_header_token, matching(HEADER_NAME_PATTERN))
+HEADER_PATTERN_TEXT: Final = Text(read_header_pattern, matching(HEADER_PATTERN))
+HEADER_VALUE: Final = Text(read_header_value, TEXT)
+SECRET: Final = Text(read_secret, {**matching(f"[\\x21-\\x7e]{{{MIN_SECRET},}}"), "writeOnly": True})
+LINE: Final = Text(read_text, TEXT)
+LINES: Final = Text(read_lines, TEXT)
+FILE_PATH: Final = PathText(read_file_path, matching(r"(?:.*/)?(?!\.{1,2}$)[^/]+"))
+FILE_PATTERN: Final = Text(read_pattern, matching(r"(?:.*/)?(?!\.{1,2}$)[^/]+"))
+VARIABLE_NAME: Final = Text(read_variable_name, matching(ENVIRONMENT_NAME))
+VERSION: Final = Text(read_text, {"type": ["string", "integer"], "minLength": 1})
+"""A version as it was written. Whole numbers need no quotation marks. 1.90 needs them where other tools read
+the file."""

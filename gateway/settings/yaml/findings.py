@@ -1,0 +1,94 @@
+"""Collects the problems of a configuration, each at the position of the node that it is about.
+
+The reader and all checks share one `Findings`. It knows no key, and what a problem means is up to who reports
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, final
+from unicodedata import category
+
+from gateway.settings.yaml.problem import Problem, Severity, quoted
+from gateway.settings.yaml.tree import Location, Node, Position, Scalar
+
+NO_BREAK: Final = "\u00a0\u202f\u2007"
+"""Blanks that are none to YAML."""
+
+
+@final
+@dataclass(slots=True)
+class Findings:
+    """Collects problems, each at the position of the node that it is about."""
+
+    problems: list[Problem] = field(default_factory=list)
+    dropped: set[Location] = field(default_factory=set)
+    """What the reader has removed from the tree, because it was refused. The value is a default there, which
+    nobody wrote."""
+    check_files: bool = True
+    """Whether the files that the configuration names are read, too."""
+    filename: str = ""
+    """Of the configuration, for messages about another file."""
+    note_file: Callable[[str], None] = lambda path: None
+    """Called with each file that a check is about to read."""
+
+    def is_dropped(self, *path: str) -> bool:
+        """Whether something at, above or below `path` was removed, so that its value means nothing."""
+        return any(dropped[: len(path)] == path[: len(dropped)] for dropped in self.dropped)
+
+    def is_any_dropped(self, *keys: str) -> bool:
+        """Whether something was removed at or below these keys, wherever in the file they are."""
+        size = len(keys)
+        return any(path[at : at + size] == keys for path in self.dropped for at in range(len(path)))
+
+    def add(
+        self,
+        node: Node | None,
+        code: str,
+        message: str,
+        hint: str | None = None,
+        *,
+        severity: Severity = Severity.ERROR,
+    ) -> None:
+        """Report a problem of a node, unless one of it was reported before."""
+        if node is not None and node.broken:
+            return
+        if isinstance(node, Scalar) and severity is Severity.ERROR:
+            more = _invisible(node) or _source(node, code)
+            hint = f"{hint}; {more}" if hint and more else hint or more
+        position = node.position if node is not None else Position()
+        self.problems.append(
+            Problem(
+                *(position.line, position.column, code, message, hint or None, severity, position.width),
+                position.file,
+            )
+        )
+
+    def line_of(self, node: Node, beside: Node | None) -> str:
+        """Where `node` is, for a message that is shown at `beside`."""
+        line, file = node.position.line, node.position.file
+        same = beside is None or file == beside.position.file
+        return f"line {line}" if same else f"line {line} of {file or self.filename}"
+
+    def refused(self, node: Node | None, error: Exception, hint: str | None = None) -> None:
+        """Report a text that `core` or a dialect refused. The message of the error quotes the text, so it is
+        not shown when the text comes from the environment."""
+        secret = isinstance(node, Scalar) and node.substituted
+        self.add(node, "bad-value", "not a valid value" if secret else str(error), hint)
+
+
+def _source(node: Scalar, code: str) -> str:
+    """Where a refused text came from, if not from this place."""
+    if code not in {"bad-value", "wrong-type"}:
+        return ""
+    parts = [f"the environment: {', '.join(node.variables)}"] if node.variables else []
+    parts += [f"the file {quoted(path)}" for path in node.files]
+    return f"the value comes from {' and '.join(parts)}" if parts else ""
+
+
+def _invisible(node: Scalar) -> str:
+    """A character that nobody sees, as it comes with a text from a web page or a chat."""
+    found = next((each for each in node.written if category(each) == "Cf" or each in NO_BREAK), None)
+    return f"it has an invisible character, U+{ord(found):04X}: write the text anew" if found else ""

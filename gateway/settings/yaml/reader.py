@@ -1,0 +1,308 @@
+"""Reads the tree of a file by the kinds of its keys, in one walk that reports every problem.
+
+    tree of nodes + section  ->  value, and problems at their nodes
+
+What is refused is reported at its node and removed from the tree, and the default counts in its place; for a
+required key a filler does. So the checks that follow still see the rest, and one run reports every problem.
+This module knows no key but those that earlier releases named otherwise, and those of which a bare URL is
+worth a hint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any, Final, TypeVar, final
+
+from gateway.errors import TextRefused
+from gateway.keys.kinds import Either, Key, Kind, ListOf, Section, Table, Text
+from gateway.settings.model.document import RENAMED
+from gateway.settings.schema import Path, dotted_path
+from gateway.settings.yaml.findings import Findings
+from gateway.settings.yaml.problem import quoted
+from gateway.settings.yaml.tree import (
+    Location,
+    MappingEntry,
+    MappingNode,
+    Node,
+    Position,
+    Scalar,
+    SequenceNode,
+    shape_of,
+)
+
+LISTENER: Final = "`listen[]"
+AGREEMENT: Final = "`agreement"
+
+T = TypeVar("T")
+
+
+class _Refused:
+    """The value of a node that was refused."""
+
+
+_REFUSED: Final = _Refused()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a node is in the file."""
+
+    location: Location = ()
+    path: Path = ()
+    """The same for every file: `*` for names that the operator chooses, `[]` for indexes."""
+    key: Scalar | None = None
+    """The key of which the node is the value. None: it is the whole file, or an item of a list."""
+
+    def entry(self, name: str, key: Scalar | None, generic: str = "") -> _Place:
+        """The place of an entry of a mapping. `generic`: in `path`, if not the name itself."""
+        return _Place((*self.location, name), (*self.path, generic or name), key)
+
+    def item(self, index: int) -> _Place:
+        """The place of an item of a list."""
+        return _Place((*self.location, index), (*self.path, "[]"))
+
+
+def read_document(
+    root: MappingNode,
+    section: Section[T],
+    known: Callable[[], Sequence[Path]],
+    folder: str,
+    findings: Findings,
+) -> T:
+    """The value of a whole file, without what was refused; `root` is changed in the same way. `known`: every
+    key that there is, asked only where one is unknown. `folder`: where relative paths begin."""
+    found = _Reader(known, folder, findings).section(section, root, _Place())
+    assert not isinstance(found, _Refused)  # each required key of the whole file has a filler
+    return found
+
+
+@final
+class _Reader:
+    """One walk through a file."""
+
+    def __init__(self, known: Callable[[], Sequence[Path]], folder: str, findings: Findings) -> None:
+        self._find_known = known
+        self._folder = folder
+        self._findings = findings
+        self._faults = 0
+        """Everything that was wrong so far, reported or not."""
+
+    @cached_property
+    def _known(self) -> Sequence[Path]:
+        return self._find_known()
+
+    def value(self, kind: Kind[Any], node: Node, place: _Place) -> Any:  # noqa: ANN401 - that of the kind
+        """The value of a node; `_REFUSED` if it has none."""
+        match kind:
+            case Either():
+                return self.value(kind.text if isinstance(node, Scalar) else kind.other, node, place)
+            case Text():
+                return self.text(kind, node, place)
+            case ListOf():
+                return self.items(kind, node, place)
+            case Table():
+                return self.table(kind, node, place)
+            case Section():
+                return self.section(kind, node, place)
+            case _:
+                raise TypeError(f"{kind} is no kind that a file can hold")
+
+    def text(self, kind: Text[Any], node: Node, place: _Place) -> Any:  # noqa: ANN401 - as above
+        if not isinstance(node, Scalar):
+            message, hint, code = f"a text is expected here, not {shape_of(node)}", "", "wrong-type"
+        elif not node.text:
+            message, hint, code = "the value is empty", "remove the key to use its default", "bad-value"
+        else:
+            try:
+                return kind.read_in(self._folder, node.text)
+            except TextRefused as refused:
+                message, hint, code = refused.message, refused.hint, refused.code
+        self._findings.add(node, code, message, hint)
+        return self._refuse(place)
+
+    def items(self, kind: ListOf, node: Node, place: _Place) -> Any:  # noqa: ANN401 - as above
+        if not isinstance(node, SequenceNode):
+            return self._refuse_shape(node, place, "a list", ())
+        values, good, faultless = [], [], 0
+        for index, item in enumerate(node.items):
+            before = self._faults
+            value = self.value(kind.item, item, place.item(index))
+            faultless += self._faults == before
+            if value is not _REFUSED:
+                values.append(value)
+                good.append(item)
+        if faultless < kind.least:
+            if not node.items:
+                self._findings.add(node, "bad-value", "the list is empty", "add at least one item")
+            return self._refuse(place)
+        if node.items and not good:
+            node.broken = True  # each of its items has been reported
+        node.items[:] = good
+        return kind.into(values)
+
+    def table(self, kind: Table, node: Node, place: _Place) -> Any:  # noqa: ANN401 - as above
+        if not isinstance(node, MappingNode):
+            return self._refuse_shape(node, place, "a mapping", self._keys_below(place))
+        self._replace_bad_names(kind.name, node)
+        values = {}
+        for name, entry in list(node.entries.items()):
+            value = self.value(kind.item, entry.value, place.entry(name, entry.key, "*"))
+            if value is _REFUSED:
+                del node.entries[name]
+            else:
+                values[kind.name.read(name)] = value
+        return values
+
+    def section(self, section: Section[T], node: Node, place: _Place) -> T | _Refused:
+        """The value of a mapping; refused if a required key has neither a value nor a filler."""
+        if not isinstance(node, MappingNode):
+            return self._refuse_shape(node, place, "a mapping", self._keys_below(place))
+        missing = [name for name, key in section.keys.items() if key.is_required and name not in node.entries]
+        misspelt = self._remove_unknown(section, missing, node, place)
+        for name in missing:
+            self._faults += 1
+            if name not in misspelt:
+                message = f"the key {quoted(name)} is missing"
+                self._findings.add(_shown_for(node, place), "missing-key", message, f"add `{name}: ...`")
+        values = {name: self._value_of(name, key, node, place) for name, key in section.keys.items()}
+        values = {name: value for name, value in values.items() if value is not _REFUSED}
+        if any(key.is_required and name not in values for name, key in section.keys.items()):
+            return _REFUSED
+        return section.make(**values)
+
+    def _value_of(self, name: str, key: Key, node: MappingNode, place: _Place) -> Any:  # noqa: ANN401 - as above
+        """The value of a key, or of its filler; `_REFUSED` without either."""
+        if (entry := node.entries.get(name)) is not None:
+            value = self.value(key.kind, entry.value, place.entry(name, entry.key))
+            if value is not _REFUSED:
+                return value
+            del node.entries[name]
+        if not key.is_required or (filler := _fillers().get(name)) is None:
+            return _REFUSED
+        node.entries[name] = MappingEntry(Scalar(name, Position(), broken=True), filler)
+        return self.value(key.kind, filler, place.entry(name, None))
+
+    # --- what is refused ------------------------------------------------------------------------------------
+
+    def _refuse(self, place: _Place) -> _Refused:
+        self._faults += 1
+        self._findings.dropped.add(place.location)
+        return _REFUSED
+
+    def _refuse_shape(self, node: Node, place: _Place, expected: str, keys: Sequence[str]) -> _Refused:
+        shape = shape_of(node)
+        hint = None
+        if shape == "nothing":
+            hint = "remove the key to use its defaults"
+        elif expected == "a list":
+            hint = "write it in brackets: [ ]" if shape == "a text" else None
+        elif isinstance(node, Scalar) and "url" in keys and not node.substituted:
+            hint = f"write {{url: {quoted(node.written)}}}"
+        elif 0 < len(keys) <= 5:
+            hint = f"write its keys in braces: {{{', '.join(f'{key}: ...' for key in keys)}}}"
+        elif keys:
+            hint = "write its keys below it: see docs/configuration.md"
+        self._findings.add(node, "wrong-type", f"{expected} is expected here, not {shape}", hint)
+        return self._refuse(place)
+
+    def _remove_unknown(
+        self, section: Section[Any], missing: Sequence[str], node: MappingNode, place: _Place
+    ) -> set[str]:
+        """Report and remove the keys that the section does not have. Those of `missing` that one of them is
+        similar to: one mistake, reported once."""
+        misspelt = set()
+        for name in [name for name in node.entries if name not in section.keys]:
+            entry = node.entries.pop(name)
+            close = get_close_matches(name, missing, n=1)
+            misspelt.update(close)
+            if not entry.value.broken:
+                self._report_unknown(section, place.entry(name, entry.key), close)
+            self._refuse(place.entry(name, entry.key))
+        return misspelt
+
+    def _report_unknown(self, section: Section[Any], place: _Place, close: list[str]) -> None:
+        """Report a key that is not one of `section`. `close`: the missing key that it is similar to."""
+        key = place.path[-1]
+        renamed = RENAMED.get(".".join("*" if part == "[]" else part for part in place.path))
+        if renamed is not None:
+            self._findings.add(place.key, "unknown-key", f"the key {quoted(key)} was replaced", renamed)
+        elif key in section.whole_file:
+            self._findings.add(
+                place.key,
+                "not-per-service",
+                f"the key {quoted(key)} has no meaning in a service: {section.whole_file[key]}",
+                f"write it in the `{place.path[-2]}` of the whole file",
+            )
+        else:
+            hint = self._hint_for(place, close)
+            self._findings.add(place.key, "unknown-key", f"there is no key {quoted(key)} here", hint)
+
+    def _hint_for(self, place: _Place, close: list[str]) -> str:
+        *above, key = place.path
+        here = sorted({path[-1] for path in self._known if list(path[:-1]) == above})
+        if close := close or get_close_matches(key, here, n=1):
+            return f"did you mean `{close[0]}`?"
+        elsewhere = sorted(
+            {_section_name(path[:-1]) for path in self._known if path[-1] == key and path[-1] != "*"},
+            # Clients' own first, and what few files have last.
+            key=lambda name: (not name.startswith(LISTENER), name.startswith(AGREEMENT), name),
+        )
+        if elsewhere:
+            hint = f"`{key}` belongs under {' or '.join(elsewhere[:3])}"
+            if elsewhere[0] == f"{LISTENER}`":
+                hint += f"; `listen` is a list then, of {{address: HOST:PORT, {key}: ...}}"
+            return hint
+        return "known keys: " + ", ".join(here) if here else "no key is allowed here"
+
+    def _keys_below(self, place: _Place) -> list[str]:
+        return sorted(
+            {path[-1] for path in self._known if path[:-1] == place.path and path[-1] not in {"*", "[]"}}
+        )
+
+    def _replace_bad_names(self, kind: Text[str], node: MappingNode) -> None:
+        """Replace each invalid name by a valid one, so that the content below it is still checked."""
+        for name in list(node.entries):
+            entry = node.entries[name]
+            try:
+                if not name:
+                    raise TextRefused("the value is empty", "remove the key to use its default")
+                kind.read(name)
+            except TextRefused as refused:
+                self._faults += 1
+                self._findings.add(entry.key, refused.code, refused.message, refused.hint)
+                number = list(node.entries).index(name)
+                del node.entries[name]
+                node.entries[f"placeholder-{number}"] = entry
+
+
+def _shown_for(node: Node, place: _Place) -> Node:
+    """The node at which a missing key is shown: the key that should contain it, or the list item's start."""
+    if node.broken or place.key is None:
+        at = node.position
+        return Scalar("", Position(at.line, at.column, file=at.file), broken=node.broken)
+    return place.key
+
+
+def _section_name(path: Path) -> str:
+    return f"`{dotted_path(path)}`" if path else "the top level"
+
+
+def _fillers() -> dict[str, Node]:
+    """Placeholders for required keys, so that the rest can still be checked. They are never reported."""
+    at = Position()
+    text = Scalar("placeholder", at, broken=True)
+    pair = {key: MappingEntry(Scalar(key, at, broken=True), text) for key in ("certificate", "key")}
+    return {
+        "listen": Scalar("127.0.0.1:0", at, broken=True),
+        "address": Scalar("127.0.0.1:0", at, broken=True),
+        "services": MappingNode(at, broken=True),
+        "dialect": Scalar("?", at, broken=True),
+        "backends": SequenceNode(at, broken=True),
+        "certificates": SequenceNode(at, [MappingNode(at, pair, broken=True)], broken=True),
+        "certificate": text,
+        "key": text,
+    }
