@@ -77,7 +77,7 @@ class Lane:
             tracing=tracing,
             reads_ids=reads_ids(tracing, access_log),
         )
-        metrics.watch(holder, dict, dict)
+        metrics.watch(holder)
         self.flush = self.worker.context.flush
         self.client_side, self.backend_side = MemoryTransport(near), MemoryTransport(near)
         pool = self.worker.pool(holder.current.views["baremetal"].pool.members[0])

@@ -17,7 +17,6 @@ from gateway.core.decision.document_key import DocumentKey
 from gateway.core.decision.explanation import Load
 from gateway.core.fleet.fleet import OperatorCommand
 from gateway.core.fleet.snapshot import SnapshotSource
-from gateway.dataplane.ejection import Ejected
 from gateway.dataplane.http1.request_head import HeadLimits
 from gateway.keys.secrets import Secret
 from gateway.telemetry.agreement import AgreementReport
@@ -28,6 +27,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.process_families import StateWrites
 from gateway.telemetry.rates import NO_RATES, ServiceRates
 from gateway.telemetry.recent import LastHour
+from gateway.telemetry.worker_report import WorkerReport
 from gateway.workers.data_plane import WorkerState
 
 
@@ -73,20 +73,16 @@ class AdminContext:
     """Why commands and reloads are refused at this moment, a sentence; empty: they are not."""
     last_probe_at: Callable[[], Mapping[tuple[str, str], float]]
     """Wall-clock seconds by (service, backend): `Prober.last_probe_at`."""
-    in_flight_by_member: Callable[[], Mapping[str, int]]
-    """Requests in flight of this gateway by member key: `Worker.in_flight_by_member`."""
+    report: Callable[[], WorkerReport]
+    """Returns the gauges of all workers of this gateway: `DataPlane.report`."""
     known_documents: Callable[[], Container[DocumentKey]]
     """Discovery documents that can be answered without a backend: `Context.known_documents`."""
     not_serving: Callable[[], str]
     """Why no client is accepted at this moment; empty: they are. `Worker.not_serving`."""
     limits: Callable[[], HeadLimits]
     """Those of request heads, in force."""
-    ejected: Callable[[], Mapping[str, Ejected]] = dict
-    """Who is ejected, by member key."""
     held_back: Callable[[], Mapping[str, int]] = dict
     """As for `selection.select`: `Context.held_back`."""
-    waiting_by_member: Callable[[], Mapping[str, int]] = dict
-    """Requests in queues, by member key: `Worker.waiting_by_member`."""
     workers: Callable[[], Iterable[WorkerState]] = tuple
     """Who serves the requests: `DataPlane.workers`."""
     sources: Callable[[], Iterable[SourceReport]] = tuple
@@ -110,22 +106,22 @@ class AdminContext:
 
     def status(self) -> dict[str, Any]:
         """The document of `/status` at this moment."""
-        config, now = self.config(), time()
+        config, now, report, engine = self.config(), time(), self.report(), self.engine()
         return views.status(
             self.snapshots.current,
             build_info(),
             {"hash": config.hash, "loaded_at": config.loaded_at, "error": config.error},
             self.last_probe_at(),
-            self.open_requests(),
+            with_engine(report.in_flight_by_member, engine),
             ejected={
-                key: views.Ejected(now + each.seconds, each.reason) for key, each in self.ejected().items()
+                key: views.Ejected(now + each.seconds, each.reason) for key, each in report.ejected.items()
             },
-            waiting_by_member=self.waiting_by_member(),
+            waiting_by_member=report.waiting_by_member,
             workers=self.workers(),
             sources=self.sources(),
             wall_offset=now - monotonic(),
             agreement=self.agreement(),
-            engine=self.engine(),
+            engine=engine,
         )
 
     async def pending(self, service: str | None) -> list[str]:
@@ -137,11 +133,8 @@ class AdminContext:
         found = (each for whom in waits_for for each in whom.split(", "))
         return sorted({report.name_of(each) for each in found})
 
-    def open_requests(self) -> Mapping[str, int]:
-        """Requests in flight by member key, with those of the engine beside this gateway: `with_engine`."""
-        return with_engine(self.in_flight_by_member(), self.engine())
-
     def load(self) -> Load:
         """What keeps requests from members at this moment, for `explain`."""
-        ejected = {key: each.reason for key, each in self.ejected().items()}
-        return Load(self.in_flight_by_member(), self.held_back(), ejected)
+        report = self.report()
+        ejected = {key: each.reason for key, each in report.ejected.items()}
+        return Load(report.in_flight_by_member, self.held_back(), ejected)

@@ -59,9 +59,8 @@ class DataPlaneParts:
     """Called with each request record, where requests are served in this process."""
 
 
-def make_data_plane(parts: DataPlaneParts, stack: AsyncExitStack) -> tuple[DataPlane, AccessLog | None]:
-    """As many workers as are configured, and the access log, unless those who serve requests write it.
-    `stack` closes what it needs."""
+def make_data_plane(parts: DataPlaneParts, stack: AsyncExitStack) -> DataPlane:
+    """Make as many workers as are configured. `stack` closes what they need."""
     ejection_log = EjectionLog(monotonic)
     stack.callback(ejection_log.close)
     stack.callback(parts.snapshot_holder.subscribe(ejection_log.on_change))
@@ -69,8 +68,8 @@ def make_data_plane(parts: DataPlaneParts, stack: AsyncExitStack) -> tuple[DataP
     if number == 1:
         log = open_access_log(parts.settings.access_log)
         stack.callback(log.close)
-        return _own_worker(parts, log, _start_tracing(stack), ejection_log), log
-    return _worker_processes(parts, number, ejection_log), None
+        return _own_worker(parts, log, _start_tracing(stack), ejection_log)
+    return _worker_processes(parts, number, ejection_log)
 
 
 def _worker_processes(parts: DataPlaneParts, number: int, ejection_log: EjectionLog) -> DataPlane:
@@ -110,7 +109,7 @@ def _own_worker(
     )
     named = zip(names_of(listen), listen, strict=True)
     found = {each: parts.certificates[name] for name, each in named if each.tls is not None}
-    return OwnWorker(worker, listen, parts.sockets, found, log.reopen)
+    return OwnWorker(worker, listen, parts.sockets, found, log)
 
 
 def _start_tracing(stack: AsyncExitStack) -> Tracing | None:

@@ -60,7 +60,6 @@ from gateway.service_manager import ServiceManager
 from gateway.settings import Loaded, Settings, read_file
 from gateway.settings.own_addresses import own_addresses
 from gateway.settings.sources import Seen
-from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.agreement import AgreementReport
 from gateway.telemetry.engine import EngineReport, with_engine
 from gateway.telemetry.history import History
@@ -69,6 +68,7 @@ from gateway.telemetry.process_families import StateWrites
 from gateway.telemetry.process_log import ProcessLog
 from gateway.telemetry.rates import Rates
 from gateway.telemetry.recent import RecentRequests
+from gateway.telemetry.worker_report import WorkerReport, plus
 from gateway.tls.client import ClientContexts, backends_tls, read_contexts
 from gateway.tls.server import ServerCertificates
 from gateway.workers.recording import Listener
@@ -141,7 +141,6 @@ class Gateway:
         self._process_log = process_log
         self._resolver = resolver or Resolver()
         self._keeper: StateKeeper | None = None
-        self._log: AccessLog | None = None
         self._client_contexts = ClientContexts()
         self._stack = AsyncExitStack()
         self._reloads: set[asyncio.Task[object]] = set()
@@ -171,7 +170,7 @@ class Gateway:
 
     def _make_engine(self, engine: MakeEngine | None) -> Engine | None:
         def ejected() -> Collection[str]:
-            return self._data_plane.ejected().keys()
+            return self._data_plane.report().ejected.keys()
 
         return None if engine is None else engine(self.snapshot_holder, self._agreement.acknowledged, ejected)
 
@@ -210,7 +209,7 @@ class Gateway:
             acknowledged=self._agreement.acknowledged,
             listeners=self._listeners,
         )
-        self._data_plane, self._log = make_data_plane(parts, stack)
+        self._data_plane = make_data_plane(parts, stack)
         self._kill_workers = self._data_plane.kill
         self._make_prober_and_reloader()
         self._connect_metrics()
@@ -300,26 +299,19 @@ class Gateway:
 
     def _connect_metrics(self) -> None:
         """What the metrics ask of others when they are scraped."""
-        plane = self._data_plane
+        self.metrics.watch(self.snapshot_holder, self._report)
+        self.metrics.watch_admin(self._admin_connections)
         self.metrics.watch_certificates(self._certificates.expiry)
-        self.metrics.watch(self.snapshot_holder, plane.in_flight_by_service, plane.connections)
-        self.metrics.watch_ejections(plane.ejected, lambda: plane.waiting_by_member)
-        self.metrics.watch_logs(self._access_log_dropped, self._process_log_dropped)
-        self.metrics.watch_use(plane.use, self._admin_connections)
-        self.metrics.watch_workers(plane.processes, plane.tunnels_open)
         self.metrics.watch_names(self._resolver.report, self._discovery.report)
         self.metrics.watch_agreement(self._agreement_report)
         self.metrics.watch_engine(self._engine_report)
         self.metrics.watch_config(lambda: self._reloader.config.hash)
         self.metrics.watch_state(self._state_writes)
 
-    def _access_log_dropped(self) -> int:
-        own = 0 if self._log is None else self._log.dropped
-        return own + self._data_plane.access_log_dropped()
-
-    def _process_log_dropped(self) -> int:
-        own = 0 if self._process_log is None else self._process_log.dropped
-        return own + self._data_plane.process_log_dropped()
+    def _report(self) -> WorkerReport:
+        """Returns the gauges of all workers, with the process log of this process."""
+        dropped = 0 if self._process_log is None else self._process_log.dropped
+        return plus(self._data_plane.report(), WorkerReport(process_log_dropped=dropped))
 
     async def _learn(self, stack: AsyncExitStack) -> None:
         """Start what changes what is known. The first probes are sent before anything that waits: for the
@@ -501,11 +493,9 @@ class Gateway:
             frozen=self._handover.frozen,
             look=lambda counters: plane.look(counters=counters),
             last_probe_at=lambda: self._prober.last_probe_at,
-            in_flight_by_member=lambda: plane.in_flight_by_member,
+            report=self._report,
             known_documents=lambda: plane.known_documents,
-            ejected=plane.ejected,
             held_back=lambda: plane.held_back,
-            waiting_by_member=lambda: plane.waiting_by_member,
             sources=self._discovery.report,
             workers=plane.workers,
             not_serving=lambda: plane.not_serving,

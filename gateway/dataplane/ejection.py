@@ -14,11 +14,12 @@ fact of the prober is compared with the time of an ejection.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from gateway.core.decision.selection import ALL_REQUESTS
 from gateway.core.fleet.service import EjectionReason
 from gateway.dataplane.failures import Failure
+from gateway.telemetry.worker_report import Ejected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,15 +53,6 @@ _TEXTS: Final[Mapping[EjectionReason, str]] = {
     EjectionReason.TIMEOUT: "no response came in time",
     EjectionReason.SERVER_ERROR: "it answered with server errors",
 }
-
-
-class Ejected(NamedTuple):
-    """That a member is ejected, for people."""
-
-    reason: str
-    """One sentence."""
-    seconds: float
-    """That are left."""
 
 
 OnEjection: TypeAlias = Callable[[str, str, bool], None]

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias, final
 
-from gateway.dataplane.ejection import Ejected, MemberFailures
+from gateway.dataplane.ejection import MemberFailures
+from gateway.telemetry.worker_report import Ejected
 
 if TYPE_CHECKING:
     from gateway.core.fleet.backend import Member

@@ -22,7 +22,7 @@ from gateway.dataplane.balance import Balance
 from gateway.dataplane.client_connection import ClientConnection
 from gateway.dataplane.client_room import ClientRoom
 from gateway.dataplane.context import NEVER, TICK, Context, draw_bits
-from gateway.dataplane.ejection import Ejected, OnEjection, untold
+from gateway.dataplane.ejection import OnEjection, untold
 from gateway.dataplane.forwarding import Network
 from gateway.dataplane.listeners import Listeners
 from gateway.dataplane.opening import Entrance, Opening
@@ -33,9 +33,9 @@ from gateway.settings.model.limits import Limits, Timeouts
 from gateway.settings.values import Listen
 from gateway.telemetry.counters import TunnelEnding
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.process_families import WorkerUse
 from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.tracing import Tracing
+from gateway.telemetry.worker_report import WorkerReport, WorkerUse
 from gateway.tls.client import ClientContexts
 from gateway.tls.server import ServerCertificates
 
@@ -415,30 +415,24 @@ class Worker:
 
     # -- for metrics and the admin listener
 
-    @property
-    def in_flight_by_member(self) -> Mapping[str, int]:
-        """Requests in flight by member key."""
-        return self.context.in_flight_by_member
-
-    def ejected(self) -> Mapping[str, Ejected]:
-        """Who is ejected now, by member key."""
-        return self.context.ejections.ejected()
-
-    @property
-    def waiting_by_member(self) -> Mapping[str, int]:
-        """Requests in each member's queue, by member key."""
-        return self.context.request_queue.waiting_by_member
-
-    def in_flight_by_service(self) -> Mapping[str, int]:
-        """Requests in flight by service."""
-        return self.context.in_flight_by_service
+    def report(self) -> WorkerReport:
+        """Returns the gauges of this worker at this moment, as far as it knows them itself."""
+        context = self.context
+        return WorkerReport(
+            in_flight_by_member=dict(context.in_flight_by_member),
+            in_flight_by_service=dict(context.in_flight_by_service),
+            waiting_by_member=dict(context.request_queue.waiting_by_member),
+            connections=self._connections(),
+            tunnels_open=context.metrics.tunnels_open(),
+            ejected=context.ejections.ejected(),
+            use={self.name: self._use()},
+        )
 
     def number_of_clients(self) -> int:
         """Connections of clients, those before HTTP included."""
         return len(self._room)
 
-    def use(self) -> WorkerUse:
-        """What is used of the limits."""
+    def _use(self) -> WorkerUse:
         held, limits = self.context.held_bodies, self.context.limits
         return WorkerUse(
             clients=self.number_of_clients(),
@@ -450,8 +444,7 @@ class Worker:
             shedding_level=self.context.admission.shedder.level,
         )
 
-    def connections(self) -> Mapping[tuple[str, str], tuple[int, int]]:
-        """Idle and active backend connections by service and backend."""
+    def _connections(self) -> Mapping[tuple[str, str], tuple[int, int]]:
         counts = {}
         for key, pool in self._pools.items():
             service, _, backend = key.partition("/")

@@ -11,8 +11,8 @@ there are is read once, and whatever may grow is copied before it is iterated ov
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias, final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, final
 
 from gateway.core.fleet.backend import Freshness, Member
 from gateway.core.fleet.doubt import NEVER
@@ -35,12 +35,7 @@ from gateway.telemetry.families import Family, counter, gauge, histogram
 from gateway.telemetry.process_families import ProcessFamilies
 from gateway.telemetry.process_stats import ProcessStats
 from gateway.telemetry.request_record import NO_BACKEND
-
-InFlightCounts: TypeAlias = Mapping[str, int]
-"""Requests in flight by service."""
-
-ConnectionCounts: TypeAlias = Mapping[tuple[str, str], tuple[int, int]]
-"""(idle, active) by (service, backend)."""
+from gateway.telemetry.worker_report import WorkerReport
 
 _BACKEND_LABELS: Final = ("backend", "service")
 
@@ -67,45 +62,31 @@ class Collector:
         self.process = ProcessFamilies(counters)
         """Those about the process as a whole."""
         self._snapshots: SnapshotSource | None = None
-        self._in_flight: Callable[[], InFlightCounts] = dict
-        self._connections: Callable[[], ConnectionCounts] = dict
-        self._ejected: Callable[[], Container[str]] = frozenset
-        self._waiting: Callable[[], Mapping[str, int]] = dict
-        self.other_tunnels: Callable[[], Mapping[str, int]] = dict
-        """Those that are open in other processes, by service."""
+        self._report: Callable[[], WorkerReport] = WorkerReport
         self.names: Callable[[], Iterable[NameReport]] = tuple
         self.sources: Callable[[], Iterable[SourceReport]] = tuple
         self.agreement: Callable[[], AgreementReport | None] = lambda: None
         self.engine: Callable[[], EngineReport | None] = lambda: None
 
-    def watch(
-        self,
-        snapshots: SnapshotSource,
-        in_flight: Callable[[], InFlightCounts],
-        connections: Callable[[], ConnectionCounts],
-    ) -> None:
-        self._snapshots, self._in_flight, self._connections = snapshots, in_flight, connections
-
-    def watch_ejections(
-        self, ejected: Callable[[], Container[str]], waiting: Callable[[], Mapping[str, int]]
-    ) -> None:
-        """Who is `ejected`, and how many requests wait, by member key."""
-        self._ejected, self._waiting = ejected, waiting
+    def watch(self, snapshots: SnapshotSource, report: Callable[[], WorkerReport]) -> None:
+        """Set where the present state is read: of services and backends, and of all workers."""
+        self._snapshots, self._report = snapshots, report
 
     def collect(self, stats: ProcessStats) -> Iterator[Family]:
         """All families of one scrape. `stats`: a look at the process at this moment. Gauges of services exist
         only once there is a snapshot to read."""
         views = self._snapshots.current.views if self._snapshots is not None else None
+        report = self._report()
         services = sorted(self._counters.services.items())
         backends = [
             _CountedBackend((backend, service), counters)
             for service, service_counters in services
             for backend, counters in service_counters.backends.items()
         ]
-        yield from self.process.collect(stats)
+        yield from self.process.collect(stats, report)
         yield from self._requests(services)
         yield from _negotiations(services)
-        yield from _tunnels(services, self.other_tunnels())
+        yield from _tunnels(services, report.tunnels_open)
         yield from name_families(self.names())
         yield from source_families(self.sources())
         yield from agreement_families(self.agreement())
@@ -115,8 +96,8 @@ class Collector:
             yield from _backend_faults(backends)
             yield from _certificates(backends)
         if views is not None:
-            yield from _offers(views, self._in_flight())
-            yield from self._backends(views)
+            yield from _offers(views, report.in_flight_by_service)
+            yield from self._backends(views, report)
 
     # --- requests -------------------------------------------------------------------------------------------
 
@@ -165,7 +146,7 @@ class Collector:
 
     # --- the present state of backends ----------------------------------------------------------------------
 
-    def _backends(self, views: Mapping[str, ServiceView]) -> Iterator[Family]:
+    def _backends(self, views: Mapping[str, ServiceView], report: WorkerReport) -> Iterator[Family]:
         members = [
             _ViewedBackend((member.backend.name, service), member, view.service.dialect.scheme)
             for service, view in views.items()
@@ -196,65 +177,17 @@ class Collector:
             _BACKEND_LABELS,
             ((labels, labels[0] in views[labels[1]].offer.held_by) for labels, _, _ in members),
         )
-        yield from self._held_back(members)
+        yield from self._held_back(members, report)
         if self._per_backend:
-            yield from self._details(members)
+            yield from _details(members, report)
 
-    def _details(self, members: list[_ViewedBackend]) -> Iterator[Family]:
-        """What is left out with `per_backend: false`."""
-        yield gauge(
-            "backend_info",
-            "The range of a backend's advertisement; always 1. Both ends are empty without one.",
-            ("backend", "max", "min", "service"),
-            (
-                ((backend, highest, lowest, service), 1)
-                for (backend, service), member, scheme in members
-                for lowest, highest in (ends(_advertised(member), scheme),)
-            ),
-        )
-        since_1970 = time.time() - time.monotonic()
-        yield gauge(
-            "backend_advertisement_timestamp_seconds",
-            "When the request was sent that brought the advertisement of a backend.",
-            _BACKEND_LABELS,
-            (
-                (labels, round(member.advertised_at + since_1970, 3))
-                for labels, member, _ in members
-                if member.advertised_at > NEVER
-            ),
-        )
-        connections = self._connections()
-        yield gauge(
-            "backend_connections",
-            "Connections to a backend, by state.",
-            ("backend", "service", "state"),
-            (
-                ((backend, service, state), count)
-                for (backend, service), _, _ in members
-                for state, count in zip(
-                    ("idle", "active"), connections.get((service, backend), (0, 0)), strict=True
-                )
-            ),
-        )
-        yield gauge(
-            "backend_connections_limit",
-            "How many connections a backend with a bound of its own may have (max_connections).",
-            _BACKEND_LABELS,
-            (
-                (labels, member.backend.max_connections)
-                for labels, member, _ in members
-                if member.backend.max_connections
-            ),
-        )
-
-    def _held_back(self, members: list[_ViewedBackend]) -> Iterator[Family]:
+    def _held_back(self, members: list[_ViewedBackend], report: WorkerReport) -> Iterator[Family]:
         """Who gets no requests for the moment, and what waits."""
-        ejected = self._ejected()
         yield gauge(
             "backend_ejected",
             "1 while a backend is ejected.",
             _BACKEND_LABELS,
-            ((labels, member.key in ejected) for labels, member, _ in members),
+            ((labels, member.key in report.ejected) for labels, member, _ in members),
         )
         yield gauge(
             "backend_unhealthy",
@@ -263,13 +196,59 @@ class Collector:
             ((labels, member.unhealthy is not None) for labels, member, _ in members),
         )
         if self._per_backend:
-            waiting = dict(self._waiting())
             yield gauge(
                 "queue_length",
                 "Requests that wait for a backend with a bound.",
                 _BACKEND_LABELS,
-                ((labels, waiting.get(member.key, 0)) for labels, member, _ in members),
+                ((labels, report.waiting_by_member.get(member.key, 0)) for labels, member, _ in members),
             )
+
+
+def _details(members: list[_ViewedBackend], report: WorkerReport) -> Iterator[Family]:
+    """What is left out with `per_backend: false`."""
+    yield gauge(
+        "backend_info",
+        "The range of a backend's advertisement; always 1. Both ends are empty without one.",
+        ("backend", "max", "min", "service"),
+        (
+            ((backend, highest, lowest, service), 1)
+            for (backend, service), member, scheme in members
+            for lowest, highest in (ends(_advertised(member), scheme),)
+        ),
+    )
+    since_1970 = time.time() - time.monotonic()
+    yield gauge(
+        "backend_advertisement_timestamp_seconds",
+        "When the request was sent that brought the advertisement of a backend.",
+        _BACKEND_LABELS,
+        (
+            (labels, round(member.advertised_at + since_1970, 3))
+            for labels, member, _ in members
+            if member.advertised_at > NEVER
+        ),
+    )
+    yield gauge(
+        "backend_connections",
+        "Connections to a backend, by state.",
+        ("backend", "service", "state"),
+        (
+            ((backend, service, state), count)
+            for (backend, service), _, _ in members
+            for state, count in zip(
+                ("idle", "active"), report.connections.get((service, backend), (0, 0)), strict=True
+            )
+        ),
+    )
+    yield gauge(
+        "backend_connections_limit",
+        "How many connections a backend with a bound of its own may have (max_connections).",
+        _BACKEND_LABELS,
+        (
+            (labels, member.backend.max_connections)
+            for labels, member, _ in members
+            if member.backend.max_connections
+        ),
+    )
 
 
 def _negotiations(services: list[tuple[str, ServiceCounters]]) -> Iterator[Family]:
@@ -331,9 +310,7 @@ def _negotiations(services: list[tuple[str, ServiceCounters]]) -> Iterator[Famil
     )
 
 
-def _tunnels(
-    services: list[tuple[str, ServiceCounters]], other_tunnels: Mapping[str, int]
-) -> Iterator[Family]:
+def _tunnels(services: list[tuple[str, ServiceCounters]], opened: Mapping[str, int]) -> Iterator[Family]:
     yield counter(
         "upgrades",
         "Requests with an upgrade: forwarded to a backend, or removed since the service does not allow it.",
@@ -351,10 +328,7 @@ def _tunnels(
         "tunnels_open",
         "Tunnels that are open.",
         ("service",),
-        (
-            ((service,), counters.tunnels.open + other_tunnels.get(service, 0))
-            for service, counters in services
-        ),
+        (((service,), opened.get(service, 0)) for service, _ in services),
     )
     yield counter(
         "tunnels",
@@ -461,7 +435,7 @@ def _certificates(backends: list[_CountedBackend]) -> Iterator[Family]:
     )
 
 
-def _offers(views: Mapping[str, ServiceView], in_flight: InFlightCounts) -> Iterator[Family]:
+def _offers(views: Mapping[str, ServiceView], in_flight: Mapping[str, int]) -> Iterator[Family]:
     yield gauge(
         "requests_in_flight",
         "Requests whose response has not ended.",

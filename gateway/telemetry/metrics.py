@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, final
 
 from gateway.core.decision.decision import NegotiationResult
@@ -20,7 +20,7 @@ from gateway.core.fleet.offer import Offer
 from gateway.core.fleet.service import EjectionReason
 from gateway.core.fleet.snapshot import Snapshot, SnapshotSource
 from gateway.telemetry.agreement import AgreementReport
-from gateway.telemetry.collector import Collector, ConnectionCounts, InFlightCounts
+from gateway.telemetry.collector import Collector
 from gateway.telemetry.counters import (
     BUCKETS,
     MAX_CLIENT_ERROR_REASONS,
@@ -34,10 +34,11 @@ from gateway.telemetry.counters import (
 from gateway.telemetry.discovery import NameReport, SourceReport
 from gateway.telemetry.engine import EngineReport
 from gateway.telemetry.merging import Counted, add, take
-from gateway.telemetry.process_families import StateWrites, WorkerProcess, WorkerUse
+from gateway.telemetry.process_families import StateWrites
 from gateway.telemetry.process_stats import ProcessStats, read_stats
 from gateway.telemetry.rates import RequestCounts
 from gateway.telemetry.request_record import RequestRecord
+from gateway.telemetry.worker_report import WorkerReport
 
 _SERVED: Final = NegotiationResult.SERVED
 
@@ -62,46 +63,16 @@ class Metrics:
 
     # --- what is watched: read at a scrape only -------------------------------------------------------------
 
-    def watch(
-        self,
-        snapshots: SnapshotSource,
-        in_flight: Callable[[], InFlightCounts],
-        connections: Callable[[], ConnectionCounts],
-    ) -> None:
-        """Set where gauges are read: `in_flight` by service, `connections` as (idle, active) by (service,
-        backend)."""
+    def watch(self, snapshots: SnapshotSource, report: Callable[[], WorkerReport] = WorkerReport) -> None:
+        """Set where gauges are read: of services and backends in `snapshots`, and of all workers in
+        `report`."""
         self._snapshots = snapshots
-        self._collector.watch(snapshots, in_flight, connections)
+        self._collector.watch(snapshots, report)
         self._update_series()
 
-    def watch_ejections(
-        self, ejected: Callable[[], Container[str]], waiting: Callable[[], Mapping[str, int]]
-    ) -> None:
-        """Set where it is read who is `ejected`, and how many requests wait for each backend; by member
-        key."""
-        self._collector.watch_ejections(ejected, waiting)
-
-    def watch_logs(self, access_log: Callable[[], int], process_log: Callable[[], int]) -> None:
-        """Show how many lines each log has lost (threats L2, R-B8)."""
-        self._collector.process.dropped_lines = {"access_log": access_log, "process_log": process_log}
-
-    def watch_use(
-        self,
-        workers: Callable[[], Mapping[str, WorkerUse]],
-        admin_connections: Callable[[], Mapping[str, tuple[int, int]]],
-    ) -> None:
-        """Show what is used of the limits: by each worker, and as (open, limit) by each listener for
-        operators."""
-        self._collector.process.workers = workers
-        self._collector.process.admin_connections = admin_connections
-
-    def watch_workers(
-        self, processes: Callable[[], Mapping[str, WorkerProcess]], tunnels: Callable[[], Mapping[str, int]]
-    ) -> None:
-        """Show the workers that are processes of their own, and count their open `tunnels`, by service. What
-        they have counted comes by `add`."""
-        self._collector.process.processes = processes
-        self._collector.other_tunnels = tunnels
+    def watch_admin(self, connections: Callable[[], Mapping[str, tuple[int, int]]]) -> None:
+        """Show the connections of each listener for operators, as (open, limit)."""
+        self._collector.process.admin_connections = connections
 
     def watch_names(
         self, names: Callable[[], Iterable[NameReport]], sources: Callable[[], Iterable[SourceReport]]
@@ -310,7 +281,7 @@ class Metrics:
     # --- several processes ----------------------------------------------------------------------------------
 
     def tunnels_open(self) -> Mapping[str, int]:
-        """Tunnels that are open now in this process, by service: those that have some."""
+        """Returns the number of open tunnels of this process by service, of services that have some."""
         services = self._counters.services.items()
         return {name: counters.tunnels.open for name, counters in services if counters.tunnels.open}
 

@@ -14,41 +14,7 @@ from gateway.compiled import build_info
 from gateway.telemetry.counters import Counters
 from gateway.telemetry.families import Family, Kind, counter, gauge, histogram
 from gateway.telemetry.process_stats import ProcessStats
-
-
-@final
-class WorkerUse(NamedTuple):
-    """What one worker uses, beside its limits."""
-
-    clients: int
-    """Client connections, those before HTTP included."""
-    max_clients: int
-    handshakes: int
-    """TLS handshakes that are under way."""
-    max_handshakes: int
-    held_body_bytes: int
-    """Of request bodies that are held in memory."""
-    max_held_body_bytes: int
-    shedding_level: int = 0
-    """What is refused because the event loop is late (`dataplane.shedding`)."""
-
-
-@final
-class WorkerProcess(NamedTuple):
-    """A worker that is a process of its own, under its number: if one ends, the next one has it."""
-
-    up: bool
-    """It serves clients."""
-    restarts: int
-    """How often another process took its place, because it had ended."""
-    cpu_seconds: float
-    """User and system time, of those that have ended, too."""
-    resident_bytes: int | None
-    open_fds: int | None
-    cut_requests: int = 0
-    """Under way in those that ended without being told to, by their last reports."""
-    cut_tunnels: int = 0
-    """Likewise of tunnels."""
+from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, WorkerUse
 
 
 @final
@@ -69,14 +35,8 @@ class ProcessFamilies:
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
-        self.dropped_lines: Mapping[str, Callable[[], int]] = {}
-        """By `access_log` and `process_log`."""
         self.certificate_expiry: Callable[[], Mapping[str, float]] = dict
         """Seconds since the epoch, by path."""
-        self.workers: Callable[[], Mapping[str, WorkerUse]] = dict
-        """By name."""
-        self.processes: Callable[[], Mapping[str, WorkerProcess]] = dict
-        """Workers that are processes of their own, by name."""
         self.admin_connections: Callable[[], Mapping[str, tuple[int, int]]] = dict
         """Open ones and their limit, by `admin` and `metrics`."""
         self.config_hash: Callable[[], str] = str
@@ -84,22 +44,25 @@ class ProcessFamilies:
         self.state_writes: Callable[[], StateWrites | None] = lambda: None
         """None: there is no state file."""
 
-    def collect(self, stats: ProcessStats) -> Iterator[Family]:
-        """All of them. `stats`: a look at the process at this moment."""
+    def collect(self, stats: ProcessStats, report: WorkerReport) -> Iterator[Family]:
+        """All of them. `stats`: a look at the process at this moment; `report`: one at all workers."""
         yield from _process(stats)
         yield from self._configuration()
         yield from self._state_file()
-        yield from _worker_processes(self.processes())
-        yield from self._use_of_limits()
+        yield from _worker_processes(report.processes)
+        yield from self._use_of_limits(report.use)
         yield from self._errors()
         yield from self._tls()
         yield from self._event_loop()
-        for log, dropped_lines in self.dropped_lines.items():
+        for log, dropped in (
+            ("access_log", report.access_log_dropped),
+            ("process_log", report.process_log_dropped),
+        ):
             yield counter(
                 f"{log}_dropped",
                 f"Lines of the {log.replace('_', ' ')} that could not be written.",
                 (),
-                [((), dropped_lines())],
+                [((), dropped)],
             )
 
     def _configuration(self) -> Iterator[Family]:
@@ -162,8 +125,8 @@ class ProcessFamilies:
             ],
         )
 
-    def _use_of_limits(self) -> Iterator[Family]:
-        workers, listeners = list(self.workers().items()), self.admin_connections()
+    def _use_of_limits(self, workers: Mapping[str, WorkerUse]) -> Iterator[Family]:
+        listeners = self.admin_connections()
         for name, text, used, limit in (
             ("client_connections", "Connections of clients", 0, 1),
             ("tls_handshakes_active", "TLS handshakes of clients that are under way", 2, 3),
@@ -177,13 +140,13 @@ class ProcessFamilies:
                     f"{name}{suffix}",
                     description,
                     ("worker",),
-                    [((worker,), use[index]) for worker, use in workers],
+                    [((worker,), use[index]) for worker, use in workers.items()],
                 )
         yield gauge(
             "shedding_level",
             "What is refused while the event loop is late: 0 nothing, 1 new connections, 2 young, 3 all.",
             ("worker",),
-            [((worker,), use.shedding_level) for worker, use in workers],
+            [((worker,), use.shedding_level) for worker, use in workers.items()],
         )
         for suffix, description, index in (
             ("", "Connections to the admin listener and to the one for metrics.", 0),

@@ -15,8 +15,7 @@ from gateway.core.fleet.service import EjectionReason
 from gateway.dataplane.balance import Descriptors
 from gateway.settings import Settings
 from gateway.telemetry.merging import Counted
-from gateway.telemetry.process_families import WorkerUse
-from gateway.telemetry.process_stats import ProcessStats
+from gateway.telemetry.worker_report import WorkerReport
 
 # --- from the parent ---------------------------------------------------------------------------------------
 
@@ -197,18 +196,7 @@ class Report(NamedTuple):
 
     number: int
     """That of the beat; 0: nobody has asked."""
-    in_flight_by_member: Mapping[str, int]
-    in_flight_by_service: Mapping[str, int]
-    waiting_by_member: Mapping[str, int]
-    connections: Mapping[tuple[str, str], tuple[int, int]]
-    """(idle, active) to backends, by service and backend."""
-    tunnels_open: Mapping[str, int]
-    """By service: `Metrics.tunnels_open`."""
-    use: WorkerUse
-    stats: ProcessStats
-    """`read_stats()`."""
-    access_log_dropped: int
-    process_log_dropped: int
+    worker: WorkerReport
     counted: Counted | None = None
     """`Metrics.take()`, if the beat asks for it: each count is told once."""
 

@@ -3,17 +3,17 @@ in the words of `DataPlane`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from os import getpid
 from typing import final
 
 from gateway.core.decision.document_key import DocumentKey
-from gateway.dataplane.ejection import Ejected
 from gateway.dataplane.listening_sockets import ListeningSockets
 from gateway.dataplane.worker import Worker
 from gateway.settings import Settings
 from gateway.settings.values import Listen
-from gateway.telemetry.process_families import WorkerProcess, WorkerUse
+from gateway.telemetry.access_log import AccessLog
+from gateway.telemetry.worker_report import WorkerReport
 from gateway.tls.server import ServerCertificates
 from gateway.workers.data_plane import WorkerState
 
@@ -21,7 +21,7 @@ from gateway.workers.data_plane import WorkerState
 @final
 class OwnWorker:
     """`worker` serves on `sockets`, which are for one slot. `certificates`: by address, of those with TLS;
-    their owner reads them again. `reopen_log`: opens the access log again."""
+    their owner reads them again. `access_log`: the one that it writes."""
 
     def __init__(
         self,
@@ -29,13 +29,13 @@ class OwnWorker:
         listen: tuple[Listen, ...],
         sockets: ListeningSockets,
         certificates: Mapping[Listen, ServerCertificates],
-        reopen_log: Callable[[], None],
+        access_log: AccessLog,
     ) -> None:
         self._worker = worker
         self._listen = listen
         self._sockets = sockets
         self._certificates = certificates
-        self._reopen_log = reopen_log
+        self._access_log = access_log
 
     # --- its life
 
@@ -79,7 +79,7 @@ class OwnWorker:
 
     def reopen_logs(self) -> None:
         """The access log was rotated."""
-        self._reopen_log()
+        self._access_log.reopen()
 
     def read_certificates(self) -> None:
         """Whoever has read them has changed what is in force here."""
@@ -94,15 +94,14 @@ class OwnWorker:
         """Why no client is accepted at this moment, a sentence; empty: they are."""
         return self._worker.not_serving
 
+    def report(self) -> WorkerReport:
+        """Returns the gauges of this worker, and of its access log."""
+        return self._worker.report()._replace(access_log_dropped=self._access_log.dropped)
+
     @property
     def in_flight_by_member(self) -> Mapping[str, int]:
         """Requests in flight by member key."""
-        return self._worker.in_flight_by_member
-
-    @property
-    def waiting_by_member(self) -> Mapping[str, int]:
-        """Requests in queues, by member key."""
-        return self._worker.waiting_by_member
+        return self._worker.context.in_flight_by_member
 
     @property
     def held_back(self) -> Mapping[str, int]:
@@ -114,39 +113,7 @@ class OwnWorker:
         """Discovery documents that can be answered without a backend."""
         return self._worker.context.known_documents
 
-    def in_flight_by_service(self) -> Mapping[str, int]:
-        """Requests in flight by service."""
-        return self._worker.in_flight_by_service()
-
-    def ejected(self) -> Mapping[str, Ejected]:
-        """Who is ejected, by member key."""
-        return self._worker.ejected()
-
-    def connections(self) -> Mapping[tuple[str, str], tuple[int, int]]:
-        """Idle and active backend connections, by service and backend."""
-        return self._worker.connections()
-
-    def use(self) -> Mapping[str, WorkerUse]:
-        """What is used of the limits."""
-        return {self._worker.name: self._worker.use()}
-
-    def tunnels_open(self) -> Mapping[str, int]:
-        """None: its tunnels are among the counters of this process."""
-        return {}
-
-    def processes(self) -> Mapping[str, WorkerProcess]:
-        """None: this process has metrics of its own."""
-        return {}
-
-    def access_log_dropped(self) -> int:
-        """None in other processes."""
-        return 0
-
-    def process_log_dropped(self) -> int:
-        """None in other processes."""
-        return 0
-
     def workers(self) -> Iterable[WorkerState]:
         """The only one."""
         state = "draining" if self._worker.context.draining else "serving"
-        return (WorkerState(0, getpid(), self._worker.use().clients, state, 0),)
+        return (WorkerState(0, getpid(), self._worker.number_of_clients(), state, 0),)

@@ -32,6 +32,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.otel import start_tracing
 from gateway.telemetry.process_log import ProcessLog
 from gateway.telemetry.process_stats import read_stats
+from gateway.telemetry.worker_report import WorkerProcess
 from gateway.workers.messages import Beat, Deadlines, HeldBack, Report, Shares, Start, Update
 from gateway.workers.own_facts import OwnFacts
 from gateway.workers.recording import open_access_log, reads_ids, recorder
@@ -102,7 +103,7 @@ class Parts:
         stack.callback(passive_observer.close)
         stack.push_async_callback(self.worker.abort)
         self._retarget()
-        self.metrics.watch(snapshot_holder, self.worker.in_flight_by_service, self.worker.connections)
+        self.metrics.watch(snapshot_holder)
         stack.callback(snapshot_holder.subscribe(self._on_change))
         stack.callback(snapshot_holder.subscribe(self.metrics.update_series))
 
@@ -187,17 +188,13 @@ class Parts:
 
     def report(self, beat: Beat, process_log: ProcessLog) -> Report:
         """How this worker is."""
-        worker = self.worker
-        return Report(
-            number=beat.number,
-            in_flight_by_member=dict(worker.in_flight_by_member),
-            in_flight_by_service=dict(worker.in_flight_by_service()),
-            waiting_by_member=dict(worker.waiting_by_member),
-            connections=worker.connections(),
-            tunnels_open=self.metrics.tunnels_open(),
-            use=worker.use(),
-            stats=read_stats(),
+        stats = read_stats()
+        process = WorkerProcess(
+            cpu_seconds=stats.cpu_seconds, resident_bytes=stats.resident_bytes, open_fds=stats.open_fds
+        )
+        worker = self.worker.report()._replace(
+            processes={self.worker.name: process},
             access_log_dropped=self._access_log.dropped,
             process_log_dropped=process_log.dropped,
-            counted=self.metrics.take() if beat.counters else None,
         )
+        return Report(beat.number, worker, self.metrics.take() if beat.counters else None)

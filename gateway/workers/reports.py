@@ -1,4 +1,4 @@
-"""What all workers together have reported: sums of their last reports.
+"""The reports of worker processes, added up: of those that run, and what lasts of those that have ended.
 
 A worker that has ended has no connections and no requests any more, but what it has counted stays counted:
 requests and the like in the metrics of this process (`telemetry.merging`), the rest here.
@@ -6,20 +6,20 @@ requests and the like in the metrics of this process (`telemetry.merging`), the 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
 from typing import NamedTuple, final
 
 from gateway.telemetry.merging import Counted
-from gateway.telemetry.process_families import WorkerUse
+from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, plus
 from gateway.workers.messages import Report
 from gateway.workers.worker_handle import WorkerHandle
 
 
 @final
 class CutOff(NamedTuple):
-    """What was under way in workers that ended without being told to, by their last reports. A worker may
-    have finished some of it, and begun more, since it reported."""
+    """What was under way in a worker that ended without being told to, by its last report. It may have
+    finished some of it, and begun more, since it reported."""
 
     requests: int = 0
     tunnels: int = 0
@@ -34,97 +34,51 @@ class CutOff(NamedTuple):
 
 @final
 class Reports:
-    """Of the workers that run at this moment, and of those that have ended. `count`: `Metrics.add`."""
+    """Reports of the workers that are `running`, which is looked at anew by each method, and of those that
+    have ended. `count`: `Metrics.add`."""
 
     def __init__(self, running: Iterable[WorkerHandle], count: Callable[[Counted], None]) -> None:
         self._running = running
-        """Looked at anew by each method."""
         self._count = count
-        self._cpu_seconds: dict[int, float] = {}
-        """By slot, of those that have ended."""
-        self._cut_off: dict[int, CutOff] = {}
-        """Requests and tunnels that were cut off, by slot."""
-        self._access_log_dropped = 0
-        self._process_log_dropped = 0
+        self._ended = WorkerReport()
+        """The sum of what lasts of workers that have ended."""
+        self._in_flight: Mapping[str, int] | None = None
+        """Requests in flight by member key; None: to be added up again."""
 
     def received(self, handle: WorkerHandle, report: Report) -> None:
-        """A worker has said how it is."""
+        """Take in what a worker has reported."""
         handle.report = report
+        self._in_flight = None
         if report.counted is not None:
             self._count(report.counted)
 
     def retire(self, handle: WorkerHandle) -> None:
-        """This worker has ended."""
+        """Keep what lasts of a worker that has ended, and runs no more."""
+        self._in_flight = None
         if handle.report is not None:
-            before = self._cpu_seconds.get(handle.slot, 0.0)
-            self._cpu_seconds[handle.slot] = before + handle.report.stats.cpu_seconds
-            self._access_log_dropped += handle.report.access_log_dropped
-            self._process_log_dropped += handle.report.process_log_dropped
+            self._ended = plus(self._ended, handle.report.worker.lasting())
 
     def count_cut_off(self, handle: WorkerHandle) -> CutOff:
         """Count what was under way in this worker, which has ended without being told to: it has written no
         line about it."""
-        report = handle.report
-        if report is None:
+        if handle.report is None:
             return CutOff()
-        cut = CutOff(sum(report.in_flight_by_service.values()), sum(report.tunnels_open.values()))
-        before = self.cut_off(handle.slot)
-        self._cut_off[handle.slot] = CutOff(before.requests + cut.requests, before.tunnels + cut.tunnels)
+        last = handle.report.worker
+        cut = CutOff(sum(last.in_flight_by_service.values()), sum(last.tunnels_open.values()))
+        process = WorkerProcess(cut_requests=cut.requests, cut_tunnels=cut.tunnels)
+        self._ended = plus(self._ended, WorkerReport(processes={str(handle.slot): process}))
         return cut
 
-    def cut_off(self, slot: int) -> CutOff:
-        """The sum for the workers of this slot."""
-        return self._cut_off.get(slot, CutOff())
+    def total(self) -> WorkerReport:
+        """The sum of all reports."""
+        return reduce(plus, self._last(), self._ended)
 
     def in_flight_by_member(self) -> Mapping[str, int]:
-        """Requests in flight by member key."""
-        return _sum(report.in_flight_by_member for _, report in self._last())
+        """Requests in flight by member key, added up once for each report that comes."""
+        if self._in_flight is None:
+            nothing: Mapping[str, int] = {}
+            self._in_flight = reduce(plus, (last.in_flight_by_member for last in self._last()), nothing)
+        return self._in_flight
 
-    def in_flight_by_service(self) -> Mapping[str, int]:
-        """Requests in flight by service."""
-        return _sum(report.in_flight_by_service for _, report in self._last())
-
-    def waiting_by_member(self) -> Mapping[str, int]:
-        """Requests in queues by member key."""
-        return _sum(report.waiting_by_member for _, report in self._last())
-
-    def connections(self) -> Mapping[tuple[str, str], tuple[int, int]]:
-        """Idle and active connections by service and backend."""
-        idle: Counter[tuple[str, str]] = Counter()
-        active: Counter[tuple[str, str]] = Counter()
-        for _, report in self._last():
-            for key, (idle_here, active_here) in report.connections.items():
-                idle[key] += idle_here
-                active[key] += active_here
-        return {key: (idle[key], active[key]) for key in idle}
-
-    def use(self) -> Mapping[str, WorkerUse]:
-        """What is used of the limits, by worker."""
-        return {str(handle.slot): report.use for handle, report in self._last()}
-
-    def tunnels_open(self) -> Mapping[str, int]:
-        """Tunnels that are open, by service."""
-        return _sum(report.tunnels_open for _, report in self._last())
-
-    def cpu_seconds(self, slot: int) -> float:
-        """What the workers of this slot have taken of the processor."""
-        running = sum(report.stats.cpu_seconds for handle, report in self._last() if handle.slot == slot)
-        return self._cpu_seconds.get(slot, 0.0) + running
-
-    def access_log_dropped(self) -> int:
-        """Lines of the access log that were lost."""
-        return self._access_log_dropped + sum(report.access_log_dropped for _, report in self._last())
-
-    def process_log_dropped(self) -> int:
-        """Lines of the process log that were lost."""
-        return self._process_log_dropped + sum(report.process_log_dropped for _, report in self._last())
-
-    def _last(self) -> Iterator[tuple[WorkerHandle, Report]]:
-        return ((handle, handle.report) for handle in self._running if handle.report is not None)
-
-
-def _sum(counts: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
-    total: Counter[str] = Counter()
-    for each in counts:
-        total.update(each)
-    return total
+    def _last(self) -> Iterator[WorkerReport]:
+        return (handle.report.worker for handle in self._running if handle.report is not None)

@@ -20,13 +20,12 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.document_key import DocumentKey
 from gateway.core.fleet.publication import Publication
 from gateway.dataplane.balance import Board
-from gateway.dataplane.ejection import Ejected
 from gateway.dataplane.known_documents import KnownDocuments
 from gateway.dataplane.listening_sockets import ListeningSockets
 from gateway.errors import StartupError
 from gateway.settings import Settings
 from gateway.telemetry.merging import Counted
-from gateway.telemetry.process_families import WorkerProcess, WorkerUse
+from gateway.telemetry.worker_report import Ejected, WorkerProcess, WorkerReport, plus
 from gateway.workers.changes import Changes
 from gateway.workers.data_plane import WorkerState
 from gateway.workers.deputy import Deputy
@@ -509,15 +508,20 @@ class WorkerProcesses:
             return "no clients are accepted: another gateway is taking over"
         return "the gateway is starting: it does not listen yet"
 
+    def report(self) -> WorkerReport:
+        """Returns the sum of all last reports, with what the parent knows of its workers."""
+        serving = {slot for slot, handle in self._handles.items() if handle.stage is Stage.SERVING}
+        processes = {
+            str(slot): WorkerProcess(up=slot in serving, restarts=restarts)
+            for slot, restarts in self._restarts.items()
+        }
+        known = WorkerReport(ejected=self._shared.ejected(), processes=processes)
+        return plus(known, self._reports.total())
+
     @property
     def in_flight_by_member(self) -> Mapping[str, int]:
         """Requests in flight by member key."""
         return self._reports.in_flight_by_member()
-
-    @property
-    def waiting_by_member(self) -> Mapping[str, int]:
-        """Requests in queues, by member key."""
-        return self._reports.waiting_by_member()
 
     @property
     def held_back(self) -> Mapping[str, int]:
@@ -529,53 +533,6 @@ class WorkerProcesses:
         """The documents that probes have read. What comes through a worker, it keeps for itself."""
         return _PROBED
 
-    def in_flight_by_service(self) -> Mapping[str, int]:
-        """Requests in flight by service."""
-        return self._reports.in_flight_by_service()
-
-    def ejected(self) -> Mapping[str, Ejected]:
-        """Who is ejected, by member key."""
-        return self._shared.ejected()
-
-    def connections(self) -> Mapping[tuple[str, str], tuple[int, int]]:
-        """Idle and active backend connections, by service and backend."""
-        return self._reports.connections()
-
-    def use(self) -> Mapping[str, WorkerUse]:
-        """What is used of the limits, by worker."""
-        return self._reports.use()
-
-    def tunnels_open(self) -> Mapping[str, int]:
-        """Tunnels that are open, by service."""
-        return self._reports.tunnels_open()
-
-    def processes(self) -> Mapping[str, WorkerProcess]:
-        """What the processes take, by slot."""
-        return {
-            str(slot): self._process(slot, self._handles.get(slot), restarts)
-            for slot, restarts in self._restarts.items()
-        }
-
-    def _process(self, slot: int, handle: WorkerHandle | None, restarts: int) -> WorkerProcess:
-        stats = None if handle is None or handle.report is None else handle.report.stats
-        return WorkerProcess(
-            up=handle is not None and handle.stage is Stage.SERVING,
-            restarts=restarts,
-            cpu_seconds=self._reports.cpu_seconds(slot),
-            resident_bytes=None if stats is None else stats.resident_bytes,
-            open_fds=None if stats is None else stats.open_fds,
-            cut_requests=self._reports.cut_off(slot).requests,
-            cut_tunnels=self._reports.cut_off(slot).tunnels,
-        )
-
-    def access_log_dropped(self) -> int:
-        """Lines of the access log that were lost."""
-        return self._reports.access_log_dropped()
-
-    def process_log_dropped(self) -> int:
-        """Lines of the process log that were lost."""
-        return self._reports.process_log_dropped()
-
     def workers(self) -> Iterable[WorkerState]:
         """All slots; one that waits to start another worker has no process."""
         return [*self._states()]
@@ -586,7 +543,7 @@ class WorkerProcesses:
             if handle is None:
                 yield WorkerState(slot, 0, 0, Stage.STARTING.value, restarts)
             else:
-                connections = 0 if handle.report is None else handle.report.use.clients
+                connections = 0 if handle.report is None else handle.report.worker.use[str(slot)].clients
                 held = None if handle.recipient is None else handle.recipient.held
                 yield WorkerState(slot, handle.pid, connections, handle.stage.value, restarts, held)
 

@@ -22,9 +22,9 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.dataplane.ejection import Ejected
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.errors import StartupError
+from gateway.telemetry.worker_report import Ejected, WorkerReport
 from tests.admin.testbed import StartAdmin, mixed_fleet, unknown_fleet
 
 OWN = "X-OpenStack-Ironic-API-Version"
@@ -71,7 +71,8 @@ async def test_status_and_explain_say_who_gets_no_requests_and_why(admin: StartA
     testbed.snapshot_holder.observe(
         "baremetal", "api-1", HealthChecked("its health check /x answers 503", 2.0)
     )
-    testbed.ejected = {"baremetal/api-2": Ejected("no response came in time, 5 in a row", 60.0)}
+    ejected = Ejected("no response came in time, 5 in a row", 60.0)
+    testbed.report = WorkerReport(ejected={"baremetal/api-2": ejected})
     testbed.held_back = {"baremetal/api-2": 0}
 
     one, two = (await testbed.json("/status"))["services"]["baremetal"]["backends"].values()
@@ -90,7 +91,7 @@ async def test_status_and_explain_say_who_gets_no_requests_and_why(admin: StartA
 async def test_status_in_the_middle_of_an_upgrade(admin: StartAdmin) -> None:
     testbed = await admin(mixed_fleet(ceiling=Version(1, 90)))
     testbed.snapshot_holder.observe("baremetal", "api-2", ProbeFailed("no connection", 2.0))
-    testbed.in_flight = {"baremetal/api-1": 3}
+    testbed.report = WorkerReport(in_flight_by_member={"baremetal/api-1": 3})
     testbed.last_probe_at = {("baremetal", "api-1"): 1790000001.5}
     response = await testbed.send("GET", "/status")
     service = (await response.json())["services"]["baremetal"]

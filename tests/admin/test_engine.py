@@ -12,6 +12,7 @@ from gateway.core.decision.routing import Routes
 from gateway.core.fleet.fleet import Fleet
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.worker_report import WorkerReport
 from gateway.terminal import Paint
 from tests.admin.testbed import StartAdmin, mixed_fleet
 
@@ -49,6 +50,6 @@ async def test_a_backend_has_the_requests_of_the_gateway_and_of_the_engine(admin
     site = await admin(
         mixed_fleet(), engine=REPORT._replace(in_flight={"baremetal/api-1": 2, "baremetal/api-2": 0})
     )
-    site.in_flight = {"baremetal/api-1": 1, "baremetal/api-2": 3}
+    site.report = WorkerReport(in_flight_by_member={"baremetal/api-1": 1, "baremetal/api-2": 3})
     backends = (await site.json("/status"))["services"]["baremetal"]["backends"]
     assert {name: backend["in_flight"] for name, backend in backends.items()} == {"api-1": 3, "api-2": 3}

@@ -20,7 +20,6 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.dataplane.ejection import Ejected
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.keys.secrets import Secret
 from gateway.settings import Limits
@@ -30,6 +29,7 @@ from gateway.telemetry.history import History
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.rates import NO_RATES, ServiceRates
 from gateway.telemetry.recent import LastHour
+from gateway.telemetry.worker_report import WorkerReport
 from gateway.workers.data_plane import WorkerState
 
 
@@ -44,10 +44,8 @@ class AdminTestbed:
     state_saved: bool = True
     pending: tuple[str, ...] = ()
     not_serving: str = ""
-    in_flight: Mapping[str, int] = field(default_factory=dict)
-    ejected: Mapping[str, Ejected] = field(default_factory=dict)
+    report: WorkerReport = field(default_factory=WorkerReport)
     held_back: Mapping[str, int] = field(default_factory=dict)
-    waiting: Mapping[str, int] = field(default_factory=dict)
     last_probe_at: Mapping[tuple[str, str], float] = field(default_factory=dict)
     config_error: str | None = None
     agreement: AgreementReport | None = None
@@ -68,7 +66,7 @@ class AdminTestbed:
 
     def context(self, token: str | None = None, hosts: tuple[str, ...] = ()) -> AdminContext:
         """What the admin listener reads and may change, on what this testbed holds."""
-        self.metrics.watch(self.snapshot_holder, dict, dict)
+        self.metrics.watch(self.snapshot_holder)
         return AdminContext(
             snapshots=self.snapshot_holder,
             metrics=self.metrics,
@@ -82,11 +80,9 @@ class AdminTestbed:
             command=self.command,
             forget=self.forget,
             last_probe_at=lambda: self.last_probe_at,
-            in_flight_by_member=lambda: self.in_flight,
+            report=lambda: self.report,
             known_documents=tuple,
-            ejected=lambda: self.ejected,
             held_back=lambda: self.held_back,
-            waiting_by_member=lambda: self.waiting,
             not_serving=lambda: self.not_serving,
             limits=Limits,
             workers=lambda: self.workers,

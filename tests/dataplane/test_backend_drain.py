@@ -22,7 +22,7 @@ async def half_sent(gateway: Gateway, number: int) -> list[Client]:
     clients = [await gateway.client() for _ in range(number)]
     for client in clients:
         await client.send(request("POST", body=b"hello")[:-3])
-    await until(lambda: gateway.worker.in_flight_by_service().get("baremetal") == number)
+    await until(lambda: gateway.worker.report().in_flight_by_service.get("baremetal") == number)
     return clients
 
 
@@ -70,10 +70,10 @@ async def test_idle_connections_of_a_drained_backend_are_closed_and_running_requ
     await slow.send(request("PUT", body=b"x"))
     await backend.received()
     assert (await client.request(request())).status == 200
-    assert gateway.worker.connections()["baremetal", "api-1"] == (1, 1)
+    assert gateway.worker.report().connections["baremetal", "api-1"] == (1, 1)
 
     gateway.snapshot_holder.apply("baremetal", Drain("api-1"))
-    await until(lambda: gateway.worker.connections()["baremetal", "api-1"] == (0, 1))
+    await until(lambda: gateway.worker.report().connections["baremetal", "api-1"] == (0, 1))
     may_respond.set()
 
     assert (await slow.response()).status == 200

@@ -229,7 +229,7 @@ async def test_connections_in_use_do_not_make_room(testbed: Testbed) -> None:
     newcomer = await gateway.client()
     assert not (await newcomer.ended()).rest
     assert gateway.metric("skewgate_client_errors_total", reason="too_many_connections") == 1
-    assert gateway.worker.in_flight_by_service() == {"baremetal": 2}
+    assert gateway.worker.report().in_flight_by_service == {"baremetal": 2}
 
 
 def test_the_two_ranges_of_the_testbed_differ() -> None:

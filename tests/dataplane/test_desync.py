@@ -116,7 +116,7 @@ async def test_R3_T1_a_response_that_came_with_the_last_piece_of_a_body_ends_the
             connection.send(response(200, body=b"early"))
 
         assert (await client.response("POST")).body == b"early"
-        await until(lambda: gateway.worker.connections() == {("baremetal", "raw"): (0, 0)})
+        await until(lambda: gateway.worker.report().connections == {("baremetal", "raw"): (0, 0)})
 
 
 # --- how long one connection is used -----------------------------------------------------------------------
@@ -339,13 +339,13 @@ async def test_R3_T1_idle_connections_of_a_backend_out_of_step_are_closed(testbe
         first = await first_response(gateway, backend)
         slow = await gateway.client()
         await slow.send(request())
-        await until(lambda: gateway.worker.connections() == {("baremetal", "raw"): (0, 1)})
+        await until(lambda: gateway.worker.report().connections == {("baremetal", "raw"): (0, 1)})
         await first_response(gateway, backend, active=1)
 
         first.send(response(200, body=b"one") + response(200, body=b"surplus"))
 
         assert (await slow.response()).body == b"one"
-        await until(lambda: gateway.worker.connections() == {("baremetal", "raw"): (0, 0)})
+        await until(lambda: gateway.worker.report().connections == {("baremetal", "raw"): (0, 0)})
 
 
 async def test_R3_T1_a_backend_that_closes_idle_connections_is_not_out_of_step(testbed: Testbed) -> None:

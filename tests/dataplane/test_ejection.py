@@ -50,7 +50,7 @@ class Fleet:
         self.holder = SnapshotHolder(Snapshot.configured([service_with(number, plan)], now=0.0))
         self.told: list[str] = []
         self.metrics = Metrics()
-        self.metrics.watch(self.holder, dict, dict)
+        self.metrics.watch(self.holder)
         self.ejections = Ejections(
             self.holder,
             self.metrics,
@@ -397,7 +397,7 @@ def with_plan(gateway: Gateway, plan: EjectionPlan | None) -> None:
 
 
 def ejected(gateway: Gateway) -> set[str]:
-    return {key.partition("/")[2] for key in gateway.worker.ejected()}
+    return {key.partition("/")[2] for key in gateway.worker.report().ejected}
 
 
 async def no_reply(upstream: UpstreamConnection) -> None:

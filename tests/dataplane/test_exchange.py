@@ -59,7 +59,7 @@ async def test_one_backend_connection_serves_many_requests_of_many_clients(testb
         assert (await client.request(request())).status == 200
 
     assert backend.connections == 1
-    assert gateway.worker.connections() == {("baremetal", "api-1"): (1, 0)}
+    assert gateway.worker.report().connections == {("baremetal", "api-1"): (1, 0)}
 
 
 async def test_requests_at_the_same_time_never_share_a_backend_connection(testbed: Testbed) -> None:

@@ -84,7 +84,7 @@ async def test_a_body_that_the_backend_does_not_read_is_not_read_from_the_client
         await pump.stopped.wait()
 
     assert pump.written < BUFFERED
-    assert gateway.worker.connections() == {("baremetal", "api-1"): (0, 1)}
+    assert gateway.worker.report().connections == {("baremetal", "api-1"): (0, 1)}
     writing.cancel()
     leave.set()
     await backend.disconnected()
@@ -199,7 +199,7 @@ async def test_D3_unread_responses_hold_back_the_next_one_too(testbed: Testbed) 
 
 def second_request_begun(gateway: Gateway) -> bool:
     """False: the second request has not begun, and will not begin before the client reads."""
-    return gateway.worker.in_flight_by_service() != {"baremetal": 0}
+    return gateway.worker.report().in_flight_by_service != {"baremetal": 0}
 
 
 async def test_S17_pipelined_requests_wait_in_a_bounded_buffer(testbed: Testbed) -> None:

@@ -189,7 +189,7 @@ async def test_B5_bytes_on_an_idle_connection_reach_no_client(testbed: Testbed) 
     client = await gateway.client()
     assert (await client.request(request())).status == 200
     await upstreams[0].send(response(200, "X-Poison: 1", body=b"poison"))
-    await until(lambda: gateway.worker.connections()["baremetal", "api-1"] == (0, 0))
+    await until(lambda: gateway.worker.report().connections["baremetal", "api-1"] == (0, 0))
 
     assert (await client.request(request())).body == b'{"nodes": []}'
     assert backend.connections == 2
@@ -470,5 +470,5 @@ async def test_a_connection_that_ended_with_its_response_is_no_failure(testbed: 
     for number in range(1, 4):
         assert (await client.request(request())).status == 200
         await backend.disconnected()
-        await until(lambda: gateway.worker.connections()["baremetal", "api-1"] == (0, 0))
+        await until(lambda: gateway.worker.report().connections["baremetal", "api-1"] == (0, 0))
         assert backend.connections == number

@@ -141,7 +141,7 @@ async def test_a_reload_between_a_request_and_its_refusal_leaves_no_count_behind
     reloaded.set()
 
     assert (await client.response()).status == (200 if elsewhere else 404)
-    assert not any(gateway.worker.in_flight_by_service().values())
+    assert not any(gateway.worker.report().in_flight_by_service.values())
 
 
 async def test_a_refused_request_is_not_sent_to_a_service_that_has_not_admitted_it(testbed: Testbed) -> None:

@@ -94,7 +94,7 @@ async def test_requests_wait_in_their_order_and_never_more_than_the_bound_are_se
         if number < 2:
             await backend.received(number + 1)
     assert queued(gateway) == 5
-    assert gateway.worker.waiting_by_member == {"baremetal/api-1": 5}
+    assert gateway.worker.report().waiting_by_member == {"baremetal/api-1": 5}
     newcomers = 0
     for number in range(7):
         held.let_go()

@@ -199,7 +199,7 @@ async def test_a_connect_timeout_is_dated_by_its_begin(testbed: Testbed) -> None
         probe_succeeded(gateway, slow, "1.1-1.90")
         client = await gateway.client()
         await client.send(request())
-        await until(lambda: bool(gateway.worker.in_flight_by_member["baremetal/slow"]))
+        await until(lambda: bool(gateway.worker.report().in_flight_by_member.get("baremetal/slow")))
         probe_succeeded(gateway, slow, "1.1-1.90")
 
         assert (await client.response()).status == 503
@@ -429,4 +429,4 @@ async def test_what_may_have_been_executed_at_one_version_is_not_sent_at_another
     assert len(bad.requests) == len(old.requests) == 1
     assert_ironic_error(answer, 502)
     assert gateway.records[-1].reason == "no_reply"
-    assert not any(gateway.worker.in_flight_by_member.values())
+    assert not any(gateway.worker.report().in_flight_by_member.values())

@@ -88,7 +88,7 @@ async def first_response(gateway: Gateway, backend: RawBackend, active: int = 0)
     await received(connection)
     connection.send(response(200, body=b"first"))
     assert (await client.response()).body == b"first"
-    await until(lambda: gateway.worker.connections() == {("baremetal", "raw"): (1, active)})
+    await until(lambda: gateway.worker.report().connections == {("baremetal", "raw"): (1, active)})
     return connection
 
 

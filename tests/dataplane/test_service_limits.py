@@ -178,7 +178,7 @@ async def test_backend_idle(testbed: Testbed) -> None:
 
     await own.disconnected()
 
-    assert gateway.worker.connections()["baremetal", backend.name] == (1, 0)
+    assert gateway.worker.report().connections["baremetal", backend.name] == (1, 0)
 
 
 async def test_write_buffer(testbed: Testbed) -> None:

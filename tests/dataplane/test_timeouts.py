@@ -64,7 +64,7 @@ async def test_an_unused_backend_connection_is_closed_in_time(testbed: Testbed) 
 
     assert (await gateway.request(request())).status == 200
     await backend.disconnected()
-    await until(lambda: gateway.worker.connections() == {("baremetal", "api-1"): (0, 0)})
+    await until(lambda: gateway.worker.report().connections == {("baremetal", "api-1"): (0, 0)})
     assert (await gateway.request(request())).status == 200
 
 

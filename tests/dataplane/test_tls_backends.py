@@ -198,7 +198,7 @@ async def test_sessions_are_resumed(testbed: Testbed, tmp_path: Path) -> None:
 
     for _ in range(3):
         assert (await gateway.request(request())).status == 200
-        await until(lambda: gateway.worker.connections() == {("baremetal", backend.name): (0, 0)})
+        await until(lambda: gateway.worker.report().connections == {("baremetal", backend.name): (0, 0)})
 
     assert resumed == [False, True, True]
 

@@ -669,7 +669,7 @@ async def test_H4_no_connection_of_a_tunnel_is_used_again(testbed: Testbed) -> N
 
     assert rest == response(200, body=b"poison") * 2
     await gateway.recorded()
-    assert gateway.worker.connections()["baremetal", "api-1"] == (0, 0)
+    assert gateway.worker.report().connections["baremetal", "api-1"] == (0, 0)
     assert (await gateway.request(request())).body == b"honest"
     assert [message.target for message in backend.requests] == ["/v1/nodes", "/v1/nodes"]
 
@@ -686,10 +686,10 @@ async def test_bodies_that_are_held_for_others_do_not_end_a_tunnel(testbed: Test
 async def test_a_drained_backend_is_in_use_while_its_tunnel_is_open(testbed: Testbed) -> None:
     gateway, backend, client = await tunnel_to(testbed)
 
-    assert dict(gateway.worker.in_flight_by_member) == {f"baremetal/{backend.name}": 1}
+    assert dict(gateway.worker.report().in_flight_by_member) == {f"baremetal/{backend.name}": 1}
     client.half_close()
     await gateway.recorded()
-    assert not any(gateway.worker.in_flight_by_member.values())
+    assert not any(gateway.worker.report().in_flight_by_member.values())
 
 
 async def test_a_reload_takes_effect_on_the_next_upgrade_and_leaves_tunnels_alone(testbed: Testbed) -> None:
@@ -707,7 +707,7 @@ async def test_a_reload_takes_effect_on_the_next_upgrade_and_leaves_tunnels_alon
     await client.ended()
     await backend.disconnected()
     assert [record.backend for record in gateway.records] == ["api-2", "api-1"]
-    assert not any(gateway.worker.in_flight_by_service().values())
+    assert not any(gateway.worker.report().in_flight_by_service.values())
 
 
 async def test_many_pieces_of_every_size_keep_their_order(testbed: Testbed) -> None:

@@ -60,7 +60,7 @@ async def test_in_a_tunnel_all_bytes_are_those_of_its_body(testbed: Testbed) -> 
 
 async def test_connections_and_held_bodies_are_counted_beside_their_limits(testbed: Testbed) -> None:
     gateway, backend = await testbed.gateway_and_backend(never_respond)
-    before = gateway.worker.use()
+    before = gateway.worker.report().use["0"]
     assert (before.clients, before.handshakes, before.held_body_bytes) == (0, 0, 0)
     limits = gateway.worker.context.limits
     assert before.max_handshakes == limits.handshakes
@@ -70,9 +70,9 @@ async def test_connections_and_held_bodies_are_counted_beside_their_limits(testb
     clients = [await gateway.client() for _ in range(3)]
     await clients[0].send(request(*POST, "Content-Length: 5"), b"hello")
     await backend.received()
-    await until(lambda: gateway.worker.use().clients == 3)
-    assert gateway.worker.use().held_body_bytes == 5
+    await until(lambda: gateway.worker.report().use["0"].clients == 3)
+    assert gateway.worker.report().use["0"].held_body_bytes == 5
 
     for client in clients:
         client.reset()
-    await until(lambda: gateway.worker.use() == before)
+    await until(lambda: gateway.worker.report().use["0"] == before)

@@ -457,8 +457,7 @@ class Gateway:
             [(listen, sock) for _, sock in self.sockets.of_slot(0)],
             None if certificates is None else {listen: certificates},
         )
-        self.metrics.watch(self.snapshot_holder, self.worker.in_flight_by_service, self.worker.connections)
-        self.metrics.watch_use(lambda: {self.worker.name: self.worker.use()}, dict)
+        self.metrics.watch(self.snapshot_holder, self.worker.report)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -521,12 +520,12 @@ class Gateway:
 
     def nothing_left(self) -> bool:
         """Whether no request, no retry and no backend connection is active."""
-        worker = self.worker
+        report = self.worker.report()
         return (
-            not any(worker.in_flight_by_member.values())
-            and not any(worker.in_flight_by_service().values())
-            and worker.context.retry_budget.idle()
-            and not any(active for _, active in worker.connections().values())
+            not any(report.in_flight_by_member.values())
+            and not any(report.in_flight_by_service.values())
+            and self.worker.context.retry_budget.idle()
+            and not any(active for _, active in report.connections.values())
         )
 
     async def close(self) -> None:
@@ -536,16 +535,12 @@ class Gateway:
         try:
             await until(self.nothing_left)
         except TimeoutError:
-            raise AssertionError(
-                f"left: in flight by member {dict(self.worker.in_flight_by_member)}, "
-                f"by service {dict(self.worker.in_flight_by_service())}, "
-                f"retries {not self.worker.context.retry_budget.idle()}, "
-                f"connections {dict(self.worker.connections())}"
-            ) from None
+            retries = not self.worker.context.retry_budget.idle()
+            raise AssertionError(f"left: retries {retries}, {self.worker.report()}") from None
         finally:
             await self.worker.abort()
             self.sockets.close()
-        await until(lambda: not any(any(counts) for counts in self.worker.connections().values()))
+        await until(lambda: not any(any(counts) for counts in self.worker.report().connections.values()))
 
 
 @final

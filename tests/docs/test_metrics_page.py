@@ -28,7 +28,7 @@ from gateway.telemetry.counters import (
     RETRY_REASONS,
 )
 from gateway.telemetry.engine import EngineReport
-from gateway.telemetry.process_families import WorkerProcess
+from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, plus
 from tests.certificates import Authority
 from tests.dataplane.testbed import until
 from tests.docs.pages import page, rows, section
@@ -82,7 +82,8 @@ async def scrape(folder: Path) -> str:
         await until(lambda: bool(gateway.snapshot_holder.current.views["found"].pool.members))
         # What several workers would be.
         worker = WorkerProcess(up=True, restarts=0, cpu_seconds=1.0, resident_bytes=1, open_fds=1)
-        gateway.metrics.watch_workers(lambda: {"0": worker}, dict)
+        report = plus(gateway._report(), WorkerReport(processes={"0": worker}))
+        gateway.metrics.watch(gateway.snapshot_holder, lambda: report)
         about = {"baremetal": ServiceReport(attached=True, since=0.0, seq=1)}
         engine = EngineReport("haproxy", "2.6", 1, "", {"baremetal": 1}, {}, 0, (), {}, 0, 0)
         gateway.metrics.watch_engine(lambda: engine)

@@ -255,7 +255,7 @@ class Gateway:
         assert not context.tunnels
         assert not any(context.in_flight_by_member.values()), context.in_flight_by_member
         assert not any(context.in_flight_by_service.values()), context.in_flight_by_service
-        assert not any(active for _, active in self.worker.connections().values())
+        assert not any(active for _, active in self.worker.report().connections.values())
 
 
 def run_with_gateway(

@@ -147,7 +147,7 @@ def services(number: int, backends: int, *, first: int = 0) -> list[Service]:
 
 def watching(configured: list[Service]) -> tuple[Metrics, SnapshotHolder]:
     holder, metrics = SnapshotHolder(Snapshot.configured(configured, now=0.0)), Metrics()
-    metrics.watch(holder, dict, dict)
+    metrics.watch(holder)
     holder.subscribe(metrics.snapshot_changed)
     return metrics, holder
 

@@ -80,7 +80,7 @@ class Process:
     def __init__(self, snapshot: Snapshot) -> None:
         self.metrics = Metrics()
         self.held = Held(snapshot)
-        self.metrics.watch(self.held, dict, dict)
+        self.metrics.watch(self.held)
 
     def learn(self, snapshot: Snapshot) -> None:
         before, self.held.current = self.held.current, snapshot

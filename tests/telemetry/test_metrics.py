@@ -24,7 +24,8 @@ from gateway.core.versions.version import Version
 from gateway.dataplane.failures import Failure
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.process_families import StateWrites, WorkerProcess, WorkerUse
+from gateway.telemetry.process_families import StateWrites
+from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, WorkerUse, plus
 from tests.telemetry.builders import NEW, OLD, advertisement, record, snapshot_holder
 
 CONTRACT = {
@@ -35,6 +36,8 @@ CONTRACT = {
     "process_open_fds": "gauge",
     "process_max_fds": "gauge",
     "skewgate_build_info": "gauge",
+    "skewgate_access_log_dropped": "counter",
+    "skewgate_process_log_dropped": "counter",
     "skewgate_config_info": "gauge",
     "skewgate_state_last_write_successful": "gauge",
     "skewgate_state_last_write_success_timestamp_seconds": "gauge",
@@ -122,12 +125,14 @@ def series(samples: Mapping[Sample, float], name: str) -> dict[frozenset[tuple[s
     return {labels: number for (found, labels), number in samples.items() if found == f"skewgate_{name}"}
 
 
+BUSY = WorkerReport(in_flight_by_service={"baremetal": 3}, connections={("baremetal", "old"): (2, 1)})
+
+
 def watching(*, known: bool = True) -> Metrics:
     metrics = Metrics()
     metrics.watch(
         snapshot_holder(known=known),
-        lambda: {"baremetal": 3},
-        lambda: {("baremetal", "old"): (2, 1), ("gone", "x"): (9, 9)},
+        lambda: BUSY._replace(connections={**BUSY.connections, ("gone", "x"): (9, 9)}),
     )
     return metrics
 
@@ -251,7 +256,7 @@ def test_a_bound_of_a_bucket_belongs_to_it() -> None:
 def test_gauges_show_the_present_state() -> None:
     metrics = Metrics()
     holder = snapshot_holder(known=False)
-    metrics.watch(holder, lambda: {"baremetal": 3}, lambda: {("baremetal", "old"): (2, 1)})
+    metrics.watch(holder, lambda: BUSY)
 
     samples = read(metrics)
     assert series(samples, "offer_info") == {
@@ -285,7 +290,7 @@ def test_gauges_show_the_present_state() -> None:
 def test_who_holds_the_offer_is_named_and_since_when_advertisements_stand() -> None:
     metrics = Metrics()
     holder = snapshot_holder()
-    metrics.watch(holder, dict, dict)
+    metrics.watch(holder)
     before, now = time.time() - time.monotonic(), read(metrics)
 
     old, new = ({"service": "baremetal", "backend": name} for name in ("old", "new"))
@@ -296,7 +301,7 @@ def test_who_holds_the_offer_is_named_and_since_when_advertisements_stand() -> N
     )
 
     unknown = Metrics()
-    unknown.watch(snapshot_holder(known=False), dict, dict)
+    unknown.watch(snapshot_holder(known=False))
     assert series(read(unknown), "backend_advertisement_timestamp_seconds") == {}
     assert value(read(unknown), "offer_held_by", **old) == 0
 
@@ -316,8 +321,9 @@ def test_bytes_of_bodies_are_counted_by_service() -> None:
 
 
 def test_what_is_used_is_beside_its_limit() -> None:
-    metrics = watching()
-    metrics.watch_use(lambda: {"0": WorkerUse(5, 100, 1, 64, 4096, 65536, 2)}, lambda: {"admin": (2, 64)})
+    metrics, use = Metrics(), WorkerUse(5, 100, 1, 64, 4096, 65536, 2)
+    metrics.watch(snapshot_holder(), lambda: WorkerReport(use={"0": use}))
+    metrics.watch_admin(lambda: {"admin": (2, 64)})
     metrics.watch_config(lambda: "0123456789ab")
     metrics.watch_state(lambda: StateWrites(False, 1790000000.0, 3, 1))
 
@@ -347,7 +353,10 @@ def test_workers_that_are_processes_of_their_own_are_shown_each() -> None:
 
     serving = WorkerProcess(up=True, restarts=0, cpu_seconds=1.5, resident_bytes=4096, open_fds=30)
     starting = WorkerProcess(False, 3, 9.0, resident_bytes=None, open_fds=None, cut_requests=5, cut_tunnels=2)
-    metrics.watch_workers(lambda: {"0": serving, "1": starting}, lambda: {"baremetal": 2})
+    processes = WorkerReport(processes={"0": serving, "1": starting}, tunnels_open={"baremetal": 2})
+    metrics.watch(
+        snapshot_holder(), lambda: plus(WorkerReport(tunnels_open=metrics.tunnels_open()), processes)
+    )
     metrics.tunnels("baremetal").open += 1
     samples = read(metrics)
 
@@ -368,7 +377,7 @@ def test_without_a_state_file_nothing_is_said_about_one() -> None:
 
 def test_the_expiry_of_the_certificate_of_a_backend_ends_with_the_backend() -> None:
     holder, metrics = snapshot_holder(), Metrics()
-    metrics.watch(holder, dict, dict)
+    metrics.watch(holder)
     metrics.certificate_seen("baremetal", "old", 1790000000.0)
     metrics.certificate_seen("baremetal", "gone", 1.0)
 
@@ -381,7 +390,7 @@ def test_the_expiry_of_the_certificate_of_a_backend_ends_with_the_backend() -> N
 
 def test_offer_changes_are_counted_by_bound_and_direction() -> None:
     holder, metrics = snapshot_holder(known=False), Metrics()
-    metrics.watch(holder, dict, dict)
+    metrics.watch(holder)
     holder.subscribe(metrics.snapshot_changed)
 
     for at, highest in enumerate((58, 90, 90, 31)):
@@ -459,7 +468,7 @@ def test_o7_clients_cannot_make_series() -> None:
 
 def test_o7_a_backend_cannot_make_series_without_bound() -> None:
     holder, metrics = snapshot_holder(known=False), Metrics()
-    metrics.watch(holder, dict, dict)
+    metrics.watch(holder)
     everything = Advertisement(VersionSet.between(Version(1, 0), Version(1, 999_999)))
     holder.observe("baremetal", "old", ProbeSucceeded(everything, 1.0))
     holder.observe("baremetal", "new", ProbeSucceeded(everything, 1.0))
@@ -494,7 +503,7 @@ def reconfigured(holder: SnapshotHolder, *configured: Service) -> None:
 
 def test_after_a_reload_new_services_are_counted_and_removed_ones_end() -> None:
     holder, metrics = snapshot_holder(), Metrics()
-    metrics.watch(holder, dict, dict)
+    metrics.watch(holder)
     holder.subscribe(metrics.snapshot_changed)
     metrics.record(record())
 
@@ -516,7 +525,7 @@ def test_after_a_reload_new_services_are_counted_and_removed_ones_end() -> None:
 
 def test_the_series_of_a_removed_backend_end() -> None:
     holder, metrics = snapshot_holder(), Metrics()
-    metrics.watch(holder, dict, dict)
+    metrics.watch(holder)
     holder.subscribe(metrics.snapshot_changed)
     for status in (200, 404):
         metrics.record(record(status=status))
@@ -541,7 +550,7 @@ def test_the_series_of_a_removed_backend_end() -> None:
 
 def test_any_number_of_reloads_leaves_no_more_series() -> None:
     holder, metrics = snapshot_holder(), Metrics()
-    metrics.watch(holder, dict, dict)
+    metrics.watch(holder)
     holder.subscribe(metrics.snapshot_changed)
     sizes = set()
     for number in range(20):
@@ -554,7 +563,7 @@ def test_any_number_of_reloads_leaves_no_more_series() -> None:
 
 def test_series_by_backend_can_be_switched_off() -> None:
     holder, metrics = snapshot_holder(), Metrics(per_backend=False)
-    metrics.watch(holder, dict, lambda: {("baremetal", "old"): (2, 1)})
+    metrics.watch(holder, lambda: BUSY)
     for backend in ("old", "new", "none", "gone"):
         metrics.record(record(backend=backend))
 
@@ -599,7 +608,7 @@ def test_a_change_costs_what_has_changed() -> None:
         members = tuple(Backend(f"api-{index}", "10.0.0.1", 6385) for index in range(backends))
         configured = [Service(f"metal-{index}", Ironic(), members) for index in range(services)]
         holder, metrics = SnapshotHolder(Snapshot.configured(configured, now=0.0)), Metrics()
-        metrics.watch(holder, dict, dict)
+        metrics.watch(holder)
         before = holder.current
         holder.observe("metal-0", "api-0", ProbeSucceeded(advertisement(58), 1.0))
         after = holder.current
@@ -608,11 +617,11 @@ def test_a_change_costs_what_has_changed() -> None:
     assert len(costs) == 2
 
 
-def test_lost_log_lines_are_counted_where_a_log_is_watched() -> None:
+def test_lost_log_lines_are_counted_by_log() -> None:
     metrics = watching()
-    assert value(read(metrics), "access_log_dropped_total") is None
+    assert value(read(metrics), "access_log_dropped_total") == 0
 
-    metrics.watch_logs(lambda: 7, lambda: 9)
+    metrics.watch(snapshot_holder(), lambda: WorkerReport(access_log_dropped=7, process_log_dropped=9))
 
     assert value(read(metrics), "access_log_dropped_total") == 7
     assert value(read(metrics), "process_log_dropped_total") == 9

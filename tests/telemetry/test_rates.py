@@ -103,7 +103,7 @@ def test_counts_of_a_worker_process_are_among_them() -> None:
     holder, now = snapshot_holder(), 10.0
     parent, worker = Metrics(), Metrics()
     for metrics in (parent, worker):
-        metrics.watch(holder, dict, dict)
+        metrics.watch(holder)
     rates = Rates(parent.request_counts, lambda: now)
     rates.sample()
     for _ in range(6):

@@ -28,8 +28,7 @@ from typing import Any, Final
 LENGTH: Final = struct.Struct("!I")
 
 MESSAGES: Final = "gateway.workers.messages"
-FAMILIES: Final = "gateway.telemetry.process_families"
-STATS: Final = "gateway.telemetry.process_stats"
+REPORT: Final = "gateway.telemetry.worker_report"
 
 FIELDS: Final = {
     "Start": "settings publication slot workers listeners balance",
@@ -44,10 +43,7 @@ FIELDS: Final = {
     "Serving": "",
     "Stopped": "",
     "Facts": "number facts",
-    "Report": (
-        "number in_flight_by_member in_flight_by_service waiting_by_member connections tunnels_open use "
-        "stats access_log_dropped process_log_dropped"
-    ),
+    "Report": "number worker counted",
 }
 
 
@@ -79,12 +75,15 @@ for package in ("gateway", "gateway.workers", "gateway.telemetry"):
     sys.modules[package] = types.ModuleType(package)
 KINDS: Final = {name: make_up(MESSAGES, name, fields) for name, fields in FIELDS.items()}
 WorkerUse = make_up(
-    FAMILIES,
+    REPORT,
     "WorkerUse",
     "clients max_clients handshakes max_handshakes held_body_bytes max_held_body_bytes",
 )
-ProcessStats = make_up(
-    STATS, "ProcessStats", "cpu_seconds started_at virtual_bytes resident_bytes open_fds max_fds"
+WorkerReport = make_up(
+    REPORT,
+    "WorkerReport",
+    "in_flight_by_member in_flight_by_service waiting_by_member connections tunnels_open ejected use "
+    "processes access_log_dropped process_log_dropped",
 )
 
 
@@ -107,6 +106,8 @@ class FakeWorker:
         self.heeds_parent = False
         """Not before the test has said how."""
         self.clients = 0
+        self.name = ""
+        """The number of its slot."""
         self.told = b""
         self.ordered = b""
         self.tell("began", pid=os.getpid())
@@ -125,10 +126,9 @@ class FakeWorker:
 
     def report(self, number: int) -> None:
         use = WorkerUse(self.clients, 100, 0, 10, 0, 1000)
-        in_flight = {"baremetal/api-1": self.clients}
-        stats = ProcessStats(0.0, 0.0, 0, 0, 0, 0.0)
-        by_service = {"baremetal": self.clients}
-        self.say_kind("Report", number, in_flight, by_service, {}, {}, {}, use, stats, 0, 0)
+        in_flight, by_service = {"baremetal/api-1": self.clients}, {"baremetal": self.clients}
+        worker = WorkerReport(in_flight, by_service, {}, {}, {}, {}, {self.name: use}, {}, 0, 0)
+        self.say_kind("Report", number, worker, None)
 
     def heard(self, message: Any) -> None:
         kind = type(message).__name__
@@ -139,6 +139,7 @@ class FakeWorker:
         if kind == "Deadlines":
             more = {"deadlines": dict(message.deadlines)}
         if kind == "Start":
+            self.name = str(message.slot)
             more = {"listeners": message.listeners, "settings": True}
         self.tell(kind, **simple, **more)
         if kind in self.silent:

@@ -55,7 +55,7 @@ class Fleet:
         self.service = service
         self.parent = SnapshotHolder(Snapshot.configured([service], now=0.0))
         self.metrics = Metrics()
-        self.metrics.watch(self.parent, dict, dict)
+        self.metrics.watch(self.parent)
         self.told: list[str] = []
         self.keeper = ShareKeeper(
             self.parent, self.metrics, monotonic, lambda key, text, _: self.told.append(text), number
@@ -210,10 +210,12 @@ async def test_no_more_connections_than_it_takes_from_all_workers_together(
         nonlocal most
         for _ in range(5):
             assert (await gateway.request(request())).status == 200
-            most = max(most, sum(sum(each.worker.connections()["baremetal", "api-1"]) for each in active()))
+            most = max(
+                most, sum(sum(each.worker.report().connections["baremetal", "api-1"]) for each in active())
+            )
 
     def active() -> list[Gateway]:
-        return [each for each in fleet.gateways if each.worker.connections()]
+        return [each for each in fleet.gateways if each.worker.report().connections]
 
     await asyncio.gather(*(client(gateway) for gateway in fleet.gateways))
     assert most == 1
@@ -248,7 +250,9 @@ async def test_the_queue_is_divided(testbed: Testbed, fleets: Any) -> None:
     await backend.received()
     for gateway in fleet.gateways:
         clients += [await sent(gateway) for _ in range(2)]
-    await until(lambda: all(gateway.worker.waiting_by_member == {KEY: 2} for gateway in fleet.gateways))
+    await until(
+        lambda: all(gateway.worker.report().waiting_by_member == {KEY: 2} for gateway in fleet.gateways)
+    )
     await fleet.quiet()
     for gateway in fleet.gateways:
         assert (await gateway.request(request())).status == 503
@@ -265,7 +269,7 @@ async def test_what_a_worker_had_is_free_when_it_has_ended(testbed: Testbed, fle
     first = await sent(fleet.gateways[0])
     await backend.received()
     second = await sent(fleet.gateways[1])
-    await until(lambda: fleet.worker(1).waiting_by_member == {KEY: 1})
+    await until(lambda: fleet.worker(1).report().waiting_by_member == {KEY: 1})
     await fleet.worker(0).abort()
     fleet.keeper.left(0)
     await first.ended()
@@ -297,7 +301,9 @@ async def test_what_waits_when_a_bound_is_removed_goes_by_it(testbed: Testbed, f
     fleet = await fleets(2, bounded(backend, 1, length=20))
     clients = [await sent(fleet.gateways[number % 2]) for number in range(6)]
     await backend.received()
-    await until(lambda: sum(sum(each.worker.waiting_by_member.values()) for each in fleet.gateways) == 5)
+    await until(
+        lambda: sum(sum(each.worker.report().waiting_by_member.values()) for each in fleet.gateways) == 5
+    )
     fleet.reload(replace(fleet.service, backends=(backend.backend,)))
     await fleet.quiet()
     held.let_go(6)

@@ -378,9 +378,11 @@ async def test_what_is_said_is_of_all_workers_and_of_this_moment(plane: Plane) -
     await plane.processes.look(counters=True)
 
     assert plane.processes.in_flight_by_member == {"baremetal/api-1": 3}
-    assert plane.processes.in_flight_by_service() == {"baremetal": 3}
+    report = plane.processes.report()
+    assert report.in_flight_by_member == {"baremetal/api-1": 3}
+    assert report.in_flight_by_service == {"baremetal": 3}
     assert sorted(each.connections for each in plane.processes.workers()) == [1, 2]
-    assert sorted(use.clients for use in plane.processes.use().values()) == [1, 2]
+    assert sorted(use.clients for use in report.use.values()) == [1, 2]
 
 
 async def test_a_look_does_not_wait_for_those_that_end(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:

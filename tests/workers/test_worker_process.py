@@ -58,7 +58,7 @@ async def test_it_serves_what_it_was_told_once_it_may(api: ScriptedBackend) -> N
         client = await parent.client()
         await client.send(get())
         parent.send(Beat(1, counters=True))
-        assert (await parent.report(1)).use.clients == 0  # it waits to be accepted
+        assert (await parent.report(1)).worker.use["0"].clients == 0  # it waits to be accepted
 
         parent.send(Serve())
         await parent.heard(Serving)
@@ -166,9 +166,9 @@ async def test_a_report_tells_what_it_has_and_counts_each_request_once(api: Scri
         parent.send(Beat(9, counters=False))
         third = await parent.report(9)
 
-    assert first.use.clients == 1
-    assert first.connections == {("baremetal", api.name): (1, 0)}
-    assert first.stats.cpu_seconds > 0
+    assert first.worker.use["0"].clients == 1
+    assert first.worker.connections == {("baremetal", api.name): (1, 0)}
+    assert first.worker.processes["0"].cpu_seconds > 0
     assert first.counted is not None
     assert first.counted.services["baremetal"].requests == {(api.name, 200): 3}
     assert second.counted is not None
@@ -200,7 +200,7 @@ async def test_a_drain_accepts_no_more_finishes_and_reports_all_that_was_counted
         late = await parent.client()  # it waits for the next worker of the slot
         await late.send(get())
         parent.send(Beat(2, counters=False))  # a worker that drains still answers
-        assert (await parent.report(2)).use.clients == 1
+        assert (await parent.report(2)).worker.use["0"].clients == 1
         may_answer.set()
         answer = await client.response()
         assert (answer.status, answer.one("connection")) == (200, "close")
@@ -210,7 +210,7 @@ async def test_a_drain_accepts_no_more_finishes_and_reports_all_that_was_counted
         assert (code, logged) == (0, "")
         assert last.counted is not None
         assert last.counted.services["baremetal"].requests == {(api.name, 200): 1}
-        assert last.in_flight_by_service.get("baremetal", 0) == 0
+        assert last.worker.in_flight_by_service.get("baremetal", 0) == 0
 
         await parent.start()  # the next one has the same sockets, and so whoever waits there
         await parent.begin()
@@ -238,7 +238,7 @@ async def test_a_request_that_is_cut_at_the_end_of_a_drain_is_in_the_last_report
         assert "3 client connections were cut" in logged
         assert last.counted is not None
         assert sum(last.counted.services["baremetal"].requests.values()) == 3
-        assert last.in_flight_by_service.get("baremetal", 0) == 0
+        assert last.worker.in_flight_by_service.get("baremetal", 0) == 0
 
 
 async def test_a_drain_before_it_serves_ends_it(api: ScriptedBackend) -> None:
@@ -507,7 +507,7 @@ async def test_a_paused_worker_goes_on_with_its_clients_and_serves_again(api: Sc
         await client.send(get()[20:])
         assert (await client.response()).status == 200
         parent.send(Beat(1, counters=False))
-        assert (await parent.report(1)).use.clients <= 1
+        assert (await parent.report(1)).worker.use["0"].clients <= 1
 
         parent.send(Serve())
         await parent.heard(Serving, 2)

@@ -31,6 +31,7 @@ from gateway.compiled import build_info
 from gateway.core.fleet.backend import Freshness
 from gateway.core.fleet.pool import Pool
 from gateway.core.fleet.snapshot import ServiceView
+from gateway.telemetry.engine import with_engine
 
 ROWS: Final = 50
 """Rows that are made in one turn of the event loop: about half a millisecond."""
@@ -53,7 +54,7 @@ class Facts:
     async def overview(self) -> Overview:
         """All services, each in one row."""
         context, around = self._context, self._surroundings()
-        snapshot, ejected = context.snapshots.current, dict(context.ejected())
+        snapshot, ejected = context.snapshots.current, context.report().ejected
         events = context.history.latest()
         problems = list(gateway_problems(snapshot, around))
         rows = []
@@ -145,12 +146,12 @@ class Facts:
         )
 
     def _moment(self, service: str) -> Moment:
-        """Copies, since these mappings go on changing while rows are made."""
-        context, now = self._context, time()
+        """Nothing in it changes while rows are made."""
+        context, now, report = self._context, time(), self._context.report()
         return Moment(
-            dict(context.open_requests()),
-            dict(context.waiting_by_member()),
-            dict(context.ejected()),
+            with_engine(report.in_flight_by_member, context.engine()),
+            report.waiting_by_member,
+            report.ejected,
             dict(context.last_probe_at()),
             context.rates(service),
             now,

@@ -15,8 +15,8 @@ from gateway.admin.ui.model import BackendFacts, Bar
 from gateway.core.fleet.backend import Grade, Member
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.ranges import NO_VERSIONS
-from gateway.dataplane.ejection import Ejected
 from gateway.telemetry.rates import ServiceRates
+from gateway.telemetry.worker_report import Ejected
 
 NOTHING_KNOWN: Final = "nothing known"
 

@@ -28,7 +28,6 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import CalendarDate, Version
-from gateway.dataplane.ejection import Ejected
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.telemetry.agreement import AgreementReport, ReplicaReport, ServiceReport
 from gateway.telemetry.engine import EngineReport
@@ -36,6 +35,7 @@ from gateway.telemetry.history import History
 from gateway.telemetry.process_log import about, by_operator
 from gateway.telemetry.rates import ServiceRates
 from gateway.telemetry.recent import SPAN, LastHour
+from gateway.telemetry.worker_report import Ejected, WorkerReport
 from gateway.workers.data_plane import WorkerState
 from tests.admin.testbed import AdminTestbed, mixed_fleet, unknown_fleet
 from tests.core.builders import Toy, service
@@ -151,7 +151,7 @@ async def test_labels_without_room_are_left_out_and_those_of_the_offer_come_firs
 async def test_a_backend_has_what_it_serves_its_state_and_its_requests() -> None:
     testbed = AdminTestbed(
         mixed_fleet(),
-        in_flight={"baremetal/api-2": 3},
+        report=WorkerReport(in_flight_by_member={"baremetal/api-2": 3}),
         last_probe_at={("baremetal", "api-2"): 1790000000.5},
         rates={"baremetal": ServiceRates(7.5, {"api-2": 6.5})},
     )
@@ -208,13 +208,13 @@ async def test_a_long_error_is_cut() -> None:
 
 async def test_the_states_of_backends_and_why() -> None:
     holder = mixed_fleet()
-    testbed = AdminTestbed(holder, waiting={"baremetal/api-1": 2})
+    testbed = AdminTestbed(holder, report=WorkerReport(waiting_by_member={"baremetal/api-1": 2}))
     assert (await backend(testbed, "api-1")).state == "in service"
     holder.observe("baremetal", "api-1", HealthChecked("says 503", 2.0))
     assert ((await backend(testbed, "api-1")).state, (await backend(testbed, "api-1")).note) == (
         *("unhealthy", "says 503"),
     )
-    testbed.ejected = {"baremetal/api-1": Ejected("5 failures in a row", 30.0)}
+    testbed.report = WorkerReport(ejected={"baremetal/api-1": Ejected("5 failures in a row", 30.0)})
     found = await backend(testbed, "api-1")
     assert found.state == "ejected"
     assert found.note.startswith("ejected until ")
@@ -231,7 +231,7 @@ async def test_leaving_backup_and_bounded_backends() -> None:
         Backend("spare", "10.0.0.2", 1, backup=True, max_requests=4, declared=upto(58).versions),
     )
     holder = SnapshotHolder(Snapshot.configured([Service("baremetal", Ironic(), backends)], now=0.0))
-    testbed = AdminTestbed(holder, waiting={"baremetal/spare": 2})
+    testbed = AdminTestbed(holder, report=WorkerReport(waiting_by_member={"baremetal/spare": 2}))
     gone, spare = (await page(testbed)).backends
     assert (gone.state, spare.state, gone.queued, spare.queued) == ("leaving", "backup", None, 2)
     assert gone.note.startswith("leaves at ")
@@ -321,7 +321,7 @@ async def test_problems_come_in_the_order_in_which_they_matter() -> None:
         holder,
         not_serving="it is draining",
         config_error="skewgate.yaml:3: no",
-        ejected={"baremetal/api-2": Ejected("failures", 9.0)},
+        report=WorkerReport(ejected={"baremetal/api-2": Ejected("failures", 9.0)}),
         certificate_expiry={"soon.pem": time.time() + 3600.0, "far.pem": time.time() + 1e9},
     )
     found = (await page(testbed)).health

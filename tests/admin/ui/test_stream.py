@@ -21,6 +21,7 @@ from gateway.core.fleet.fleet import Drain, Pin
 from gateway.core.fleet.service import Service
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import Ironic
+from gateway.telemetry.worker_report import WorkerReport
 from tests.admin.testbed import AdminTestbed, StartAdmin, mixed_fleet, on_site
 from tests.admin.ui import pages_testbed as bed
 from tests.admin.ui.pages_testbed import fleet, page, serves, two_services
@@ -65,7 +66,8 @@ async def test_only_what_has_changed_is_sent(admin: StartAdmin) -> None:
     async with bed.stream(testbed) as reader:
         await reader.until("id=")
 
-        testbed.in_flight = {holder.current.views["baremetal"].pool.members[1].key: 7}
+        member = holder.current.views["baremetal"].pool.members[1]
+        testbed.report = WorkerReport(in_flight_by_member={member.key: 7})
         changed = await reader.until("7 in flight")
 
     assert set(changed) == {"traffic", next(id_ for id_ in changed if id_.startswith("backend-"))}
