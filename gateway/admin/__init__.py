@@ -7,7 +7,15 @@ Only POST, PUT and DELETE change anything, and `guard` checks token, Host and Or
 from __future__ import annotations
 
 from gateway.admin.api import create_app, create_metrics_app
-from gateway.admin.context import AdminContext
+from gateway.admin.context import Access, AdminContext, Commands, Explaining
 from gateway.admin.site import AdminSite
 
-__all__ = ["AdminContext", "AdminSite", "create_app", "create_metrics_app"]
+__all__ = [
+    "Access",
+    "AdminContext",
+    "AdminSite",
+    "Commands",
+    "Explaining",
+    "create_app",
+    "create_metrics_app",
+]

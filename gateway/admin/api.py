@@ -15,8 +15,8 @@ from typing import Final, final
 from aiohttp import hdrs, web
 
 from gateway.admin import views
-from gateway.admin.commands import add_command_routes, refuse_while_still
-from gateway.admin.context import AdminContext
+from gateway.admin.commands import add_command_routes, pending_for, refuse_while_still
+from gateway.admin.context import Access, AdminContext
 from gateway.admin.explaining import DescriptionError, explain_described
 from gateway.admin.guard import Guard, guard_requests
 from gateway.admin.responses import AdminResponse, AdminStream, json_response, render_errors, text_response
@@ -38,13 +38,7 @@ PARAMETERS: Final = frozenset({"method", "path", "header"})
 def create_app(context: AdminContext, *, clock: Callable[[], float] = monotonic) -> web.Application:
     """The application; `site.AdminSite` serves it. `clock`: monotonic seconds."""
     endpoints, sessions, wrong_tokens = _Endpoints(context), Sessions(clock), WrongTokens(clock)
-    guard = Guard(
-        context.hosts,
-        context.token,
-        by_certificate=context.by_certificate,
-        sessions=sessions,
-        wrong_tokens=wrong_tokens,
-    )
+    guard = Guard(context.access, sessions, wrong_tokens)
     app = web.Application(
         # The outermost comes first: they also render the refusals of the guard.
         middlewares=[render_errors, render_pages, guard_requests(guard)],
@@ -56,7 +50,7 @@ def create_app(context: AdminContext, *, clock: Callable[[], float] = monotonic)
     app.router.add_post("/-/reload", endpoints.reload)
     add_command_routes(app.router, context)
     app[DOCUMENTS] = Documents()
-    add_sign_in_routes(app, context, sessions, wrong_tokens)
+    add_sign_in_routes(app, context.access, sessions, wrong_tokens)
     add_control_routes(app, context, sessions)
     add_page_routes(app, context)
     return app
@@ -66,7 +60,7 @@ def create_metrics_app(context: AdminContext) -> web.Application:
     """What everybody may see, by whatever name: metrics and health. No token, and nothing that changes
     anything."""
     app = web.Application(
-        middlewares=[render_errors, guard_requests(Guard(None, lambda: None))],
+        middlewares=[render_errors, guard_requests(Guard(Access(hosts=None)))],
         client_max_size=MAX_BODY,
     )
     _add_public_routes(app.router, _Endpoints(context))
@@ -116,7 +110,7 @@ class _Endpoints:
         """The text format, or OpenMetrics if `Accept` prefers it. What is longer than a piece is sent piece
         by piece, each when the client has taken what was before it."""
         accept = ",".join(request.headers.getall("Accept", []))
-        await self._context.look(True)  # noqa: FBT003 - with what they have counted
+        await self._context.refresh(counters=True)
         stats = await look_at_process()
         pieces, content_type = self._context.metrics.exposition(accept, stats)
         headers = {"Content-Type": content_type}
@@ -141,8 +135,8 @@ class _Endpoints:
             return next(pieces, b"")
 
     async def status(self, request: web.Request) -> web.StreamResponse:
-        await self._context.look(False)  # noqa: FBT003 - without
-        return json_response(self._context.status())
+        await self._context.refresh(counters=False)
+        return json_response(views.status(self._context.status()))
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
         """What would happen to a request. Nothing is sent."""
@@ -163,12 +157,12 @@ class _Endpoints:
         """Respond once the new configuration is in force, or report why the old one stays in force."""
         await request.read()  # one that is malformed, or never ends, must not reload
         refuse_while_still(self._context)
-        result = await self._context.reload()
+        result = await self._context.commands.reload()
         if not result.ok:
             first, *more = (problem.partition("\n")[0] for problem in result.problems)
             others = f", and {len(more)} more" if more else ""
             error = f"the file is refused, the old configuration stays in force: {first}{others}"
             body = {"error": error, "problems": list(result.problems), "restart_needed": list(result.restart)}
             return json_response(body, status=400)
-        pending = await self._context.pending(None)
-        return json_response({**self._context.status(), "pending": pending})
+        pending = await pending_for(self._context, None)
+        return json_response({**views.status(self._context.status()), "pending": pending})

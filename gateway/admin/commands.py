@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, NoReturn, final
 
 from aiohttp import web
 
+from gateway.admin import views
 from gateway.admin.command_warnings import below_minimum, hides_nothing, leaves_unserved
 from gateway.admin.context import AdminContext
 from gateway.admin.responses import json_response
@@ -114,15 +115,23 @@ async def _apply(
     """Returns once it is in force. `warning_of`: what the operator should know about it. Raises 503."""
     refuse_while_still(context)
     with _store_may_fail():
-        if context.command is None:
-            context.apply(service, command)
-        else:
-            await context.command(service, command)
+        await context.commands.apply(service, command)
     view = context.snapshots.current.views.get(service)
     warning = None if view is None else warning_of(view)
-    saved = await context.state_saved()
-    pending = await context.pending(service)
+    saved = await context.commands.saved()
+    pending = await pending_for(context, service)
     return CommandResult(saved, pending, warning)
+
+
+async def pending_for(context: AdminContext, service: str | None) -> list[str]:
+    """Waits until what was commanded about a service (None: about any) is in force. Names those for which it
+    still waits after some seconds."""
+    waits_for = await context.commands.in_force(service)
+    report = context.agreement()
+    if report is None:
+        return list(waits_for)
+    found = (each for whom in waits_for for each in whom.split(", "))
+    return sorted({report.name_of(each) for each in found})
 
 
 @final
@@ -157,7 +166,7 @@ class _Endpoints:
         """The new state."""
         return json_response(
             {
-                **self._context.status(),
+                **views.status(self._context.status()),
                 "kept": result.saved,
                 "pending": result.pending,
                 "warning": result.warning,
@@ -169,15 +178,16 @@ class _Endpoints:
         await request.read()
         refuse_while_still(self._context)
         replica, report = request.match_info["replica"], self._context.agreement()
-        if self._context.forget is None or report is None:
+        forget = self._context.commands.forget
+        if forget is None or report is None:
             raise web.HTTPNotFound(text="this gateway stands alone: `agreement` is not configured")
         if replica == report.id:
             raise web.HTTPConflict(text=f"{replica!a} is this replica itself: stop it, and it signs off")
         with _store_may_fail():
-            is_forgotten = await self._context.forget(replica)
+            is_forgotten = await forget(replica)
         if not is_forgotten:
             _refuse_to_forget(replica, self._context.agreement() or report)
-        return json_response(self._context.status())
+        return json_response(views.status(self._context.status()))
 
 
 @contextmanager
@@ -204,7 +214,7 @@ def _refuse_to_forget(replica: str, report: AgreementReport) -> NoReturn:
 
 def refuse_while_still(context: AdminContext) -> None:
     """Another gateway is taking over: what is changed now would be lost. Raises 503."""
-    if reason := context.frozen():
+    if reason := context.commands.frozen():
         raise web.HTTPServiceUnavailable(text=reason)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.admin.context import AdminContext
-from gateway.core.decision.explanation import Explanation, explain
+from gateway.core.decision.explanation import Explanation, Load, explain
 from gateway.core.http.message import METHOD, Header, method_of_text
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import read_described, refusal_sentence
@@ -44,13 +44,16 @@ def explain_described(
     headers = [_header(line) for line in header_lines]
     if len(headers) > MAX_HEADERS:
         raise DescriptionError(f"`header` can be given at most {MAX_HEADERS} times")
-    snapshot = context.snapshots.current
-    table = NameTable.for_requests(snapshot.selected_names)
+    status, facts = context.status(), context.explaining()
+    table = NameTable.for_requests(status.snapshot.selected_names)
     try:
-        head = read_described(method, target, headers, table, context.limits())
+        head = read_described(method, target, headers, table, facts.limits)
     except FramingError as refusal:
         raise DescriptionError(refusal_sentence(refusal)) from None
-    return explain(snapshot, head, head.host, context.load(), context.known_documents())
+    report = status.report  # without an engine: the gateway chooses by what it has in flight itself
+    ejected = {key: each.reason for key, each in report.ejected.items()}
+    load = Load(report.in_flight_by_member, facts.held_back, ejected)
+    return explain(status.snapshot, head, head.host, load, facts.known_documents)
 
 
 def _header(line: str) -> Header:

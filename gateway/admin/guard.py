@@ -9,13 +9,13 @@ whoever wants a page is sent to the sign-in instead of being refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from typing import Final, final
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
 from gateway.admin.connection import AdminConnection
+from gateway.admin.context import Access
 from gateway.admin.responses import Handler
 from gateway.admin.ui.access import (
     CALLER,
@@ -40,25 +40,18 @@ ready one, must not need a secret, and is told one word. `?verbose` needs both: 
 
 @final
 class Guard:
-    """Decides which requests are refused. `hosts`: further names by which this listener may be addressed;
-    None: any name, for a listener whose content is for everybody. `token`: the one in force, which a reload
-    may change."""
+    """Decides which requests are refused. `sessions`: of the operations page."""
 
     def __init__(
         self,
-        hosts: Collection[str] | None,
-        token: Callable[[], Secret | None],
-        *,
-        by_certificate: Callable[[], bool] = lambda: False,
+        access: Access,
         sessions: Sessions | None = None,
         wrong_tokens: WrongTokens | None = None,
     ) -> None:
+        hosts = access.hosts
         self._hosts = None if hosts is None else frozenset({*LOOPBACK, *(host.lower() for host in hosts)})
-        self._token = token
-        self._by_certificate = by_certificate
-        """Whether certificates of clients are verified: then one stands for the token."""
+        self._access = access
         self._sessions = Sessions() if sessions is None else sessions
-        """Those of the operations page."""
         self._wrong_tokens = WrongTokens() if wrong_tokens is None else wrong_tokens
 
     def foreign(self, request: web.Request) -> web.HTTPException | None:
@@ -78,7 +71,7 @@ class Guard:
 
     def stranger(self, request: web.Request) -> web.HTTPException:
         """What `request` gets, which has no caller."""
-        if self._token() is None:
+        if self._access.token() is None:
             return web.HTTPForbidden(text="show the certificate of an operator in the TLS handshake")
         # A request that has credentials and no caller has tried a wrong token.
         if hdrs.AUTHORIZATION in request.headers and (wait := self._wrong_tokens.add()):
@@ -97,7 +90,7 @@ class Guard:
     def caller(self, request: web.Request) -> Caller | None:
         """By what a request may do everything; None: it may not. Without token and certificates, this
         listener is on loopback, or shows what everybody may see."""
-        token, by_certificate = self._token(), self._by_certificate()
+        token, by_certificate = self._access.token(), self._access.by_certificate()
         certificate = _certificate(request) if by_certificate else None
         shown: Proof | None = None
         if certificate is not None:

@@ -1,84 +1,34 @@
-"""What the admin listener shows, as plain JSON values and texts made from one snapshot.
+"""The document of `/status`, as plain JSON values made from the status, and the conditions of `/readyz`.
 
 The shape of `/status` is a public contract: scripts of other people read it. Pure: no request, no clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from gateway.compiled import BuildInfo
 from gateway.core.decision.explanation import ends
-from gateway.core.fleet.backend import Member
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
-from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
+from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme
 from gateway.telemetry.agreement import AgreementReport, ReplicaReport, ServiceReport
 from gateway.telemetry.discovery import SourceReport
 from gateway.telemetry.engine import EngineReport
-from gateway.workers.data_plane import WorkerState
+from gateway.telemetry.status import BackendStatus, GatewayStatus, ServiceStatus, WorkerState
 
 
-def status(
-    snapshot: Snapshot,
-    build: BuildInfo,
-    config: Mapping[str, Any],
-    last_probe_at: Mapping[tuple[str, str], float],
-    in_flight_by_member: Mapping[str, int],
-    *,
-    ejected: Mapping[str, Ejected],
-    waiting_by_member: Mapping[str, int],
-    workers: Iterable[WorkerState] = (),
-    sources: Iterable[SourceReport] = (),
-    wall_offset: float = 0.0,
-    agreement: AgreementReport | None = None,
-    engine: EngineReport | None = None,
-) -> dict[str, Any]:
-    """The document of `GET /status`. `last_probe_at`: wall-clock seconds by (service, backend). By member
-    key: requests in flight, who is ejected, and requests in queues. `workers` serve the requests.
-    `wall_offset`: seconds since 1970, less those of the clock that dates facts. `agreement`: of one of
-    several replicas. `engine`: of the one beside this gateway."""
-    reports: dict[str, dict[str, Any]] = {}
-    for each in sources:
-        reports.setdefault(each.service, {})[each.source] = _source(each)
-
-    def backend(member: Member, scheme: Scheme) -> dict[str, Any]:
-        key = member.key
-        return {
-            **_backend(member, scheme, last_probe_at.get((member.service, member.backend.name))),
-            "in_flight": in_flight_by_member.get(key, 0),
-            **({"ejected": ejected[key]._asdict()} if key in ejected else {}),
-            **({"unhealthy": member.unhealthy} if member.unhealthy is not None else {}),
-            **({"backup": True} if member.backend.backup else {}),
-            **({"source": member.backend.source} if member.backend.source else {}),
-            **(
-                {"leaving": {"until": member.backend.leaves_at + wall_offset}}
-                if member.backend.leaves_at is not None
-                else {}
-            ),
-            **({"queued": waiting_by_member.get(key, 0)} if member.bound else {}),
-        }
-
+def status(gateway: GatewayStatus) -> dict[str, Any]:
+    """Returns the document of `GET /status`."""
     return {
-        "generation": snapshot.generation,
-        "build": build._asdict(),
-        "config": dict(config),
-        "workers": [_worker(each) for each in workers],
-        "agreement": None if agreement is None else _agreement(agreement),
-        "engine": None if engine is None else _engine(engine),
-        "services": {
-            name: {
-                **_service(view, () if agreement is None else agreement.holding(name)),
-                **_agreement_about(name, agreement),
-                "backends": {
-                    member.backend.name: backend(member, view.service.dialect.scheme)
-                    for member in view.pool.members
-                },
-                **({"sources": reports[name]} if name in reports else {}),
-            }
-            for name, view in snapshot.views.items()
-        },
+        "generation": gateway.snapshot.generation,
+        "build": gateway.build._asdict(),
+        "config": asdict(gateway.config),
+        "workers": [_worker(each) for each in gateway.workers],
+        "agreement": None if gateway.agreement is None else _agreement(gateway.agreement),
+        "engine": None if gateway.engine is None else _engine(gateway.engine),
+        "services": {each.name: _service(each) for each in gateway.services()},
     }
 
 
@@ -124,16 +74,39 @@ def _replica(replica: ReplicaReport) -> dict[str, Any]:
     return {**replica._asdict(), "holds": list(replica.holds), "differs": list(replica.differs)}
 
 
-def _agreement_about(service: str, report: AgreementReport | None) -> dict[str, Any]:
-    """What this replica knows about the others of one service; nothing where it stands alone."""
-    about = None if report is None else report.services.get(service)
-    if report is None or about is None:
-        return {}
+def _service(service: ServiceStatus) -> dict[str, Any]:
+    view, scheme = service.view, service.scheme
+    offer, pin = view.offer, view.pool.pin
+    shown: dict[str, Any] = {
+        "dialect": view.service.dialect.name,
+        "phase": offer.phase.value,
+        "pin": None if pin is None else scheme.format(pin),
+        "offer": {
+            **_range(offer.versions, scheme),
+            "policy": offer.policy.value,
+            "ceiling": None if offer.ceiling is None else scheme.format(offer.ceiling),
+            "held_by": list(offer.held_by),
+            "held_rule": None if offer.held_rule is None else offer.held_rule.value,
+            "held_by_replicas": list(service.held_by_replicas),
+        },
+        "guaranteed": _range(offer.guaranteed, scheme),
+        "reachable": _range(offer.reachable, scheme),
+    }
+    if service.gateway.agreement is not None and service.agreement is not None:
+        shown["agreement"] = _agreement_about(service.agreement, service.gateway.agreement)
+    shown["backends"] = {each.member.backend.name: _backend(each, scheme) for each in service.backends()}
+    if service.sources:
+        shown["sources"] = {each.source: _source(each) for each in service.sources}
+    return shown
+
+
+def _agreement_about(about: ServiceReport, report: AgreementReport) -> dict[str, Any]:
+    """Writes what this replica knows about the others of one service."""
 
     def names(ids: Iterable[str]) -> list[str]:
         return [report.name_of(each) for each in ids]
 
-    found = {
+    return {
         "attached": about.attached,
         "since": about.since,
         "seq": about.seq,
@@ -143,7 +116,6 @@ def _agreement_about(service: str, report: AgreementReport | None) -> dict[str, 
         "problem": about.problem or None,
         "drains": {name: {"idle": not busy, "busy": names(busy)} for name, busy in _drains(about).items()},
     }
-    return {"agreement": found}
 
 
 def _drains(about: ServiceReport) -> dict[str, tuple[str, ...]]:
@@ -153,34 +125,27 @@ def _drains(about: ServiceReport) -> dict[str, tuple[str, ...]]:
     return dict(sorted({**dict.fromkeys(about.idle, ()), **about.not_idle}.items()))
 
 
-def _service(view: ServiceView, held_by_replicas: Iterable[str]) -> dict[str, Any]:
-    offer, scheme = view.offer, view.service.dialect.scheme
-    return {
-        "dialect": view.service.dialect.name,
-        "phase": offer.phase.value,
-        "pin": scheme.format(view.pool.pin) if view.pool.pin is not None else None,
-        "offer": {
-            **_range(offer.versions, scheme),
-            "policy": offer.policy.value,
-            "ceiling": scheme.format(offer.ceiling) if offer.ceiling is not None else None,
-            "held_by": list(offer.held_by),
-            "held_rule": offer.held_rule.value if offer.held_rule is not None else None,
-            "held_by_replicas": list(held_by_replicas),
-        },
-        "guaranteed": _range(offer.guaranteed, scheme),
-        "reachable": _range(offer.reachable, scheme),
+def _backend(backend: BackendStatus, scheme: Scheme) -> dict[str, Any]:
+    """Writes one backend; what does not concern it is left out."""
+    member, leaves_at = backend.member, backend.leaves_at
+    rare = {
+        "ejected": None if backend.ejection is None else backend.ejection._asdict(),
+        "unhealthy": member.unhealthy,
+        "backup": member.backend.backup or None,
+        "source": member.backend.source or None,
+        "leaving": None if leaves_at is None else {"until": leaves_at},
+        "queued": backend.queued,
     }
-
-
-def _backend(member: Member, scheme: Scheme, last_probe_at: float | None) -> dict[str, Any]:
     return {
         "url": member.backend.url,
         "freshness": member.freshness.value,
         "drained": member.drained,
         "legacy": member.legacy,
-        **_range(member.advertisement.versions if member.advertisement is not None else NO_VERSIONS, scheme),
-        "last_probe_at": last_probe_at,
+        **_range(backend.versions, scheme),
+        "last_probe_at": backend.last_probe_at,
         "error": member.error,
+        "in_flight": backend.in_flight,
+        **{name: value for name, value in rare.items() if value is not None},
     }
 
 
@@ -197,15 +162,6 @@ def _source(report: SourceReport) -> dict[str, Any]:
 def _range(versions: VersionSet, scheme: Scheme) -> dict[str, str | None]:
     lowest, highest = ends(versions, scheme)
     return {"min": lowest, "max": highest}
-
-
-class Ejected(NamedTuple):
-    """That a backend is ejected."""
-
-    until: float
-    """Wall-clock seconds."""
-    reason: str
-    """One sentence."""
 
 
 class Condition(NamedTuple):

@@ -23,11 +23,11 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, final
 
-from gateway.admin import AdminContext
+from gateway.admin import Access, AdminContext, Commands, Explaining
 from gateway.assembly.admin_listeners import AdminListeners
 from gateway.assembly.agreements import AgreementParts, begins_with, make_agreement
 from gateway.assembly.data_planes import (
@@ -36,6 +36,7 @@ from gateway.assembly.data_planes import (
     number_of_workers,
 )
 from gateway.assembly.first_facts import first_facts, has_offer
+from gateway.compiled import build_info
 from gateway.controlplane.agreement import Agreement
 from gateway.controlplane.certificate_watch import ADMIN, CertificateWatch, tls_of
 from gateway.controlplane.change_log import ChangeLog
@@ -50,6 +51,7 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.stabilization_timer import StabilizationTimer
 from gateway.controlplane.state.keeper import StateKeeper, load_state, report_no_state_file
 from gateway.core.agreement.attachment import Registered
+from gateway.core.fleet.fleet import OperatorCommand
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.engines.engine import Engine, MakeEngine
@@ -68,6 +70,7 @@ from gateway.telemetry.process_families import StateWrites
 from gateway.telemetry.process_log import ProcessLog
 from gateway.telemetry.rates import Rates
 from gateway.telemetry.recent import RecentRequests
+from gateway.telemetry.status import GatewayStatus
 from gateway.telemetry.worker_report import WorkerReport, plus
 from gateway.tls.client import ClientContexts, backends_tls, read_contexts
 from gateway.tls.server import ServerCertificates
@@ -475,40 +478,63 @@ class Gateway:
         """That of the listener for metrics, if there is one."""
         return self._admin.metrics_url
 
+    def status(self) -> GatewayStatus:
+        """Makes the status of this moment."""
+        plane = self._data_plane
+        return GatewayStatus(
+            snapshot=self.snapshot_holder.current,
+            build=build_info(),
+            config=self._reloader.config,
+            report=self._report(),
+            rates=self._rates.of,
+            now=time(),
+            monotonic=monotonic(),
+            not_serving=plane.not_serving,
+            workers=tuple(plane.workers()),
+            agreement=self._agreement_report(),
+            engine=self._engine_report(),
+            sources=tuple(self._discovery.report()),
+            last_probe_at=dict(self._prober.last_probe_at),
+            certificate_expiry=self._certificates.expiry(),
+            state_writes=self._state_writes(),
+        )
+
     def _admin_context(self, certificates: ServerCertificates | None) -> AdminContext:
-        """What the admin listener may read and change."""
-        plane, replication = self._data_plane, self._replication
+        """What the admin listener shows and may change."""
+        plane, replication, admin = self._data_plane, self._replication, self.settings.admin
         return AdminContext(
             snapshots=self.snapshot_holder,
-            metrics=self.metrics,
-            config=lambda: self._reloader.config,
-            reload=self._reloader.reload,
-            apply=self.snapshot_holder.apply,
-            state_saved=self._state_saved,
-            command=None if replication is None else replication.command,
-            forget=None if replication is None else replication.forget,
-            agreement=self._agreement_report,
-            engine=self._engine_report,
-            in_force=self._in_force,
-            frozen=self._handover.frozen,
-            look=lambda counters: plane.look(counters=counters),
-            last_probe_at=lambda: self._prober.last_probe_at,
-            report=self._report,
-            known_documents=lambda: plane.known_documents,
-            held_back=lambda: plane.held_back,
-            sources=self._discovery.report,
-            workers=plane.workers,
             not_serving=lambda: plane.not_serving,
-            limits=lambda: self.settings.limits,
+            agreement=self._agreement_report,
+            refresh=plane.look,
+            status=self.status,
+            metrics=self.metrics,
             history=self._history,
             last_hour=self._recent.last_hour,
-            rates=self._rates.of,
-            certificate_expiry=self._certificates.expiry,
-            state_writes=self._state_writes,
-            token=lambda: self._reloader.settings.admin.token,
-            by_certificate=lambda: certificates is not None and certificates.settings.client_ca is not None,
-            hosts=(self.settings.admin.host, *self.settings.admin.hosts),
+            explaining=lambda: Explaining(self.settings.limits, plane.known_documents, plane.held_back),
+            commands=Commands(
+                apply=self._apply,
+                reload=self._reloader.reload,
+                in_force=self._in_force,
+                saved=self._state_saved,
+                forget=None if replication is None else replication.forget,
+                frozen=self._handover.frozen,
+            ),
+            access=Access(
+                hosts=(admin.host, *admin.hosts),
+                token=lambda: self._reloader.settings.admin.token,
+                by_certificate=lambda: (
+                    certificates is not None and certificates.settings.client_ca is not None
+                ),
+            ),
         )
+
+    async def _apply(self, service: str, command: OperatorCommand) -> None:
+        """Give an operator's command: where there are replicas, to all of them. Raises `StoreError`."""
+        if self._replication is None:
+            self.snapshot_holder.apply(service, command)
+        else:
+            await self._replication.command(service, command)
 
     def _state_writes(self) -> StateWrites | None:
         return None if self._keeper is None else self._keeper.writes()

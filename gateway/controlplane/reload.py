@@ -27,6 +27,7 @@ from gateway.settings import Loaded, Problem, Settings
 from gateway.settings.model.limits import PER_SERVICE
 from gateway.settings.sources import Seen
 from gateway.settings.yaml.tree import Position
+from gateway.telemetry.status import ConfigInForce
 from gateway.tls.client import ClientContexts, backends_tls, read_contexts
 
 RELOADED: Final = frozenset({"services", "untrusted_headers", "log", "hash"})
@@ -51,18 +52,6 @@ class Retargetable(Protocol):
     """The part of `prober.Prober` and of `resolver.Resolver` that is used here."""
 
     def retarget(self, services: Iterable[Service]) -> None: ...
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ConfigInForce:
-    """The configuration in force, for `/status`."""
-
-    hash: str
-    loaded_at: float
-    """Wall-clock seconds."""
-    error: str | None = None
-    """Why the last reload was refused; None: it was not."""
 
 
 @final

@@ -11,28 +11,12 @@ here.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from typing import NamedTuple, Protocol, final
+from typing import Protocol
 
 from gateway.core.decision.document_key import DocumentKey
-from gateway.core.fleet.snapshot import Snapshot
 from gateway.settings import Settings
+from gateway.telemetry.status import WorkerState
 from gateway.telemetry.worker_report import WorkerReport
-
-
-@final
-class WorkerState(NamedTuple):
-    """One worker, for `/status`."""
-
-    slot: int
-    pid: int
-    connections: int
-    """Of clients, as of its last report."""
-    state: str
-    """`starting`, `serving`, `draining`."""
-    restarts: int
-    """How often a worker of this slot was replaced because it had ended."""
-    holds: Snapshot | None = None
-    """What it has acknowledged; None: nothing yet, or it serves in this process."""
 
 
 class DataPlane(Protocol):

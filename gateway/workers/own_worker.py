@@ -13,9 +13,9 @@ from gateway.dataplane.worker import Worker
 from gateway.settings import Settings
 from gateway.settings.values import Listen
 from gateway.telemetry.access_log import AccessLog
+from gateway.telemetry.status import WorkerState
 from gateway.telemetry.worker_report import WorkerReport
 from gateway.tls.server import ServerCertificates
-from gateway.workers.data_plane import WorkerState
 
 
 @final

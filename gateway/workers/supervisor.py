@@ -25,9 +25,9 @@ from gateway.dataplane.listening_sockets import ListeningSockets
 from gateway.errors import StartupError
 from gateway.settings import Settings
 from gateway.telemetry.merging import Counted
+from gateway.telemetry.status import WorkerState
 from gateway.telemetry.worker_report import Ejected, WorkerProcess, WorkerReport, plus
 from gateway.workers.changes import Changes
-from gateway.workers.data_plane import WorkerState
 from gateway.workers.deputy import Deputy
 from gateway.workers.holding import holds_documents, lowest_held, offers
 from gateway.workers.identity import identity

@@ -7,21 +7,19 @@ from typing import Any
 
 from gateway.admin import views
 from gateway.cli.status import page
-from gateway.compiled import build_info
-from gateway.core.decision.routing import Routes
-from gateway.core.fleet.fleet import Fleet
+from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.telemetry.engine import EngineReport
 from gateway.telemetry.worker_report import WorkerReport
 from gateway.terminal import Paint
-from tests.admin.testbed import StartAdmin, mixed_fleet
+from tests.admin.testbed import AdminTestbed, StartAdmin, mixed_fleet
 
-NOTHING = Snapshot(1, Routes.of([]), {}, Fleet({}), frozenset())
 REPORT = EngineReport("haproxy", "2.6.12", 7, "", {"a": 3, "b": 0}, {"a": 1}, 1, ("p1",), {"b": "why"}, 5, 2)
 
 
 def status(report: EngineReport | None) -> dict[str, Any]:
-    return views.status(NOTHING, build_info(), {}, {}, {}, ejected={}, waiting_by_member={}, engine=report)
+    bed = AdminTestbed(SnapshotHolder(Snapshot.configured([], now=0.0)), engine=report)
+    return views.status(bed.status())
 
 
 def test_status_says_what_goes_past_the_gateway_and_why_something_does_not() -> None:

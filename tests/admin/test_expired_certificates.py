@@ -15,7 +15,7 @@ from time import time
 
 import pytest
 
-from gateway.admin import AdminSite, create_app
+from gateway.admin import Access, AdminSite, create_app
 from gateway.controlplane.reload import ReloadResult
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import CertificateFiles, ServerTls
@@ -78,7 +78,12 @@ async def operator(folder: Path, clock: Clock, *, required: bool = True) -> Asyn
         await here.go_on.wait()
         return ReloadResult()
 
-    context = replace(bed.context(), by_certificate=lambda: True, reload=reload)
+    context = bed.context()
+    context = replace(
+        context,
+        access=Access(by_certificate=lambda: True),
+        commands=replace(context.commands, reload=reload),
+    )
     site = AdminSite(
         create_app(context),
         "127.0.0.1",

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.admin import create_app
+from gateway.admin import Access, create_app
 from gateway.admin.wrong_tokens import AT_ONCE, PER_SECOND
 from gateway.keys.secrets import Secret
 from tests.admin.testbed import AdminTestbed, mixed_fleet
@@ -55,7 +55,7 @@ class Door:
 @asynccontextmanager
 async def door() -> AsyncIterator[Door]:
     bed, clock = AdminTestbed(mixed_fleet()), Clock()
-    context = replace(bed.context(), token=lambda: Secret(TOKEN))
+    context = replace(bed.context(), access=Access(token=lambda: Secret(TOKEN)))
     async with serving(create_app(context, clock=clock), bed) as visitor:
         yield Door(visitor(), clock)
 

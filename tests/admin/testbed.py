@@ -6,12 +6,22 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from time import monotonic, time
 from typing import Any, TypeAlias
 
 from aiohttp import ClientResponse, ClientSession, web
 
-from gateway.admin import AdminContext, AdminSite, create_app, create_metrics_app
-from gateway.controlplane.reload import ConfigInForce, ReloadResult
+from gateway.admin import (
+    Access,
+    AdminContext,
+    AdminSite,
+    Commands,
+    Explaining,
+    create_app,
+    create_metrics_app,
+)
+from gateway.compiled import build_info
+from gateway.controlplane.reload import ReloadResult
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
@@ -29,8 +39,12 @@ from gateway.telemetry.history import History
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.rates import NO_RATES, ServiceRates
 from gateway.telemetry.recent import LastHour
+from gateway.telemetry.status import ConfigInForce, GatewayStatus, WorkerState
 from gateway.telemetry.worker_report import WorkerReport
-from gateway.workers.data_plane import WorkerState
+
+
+async def _nobody_else(*, counters: bool) -> None:
+    """Nothing to refresh: a testbed has no workers."""
 
 
 @dataclass
@@ -69,30 +83,44 @@ class AdminTestbed:
         self.metrics.watch(self.snapshot_holder)
         return AdminContext(
             snapshots=self.snapshot_holder,
-            metrics=self.metrics,
-            config=lambda: ConfigInForce("0123456789ab", 1790000000.0, self.config_error),
-            reload=self._reload,
-            apply=self.snapshot_holder.apply,
-            state_saved=self._state_saved,
-            in_force=self._in_force,
-            agreement=lambda: self.agreement,
-            engine=lambda: self.engine,
-            command=self.command,
-            forget=self.forget,
-            last_probe_at=lambda: self.last_probe_at,
-            report=lambda: self.report,
-            known_documents=tuple,
-            held_back=lambda: self.held_back,
             not_serving=lambda: self.not_serving,
-            limits=Limits,
-            workers=lambda: self.workers,
+            agreement=lambda: self.agreement,
+            refresh=_nobody_else,
+            status=self.status,
+            metrics=self.metrics,
             history=self.history,
             last_hour=lambda service: self.last_hour.get(service, LastHour({}, 0.0)),
-            rates=lambda service: self.rates.get(service, NO_RATES),
-            certificate_expiry=lambda: self.certificate_expiry,
-            token=lambda: Secret(token) if token is not None else None,
-            hosts=hosts,
+            explaining=lambda: Explaining(Limits(), held_back=self.held_back),
+            commands=Commands(
+                apply=self.command or self._apply,
+                reload=self._reload,
+                in_force=self._in_force,
+                saved=self._state_saved,
+                forget=self.forget,
+            ),
+            access=Access(hosts=hosts, token=lambda: Secret(token) if token is not None else None),
         )
+
+    def status(self) -> GatewayStatus:
+        """Makes the status of what this testbed holds."""
+        return GatewayStatus(
+            snapshot=self.snapshot_holder.current,
+            build=build_info(),
+            config=ConfigInForce("0123456789ab", 1790000000.0, self.config_error),
+            report=self.report,
+            rates=lambda service: self.rates.get(service, NO_RATES),
+            now=time(),
+            monotonic=monotonic(),
+            not_serving=self.not_serving,
+            workers=tuple(self.workers),
+            agreement=self.agreement,
+            engine=self.engine,
+            last_probe_at=self.last_probe_at,
+            certificate_expiry=self.certificate_expiry,
+        )
+
+    async def _apply(self, service: str, command: OperatorCommand) -> None:
+        self.snapshot_holder.apply(service, command)
 
     async def _reload(self) -> ReloadResult:
         self.reloads += 1

@@ -12,16 +12,13 @@ from gateway.admin import views
 from gateway.admin.ui.facts_offer import cut, duration, ranges
 from gateway.admin.ui.model import Health
 from gateway.controlplane.change_log import is_blocked, reason_held
-from gateway.controlplane.reload import ConfigInForce
 from gateway.core.fleet.backend import Freshness, Grade, Member
 from gateway.core.fleet.pool import Pool
-from gateway.core.fleet.snapshot import ServiceView, Snapshot
+from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.ranges import VersionSet, union
 from gateway.telemetry.agreement import AgreementReport
-from gateway.telemetry.discovery import SourceReport
 from gateway.telemetry.engine import EngineReport
-from gateway.telemetry.process_families import StateWrites
-from gateway.workers.data_plane import WorkerState
+from gateway.telemetry.status import GatewayStatus, ServiceStatus, WorkerState
 
 GOOD: Final = "good"
 ATTENTION: Final = "attention"
@@ -45,24 +42,6 @@ class Problem(NamedTuple):
     sentence: str
 
 
-class Surroundings(NamedTuple):
-    """What health depends on beside the snapshot."""
-
-    config: ConfigInForce
-    not_serving: str = ""
-    agreement: AgreementReport | None = None
-    engine: EngineReport | None = None
-    workers: Sequence[WorkerState] = ()
-    sources: Sequence[SourceReport] = ()
-    certificate_expiry: Mapping[str, float] = {}
-    """Wall-clock seconds by path."""
-    state_writes: StateWrites | None = None
-    now: float = 0.0
-    """Wall-clock seconds."""
-    monotonic: float = 0.0
-    """Seconds of the clock by which offers stabilize."""
-
-
 def health(problems: Iterable[Problem], good: str) -> Health:
     """`good`: the sentence where nothing is wrong."""
     found = list(problems)
@@ -80,24 +59,24 @@ def health(problems: Iterable[Problem], good: str) -> Health:
 # --- the gateway --------------------------------------------------------------------------------------------
 
 
-def gateway_problems(snapshot: Snapshot, around: Surroundings) -> Iterator[Problem]:
+def gateway_problems(status: GatewayStatus) -> Iterator[Problem]:
     """What is wrong with the gateway as a whole; its services are asked one by one."""
-    for each in views.conditions(snapshot, not_serving=around.not_serving):
+    for each in views.conditions(status.snapshot, not_serving=status.not_serving):
         if not each.holds and each.name != "offer":  # each service says that for itself
             yield Problem(BAD, each.reason)
-    if around.config.error:
-        error = cut(around.config.error)
+    if status.config.error:
+        error = cut(status.config.error)
         yield Problem(ATTENTION, f"the last reload was refused, the old configuration is in force: {error}")
-    if around.agreement is not None:
-        yield from _agreement(around.agreement)
-    yield from _workers(around.workers)
-    if around.engine is not None:
-        yield from _engine(around.engine)
-    if around.state_writes is not None and not around.state_writes.successful:
+    if status.agreement is not None:
+        yield from _agreement(status.agreement)
+    yield from _workers(status.workers)
+    if status.engine is not None:
+        yield from _engine(status.engine)
+    if status.state_writes is not None and not status.state_writes.successful:
         yield Problem(
             ATTENTION, "the state file cannot be written: a restart would forget what is offered now"
         )
-    yield from _certificates(around.certificate_expiry, around.now)
+    yield from _certificates(status.certificate_expiry, status.now)
 
 
 def _agreement(report: AgreementReport) -> Iterator[Problem]:
@@ -146,12 +125,10 @@ def _certificates(expiry: Mapping[str, float], now: float) -> Iterator[Problem]:
 # --- one service --------------------------------------------------------------------------------------------
 
 
-def service_problems(
-    view: ServiceView, around: Surroundings, ejected: Mapping[str, object]
-) -> Iterator[Problem]:
-    """What is wrong with one service. `ejected`: by member key."""
-    pool = view.pool
-    yield from _offer(view, around)
+def service_problems(service: ServiceStatus) -> Iterator[Problem]:
+    """What is wrong with one service."""
+    view, pool, ejected = service.view, service.view.pool, service.gateway.report.ejected
+    yield from _offer(service)
     # Who is drained is being worked on, and who is leaving is not missed.
     lost = names_of(pool, lambda grade: grade.freshness is Freshness.LOST and _is_wanted(grade))
     if lost:
@@ -169,25 +146,23 @@ def service_problems(
         yield Problem(ATTENTION, _some("whose health check says no", unhealthy, view, why=_unhealthy))
     if out := [member.backend.name for member in pool.members if member.key in ejected] if ejected else []:
         yield Problem(ATTENTION, _some("ejected", out, view))
-    name = view.service.name
-    for each in around.sources:
-        if each.service == name and each.error:
+    for each in service.sources:
+        if each.error:
             yield Problem(ATTENTION, f"the source {cut(each.source)} does not answer: {cut(each.error)}")
     if view.service.maintenance is not None:
         status = view.service.maintenance.status
         yield Problem(ATTENTION, f"maintenance: every request is answered with {status}")
-    about = None if around.agreement is None else around.agreement.services.get(name)
-    if about is not None and about.problem:
-        yield Problem(ATTENTION, f"this replica cannot attach: {cut(about.problem)}")
+    if service.agreement is not None and service.agreement.problem:
+        yield Problem(ATTENTION, f"this replica cannot attach: {cut(service.agreement.problem)}")
 
 
-def _offer(view: ServiceView, around: Surroundings) -> Iterator[Problem]:
+def _offer(service: ServiceStatus) -> Iterator[Problem]:
     """Requests that nobody can serve."""
-    offer, scheme = view.offer, view.service.dialect.scheme
+    view, offer, scheme = service.view, service.view.offer, service.scheme
     if offer.transparent:
         return
     if is_blocked(view):
-        yield Problem(BAD, f"nothing is offered: {reason_held(view, around.monotonic)}")
+        yield Problem(BAD, f"nothing is offered: {reason_held(view, service.gateway.monotonic)}")
     elif not offer.versions:
         yield Problem(BAD, f"nothing is offered, requests get 503: {_why_nothing(view.pool)}")
     elif missing := unserved(view):

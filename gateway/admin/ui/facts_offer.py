@@ -19,7 +19,7 @@ from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.axis import Axis, Tick
 from gateway.core.versions.ranges import VersionRange, VersionSet, joined, union
 from gateway.core.versions.version import Scheme, Version
-from gateway.telemetry.agreement import AgreementReport
+from gateway.telemetry.status import ServiceStatus
 
 NOTHING: Final = "nothing"
 NOT_NEGOTIATED: Final = "not negotiated"
@@ -112,17 +112,15 @@ class Drawing:
         return tuple(Label(tick.at, tick.text) for tick in sorted(chosen))
 
 
-def offer_facts(
-    view: ServiceView, drawing: Drawing, agreement: AgreementReport | None, now: float
-) -> OfferFacts:
-    """`now`: seconds of the clock by which offers stabilize. `agreement`: None where this gateway stands
-    alone."""
-    offer, scheme, ceiling = view.offer, view.service.dialect.scheme, view.service.ceiling
+def offer_facts(service: ServiceStatus, drawing: Drawing) -> OfferFacts:
+    """The offer of a service, in words and on its axis."""
+    view, scheme = service.view, service.scheme
+    offer, ceiling = view.offer, view.service.ceiling
     return OfferFacts(
         range=offered(offer, scheme),
         phase=offer.phase.value,
-        why=why(view, agreement, now),
-        who=_who(view, agreement),
+        why=why(service),
+        who=_who(service),
         then=_then(view),
         pin="" if view.pool.pin is None else scheme.format(view.pool.pin),
         ceiling="" if ceiling is None else scheme.format(ceiling),
@@ -135,11 +133,11 @@ def offered(offer: Offer, scheme: Scheme) -> str:
     return NOT_NEGOTIATED if offer.transparent else ranges(offer.versions, scheme)
 
 
-def why(view: ServiceView, agreement: AgreementReport | None, now: float) -> str:
+def why(service: ServiceStatus) -> str:
     """The policy and what holds the offer, one sentence without a full stop."""
-    if view.offer.transparent:
+    if service.view.offer.transparent:
         return "every backend in service is legacy, so nothing is negotiated and versions pass as they are"
-    return f"{_policy(view.service)}; {_held(view, agreement, now)}"
+    return f"{_policy(service.view.service)}; {_held(service)}"
 
 
 def _policy(service: Service) -> str:
@@ -156,14 +154,15 @@ def _policy(service: Service) -> str:
             assert_never(service.policy)
 
 
-def _held(view: ServiceView, agreement: AgreementReport | None, now: float) -> str:
+def _held(service: ServiceStatus) -> str:
+    view, now, agreement = service.view, service.gateway.monotonic, service.gateway.agreement
     rule = view.offer.held_rule
     if is_blocked(view):
         return reason_held(view, now)
     if rule is HeldRule.STABILIZATION:
         return _waits(view, now)
     if rule is HeldRule.AGREEMENT:
-        waits = agreement.why_held(view.service.name) if agreement is not None else ""
+        waits = agreement.why_held(service.name) if agreement is not None else ""
         return waits or "the next step waits until all replicas, and all workers of each, hold it"
     if rule is not None:
         return reason_held(view, now)
@@ -185,10 +184,10 @@ def _waits(view: ServiceView, now: float) -> str:
     return f"{cut((versions if ceiling is None else versions.up_to(ceiling)).format(scheme))} {wait}"
 
 
-def _who(view: ServiceView, agreement: AgreementReport | None) -> tuple[str, ...]:
-    names: tuple[str, ...] = view.offer.held_by
-    if view.offer.held_rule is HeldRule.AGREEMENT and agreement is not None:
-        names = agreement.holding(view.service.name)
+def _who(service: ServiceStatus) -> tuple[str, ...]:
+    names: tuple[str, ...] = service.view.offer.held_by
+    if service.view.offer.held_rule is HeldRule.AGREEMENT and service.gateway.agreement is not None:
+        names = service.held_by_replicas
     if len(names) <= MAX_WHO:
         return names
     return (*names[:MAX_WHO], f"{len(names) - MAX_WHO} more")

@@ -1,26 +1,22 @@
-"""The facts about replicas, workers and an engine, and what each of them holds. Pure: reports in, values of
-`model` out.
+"""The facts about replicas, workers and an engine, and what each of them holds. Pure: a status in, values
+of `model` out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from gateway.admin.ui.facts_offer import cut
 from gateway.admin.ui.model import ReplicaFacts
 from gateway.telemetry.agreement import AgreementReport, ReplicaReport
 from gateway.telemetry.engine import EngineReport
-from gateway.workers.data_plane import WorkerState
+from gateway.telemetry.status import GatewayStatus, WorkerState
 
 
-def replica_facts(
-    agreement: AgreementReport | None,
-    workers: Sequence[WorkerState],
-    engine: EngineReport | None,
-    service: str | None = None,
-) -> tuple[ReplicaFacts, ...]:
+def replica_facts(status: GatewayStatus, service: str | None = None) -> tuple[ReplicaFacts, ...]:
     """All of them; none where one worker serves alone. `service`: the one of which they hold what is shown;
     None: nothing is shown."""
+    agreement, workers, engine = status.agreement, status.workers, status.engine
     found: list[ReplicaFacts] = []
     if agreement is not None:
         found += [_replica(each, agreement, service) for each in agreement.replicas]

@@ -159,7 +159,7 @@ class _Pages:
 
     async def _read(self, name: str) -> PageParts | None:
         """What a page shows at this moment. None: there is no such service."""
-        await self._context.look(False)  # noqa: FBT003 - without what they have counted
+        await self._context.refresh(counters=False)
         if not name:
             return overview_parts(await self._facts.overview())
         page = await self._facts.service_page(name)

@@ -12,7 +12,7 @@ from typing import Final, final
 
 from aiohttp import web
 
-from gateway.admin.context import AdminContext
+from gateway.admin.context import Access
 from gateway.admin.ui.access import (
     CALLER,
     PAGES,
@@ -34,12 +34,12 @@ WRONG: Final = "this is not the token in force"
 
 def add_sign_in_routes(
     app: web.Application,
-    context: AdminContext,
+    access: Access,
     sessions: Sessions,
     wrong_tokens: WrongTokens,
 ) -> None:
     """Add the pages and what they send."""
-    endpoints = _SignIn(context, sessions, wrong_tokens)
+    endpoints = _SignIn(access, sessions, wrong_tokens)
     app.router.add_get(SIGN_IN, endpoints.form)
     app.router.add_post(SIGN_IN, endpoints.sign_in)
     app.router.add_get(SIGN_OUT, endpoints.question)
@@ -50,22 +50,22 @@ def add_sign_in_routes(
 class _SignIn:
     """One method per endpoint."""
 
-    def __init__(self, context: AdminContext, sessions: Sessions, wrong_tokens: WrongTokens) -> None:
-        self._context = context
+    def __init__(self, access: Access, sessions: Sessions, wrong_tokens: WrongTokens) -> None:
+        self._access = access
         self._sessions = sessions
         self._wrong_tokens = wrong_tokens
 
     async def form(self, request: web.Request) -> web.StreamResponse:
         """The form for the token; where there is none, the page itself."""
         target = local_page(read_query(request, ("next",)).get("next", PAGES))
-        if self._context.token() is None:
+        if self._access.token() is None:
             return redirection(target)
         return await self._form(request, target)
 
     async def sign_in(self, request: web.Request) -> web.StreamResponse:
         """Begin a session, and go on to where the operator wanted to be."""
         fields = await read_form(request, ("token", "next"))
-        target, token = local_page(fields.get("next", PAGES)), self._context.token()
+        target, token = local_page(fields.get("next", PAGES)), self._access.token()
         if token is None:
             return redirection(target)
         if not token.matches(fields.get("token", "").strip()):

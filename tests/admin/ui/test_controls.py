@@ -412,7 +412,8 @@ async def test_a_gateway_that_is_taken_over_takes_no_command(
     bed: AdminTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frozen = ""
-    context = replace(bed.context(), frozen=lambda: frozen)
+    context = bed.context()
+    context = replace(context, commands=replace(context.commands, frozen=lambda: frozen))
     monkeypatch.setattr(bed, "context", lambda: context)
     async with visited(bed) as visitors:
         operator = await signed_in(visitors)

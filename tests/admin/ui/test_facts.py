@@ -35,8 +35,8 @@ from gateway.telemetry.history import History
 from gateway.telemetry.process_log import about, by_operator
 from gateway.telemetry.rates import ServiceRates
 from gateway.telemetry.recent import SPAN, LastHour
+from gateway.telemetry.status import WorkerState
 from gateway.telemetry.worker_report import Ejected, WorkerReport
-from gateway.workers.data_plane import WorkerState
 from tests.admin.testbed import AdminTestbed, mixed_fleet, unknown_fleet
 from tests.core.builders import Toy, service
 from tests.telemetry.builders import record

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from aiohttp import ClientSession, DummyCookieJar, web
 from yarl import URL
 
-from gateway.admin import AdminSite, create_app
+from gateway.admin import Access, AdminSite, create_app
 from gateway.admin.ui.access import cookie_name
 from gateway.keys.secrets import Secret
 from tests.admin.testbed import AdminTestbed
@@ -141,7 +141,9 @@ async def visited(
         text = token()
         return None if text is None else Secret(text)
 
-    async with serving(create_app(replace(testbed.context(), token=secret)), testbed) as visitor:
+    async with serving(
+        create_app(replace(testbed.context(), access=Access(token=secret))), testbed
+    ) as visitor:
         yield visitor
 
 
