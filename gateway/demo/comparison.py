@@ -50,7 +50,7 @@ class BalancerFront:
         """Where clients reach a service."""
         return f"http://{LOOPBACK}:{self._balancer.port(service)}"
 
-    def knowledge(self, service: str) -> None:
+    def status(self, service: str) -> None:
         """Nothing: a balancer knows no versions. Each response tells the range of the server that sent it."""
         return
 

@@ -8,45 +8,25 @@ starts a server, sends a request, or decides what is shown of it.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from importlib.resources import files
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self, final
 
 from gateway import settings
 from gateway.assembly import Gateway
 from gateway.core.fleet.offer import HeldRule
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
-from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.demo.embedded_fleet import BAREMETAL, CATALOG, EmbeddedFleet
 from gateway.errors import StartupError
 from gateway.keys.secrets import Secret
+from gateway.telemetry.status import ServiceStatus
 from gateway.terminal import print_error
 
 USUAL_ADMIN_PORT: Final = settings.AdminSettings().port
 """Where the verbs look for a gateway, so that `skewgate status` beside the demonstration finds it."""
-
-
-class Known(NamedTuple):
-    """What a front knows about one server."""
-
-    versions: VersionSet
-    """What it serves, as far as the front knows; empty: nothing is known."""
-    freshness: str
-    """`fresh`, `stale`, `lost` or `unknown`."""
-
-
-class Knowledge(NamedTuple):
-    """What a front knows about one service and tells its clients."""
-
-    offer: VersionSet
-    phase: str
-    held: str
-    """What holds the offer and who must move for it to rise, one short sentence; empty: nothing holds it."""
-    servers: Mapping[str, Known]
-    """By the name of the server."""
 
 
 class Front(Protocol):
@@ -65,7 +45,7 @@ class Front(Protocol):
         a path such as `/v1/nodes` is added. Has a meaning only inside `async with`."""
         ...
 
-    def knowledge(self, service: str) -> Knowledge | None:
+    def status(self, service: str) -> ServiceStatus | None:
         """What it knows about the service at this moment; None: such a front knows nothing about versions."""
         ...
 
@@ -146,23 +126,9 @@ class GatewayFront:
         host, port = self.gateway.addresses[0]
         return f"http://{host}:{port}{_PREFIXES[service]}"
 
-    def knowledge(self, service: str) -> Knowledge:
-        """What the present snapshot says about the service."""
-        view = self.gateway.snapshot_holder.current.views[service]
-        return Knowledge(
-            view.offer.versions,
-            str(view.offer.phase),
-            held_sentence(view),
-            MappingProxyType(
-                {
-                    member.backend.name: Known(
-                        NO_VERSIONS if member.advertisement is None else member.advertisement.versions,
-                        str(member.freshness),
-                    )
-                    for member in view.pool.members
-                }
-            ),
-        )
+    def status(self, service: str) -> ServiceStatus | None:
+        """What the gateway knows about the service at this moment."""
+        return self.gateway.status().service(service)
 
     async def _enter(self, ports: Ports) -> None:
         text = files(__package__).joinpath("config.yaml").read_text(encoding="utf-8")

@@ -19,10 +19,11 @@ from gateway.core.versions.axis import Axis
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.demo.clients import KINDS, PROGRAMS, Client, Result, Surroundings
 from gateway.demo.embedded_fleet import EmbeddedFleet, ServiceFleet
-from gateway.demo.front import Front, Knowledge
+from gateway.demo.front import Front, held_sentence
 from gateway.demo.scene import BackendScene, Bar, FrontScene, Label, ServiceScene
 from gateway.demo.servers import ApiServer, ServerState
 from gateway.demo.sums import Sums
+from gateway.telemetry.status import ServiceStatus
 
 SAMPLES: Final = 5
 """Of the requests that each server got. They are taken twice a second, so a rate is one of two seconds."""
@@ -66,15 +67,15 @@ class Performance:
         return all(
             knows is None or all(_is_known(server, each, knows) for server in each.servers)
             for each in self.fleet.services
-            for knows in (self.front.knowledge(each.name),)
+            for knows in (self.front.status(each.name),)
         )
 
     def steady(self) -> bool:
         """The same, and no offer moves any more."""
         return self.learned() and all(
-            knows is None or knows.phase not in {Phase.UNKNOWN, Phase.STABILIZING}
+            knows is None or knows.view.offer.phase not in {Phase.UNKNOWN, Phase.STABILIZING}
             for each in self.fleet.services
-            for knows in (self.front.knowledge(each.name),)
+            for knows in (self.front.status(each.name),)
         )
 
     def sample(self) -> None:
@@ -102,31 +103,31 @@ class Performance:
 
     def _service(self, each: ServiceFleet) -> ServiceScene:
         """Of a front that knows nothing of versions the offer is what the server said that answered last."""
-        knows = self.front.knowledge(each.name)
-        offer = self._shown.get(each.name, NO_VERSIONS) if knows is None else knows.offer
+        knows = self.front.status(each.name)
+        offer = self._shown.get(each.name, NO_VERSIONS) if knows is None else knows.view.offer.versions
         axis = Axis((each.serves(each.old), each.serves(each.new)))
         return ServiceScene(
             each.name,
             _text(offer, each),
             _bars(axis, offer),
-            "" if knows is None else knows.phase,
-            "" if knows is None else knows.held,
+            "" if knows is None else knows.view.offer.phase.value,
+            "" if knows is None else held_sentence(knows.view),
             tuple(Label(tick.at, tick.text) for tick in axis.ticks(each.scheme)),
             tuple(self._server(server, each, axis, knows) for server in each.servers),
         )
 
     def _server(
-        self, server: ApiServer, each: ServiceFleet, axis: Axis, knows: Knowledge | None
+        self, server: ApiServer, each: ServiceFleet, axis: Axis, knows: ServiceStatus | None
     ) -> BackendScene:
         """Behind a front that knows nothing of versions the bar shows what the server itself serves."""
-        known = None if knows is None else knows.servers[server.name]
+        known = None if knows is None else knows.backend(server.name)
         serves = each.serves(server.release) if known is None else known.versions
         return BackendScene(
             server.name,
             server.release.name,
             serves.format(each.scheme) if serves else "",
             _bars(axis, serves),
-            "" if known is None else known.freshness,
+            "" if known is None else known.member.freshness.value,
             str(server.state),
             self._rate(server.name),
         )
@@ -138,11 +139,11 @@ class Performance:
         return (last[server] - first[server]) / (end - begin) if end > begin else 0.0
 
 
-def _is_known(server: ApiServer, each: ServiceFleet, knows: Knowledge) -> bool:
-    known = knows.servers[server.name]
+def _is_known(server: ApiServer, each: ServiceFleet, knows: ServiceStatus) -> bool:
+    known = knows.backend(server.name)
     if server.state is not ServerState.RUNNING:
-        return known.freshness != Freshness.FRESH
-    return known.freshness == Freshness.FRESH and known.versions == each.serves(server.release)
+        return known.member.freshness is not Freshness.FRESH
+    return known.member.freshness is Freshness.FRESH and known.versions == each.serves(server.release)
 
 
 def _text(offer: VersionSet, each: ServiceFleet) -> str:

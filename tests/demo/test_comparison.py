@@ -68,7 +68,7 @@ async def test_each_service_is_reached_and_nothing_is_known_of_versions() -> Non
     async with fleet_of() as fleet, BalancerFront(fleet, interval=60.0, make=built_in) as front:
         assert front.name == "plain round robin"
         as_any: Front = front
-        assert [as_any.knowledge(each) for each in (BAREMETAL, CATALOG)] == [None, None]
+        assert [as_any.status(each) for each in (BAREMETAL, CATALOG)] == [None, None]
         async with aiohttp.ClientSession() as session:
             for service, path in ((BAREMETAL, "/v1/nodes"), (CATALOG, "/items")):
                 async with session.get(front.url(service) + path) as response:
@@ -91,7 +91,7 @@ async def play(make: type[GatewayFront] | type[BalancerFront]) -> FrontScene:
         performance = Performance(fleet, front, 1)
         clients = await performance.start(stack)
         async with asyncio.timeout(PATIENCE):
-            while (knows := front.knowledge(BAREMETAL)) is not None and knows.phase != "mixed":
+            while (knows := front.status(BAREMETAL)) is not None and knows.view.offer.phase != "mixed":
                 news.clear()
                 await news.wait()
         session = await stack.enter_async_context(aiohttp.ClientSession())
