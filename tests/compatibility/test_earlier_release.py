@@ -1,14 +1,14 @@
 """This release beside the one before it: state files both ways, and configurations.
 
-`earlier.tar.xz` has the sources and the configurations of the earlier one, as they were. An upgrade of the
-gateway reads what the earlier one has written, and the way back does the opposite.
+`earlier.tar.xz` has the sources and the configurations of the earlier one, as they were; its libraries are in
+an environment of their own. An upgrade of the gateway reads what the earlier one has written, and the way
+back does the opposite.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +25,7 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-
-pytestmark = pytest.mark.processes
+from tests.real.environments import build, find_python
 
 ARCHIVE = Path(__file__).parent / "earlier.tar.xz"
 CONFIGURATION = """
@@ -75,8 +74,9 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def by_the_earlier(earlier: Path, program: str, text: str) -> str:
+    python = build("earlier", find_python()).python
     done = subprocess.run(
-        [sys.executable, "-P", "-c", program, CONFIGURATION],
+        [str(python), "-P", "-c", program, CONFIGURATION],
         env={"PYTHONPATH": str(earlier), "SKEWGATE_COMPILED": "0"},
         input=text,
         capture_output=True,
@@ -119,6 +119,7 @@ def read_here(text: str) -> list[Any]:
     ]
 
 
+@pytest.mark.real
 def test_after_an_upgrade_of_the_gateway_what_the_earlier_one_wrote_counts(earlier: Path) -> None:
     text = by_the_earlier(earlier, WRITE, written(services()))
 
@@ -128,12 +129,14 @@ def test_after_an_upgrade_of_the_gateway_what_the_earlier_one_wrote_counts(earli
     assert dropped == []
 
 
+@pytest.mark.real
 def test_after_the_way_back_what_this_one_wrote_counts(earlier: Path) -> None:
     text = written(services())
 
     assert json.loads(by_the_earlier(earlier, READ, text)) == read_here(text)
 
 
+@pytest.mark.real
 def test_the_earlier_one_reads_what_this_one_knows_of_discovered_backends(earlier: Path) -> None:
     """It has no such backends, so the entry does not count; everything else does."""
     document = json.loads(written(services()))
@@ -145,6 +148,7 @@ def test_the_earlier_one_reads_what_this_one_knows_of_discovered_backends(earlie
     assert len(dropped) == 1
 
 
+@pytest.mark.real
 def test_the_earlier_one_reads_what_workers_hold_of_the_offers(earlier: Path) -> None:
     """A release that knows no workers has no documents. All else counts."""
     scheme = services()[0].dialect.scheme
