@@ -11,9 +11,10 @@ from typing import Final
 from gateway.controlplane.resolver import addresses_only
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.limits import NO_TIMEOUT, ServiceLimits
+from gateway.core.fleet.reuse import Reuse
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.fleet.timeouts import NO_TIMEOUT
 from gateway.core.versions.ranges import VersionSet
 from gateway.dataplane.backend_connection import BackendConnection
 from gateway.dataplane.client_connection import ClientConnection
@@ -60,7 +61,7 @@ class Lane:
             "baremetal",
             dialect,
             (Backend("api-1", "127.0.0.1", 6385, declared=versions),),
-            limits=ServiceLimits(reuse_requests=1_000_000_000, reuse_time=NO_TIMEOUT),
+            reuse=Reuse(requests=1_000_000_000, time=NO_TIMEOUT),
         )
         holder = SnapshotHolder(Snapshot.configured([service], now=0.0))
         metrics = Metrics()

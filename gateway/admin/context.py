@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol, final
 from gateway.controlplane.reload import ReloadResult
 from gateway.core.decision.document_key import DocumentKey
 from gateway.core.fleet.fleet import OperatorCommand
+from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.snapshot import SnapshotSource
-from gateway.dataplane.http1.request_head import HeadLimits
 from gateway.keys.secrets import Secret
 from gateway.telemetry.agreement import AgreementReport
 from gateway.telemetry.history import History
@@ -33,7 +33,7 @@ class Refresh(Protocol):
 class Explaining(NamedTuple):
     """Facts of this moment on which the explanation of a request depends, beside the status."""
 
-    limits: HeadLimits
+    limits: Limits
     """Limits of request heads."""
     known_documents: Container[DocumentKey] = ()
     """Discovery documents that can be answered without a backend."""

@@ -20,11 +20,12 @@ from gateway import process
 from gateway.controlplane.certificate_watch import CertificateWatch
 from gateway.controlplane.discovery.discovery import Discovery
 from gateway.controlplane.snapshot_holder import Configured, SnapshotHolder
+from gateway.core.fleet.limits import SERVICE_LIMITS
 from gateway.core.fleet.service import Service
+from gateway.core.fleet.timeouts import SERVICE_TIMEOUTS
 from gateway.errors import CertificateError
 from gateway.service_manager import Moment
 from gateway.settings import Loaded, Problem, Settings
-from gateway.settings.model.limits import PER_SERVICE
 from gateway.settings.sources import Seen
 from gateway.settings.yaml.tree import Position
 from gateway.telemetry.status import ConfigInForce
@@ -34,8 +35,8 @@ RELOADED: Final = frozenset({"services", "untrusted_headers", "log", "hash"})
 """What of the settings a reload puts in force. All else is read once, when the process starts. Of `timeouts`
 and `limits` those that a service may have, too, are a part of the services."""
 
-SHARED: Final = frozenset({"timeouts", "limits"})
-"""Sections that a service has, too."""
+PER_SERVICE: Final = {"timeouts": SERVICE_TIMEOUTS.keys, "limits": SERVICE_LIMITS.keys}
+"""Keys of sections that a service has, too."""
 
 _REFUSED: Final = "reload refused, the old configuration stays in force: "
 
@@ -269,6 +270,6 @@ def _read_at_start(settings: Settings, name: str) -> object:
         keys = {key: getattr(admin, key) for key in ("token", "tls", "hosts", "metrics_listen")}
         return {"listen": (admin.host, admin.port), **keys}
     if is_dataclass(value):
-        names = (each.name for each in fields(value))
-        return {key: getattr(value, key) for key in names if not (name in SHARED and key in PER_SERVICE)}
+        names = [each.name for each in fields(value) if each.name not in PER_SERVICE.get(name, ())]
+        return {key: getattr(value, key) for key in names}
     return value

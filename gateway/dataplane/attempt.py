@@ -112,7 +112,7 @@ class Attempt(ResponseReceiver):
         if connection is None:
             if owner.context.tracing is not None:
                 self._began = owner.context.clock()
-            pool.connect(self, owner.resolution.limits)
+            pool.connect(self, owner.resolution.view.service)
             return False
         self.reused = True
         self._send(connection)
@@ -137,8 +137,9 @@ class Attempt(ResponseReceiver):
         context, request, resolution = owner.context, owner.request, owner.resolution
         self._connection = connection
         self.sent_at = context.clock()
-        reader = context.response_reader(resolution.view)
-        connection.start(self, reader, resolution.limits, body, is_head_request=request.method == "HEAD")
+        view = resolution.view
+        reader = context.response_reader(view)
+        connection.start(self, reader, view.service, body, is_head_request=request.method == "HEAD")
         request_id = owner.record.request_id
         if request_id and (not request.request_ids or is_made(request, resolution)):
             sent_ids = connection.sent_ids

@@ -12,6 +12,7 @@ import select
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast, final
 
+from gateway.core.fleet.reuse import DEFAULT_REUSE
 from gateway.dataplane.bounded_reads import READ_SIZE, bound_reads, read_to_the_end
 from gateway.dataplane.context import NEVER
 from gateway.dataplane.failures import Failure
@@ -24,7 +25,7 @@ from gateway.errors import FramingError
 from gateway.tls.client import has_ended, keep_session, refused_by_peer
 
 if TYPE_CHECKING:
-    from gateway.core.fleet.limits import ServiceLimits
+    from gateway.core.fleet.service import Service
     from gateway.dataplane.context import Context
     from gateway.dataplane.http1.head_readers import ResponseReader
     from gateway.dataplane.request_body import RequestBody
@@ -143,7 +144,7 @@ class BackendConnection:
             "_unwanted",
             "_written",
         ),
-        *("_quick_ack", "_write_buffer", "congested", "deadline", "is_closing", "limits"),
+        *("_quick_ack", "_write_buffer", "congested", "deadline", "is_closing", "reuse", "timeouts"),
         *("made_at", "pool", "requests", "sent_ids", "transport"),
     )
 
@@ -151,7 +152,8 @@ class BackendConnection:
         self.pool = pool
         self.transport: asyncio.Transport
         self.deadline = NEVER
-        self.limits = pool.context.service_limits
+        self.timeouts = pool.context.timeouts
+        self.reuse = DEFAULT_REUSE
         """Those of the last request."""
         self._write_buffer = pool.context.limits.write_buffer
         self._receiver: ResponseReceiver | None = None
@@ -251,7 +253,7 @@ class BackendConnection:
         self,
         receiver: ResponseReceiver,
         reader: ResponseReader,
-        limits: ServiceLimits,
+        service: Service,
         body: RequestBody | None,
         *,
         is_head_request: bool,
@@ -259,7 +261,8 @@ class BackendConnection:
         """Begin an attempt: what arrives from now on is its response."""
         self._receiver = receiver
         self._reader = reader
-        self.limits = limits
+        self.timeouts = timeouts = service.timeouts
+        self.reuse = service.reuse
         self._request_body = body
         self._is_head_request = is_head_request
         self._mode = READING_HEAD
@@ -269,11 +272,12 @@ class BackendConnection:
         self.requests += 1
         now = self.pool.context.now
         if body is None:
-            self.deadline = now + limits.backend_head
+            self.deadline = now + timeouts.backend_head
         else:
-            if limits.write_buffer != self._write_buffer:
-                self._write_buffer = limits.write_buffer
-                self.transport.set_write_buffer_limits(high=limits.write_buffer)
+            write_buffer = service.limits.write_buffer
+            if write_buffer != self._write_buffer:
+                self._write_buffer = write_buffer
+                self.transport.set_write_buffer_limits(high=write_buffer)
             self._sending = True
             self._written = 0
             self._progress.restart()
@@ -340,22 +344,22 @@ class BackendConnection:
         the request (threats R-B2). While it has taken all that the client has sent, only the client is
         waited for.
         """
-        body, limits = self._request_body, self.limits
+        body, timeouts = self._request_body, self.timeouts
         now = self.pool.context.now
         if self._sending and body is not None:
             left = untaken(self.transport)
             if left or not body.done:
                 if not left:
                     self._progress.restart()
-                self.deadline = self._progress.look(self._written - left, now, limits.backend_write_idle)
+                self.deadline = self._progress.look(self._written - left, now, timeouts.backend_write_idle)
                 return
             self._sending = False
         if self._paused:
             self.deadline = NEVER
         elif self._mode == READING_HEAD:
-            self.deadline = now + limits.backend_head
+            self.deadline = now + timeouts.backend_head
         else:
-            self.deadline = now + limits.backend_body_idle
+            self.deadline = now + timeouts.backend_body_idle
 
     def abandon(self) -> None:
         """Close the connection at once. The attempt does not need the response any more."""
@@ -432,7 +436,7 @@ class BackendConnection:
                 self._read_head(receiver, data)
                 return
             if not self._sending:
-                self.deadline = self.pool.context.now + self.limits.backend_body_idle
+                self.deadline = self.pool.context.now + self.timeouts.backend_body_idle
             piece, done, surplus = self._read_body(data)
         except FramingError:
             self._fail(Failure.BAD_REPLY if self._mode == READING_HEAD else Failure.REPLY_CUT)

@@ -25,7 +25,7 @@ from gateway.tls.client import SHUTDOWN_TIME, reason_of
 
 if TYPE_CHECKING:
     from gateway.core.fleet.backend import Backend
-    from gateway.core.fleet.limits import ServiceLimits
+    from gateway.core.fleet.service import Service
     from gateway.dataplane.context import Context
 
 log = logging.getLogger("skewgate.backend")
@@ -104,11 +104,11 @@ class BackendPool(ConnectionHome):
                 return connection
         return None
 
-    def connect(self, user: ConnectionUser, limits: ServiceLimits) -> None:
+    def connect(self, user: ConnectionUser, service: Service) -> None:
         """Make a connection and pass it to `user`, or report the failure to it."""
         if self.backend.max_connections:
             self._make_room(self._most_connections())
-        task = asyncio.get_running_loop().create_task(self._connect(user, limits, self.context.clock()))
+        task = asyncio.get_running_loop().create_task(self._connect(user, service, self.context.clock()))
         self._connecting[task] = user
         task.add_done_callback(self._connecting.pop)
 
@@ -139,11 +139,11 @@ class BackendPool(ConnectionHome):
                 surplus -= 1
         return len(self.connections) + len(self._connecting)
 
-    async def _connect(self, user: ConnectionUser, limits: ServiceLimits, began: float) -> None:
+    async def _connect(self, user: ConnectionUser, service: Service, began: float) -> None:
         try:
-            connection = await self._connect_to_any(limits.connect)
+            connection = await self._connect_to_any(service.timeouts.connect)
         except TimeoutError:
-            self._connect_failed(began, f"no connection within {limits.connect:g} s")
+            self._connect_failed(began, f"no connection within {service.timeouts.connect:g} s")
             user.on_failure(Failure.CONNECT_TIMEOUT)
         except ssl.SSLError as error:
             self._connect_failed(began, reason_of(error))
@@ -158,7 +158,8 @@ class BackendPool(ConnectionHome):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 keep_asking(sock)
             if user.ended:
-                connection.limits = limits
+                connection.timeouts = service.timeouts
+                connection.reuse = service.reuse
                 self.on_idle(connection)
             else:
                 user.on_connection(connection)
@@ -227,16 +228,16 @@ class BackendPool(ConnectionHome):
     def on_idle(self, connection: BackendConnection) -> None:
         """The connection can carry the next request, unless the pool was closed meanwhile, or it has carried
         enough."""
-        limits, now = connection.limits, self.context.now
-        age_limit = connection.made_at + limits.reuse_time
+        reuse, now = connection.reuse, self.context.now
+        age_limit = connection.made_at + reuse.time
         if (
             now >= age_limit
-            or connection.requests >= limits.reuse_requests
+            or connection.requests >= reuse.requests
             or (self._has_exceptions and self._is_over(connection, now))
         ):
             connection.close()
             return
-        deadline = now + limits.backend_idle
+        deadline = now + connection.timeouts.backend_idle
         connection.deadline = deadline if deadline < age_limit else age_limit  # noqa: FURB136 - hot path
         self.idle.append(connection)
 

@@ -25,7 +25,7 @@ from gateway.errors import FramingError
 
 if TYPE_CHECKING:
     from gateway.core.fleet.backend import Member
-    from gateway.core.fleet.limits import ServiceLimits
+    from gateway.core.fleet.timeouts import Timeouts
     from gateway.core.http.message import Response
     from gateway.dataplane.backend_pool import BackendPool
     from gateway.dataplane.context import Context
@@ -84,7 +84,7 @@ class ClientConnection(Downstream):
             "_reads_bounded",
         ),
         *("closing", "congested", "context", "deadline", "exchange", "opened", "peer", "pool", "requests"),
-        *("_known_peer", "_limits", "_write_buffer", "transport", "worker"),
+        *("_known_peer", "_timeouts", "_write_buffer", "transport", "worker"),
     )
 
     def __init__(self, worker: ClientHome, peer: Peer | None = None) -> None:
@@ -93,7 +93,7 @@ class ClientConnection(Downstream):
         self.context = worker.context
         self.pool = worker.pool
         self.transport: asyncio.Transport
-        self._limits = self.context.service_limits
+        self._timeouts = self.context.timeouts
         """For what is still written after the last exchange: those of its service."""
         self._write_buffer = self.context.limits.write_buffer
         self._known_peer = peer
@@ -331,9 +331,9 @@ class ClientConnection(Downstream):
             self._arrival.pause(self.context.now)
         self._set_deadline()
 
-    def _await_more_body(self, limits: ServiceLimits) -> None:
-        idle_deadline = self.context.now + limits.client_body_idle
-        self.deadline = min(idle_deadline, self._arrival.deadline(limits.min_rate))
+    def _await_more_body(self, exchange: Exchange, body: RequestBody) -> None:
+        idle_deadline = self.context.now + timeouts_of(exchange).client_body_idle
+        self.deadline = min(idle_deadline, self._arrival.deadline(body.limits.min_rate))
 
     def _set_deadline(self) -> None:
         """By what the client has to do next for its exchange: take what was written, or send more of its
@@ -341,8 +341,8 @@ class ClientConnection(Downstream):
         exchange = self.exchange
         if self.congested or self.closing:
             self._await_taking()
-        elif exchange is not None and not exchange.body_received and self._reading:
-            self._await_more_body(exchange.limits)
+        elif exchange is not None and (body := exchange.body) and not body.done and self._reading:
+            self._await_more_body(exchange, body)
         else:
             self.deadline = NEVER
 
@@ -435,7 +435,7 @@ class ClientConnection(Downstream):
         exchange, self.exchange = self.exchange, None
         self._body_paused = False
         if not keep or self.closing or self._has_expired():
-            self._remember_limits(exchange)
+            self._remember_timeouts(exchange)
             if exchange is not None and not exchange.body_received and not self.closing:
                 self._linger()
             else:
@@ -444,15 +444,15 @@ class ClientConnection(Downstream):
         if not self.congested:
             self.deadline = self.context.now + self.context.timeouts.client_idle
         else:
-            self._remember_limits(exchange)
+            self._remember_timeouts(exchange)
         if exchange is not None and exchange.body is not None and not exchange.body.done:
             self._discarding = exchange.body
         if self._buffer or self._half_closed or not self._reading:
             self._read_on()
 
-    def _remember_limits(self, exchange: Exchange | None) -> None:
+    def _remember_timeouts(self, exchange: Exchange | None) -> None:
         if exchange is not None:
-            self._limits = exchange.limits
+            self._timeouts = timeouts_of(exchange)
 
     def bound_writes(self, size: int) -> None:
         """From `size` bytes that wait for the client, no more is read for it."""
@@ -510,9 +510,9 @@ class ClientConnection(Downstream):
         if self._lingers_until != NEVER:
             self.deadline = self._lingers_until
             return
-        limits = self._limits if self.exchange is None else self.exchange.limits
+        timeouts = self._timeouts if self.exchange is None else timeouts_of(self.exchange)
         taken = -untaken(self.transport)  # nothing more is written meanwhile
-        self.deadline = self._progress.look(taken, self.context.now, limits.client_write_idle)
+        self.deadline = self._progress.look(taken, self.context.now, timeouts.client_write_idle)
 
     def pause_writing(self) -> None:
         self.congested = True
@@ -577,3 +577,8 @@ class ClientConnection(Downstream):
         if self.exchange is not None and not self.exchange.body_received:
             self._arrival.resume(self.context.now)
             self._set_deadline()
+
+
+def timeouts_of(exchange: Exchange) -> Timeouts:
+    """The time-outs of the service of an exchange; while it has none, those of the whole file."""
+    return exchange.resolution.timeouts if exchange.record.service else exchange.context.timeouts

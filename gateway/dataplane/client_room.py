@@ -230,7 +230,7 @@ class ClientRoom:
         if not idle:
             return False
         deadline, pool = min(idle, key=lambda each: each[0])
-        if deadline > self._context.now + pool.idle[0].limits.backend_idle - unused:
+        if deadline > self._context.now + pool.idle[0].timeouts.backend_idle - unused:
             return False
         pool.close_oldest()
         return True

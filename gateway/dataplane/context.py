@@ -17,7 +17,9 @@ from gateway.core.decision.decision import DecisionKey, Resolution
 from gateway.core.decision.response import ResponseRewrite
 from gateway.core.decision.selection import RANDOM_BITS
 from gateway.core.fleet.fleet import Fact
+from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.snapshot import ServiceView, Snapshot, SnapshotSource
+from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.http.message import CLIENT_CERT
 from gateway.core.http.request_ids import OPENSTACK_IDS, PLAIN_IDS
 from gateway.dataplane.admission import Admission
@@ -38,7 +40,6 @@ from gateway.dataplane.retry_budget import RetryBudget
 from gateway.dataplane.rewritten_documents import RewrittenDocuments
 from gateway.dataplane.sharing import SharedLimits
 from gateway.dataplane.shedding import Shedder
-from gateway.settings.model.limits import Limits, Timeouts, limits_of_all
 from gateway.telemetry.counters import TunnelEnding
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
@@ -106,7 +107,7 @@ class Context:
         *("in_flight_by_service", "known_documents", "lent", "limits", "metrics", "min_rate_grace", "now"),
         *("observe", "random_bits", "rate_limiter", "read_buffer", "record", "refusals", "request_ids"),
         *("request_layouts", "request_queue", "response_cache", "response_layouts", "retry_budget"),
-        *("rewritten_documents", "service_limits", "snapshots", "timeouts", "tracing", "trusted", "tunnels"),
+        *("rewritten_documents", "snapshots", "timeouts", "tracing", "trusted", "tunnels"),
         *("wall_clock", "writes_client_cert"),
     )
 
@@ -131,7 +132,6 @@ class Context:
     ) -> None:
         self.limits = limits
         self.timeouts = timeouts
-        self.service_limits = limits_of_all(timeouts, limits)
         """For requests that have no service, and until they have one."""
         self.trusted = trusted
         self.snapshots = snapshots

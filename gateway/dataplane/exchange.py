@@ -73,7 +73,6 @@ if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
     from gateway.core.decision.response import ResponseRewrite
     from gateway.core.fleet.backend import Member
-    from gateway.core.fleet.limits import ServiceLimits
     from gateway.dataplane.backend_connection import BackendConnection
     from gateway.dataplane.client_limiter import Lease
     from gateway.dataplane.downstream import Downstream
@@ -124,13 +123,14 @@ class Exchange(AttemptOwner):
         context, request = self.context, self.request
         if request.max_forwards and request.forwards_left == 0:  # not to be forwarded (RFC 9110 7.6.2)
             if request.framing != NO_BODY:
-                self.body = RequestBody(request, context.service_limits, context.held_bodies)
+                self.body = RequestBody(request, context.limits, context.held_bodies)
             self._respond(OPTIONS_ENDS_HERE)
             return
         # 2. Snapshot. 3. Route. 4. Requested version. 5. Negotiate. 6. Select.
         decision = self._decide()
         if request.framing != NO_BODY:
-            self.body = RequestBody(request, self.limits, context.held_bodies)
+            limits = self.resolution.limits if self.record.service else context.limits
+            self.body = RequestBody(request, limits, context.held_bodies)
         if context.admission.checks and type(decision) is not Unrouted:
             client, record = self.downstream, self.record
             admitted = context.admission.admit(
@@ -187,11 +187,6 @@ class Exchange(AttemptOwner):
         return decision
 
     # -- the request body
-
-    @property
-    def limits(self) -> ServiceLimits:
-        """Those of its service; while it has none, those of the whole file."""
-        return self.resolution.limits if self.record.service else self.context.service_limits
 
     @property
     def body_received(self) -> bool:
@@ -464,7 +459,7 @@ class Exchange(AttemptOwner):
         if FAILURES[failure].retry is not Retry.ALWAYS and not retries.holds_budget:
             if not context.retry_budget.acquire(service):
                 self.stage = RETRY_QUEUED
-                until = context.now + min(self.resolution.limits.backend_head, MAX_QUEUED)
+                until = context.now + min(self.resolution.timeouts.backend_head, MAX_QUEUED)
                 context.retry_budget.enqueue(service, self, failure, until)
                 return True
             retries.holds_budget = True

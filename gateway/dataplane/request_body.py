@@ -7,27 +7,19 @@ sent again. A chunked body that outgrows the limit stays chunked. Reads and writ
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from gateway.dataplane.http1.chunked import LAST_CHUNK, ChunkedDecoder, encode_chunk
 from gateway.dataplane.http1.fields import CHUNKED
 
 if TYPE_CHECKING:
+    from gateway.core.fleet.limits import Limits
     from gateway.dataplane.http1.request_head import RequestHead
     from gateway.telemetry.request_record import RequestRecord
 
 
 SMALL_PIECE: Final = 1024
 """Bytes. A body may come a byte at a time."""
-
-
-class BodyLimits(Protocol):
-    """Bytes of the largest body that is accepted, and of the largest that is held."""
-
-    @property
-    def body(self) -> int: ...
-    @property
-    def replay_body(self) -> int: ...
 
 
 @final
@@ -69,8 +61,8 @@ class HeldBodies:
 class RequestBody:
     """The body of one request."""
 
-    def __init__(self, request: RequestHead, limits: BodyLimits, held: HeldBodies) -> None:
-        self._limits = limits
+    def __init__(self, request: RequestHead, limits: Limits, held: HeldBodies) -> None:
+        self.limits = limits
         self._held = held
         self._size = 0
         """Bytes that this one holds."""
@@ -100,8 +92,8 @@ class RequestBody:
             self._size += len(piece)
             self._held.add(len(piece))
         if self._decoder is not None:
-            self.too_large = self._received > self._limits.body
-            self.streams = self.streams or self._received > self._limits.replay_body
+            self.too_large = self._received > self.limits.body
+            self.streams = self.streams or self._received > self.limits.replay_body
         if self._held.full:  # others hold too much: this one is not held
             self.streams = True
         return rest
@@ -124,7 +116,7 @@ class RequestBody:
         length, even if it came chunked: old servers refuse chunked ones."""
         if self._decoder is None:
             return b"Content-Length: %d\r\n" % self._declared
-        self._chunked = not self.done or self._received > self._limits.replay_body
+        self._chunked = not self.done or self._received > self.limits.replay_body
         if self._chunked:
             return b"Transfer-Encoding: chunked\r\n"
         return b"Content-Length: %d\r\n" % self._received
@@ -155,8 +147,8 @@ class RequestBody:
     def skippable(self) -> bool:
         """Whether the rest is small enough to be discarded; else the connection is closed."""
         if self._decoder is not None:
-            return self._received <= self._limits.replay_body
-        return self._declared - self._received <= self._limits.replay_body
+            return self._received <= self.limits.replay_body
+        return self._declared - self._received <= self.limits.replay_body
 
     def _split(self, data: bytes) -> tuple[bytes, bytes]:
         """The content in `data`, and the bytes after the body."""

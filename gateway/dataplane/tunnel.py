@@ -223,7 +223,7 @@ class Tunnel(OpenTunnel):
         )
         self._client.other, self._upstream.other = self._upstream, self._client
         self._counters: TunnelCounters = context.metrics.tunnels(owner.record.service)
-        self._idle = owner.resolution.limits.tunnel_idle
+        self._idle = owner.resolution.timeouts.tunnel_idle
         super().__init__(context.now + self._idle, downstream.peer.expires_at)
         self._untaken = 0
         """What waited for slow readers when the deadline was looked at."""
@@ -316,7 +316,7 @@ class Tunnel(OpenTunnel):
         """Close both connections as soon as everything is written."""
         if not self._closing:
             self._closing = True
-            self._idle = min(self._idle, self._owner.resolution.limits.client_write_idle)
+            self._idle = min(self._idle, self._owner.resolution.timeouts.client_write_idle)
             self.deadline = self._owner.context.now + self._idle
         for end in (self._client, self._upstream):
             if not end.transport.is_closing():

@@ -16,7 +16,9 @@ from typing import Final, final
 
 from gateway.core.fleet.backend import Member
 from gateway.core.fleet.fleet import Fact
+from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.snapshot import SnapshotSource
+from gateway.core.fleet.timeouts import Timeouts
 from gateway.dataplane.backend_pool import BackendPool, Resolve
 from gateway.dataplane.balance import Balance
 from gateway.dataplane.client_connection import ClientConnection
@@ -29,7 +31,6 @@ from gateway.dataplane.opening import Entrance, Opening
 from gateway.dataplane.openings import Openings
 from gateway.dataplane.sharing import SharedLimits
 from gateway.errors import FramingError, StartupError
-from gateway.settings.model.limits import Limits, Timeouts
 from gateway.settings.values import Listen
 from gateway.telemetry.counters import TunnelEnding
 from gateway.telemetry.metrics import Metrics

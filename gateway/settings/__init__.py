@@ -5,10 +5,11 @@ file), `checks` (rules between keys, and what needs the dialect). This package d
 means and nothing else. It opens no socket, starts nothing, and reads the environment only as it is given.
 """
 
+from gateway.core.fleet.limits import Limits
+from gateway.core.fleet.timeouts import Timeouts
 from gateway.keys.secrets import MaskedText, Secret
 from gateway.settings.load import Loaded, load, read_file
 from gateway.settings.model.document import AccessLog, Log
-from gateway.settings.model.limits import Limits, Timeouts
 from gateway.settings.schema import schema_json, schema_text
 from gateway.settings.values import AdminSettings, AgreementSettings, EtcdSettings, Listen, Settings
 from gateway.settings.yaml.problem import Problem, Severity

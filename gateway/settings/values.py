@@ -10,11 +10,12 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Final, final
 
 from gateway.core.fleet.backend_tls import BackendTls
+from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.service import Service
+from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.http.message import UNTRUSTED_HEADERS
 from gateway.keys.secrets import Secret
 from gateway.settings.model.document import AccessLog, Log, Metrics
-from gateway.settings.model.limits import Limits, Timeouts
 from gateway.tls.values import CertificateFiles, ServerTls
 
 _SOME_TOKEN: Final = Secret("")

@@ -20,13 +20,13 @@ from typing import final
 from gateway.controlplane.passive_observation import PassiveObserver
 from gateway.controlplane.resolver import Resolver
 from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.fleet.limits import share_of
 from gateway.core.fleet.publication import published
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.balance import Balance
 from gateway.dataplane.sharing import SharedLimits
 from gateway.dataplane.worker import Worker
 from gateway.errors import CLIENT_ERROR_REASONS
-from gateway.settings.model.limits import share_of
 from gateway.settings.values import Settings
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.otel import start_tracing

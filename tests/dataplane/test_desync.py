@@ -11,16 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from gateway.core.fleet.reuse import Reuse
 from gateway.dataplane.backend_pool import BackendPool
 from gateway.dataplane.sent_ids import MAX_SENT_IDS
 from tests.controlplane.fakes import reconfigure
 from tests.dataplane.desync import HIDDEN, unread_body_backend
 from tests.dataplane.messages import TIMEOUT, VERSION_FIELD, Message, request, response
 from tests.dataplane.test_reuse import client_socket, first_response, raw_backend
-from tests.dataplane.test_service_limits import with_limits
 from tests.dataplane.testbed import Client, Gateway, Script, Testbed, UpstreamConnection, serve, until
 
 UNREAD = request("POST", "/v1/start", body=HIDDEN)
@@ -122,14 +123,14 @@ async def test_R3_T1_a_response_that_came_with_the_last_piece_of_a_body_ends_the
 # --- how long one connection is used -----------------------------------------------------------------------
 
 
-def reuse(gateway: Gateway, **limits: float) -> None:
+def reuse(gateway: Gateway, value: Reuse) -> None:
     service = gateway.snapshot_holder.current.views["baremetal"].service
-    reconfigure(gateway.snapshot_holder, [with_limits(service, **limits)])
+    reconfigure(gateway.snapshot_holder, [replace(service, reuse=value)])
 
 
 async def test_R3_T1_a_connection_carries_so_many_requests(testbed: Testbed) -> None:
     gateway, backend = await testbed.gateway_and_backend(serve)
-    reuse(gateway, reuse_requests=3)
+    reuse(gateway, Reuse(requests=3))
     client = await gateway.client()
 
     for _ in range(7):
@@ -145,7 +146,7 @@ async def test_R3_T1_a_reload_changes_how_often_a_connection_is_used(testbed: Te
         await client.request(request())
     assert backend.connections == 1
 
-    reuse(gateway, reuse_requests=1)
+    reuse(gateway, Reuse(requests=1))
     for _ in range(3):
         await client.request(request())
 
@@ -154,7 +155,7 @@ async def test_R3_T1_a_reload_changes_how_often_a_connection_is_used(testbed: Te
 
 async def test_R3_T1_an_idle_connection_ends_at_its_age(testbed: Testbed) -> None:
     gateway, backend = await testbed.gateway_and_backend(serve, backend_idle=3600.0)
-    reuse(gateway, reuse_time=0.1)
+    reuse(gateway, Reuse(time=0.1))
 
     await gateway.request(request())
 

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from gateway.core.fleet.limits import NO_TIMEOUT
 from gateway.core.fleet.service import RouteMatch, Service
+from gateway.core.fleet.timeouts import NO_TIMEOUT, TIMEOUTS
 from gateway.dataplane.stages import AWAITING_RESPONSE, READING_BODY, RESPONDING
 from tests.controlplane.fakes import reconfigure
 from tests.dataplane.messages import VERSION_FIELD, request, response
@@ -35,8 +35,15 @@ PATIENT: dict[str, Any] = {
 """The time-outs of the whole file here: a test that met one of them would fail."""
 
 
-def with_limits(service: Service, **limits: Any) -> Service:
-    return replace(service, limits=replace(service.limits, **limits))
+def with_limits(service: Service, **values: Any) -> Service:
+    """The service with these time-outs and limits."""
+    timeouts = {name: value for name, value in values.items() if name in TIMEOUTS.keys}
+    limits = {name: value for name, value in values.items() if name not in timeouts}
+    return replace(
+        service,
+        timeouts=replace(service.timeouts, **timeouts),
+        limits=replace(service.limits, **limits),
+    )
 
 
 async def two_services(
@@ -46,7 +53,8 @@ async def two_services(
     backend, own = await testbed.backend(script), await testbed.backend(script)
     gateway = await testbed.gateway(backend, **PATIENT)
     whole = gateway.snapshot_holder.current.views["baremetal"].service
-    other = replace(service_of(own, match=RouteMatch(path="/own")), name="own", limits=whole.limits)
+    other = replace(service_of(own, match=RouteMatch(path="/own")), name="own")
+    other = replace(other, timeouts=whole.timeouts, limits=whole.limits)
     reconfigure(gateway.snapshot_holder, [whole, with_limits(other, **limits)])
     return gateway, backend, own
 

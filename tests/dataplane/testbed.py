@@ -26,9 +26,10 @@ from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.backend_tls import BackendTls
 from gateway.core.fleet.fleet import Fact, ProbeSucceeded
-from gateway.core.fleet.limits import DEFAULT_LIMITS, ServiceLimits
+from gateway.core.fleet.limits import DEFAULT_LIMITS
 from gateway.core.fleet.service import RetryPlan, RouteMatch, Service
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.fleet.timeouts import DEFAULT_TIMEOUTS
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dataplane.arrival import MIN_RATE_GRACE
@@ -39,7 +40,6 @@ from gateway.dataplane.stages import Stage
 from gateway.dataplane.worker import Worker
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.settings import Limits, Timeouts
-from gateway.settings.model.limits import limits_of_all
 from gateway.settings.values import Listen
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
@@ -584,9 +584,15 @@ class Testbed:
         **timeouts: float,
     ) -> Gateway:
         """A worker in front of one Ironic service; `timeouts` in seconds by their names in the settings."""
-        of_service = limits_of_all(replace(Timeouts(), **timeouts), replace(Limits(), **limits or {}))
         gateway = Gateway(
-            snapshot_holder_of(*backends, match=match, retry=retry, limits=of_service, upgrade=upgrade),
+            snapshot_holder_of(
+                *backends,
+                match=match,
+                retry=retry,
+                timeouts=replace(Timeouts(), **timeouts),
+                limits=replace(Limits(), **limits or {}),
+                upgrade=upgrade,
+            ),
             timeouts,
             limits or {},
             trusted,
@@ -618,7 +624,8 @@ def service_of(
     *backends: ScriptedBackend | Backend,
     match: RouteMatch | None = None,
     retry: RetryPlan | None = None,
-    limits: ServiceLimits = DEFAULT_LIMITS,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    limits: Limits = DEFAULT_LIMITS,
     upgrade: Collection[str] = (),
 ) -> Service:
     """One Ironic service named `baremetal`."""
@@ -631,6 +638,7 @@ def service_of(
         values,
         match=match or RouteMatch(),
         retry=retry or RetryPlan(),
+        timeouts=timeouts,
         limits=limits,
         upgrade=frozenset(upgrade),
     )
@@ -640,10 +648,13 @@ def snapshot_holder_of(
     *backends: ScriptedBackend | Backend,
     match: RouteMatch | None = None,
     retry: RetryPlan | None = None,
-    limits: ServiceLimits = DEFAULT_LIMITS,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    limits: Limits = DEFAULT_LIMITS,
     upgrade: Collection[str] = (),
 ) -> SnapshotHolder:
-    service = service_of(*backends, match=match, retry=retry, limits=limits, upgrade=upgrade)
+    service = service_of(
+        *backends, match=match, retry=retry, timeouts=timeouts, limits=limits, upgrade=upgrade
+    )
     return SnapshotHolder(Snapshot.configured([service], now=0.0))
 
 

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.fleet.limits import DEFAULT_LIMITS, NO_TIMEOUT, ServiceLimits
-from gateway.settings import Limits, Timeouts
-from gateway.settings.model.limits import (
-    LIMITS,
-    PER_SERVICE,
-    SERVICE_LIMITS,
-    SERVICE_TIMEOUTS,
-    TIMEOUTS,
-    limits_of_all,
-)
+from gateway.core.fleet.limits import LIMITS, SERVICE_LIMITS, Limits
+from gateway.core.fleet.reuse import Reuse
+from gateway.core.fleet.service import Service
+from gateway.core.fleet.timeouts import NO_TIMEOUT, SERVICE_TIMEOUTS, TIMEOUTS, Timeouts
 from tests.settings.texts import BASE, load_text
 
 
-def limits_of(more: str, whole: str = "") -> ServiceLimits:
+def service_of(more: str, whole: str = "") -> Service:
     [service] = load_text(BASE + more + whole).require().services
-    return service.limits
+    return service
 
 
 def test_without_a_key_a_service_has_the_defaults() -> None:
     """Those of core are those of the file: tests and code without a file make services themselves."""
-    assert limits_of("") == DEFAULT_LIMITS == limits_of_all(Timeouts(), Limits())
+    service = service_of("")
+
+    assert (service.timeouts, service.limits, service.reuse) == (Timeouts(), Limits(), Reuse())
 
 
 def test_each_key_is_inherited_by_itself() -> None:
@@ -32,19 +28,20 @@ def test_each_key_is_inherited_by_itself() -> None:
         "timeouts: {backend_head: 7s, connect: 1s}\nlimits: {body: 1MiB, replay_body: 1KiB, min_rate: 9}\n"
     )
 
-    found = limits_of(
+    found = service_of(
         "    timeouts: {backend_head: 9s, backend_body_idle: off}\n    limits: {body: 2GiB}\n", whole
     )
 
-    assert (found.backend_head, found.connect, found.client_write_idle) == (9.0, 1.0, 60.0)
-    assert found.backend_body_idle == NO_TIMEOUT
-    assert (found.body, found.replay_body, found.min_rate) == (2 * 1024**3, 1024, 9)
+    timeouts, limits = found.timeouts, found.limits
+    assert (timeouts.backend_head, timeouts.connect, timeouts.client_write_idle) == (9.0, 1.0, 60.0)
+    assert timeouts.backend_body_idle == NO_TIMEOUT
+    assert (limits.body, limits.replay_body, limits.min_rate) == (2 * 1024**3, 1024, 9)
 
 
 def test_the_whole_file_may_have_off_too() -> None:
-    assert limits_of("", "timeouts: {backend_body_idle: off}\n").backend_body_idle == NO_TIMEOUT
-    own = limits_of("    timeouts: {backend_body_idle: 5s}\n", "timeouts: {backend_body_idle: off}\n")
-    assert own.backend_body_idle == 5.0
+    assert service_of("", "timeouts: {backend_body_idle: off}\n").timeouts.backend_body_idle == NO_TIMEOUT
+    own = service_of("    timeouts: {backend_body_idle: 5s}\n", "timeouts: {backend_body_idle: off}\n")
+    assert own.timeouts.backend_body_idle == 5.0
 
 
 def test_what_is_inherited_belongs_to_the_service_as_it_is_written() -> None:
@@ -59,7 +56,7 @@ def test_what_is_inherited_belongs_to_the_service_as_it_is_written() -> None:
 def test_every_key_of_the_whole_file_is_either_a_services_or_is_refused_there_with_a_reason() -> None:
     for whole, own in ((TIMEOUTS, SERVICE_TIMEOUTS), (LIMITS, SERVICE_LIMITS)):
         assert own.keys.keys() | own.whole_file.keys() == whole.keys.keys()
-        assert own.keys.keys() == whole.keys.keys() & PER_SERVICE
+        assert not own.keys.keys() & own.whole_file.keys()
         assert all(own.whole_file.values())
 
 
@@ -102,4 +99,4 @@ def test_what_is_wrong_in_a_service_has_its_position(text: str, found: tuple[str
 
 def test_an_inherited_limit_contradicts_nothing() -> None:
     """`replay_body` of the whole file is larger: of a body that is refused nothing is held."""
-    assert limits_of("    limits: {body: 1KiB}\n").body == 1024
+    assert service_of("    limits: {body: 1KiB}\n").limits.body == 1024

@@ -30,7 +30,7 @@ def test_by_default_there_are_none() -> None:
     (service,) = load_text(BASE).require().services
 
     assert service.upgrade == frozenset()
-    assert service.limits.tunnel_idle == 3600
+    assert service.timeouts.tunnel_idle == 3600
 
 
 NEVER = "HTTP requests in it would reach a backend with no version"

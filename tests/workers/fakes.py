@@ -16,11 +16,11 @@ from gateway.core.agreement.document import Document
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import ProbeSucceeded
+from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dataplane.listening_sockets import ListeningSockets
 from gateway.settings import Settings
-from gateway.settings.model.limits import Timeouts
 from gateway.settings.values import Listen
 from gateway.telemetry.worker_report import Ejected
 from gateway.workers.messages import Failed, Used

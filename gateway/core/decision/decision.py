@@ -52,8 +52,9 @@ from gateway.core.dialect import (
     TargetWriter,
 )
 from gateway.core.fleet.backend import Member
-from gateway.core.fleet.limits import ServiceLimits
+from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
+from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.http.header_edits import HeaderEdits
 from gateway.core.http.message import Header, Request, RequestHead, Response, as_mapping, render
 from gateway.core.http.request_ids import RequestIds
@@ -124,7 +125,8 @@ class Resolution:
     operations: Operations | None = field(init=False)
     """Those that the request may be refused by. None where no version was negotiated, or none are
     configured."""
-    limits: ServiceLimits = field(init=False)
+    timeouts: Timeouts = field(init=False)
+    limits: Limits = field(init=False)
     request_edits: HeaderEdits | None = field(init=False)
     response_edits: HeaderEdits | None = field(init=False)
     """Of responses from backends: `response` has them already."""
@@ -145,6 +147,7 @@ class Resolution:
             and service.maintenance is None
             and self.view.prefers_known_document(self.endpoint, self.candidates),
             "operations": (service.operations or None) if negotiated else None,
+            "timeouts": service.timeouts,
             "limits": service.limits,
             "request_edits": service.request_edits,
             "response_edits": service.response_edits,

@@ -17,8 +17,10 @@ from gateway.core.decision.operations import NO_OPERATIONS, Operations
 from gateway.core.dialect import DefaultVersion, Dialect
 from gateway.core.fleet.admission import NO_CLIENT_LIMITS, Access, ClientLimits, Maintenance
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.limits import DEFAULT_LIMITS, ServiceLimits
+from gateway.core.fleet.limits import DEFAULT_LIMITS, Limits
+from gateway.core.fleet.reuse import DEFAULT_REUSE, Reuse
 from gateway.core.fleet.source import Source
+from gateway.core.fleet.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from gateway.core.http.header_edits import HeaderEdits
 from gateway.core.versions.version import Scheme, Version
 
@@ -166,7 +168,10 @@ class Service:
     retry: RetryPlan = RetryPlan()
     ejection: EjectionPlan | None = EjectionPlan()
     """None: no backend is ejected."""
-    limits: ServiceLimits = DEFAULT_LIMITS
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
+    """Its own, and those of the whole file where it has none; `limits`, too."""
+    limits: Limits = DEFAULT_LIMITS
+    reuse: Reuse = DEFAULT_REUSE
     request_edits: HeaderEdits | None = None
     """What is changed in the heads of requests to backends; None: nothing."""
     response_edits: HeaderEdits | None = None

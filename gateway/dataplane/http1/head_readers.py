@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final, Generic, Protocol, TypeVar, final
 
+from gateway.core.fleet.limits import Limits
 from gateway.dataplane.http1.layouts import (
     RequestLayout,
     ResponseLayout,
@@ -18,7 +19,7 @@ from gateway.dataplane.http1.layouts import (
     response_layout,
 )
 from gateway.dataplane.http1.names import NameTable
-from gateway.dataplane.http1.request_head import HeadLimits, RequestHead, read_request_head
+from gateway.dataplane.http1.request_head import RequestHead, read_request_head
 from gateway.dataplane.http1.response_head import ResponseHead, read_response_head
 
 MAX_LAYOUTS: Final = 256
@@ -152,7 +153,7 @@ class RequestReader:
 
     __slots__ = ("_by_key", "_layouts", "_limits", "_max_size", "_signatures", "table")
 
-    def __init__(self, table: NameTable, limits: HeadLimits, budget: LayoutBudget) -> None:
+    def __init__(self, table: NameTable, limits: Limits, budget: LayoutBudget) -> None:
         self.table = table
         self._limits = limits
         self._max_size = limits.line

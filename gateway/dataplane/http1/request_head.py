@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable
-from typing import Final, Protocol, final
+from typing import Final, final
 from urllib.parse import unquote_to_bytes
 
 import httptools
 
+from gateway.core.fleet.limits import Limits
 from gateway.core.http.message import METHOD, METHODS, NOT_PROXIED, Header
 from gateway.core.http.upgrade import read_protocols
 from gateway.dataplane.http1 import names
@@ -67,17 +68,6 @@ _ABSOLUTE: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?]*)(.*)")
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})|%2[fF]|%5[cC]|%[01][0-9A-Fa-f]|%7[fF]")
 """A `%` without two hexadecimal digits, or an encoded slash, backslash or control byte (threats P1-P6)."""
 _SLASH: Final = 0x2F
-
-
-class HeadLimits(Protocol):
-    """Bytes of a request head, bytes of one line of it, number of field lines."""
-
-    @property
-    def head(self) -> int: ...
-    @property
-    def line(self) -> int: ...
-    @property
-    def headers(self) -> int: ...
 
 
 @final
@@ -219,7 +209,7 @@ class RequestHead:
         self.path = path
 
 
-def read_request_head(head: bytes, table: NameTable, limits: HeadLimits) -> RequestHead:
+def read_request_head(head: bytes, table: NameTable, limits: Limits) -> RequestHead:
     """Read a whole head, its empty line included. Raises `FramingError` with the status to respond."""
     line = _REQUEST_LINE.match(head)
     if line is None:
@@ -243,7 +233,7 @@ def read_request_head(head: bytes, table: NameTable, limits: HeadLimits) -> Requ
     return request
 
 
-def _check_field_section(head: bytes, section: bytes, limits: HeadLimits) -> None:
+def _check_field_section(head: bytes, section: bytes, limits: Limits) -> None:
     """Check the lines of a field section, by our grammar and by llhttp. Raises `FramingError`."""
     if not _FIELD_SECTION.fullmatch(section):
         raise FramingError(_field_section_error(head))
@@ -358,7 +348,7 @@ def _field_section_error(head: bytes) -> str:
 
 
 def read_described(
-    method: str, target: str, headers: Iterable[Header], table: NameTable, limits: HeadLimits
+    method: str, target: str, headers: Iterable[Header], table: NameTable, limits: Limits
 ) -> RequestHead:
     """Read a request that is only described, as a client connection reads it: for explanations.
 

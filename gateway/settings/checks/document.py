@@ -18,6 +18,7 @@ from gateway.core.dialect import (
     RequestedVersion,
     VersionMatch,
 )
+from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.service import Service
 from gateway.core.http.message import HOP_BY_HOP, UNLISTABLE, normalize_pattern
 from gateway.core.http.request_ids import PLAIN_IDS
@@ -25,7 +26,6 @@ from gateway.keys.addresses import UNIX, Address, UnixAddress, read_network
 from gateway.settings.checks.headers import read_by
 from gateway.settings.checks.sources import PLACES
 from gateway.settings.model.document import Document
-from gateway.settings.model.limits import Limits
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Severity
 from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child

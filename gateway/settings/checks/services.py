@@ -16,7 +16,7 @@ from typing import Final
 from gateway.core.configuration_rules import ProbePaths
 from gateway.core.dialect import DefaultKind, DefaultVersion, Dialect
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.limits import ServiceLimits
+from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.service import (
     ALL_BACKENDS,
     AtLeast,
@@ -27,6 +27,7 @@ from gateway.core.fleet.service import (
     Service,
 )
 from gateway.core.fleet.source import Source
+from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.errors import OptionsError, VersionTextError
@@ -45,7 +46,6 @@ from gateway.settings.checks.sources import (
 )
 from gateway.settings.model import service as service_model
 from gateway.settings.model.document import RENAMED_DIALECTS, Document
-from gateway.settings.model.limits import limits_of_service
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Severity, quoted
 from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child, plain
@@ -108,21 +108,20 @@ class _ServiceReader:
         ceiling = self._ceiling(dialect, releases)
         default_version = self._default_version(dialect)
         self._check_ceiling(ceiling, dialect, releases, backends)
-        match = self.written.match
         request_edits, response_edits = read_header_edits(
             self.written.headers, dialect, child(self.node, "headers"), self.findings
         )
-        limits = self._limits()
+        timeouts, limits = self._timeouts_and_limits()
         # What is inherited, and what files of TLS hold, may change while the service is written as before.
         all_tls = [*(each.tls for each in backends), *(each.tls for each in sources)]
-        digested = self.node and (plain(self.node), limits, all_tls)
+        digested = self.node and (plain(self.node), timeouts, limits, all_tls)
         return Service(
             name=self.name,
             dialect=dialect,
             backends=backends,
             sources=sources,
             undiscovered=bool(sources),
-            match=RouteMatch(self._hosts(), match.path, match.strip_prefix),
+            match=self._match(),
             policy=Policy(self.written.offer.policy),
             at_least=at_least,
             stabilization=self.written.offer.stabilization,
@@ -136,7 +135,9 @@ class _ServiceReader:
             probe=self._probe_plan(limits),
             retry=self._retry_plan(),
             ejection=read_ejection(self.written.ejection, child(self.node, "ejection"), self.findings),
+            timeouts=timeouts,
             limits=limits,
+            reuse=self.written.reuse,
             upgrade=frozenset(self.written.upgrade),
             maintenance=read_maintenance(
                 self.written.maintenance,
@@ -299,6 +300,10 @@ class _ServiceReader:
         warn_of_secrets(tuple(sources), child(self.node, "probe", "headers"), self.findings)
         return tuple(backends), tuple(sources)
 
+    def _match(self) -> RouteMatch:
+        match = self.written.match
+        return RouteMatch(self._hosts(), match.path, match.strip_prefix)
+
     def _hosts(self) -> tuple[str, ...]:
         """The hosts, as `Host` fields name them. One that is there twice is reported."""
         written, node = self.written.match.host, child(self.node, "match", "host")
@@ -327,7 +332,7 @@ class _ServiceReader:
         prefix = "" if match.strip_prefix or match.path == "/" else match.path
         return ProbePaths(self.written.probe.path, None if health is None else health.path, prefix)
 
-    def _probe_plan(self, limits: ServiceLimits) -> ProbePlan:
+    def _probe_plan(self, limits: Limits) -> ProbePlan:
         probe = self.written.probe
         return ProbePlan(
             probe.interval,
@@ -342,9 +347,9 @@ class _ServiceReader:
         retry = self.written.retry
         return RetryPlan(retry.attempts, "connect" in retry.on, "no_reply" in retry.on, "version" in retry.on)
 
-    def _limits(self) -> ServiceLimits:
+    def _timeouts_and_limits(self) -> tuple[Timeouts, Limits]:
         """Its time-outs and limits. Its own that contradict each other are reported, inherited ones not."""
-        limits = self.written.limits
+        whole, timeouts, limits = self.document, self.written.timeouts, self.written.limits
         if {"body", "replay_body"} <= limits.keys() and limits["replay_body"] > limits["body"]:
             self.findings.add(
                 child(self.node, "limits", "replay_body"),
@@ -352,8 +357,7 @@ class _ServiceReader:
                 "limits.replay_body is larger than limits.body",
                 "a larger body is never accepted",
             )
-        document, written = self.document, self.written
-        return limits_of_service(document.timeouts, document.limits, written.timeouts, limits, written.reuse)
+        return replace(whole.timeouts, **timeouts), replace(whole.limits, **limits)
 
     def _releases(self, dialect: Dialect) -> Mapping[str, Version]:
         """The dialect's table and the releases of the file."""

@@ -1,6 +1,6 @@
 """Checks of the limits that are divided among several workers: some are too small for that.
 
-Nothing is refused for it. What the part of a worker is, is said by `model.limits.share_of` and, of queues, by
+Nothing is refused for it. `core.fleet.limits.share_of` says what the part of a worker is, and of queues
 `dataplane.sharing`.
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gateway.core.fleet.limits import share_of
 from gateway.core.fleet.service import Service
 from gateway.cpus import usable_cpus
 from gateway.settings.model.document import Document
-from gateway.settings.model.limits import share_of
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Severity
 from gateway.settings.yaml.tree import MappingNode, Node, child

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final, final
 
+from gateway.core.fleet.limits import LIMITS, Limits
+from gateway.core.fleet.timeouts import TIMEOUTS, Timeouts
 from gateway.core.http.message import UNTRUSTED_HEADERS
 from gateway.keys.addresses import CLIENT_ADDRESS, TRUSTED_PEER, Address, UnixAddress
 from gateway.keys.kinds import TEXT, Either, ListOf, PathText, Table, Text, reject, section
@@ -29,7 +31,6 @@ from gateway.keys.texts import (
 )
 from gateway.settings.model.admin import ADMIN, Admin
 from gateway.settings.model.agreement import AGREEMENT, Agreement
-from gateway.settings.model.limits import LIMITS, TIMEOUTS, Limits, Timeouts
 from gateway.settings.model.listener import LISTENER, Listener
 from gateway.settings.model.service import SERVICE, Service
 

@@ -13,7 +13,10 @@ from ipaddress import IPv4Network, IPv6Network
 from types import MappingProxyType
 from typing import Any, Final, final
 
+from gateway.core.fleet.limits import SERVICE_LIMITS
+from gateway.core.fleet.reuse import REUSE, Reuse
 from gateway.core.fleet.service import AtLeast
+from gateway.core.fleet.timeouts import SERVICE_TIMEOUTS
 from gateway.core.http.upgrade import PROTOCOL_PATTERN, carries_requests
 from gateway.keys.addresses import DNS_URL, HOST_PATTERN, NETWORK, PATH, SRV_URL, URL, BackendUrl
 from gateway.keys.kinds import SHARED, Either, ListOf, Table, Text, matching, reject, section
@@ -42,7 +45,6 @@ from gateway.settings.model.admission import (
     Maintenance,
 )
 from gateway.settings.model.balancing import EJECTION_OR_OFF, HEALTH, QUEUE, Ejection, Health, Queue
-from gateway.settings.model.limits import REUSE, SERVICE_LIMITS, SERVICE_TIMEOUTS, Reuse
 from gateway.settings.model.operation import OPERATION, Operation
 from gateway.settings.model.tls import BACKEND_TLS, BackendTls
 
