@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gateway.admin.api import create_app, create_metrics_app
 from gateway.admin.context import Access, AdminContext, Commands, Explaining
-from gateway.admin.site import AdminSite
+from gateway.admin.site import AdminSite, bind_site
 
 __all__ = [
     "Access",
@@ -16,6 +16,7 @@ __all__ = [
     "AdminSite",
     "Commands",
     "Explaining",
+    "bind_site",
     "create_app",
     "create_metrics_app",
 ]

@@ -1,5 +1,6 @@
-"""The admin listener's socket: bound, started and stopped once; between the last two another process may
-accept from it. What it serves is in `api` and `commands`, what it bears of its clients in `connection`."""
+"""A listener for operators, on a socket that is bound: started and stopped once; in between another process
+may accept from it. What it serves is in `api` and `commands`, what it bears of its clients in `connection`.
+"""
 
 from __future__ import annotations
 
@@ -41,50 +42,55 @@ _TURNS: Final = 3
 """Of the loop, after which an accepted connection is known."""
 
 
+async def bind_site(
+    host: str,
+    port: int,
+    inherited: Iterable[Inherited] = (),
+    *,
+    name: str = "admin listener",
+    key: str = "admin.listen",
+) -> ListeningSockets:
+    """The socket of a site; port 0: any free one. Whoever connects from now on waits. `inherited`: sockets
+    that listen already. `name` and `key`: for messages. Raises `StartupError` if the address cannot be bound.
+    """
+    return await ListeningSockets.bind((Listen(host, port),), 1, inherited, whose=f"the {name} ", key=key)
+
+
 @final
 class AdminSite:
-    """Serves `app` on `host:port` (port 0: any free one), over TLS with `certificates`. `count_error` is
-    called with the reason of every error, one of `telemetry.counters.ADMIN_ERRORS`. `limit`: of connections;
-    by default all that the process has for this. `wall_clock`: seconds since the epoch. `name` and `key`: for
-    messages."""
+    """Serves `app` on `sockets`, which it closes, over TLS with `certificates`. `count_error` is called with
+    the reason of every error, one of `telemetry.counters.ADMIN_ERRORS`. `limit`: of connections; by default
+    all that the process has for this. `wall_clock`: seconds since the epoch."""
 
     def __init__(
         self,
         app: web.Application,
-        host: str,
-        port: int,
+        sockets: ListeningSockets,
         count_error: Callable[[str], None] = lambda _: None,
         *,
         certificates: ServerCertificates | None = None,
         limit: int | None = None,
         wall_clock: Callable[[], float] = time,
-        name: str = "admin listener",
-        key: str = "admin.listen",
     ) -> None:
         self._certificates = certificates
         self._limit = limit
         self._wall_clock = wall_clock
-        self._name = name
-        self._key = key
-        self._host = host
-        self._port = port
         self._errors = ErrorLog(count_error)
         self._runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_TIMEOUT)
         self._connections: Connections | None = None
-        self._sockets: ListeningSockets | None = None
+        self._sockets = sockets
         self._servers: list[asyncio.Server] = []
         self._new_protocol: Callable[[], asyncio.BaseProtocol] | None = None
 
     @property
     def address(self) -> tuple[str, int]:
-        """The bound address; only between `bind` and `stop`."""
-        assert self._sockets is not None
+        """The bound address, until `stop`."""
         return self._sockets.addresses[0]
 
     @property
     def sockets(self) -> list[Inherited]:
         """Those that listen, for whoever takes this gateway over."""
-        return [] if self._sockets is None else self._sockets.all()
+        return self._sockets.all()
 
     @property
     def url(self) -> str:
@@ -98,17 +104,8 @@ class AdminSite:
         """How many are open, and how many may be."""
         return (0, self._limit or admin_connections()) if self._connections is None else self._connections.use
 
-    async def bind(self, inherited: Iterable[Inherited] = ()) -> None:
-        """Whoever connects from now on waits. `inherited`: sockets that listen already. Raises `StartupError`
-        if the address cannot be bound."""
-        self._sockets = await ListeningSockets.bind(
-            (Listen(self._host, self._port),), 1, inherited, whose=f"the {self._name} ", key=self._key
-        )
-
     async def start(self) -> None:
-        """Serve. Raises `StartupError` if the address cannot be bound."""
-        if self._sockets is None:
-            await self.bind()
+        """Serve."""
         loop = asyncio.get_running_loop()
         await self._runner.setup()
         server = self._runner.server
@@ -131,7 +128,6 @@ class AdminSite:
 
     async def accept(self) -> None:
         """Accept clients, also again after `stop_accepting`."""
-        assert self._sockets is not None
         assert self._new_protocol is not None
         loop = asyncio.get_running_loop()
         for _, sock in self._sockets.of_slot(0):
@@ -157,9 +153,7 @@ class AdminSite:
         for server in self._servers:
             server.close()
         self._servers.clear()
-        if self._sockets is not None:
-            self._sockets.close()
-            self._sockets = None
+        self._sockets.close()
         if self._new_protocol is not None:
             self._new_protocol = None
             await self._runner.cleanup()

@@ -1,7 +1,7 @@
 """The composition root: a whole running gateway, put together from its parts.
 
-`gateway` starts and stops them in the right order; the files beside it make those that are several things in
-one. Nothing here decides anything about requests or knows a command-line verb.
+`running` enters all of them, each at its place; every other file is one part, or something that several parts
+need. Nothing here decides anything about requests or knows a command-line verb.
 """
 
 from gateway.assembly.gateway import Gateway

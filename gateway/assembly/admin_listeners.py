@@ -1,86 +1,78 @@
 """The admin listener and, where it is configured, the one for metrics: they share what may be connected.
 
-Knows no endpoint: `admin` has them.
+Made when everything that they show and command is there, and closed before any of that: a command under way
+ends while what it changes still runs, and no later one comes. Knows no endpoint: `admin` has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import final
 
-from gateway.admin import AdminContext, AdminSite, create_app, create_metrics_app
-from gateway.dataplane.listening_sockets import Inherited
+from gateway.admin import AdminSite, create_app, create_metrics_app
+from gateway.assembly.admin_context import admin_context
+from gateway.assembly.counting import connect_metrics
+from gateway.assembly.parts import Parts
 from gateway.process import admin_connections
-from gateway.settings import AdminSettings
-from gateway.telemetry.metrics import Metrics
-from gateway.tls.server import ServerCertificates
 
 
 @final
 class AdminListeners:
-    """Both of them, after `bind`."""
+    """Both listeners, on sockets that are bound."""
 
-    def __init__(
-        self,
-        settings: AdminSettings,
-        context: AdminContext,
-        metrics: Metrics,
-        certificates: ServerCertificates | None,
-    ) -> None:
-        limit = admin_connections()
-        self._metrics_site: AdminSite | None = None
-        if settings.metrics_listen is not None:
+    def __init__(self, parts: Parts) -> None:
+        limit, context = admin_connections(), admin_context(parts)
+        count_error = parts.plan.metrics.admin_error
+        self.sites: dict[str, AdminSite] = {}
+        """Listeners by name, in the order in which they start."""
+        if parts.sockets.metrics is not None:
             limit //= 2
-            self._metrics_site = AdminSite(
-                create_metrics_app(context),
-                *settings.metrics_listen,
-                metrics.admin_error,
-                limit=limit,
-                name="listener for metrics",
-                key="admin.metrics_listen",
+            self.sites["metrics"] = AdminSite(
+                create_metrics_app(context), parts.sockets.metrics, count_error, limit=limit
             )
-        self._admin = AdminSite(
+        self.sites["admin"] = AdminSite(
             create_app(context),
-            settings.host,
-            settings.port,
-            metrics.admin_error,
-            certificates=certificates,
+            parts.sockets.admin,
+            count_error,
+            certificates=parts.certificates.of_admin,
             limit=limit,
         )
 
-    async def bind(self, stack: AsyncExitStack, inherited: Mapping[str, Iterable[Inherited]]) -> None:
-        """Take the addresses; nobody is accepted yet. `stack` stops both. `inherited`: sockets of the gateway
-        before this one, by the name of the site. Raises `StartupError`."""
-        for name, site in self.sites().items():
-            await site.bind(inherited.get(name, ()))
-            stack.push_async_callback(site.stop)
-
     async def start(self) -> None:
         """Accept operators and scrapes from now on."""
-        for site in self.sites().values():
+        for site in self.sites.values():
             await site.start()
 
     async def stop(self) -> None:
-        """Whoever has a connection finds the next gateway."""
-        for site in self.sites().values():
+        """Accept nobody any more, and close all connections."""
+        for site in self.sites.values():
             await site.stop()
 
-    def sites(self) -> dict[str, AdminSite]:
-        """Those that there are, by name, in the order in which they start."""
-        sites = {"metrics": self._metrics_site, "admin": self._admin}
-        return {name: site for name, site in sites.items() if site is not None}
-
     def connections(self) -> dict[str, tuple[int, int]]:
-        """Open ones and their limit, by listener."""
-        return {name: site.connections for name, site in self.sites().items()}
+        """Open connections and their limit, by listener."""
+        return {name: site.connections for name, site in self.sites.items()}
 
     @property
     def url(self) -> str:
         """The bound address of the admin listener, as a URL."""
-        return self._admin.url
+        return self.sites["admin"].url
 
     @property
     def metrics_url(self) -> str | None:
-        """That of the listener for metrics, if there is one."""
-        return None if self._metrics_site is None else self._metrics_site.url
+        """The same of the listener for metrics, if there is one."""
+        return self.sites["metrics"].url if "metrics" in self.sites else None
+
+
+@asynccontextmanager
+async def admin_listeners(parts: Parts) -> AsyncIterator[AdminListeners]:
+    """Lets the metrics read the parts, and accepts operators and scrapes. In a take-over the other gateway
+    goes on doing that: `serving` starts the listeners of this one when it has stopped."""
+    listeners = AdminListeners(parts)
+    connect_metrics(parts, listeners.connections)
+    async with AsyncExitStack() as stack:
+        for site in listeners.sites.values():
+            stack.push_async_callback(site.stop)
+        if parts.plan.handover.taken is None:
+            await listeners.start()
+        yield listeners

@@ -1,85 +1,105 @@
-"""Makes how what is offered comes to be agreed on: by this gateway alone, or by several replicas.
+"""How what is offered comes to be agreed on: by this gateway alone, or by several replicas.
 
 one process                     views without documents (`Documents` for the time of a take-over)
 several workers, or an engine   `Documents`
 several replicas                `Replication`, over a store
+
+It is made before those who serve by it (`followers`), and closed after them.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from gateway import __version__
+from gateway.assembly.followers import Followers
+from gateway.assembly.plan import Plan
 from gateway.controlplane.agreement import Agreement
 from gateway.controlplane.documents import Documents, restored_documents
-from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.agreement.agreed import NOT_JOINED, NOTHING_AGREED, Agreed
-from gateway.core.fleet.offer_state import SavedState
-from gateway.settings import AgreementSettings, Settings
+from gateway.core.agreement.attachment import Registered
+from gateway.settings import AgreementSettings
+from gateway.telemetry.agreement import AgreementReport
 
 if TYPE_CHECKING:
     from gateway.controlplane.replication.replication import Replication
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgreementParts:
-    """What an agreement is made of. The callables are called when it runs."""
+class Agreed(NamedTuple):
+    """The agreement that the settings ask for."""
 
-    settings: Settings
-    snapshot_holder: SnapshotHolder
-    saved: Mapping[str, SavedState]
-    alone: bool
-    """Only this process serves."""
-    held: Callable[[str], int | None]
-    in_flight: Callable[[], Mapping[str, int]]
-    deadlines: Callable[[Mapping[str, float]], None]
-    orphans: Callable[[], bool]
-    save: Callable[[], Awaitable[bool]] | None
+    agreement: Agreement
+    replication: Replication | None
+    """The same object if it is one of several replicas; None: this gateway stands alone."""
 
+    def report(self) -> AgreementReport | None:
+        """How this replica stands to the others; None: this gateway stands alone."""
+        return None if self.replication is None else self.replication.report()
 
-def begins_with(settings: Settings, *, alone: bool) -> Agreed | None:
-    """With what a service begins that is new."""
-    if settings.agreement is not None:
-        return NOT_JOINED
-    return None if alone else NOTHING_AGREED
+    def registrations(self) -> Mapping[str, Registered]:
+        """Registrations of this replica, for the state file."""
+        return {} if self.replication is None else self.replication.registrations()
 
 
-def make_agreement(parts: AgreementParts) -> tuple[Agreement, Replication | None]:
-    """The agreement that the settings ask for, and the same object again if it is one of several replicas."""
-    if parts.settings.agreement is not None:
-        replication = _replication(parts, parts.settings.agreement)
-        return replication, replication
-    documents = Documents(
-        parts.snapshot_holder,
-        parts.held,
-        restored=restored_documents(parts.saved),
-        alone=parts.alone,
-        orphans=parts.orphans,
-        save=parts.save,
-    )
-    return documents, None
+def make_agreement(plan: Plan, followers: Followers) -> Agreed:
+    """The agreement, not started. It asks `followers` for nothing before it is."""
+    if plan.settings.agreement is not None:
+        replication = _replication(plan, followers, plan.settings.agreement)
+        agreed = Agreed(replication, replication)
+    else:
+        documents = Documents(
+            plan.known.snapshot_holder,
+            followers.held,
+            restored=restored_documents(plan.known.saved),
+            alone=plan.alone,
+            orphans=plan.handover.orphans_left,
+            save=None if plan.known.state_file is None else followers.save,
+        )
+        agreed = Agreed(documents, None)
+    plan.handover.orphans_changed = agreed.agreement.acknowledged
+    return agreed
 
 
-def _replication(parts: AgreementParts, replicas: AgreementSettings) -> Replication:
+@asynccontextmanager
+async def agreeing(agreed: Agreed) -> AsyncIterator[None]:
+    """Closes the agreement on the way out: when nobody is served any more, because a replica signs off with
+    that, and before the state file, into which it signs off. `begin_to_agree` starts it."""
+    try:
+        yield
+    finally:
+        await agreed.agreement.close()
+
+
+def begin_to_agree(plan: Plan, agreed: Agreed) -> None:
+    """Give every view its document: all followers are in their cell, nothing is saved yet, nobody serves.
+
+    In a take-over the other gateway serves by documents that are restored here. They stand still from the
+    beginning: even the first steps, which are taken at once, must not be ahead of what it serves.
+    """
+    if plan.handover.taken is not None:
+        agreed.agreement.hold(everything=False)
+    agreed.agreement.start()
+
+
+def _replication(plan: Plan, followers: Followers, replicas: AgreementSettings) -> Replication:
     """Its rooms are imported where there are several replicas."""
     from gateway.controlplane.replication.replication import Replication  # noqa: PLC0415
     from gateway.controlplane.stores.etcd import EtcdStore  # noqa: PLC0415
 
     host = socket.gethostname()
     return Replication(
-        parts.snapshot_holder,
+        plan.known.snapshot_holder,
         EtcdStore(replicas.etcd, replicas.ttl),
         replicas,
-        held=parts.held,
-        in_flight=parts.in_flight,
-        deadlines=parts.deadlines,
-        restored=parts.saved,
-        orphans=parts.orphans,
-        save=parts.save,
+        held=followers.held,
+        in_flight=followers.in_flight,
+        deadlines=followers.deadlines,
+        restored=plan.known.saved,
+        orphans=plan.handover.orphans_left,
+        save=None if plan.known.state_file is None else followers.save,
         name=host,
         host=host,
         release=__version__,

@@ -1,121 +1,94 @@
-"""Makes what serves the requests: one worker in this process, or several in processes of their own.
+"""What serves the requests: one worker in this process, or several in processes of their own.
 
 Nobody but this file asks which it is.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import final
 
+from gateway.assembly.agreements import Agreed
+from gateway.assembly.certificates import Certificates
+from gateway.assembly.followers import Followers
+from gateway.assembly.plan import Plan
+from gateway.assembly.recording import OwnRecords, Records
 from gateway.controlplane.certificate_watch import names_of
-from gateway.controlplane.ejection_log import EjectionLog
-from gateway.controlplane.resolver import Resolver
-from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.fleet.fleet import Fact
-from gateway.cpus import usable_cpus
+from gateway.controlplane.passive_observation import PassiveObserver
 from gateway.dataplane.listening_sockets import ListeningSockets
 from gateway.dataplane.worker import Worker
-from gateway.settings import Settings
-from gateway.settings.model.document import MAX_WORKERS
-from gateway.telemetry.access_log import AccessLog
-from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.otel import start_tracing
-from gateway.telemetry.tracing import Tracing
-from gateway.tls.client import ClientContexts
-from gateway.tls.server import ServerCertificates
 from gateway.workers.data_plane import DataPlane
 from gateway.workers.own_worker import OwnWorker
-from gateway.workers.recording import Listener, open_access_log, reads_ids, recorder
-
-
-def number_of_workers(settings: Settings) -> int:
-    """Processes that serve requests; 1: this one."""
-    return settings.workers or min(usable_cpus(), MAX_WORKERS)
+from gateway.workers.recording import reads_ids, recorder
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataPlaneParts:
-    """What a data plane is made of."""
+class DataPlaneNeeds:
+    """Parts with which a data plane is made."""
 
-    settings: Settings
-    snapshot_holder: SnapshotHolder
-    metrics: Metrics
-    resolver: Resolver
-    client_contexts: ClientContexts
+    agreed: Agreed
+    certificates: Certificates
     sockets: ListeningSockets
-    certificates: Mapping[str, ServerCertificates]
-    """By the name of the listener."""
-    observe: Callable[[str, str, Fact], None]
-    """Called with what requests show."""
-    acknowledged: Callable[[], None]
-    """Called when a worker process has acknowledged, joined or ended."""
-    listeners: Sequence[Listener]
-    """Called with each request record, where requests are served in this process."""
+    records: Records
+    observer: PassiveObserver
 
 
-def make_data_plane(parts: DataPlaneParts, stack: AsyncExitStack) -> DataPlane:
-    """Make as many workers as are configured. `stack` closes what they need."""
-    ejection_log = EjectionLog(monotonic)
-    stack.callback(ejection_log.close)
-    stack.callback(parts.snapshot_holder.subscribe(ejection_log.on_change))
-    number = number_of_workers(parts.settings)
-    if number == 1:
-        log = open_access_log(parts.settings.access_log)
-        stack.callback(log.close)
-        return _own_worker(parts, log, _start_tracing(stack), ejection_log)
-    return _worker_processes(parts, number, ejection_log)
+@asynccontextmanager
+async def data_plane(plan: Plan, followers: Followers, needs: DataPlaneNeeds) -> AsyncIterator[DataPlane]:
+    """Makes as many workers as are configured; `DataPlane.start` and `listen` come when it is time. Aborts on
+    the way out: after a drain nothing is left, and after an error nothing is waited for."""
+    plane: DataPlane
+    if needs.records.own is None:
+        plane = _worker_processes(plan, needs)
+    else:
+        plane = _own_worker(plan, needs, needs.records.own)
+    followers.plane = plane
+    try:
+        yield plane
+    finally:
+        await plane.abort()
 
 
-def _worker_processes(parts: DataPlaneParts, number: int, ejection_log: EjectionLog) -> DataPlane:
+def _worker_processes(plan: Plan, needs: DataPlaneNeeds) -> DataPlane:
     """Worker processes behind one `DataPlane`. Their supervisor is imported here, where it is needed."""
     from gateway.workers.share_keeper import ShareKeeper  # noqa: PLC0415
     from gateway.workers.supervisor import WorkerProcesses  # noqa: PLC0415
 
-    shared = ShareKeeper(parts.snapshot_holder, parts.metrics, monotonic, ejection_log.changed, number)
+    holder, ejections = plan.known.snapshot_holder, needs.records.ejections
+    shared = ShareKeeper(holder, plan.metrics, monotonic, ejections.changed, plan.workers)
     return WorkerProcesses(
-        parts.settings,
-        number,
-        parts.snapshot_holder,
-        parts.sockets,
+        plan.settings,
+        plan.workers,
+        holder,
+        needs.sockets,
         shared,
-        parts.metrics.add,
-        acknowledged=parts.acknowledged,
+        plan.metrics.add,
+        acknowledged=needs.agreed.agreement.acknowledged,
     )
 
 
-def _own_worker(
-    parts: DataPlaneParts, log: AccessLog, tracing: Tracing | None, ejection_log: EjectionLog
-) -> OwnWorker:
-    settings, listen = parts.settings, parts.settings.listen
+def _own_worker(plan: Plan, needs: DataPlaneNeeds, records: OwnRecords) -> DataPlane:
+    settings, metrics = plan.settings, plan.metrics
+    access_log, tracing = records
     worker = Worker(
         limits=settings.limits,
         timeouts=settings.timeouts,
         trusted=settings.trusted_proxies,
-        snapshots=parts.snapshot_holder,
-        resolve=parts.resolver.resolve,
-        observe=parts.observe,
-        metrics=parts.metrics,
-        record=recorder(parts.metrics, tracing, log, settings.access_log, parts.listeners),
-        on_ejection=ejection_log.changed,
-        client_contexts=parts.client_contexts,
+        snapshots=plan.known.snapshot_holder,
+        resolve=plan.resolver.resolve,
+        observe=needs.observer.observe,
+        metrics=metrics,
+        record=recorder(metrics, tracing, access_log, settings.access_log, plan.listeners),
+        on_ejection=needs.records.ejections.changed,
+        client_contexts=needs.certificates.for_backends,
         tracing=tracing,
         reads_ids=reads_ids(tracing, settings.access_log),
     )
-    named = zip(names_of(listen), listen, strict=True)
-    found = {each: parts.certificates[name] for name, each in named if each.tls is not None}
-    return OwnWorker(worker, listen, parts.sockets, found, log)
-
-
-def _start_tracing(stack: AsyncExitStack) -> Tracing | None:
-    """As the environment says. The last spans are sent after the last request."""
-    started = start_tracing(os.environ)
-    if started is None:
-        return None
-    stack.push_async_callback(started.close)
-    return started.tracing
+    of_listeners = needs.certificates.of_listeners
+    named = zip(names_of(settings.listen), settings.listen, strict=True)
+    found = {each: of_listeners[name] for name, each in named if each.tls is not None}
+    return OwnWorker(worker, settings.listen, needs.sockets, found, access_log)

@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from pytest_aiohttp import AiohttpServer
 
-from gateway.admin import AdminSite
+from gateway.admin import bind_site
 from gateway.compiled import build_info, is_compiled
 from gateway.controlplane.reload import ReloadResult
 from gateway.controlplane.snapshot_holder import SnapshotHolder
@@ -313,10 +313,8 @@ async def test_a_bug_is_500_and_logged_and_the_listener_goes_on(
 async def test_a_taken_port_is_reported_in_a_sentence(aiohttp_server: AiohttpServer) -> None:
     port = (await aiohttp_server(web.Application())).port
     assert port is not None
-    site = AdminSite(web.Application(), "127.0.0.1", port)
     with pytest.raises(StartupError, match=rf"cannot listen on 127\.0\.0\.1:{port}: address already in use"):
-        await site.start()
-    await site.stop()
+        await bind_site("127.0.0.1", port)
 
 
 @pytest.mark.parametrize("method", ["M-SEARCH", "frob", "Foo.bar!"])

@@ -15,7 +15,7 @@ from time import time
 
 import pytest
 
-from gateway.admin import Access, AdminSite, create_app
+from gateway.admin import Access, AdminSite, bind_site, create_app
 from gateway.controlplane.reload import ReloadResult
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import CertificateFiles, ServerTls
@@ -86,8 +86,7 @@ async def operator(folder: Path, clock: Clock, *, required: bool = True) -> Asyn
     )
     site = AdminSite(
         create_app(context),
-        "127.0.0.1",
-        0,
+        await bind_site("127.0.0.1", 0),
         bed.metrics.admin_error,
         certificates=ServerCertificates(tls, resumption=False),
         wall_clock=clock,

@@ -197,7 +197,7 @@ async def test_the_certificate_is_read_again(tmp_path: Path) -> None:
     async with running_tls(tmp_path) as tls:
         before = (await tls.peer()).writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         authority().server().write(tmp_path, "admin")
-        await tls.admin.gateway._certificates.look()  # what its timer does
+        await tls.admin.gateway.parts.certificate_watch.look()  # what its timer does
         after = (await tls.peer()).writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
 
     assert before != after
@@ -207,7 +207,8 @@ async def test_after_a_reload_new_connections_need_what_the_file_says_now(tmp_pa
     async with running_tls(tmp_path, token=None) as tls:
         assert await tls.status("/status") == 200
         ca = authority().write(tmp_path)
-        certificates = tls.admin.gateway._certificates._watched["the admin listener"]
+        certificates = tls.admin.gateway.parts.certificates.of_admin
+        assert certificates is not None
         certificates.reload(replace(certificates.settings, client_ca=str(ca), client_required=False))
 
         assert await tls.status("/status") == 403

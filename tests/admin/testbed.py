@@ -17,6 +17,7 @@ from gateway.admin import (
     AdminSite,
     Commands,
     Explaining,
+    bind_site,
     create_app,
     create_metrics_app,
 )
@@ -171,7 +172,7 @@ async def on_site(
     testbed = AdminTestbed(snapshot_holder, **replicas)
     create = create_metrics_app if metrics_only else create_app
     app = create(testbed.context(token, hosts))
-    site = AdminSite(app, "127.0.0.1", 0, testbed.metrics.admin_error)
+    site = AdminSite(app, await bind_site("127.0.0.1", 0), testbed.metrics.admin_error)
     await site.start()
     try:
         async with ClientSession() as session:

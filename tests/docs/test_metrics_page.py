@@ -82,7 +82,7 @@ async def scrape(folder: Path) -> str:
         await until(lambda: bool(gateway.snapshot_holder.current.views["found"].pool.members))
         # What several workers would be.
         worker = WorkerProcess(up=True, restarts=0, cpu_seconds=1.0, resident_bytes=1, open_fds=1)
-        report = plus(gateway._report(), WorkerReport(processes={"0": worker}))
+        report = plus(gateway.status().report, WorkerReport(processes={"0": worker}))
         gateway.metrics.watch(gateway.snapshot_holder, lambda: report)
         about = {"baremetal": ServiceReport(attached=True, since=0.0, seq=1)}
         engine = EngineReport("haproxy", "2.6", 1, "", {"baremetal": 1}, {}, 0, (), {}, 0, 0)

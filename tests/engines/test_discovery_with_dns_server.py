@@ -181,7 +181,7 @@ async def until_error(bed: Testbed, wanted: str) -> None:
     log.setLevel(logging.DEBUG)
     try:
         async with asyncio.timeout(TIMEOUT):
-            while bed.gateway._discovery.report()[0].error != wanted:
+            while bed.gateway.parts.plan.discovery.report()[0].error != wanted:
                 lines.came.clear()
                 await lines.came.wait()
                 await asyncio.sleep(0)  # the line comes first
@@ -224,7 +224,7 @@ async def test_nothing_that_a_name_server_does_is_seen_by_a_client(
                 await bed.until(is_leaving(away))
                 await bed.until(lambda view: known(view) == 2)
                 await client.some(5)
-            assert bed.gateway._discovery.report()[0].error is None
+            assert bed.gateway.parts.plan.discovery.report()[0].error is None
             assert len(bed.view.pool.members) == 4
             assert bed.offer == "1.1-1.58"
 

@@ -43,7 +43,7 @@ async def test_the_next_gateway_gets_the_sockets_of_all_orphans(house: House) ->
     left = await asyncio.gather(*offering)
     for sock in sockets:  # as orphans do that have stopped accepting
         sock.close()
-    assert gateway._handover.orphans_left()
+    assert gateway.parts.plan.handover.orphans_left()
     for each in left:
         each.close()
 
@@ -52,7 +52,7 @@ async def test_the_next_gateway_gets_the_sockets_of_all_orphans(house: House) ->
         client.settimeout(20)
         assert (await asyncio.to_thread(client.recv, 9)) == b"HTTP/1.1 "
         client.close()
-    await until(lambda: not gateway._handover.orphans_left())
+    await until(lambda: not gateway.parts.plan.handover.orphans_left())
 
 
 async def test_an_address_of_a_stranger_is_not_waited_for_long(house: House) -> None:

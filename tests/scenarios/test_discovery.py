@@ -174,7 +174,7 @@ async def test_a_reload_keeps_what_is_discovered(server: NameServer, fleet: Pods
         await bed.until(lambda view: known(view) == 2)
         server.code = SILENT
         path.write_text(configuration(f"{place}, weight: 5", grace="1m"))
-        assert (await bed.gateway._reloader.reload()).ok
+        assert (await bed.gateway.parts.reloader.reload()).ok
         assert [member.weight for member in bed.view.pool.members] == [5, 5]
         assert known(bed.view) == 2
         assert bed.offer == "1.1-1.58"

@@ -8,6 +8,7 @@ import pytest
 
 from gateway.admin.ui import effects
 from gateway.admin.ui.facts import Facts
+from gateway.assembly.admin_context import admin_context
 from gateway.core.versions.version import Version
 from tests.scenarios.upgrade import FROM, NEW, OLD, TO, from_ver, to_ver, upgrade_of
 
@@ -19,7 +20,7 @@ def _level_of_a_running_gateway(caplog: pytest.LogCaptureFixture) -> None:
 
 async def test_the_page_follows_an_upgrade() -> None:
     async with upgrade_of(from_ver(), from_ver()) as upgrade:
-        facts = Facts(upgrade.testbed.gateway._admin_context(None))
+        facts = Facts(admin_context(upgrade.testbed.gateway.parts))
         await upgrade.replace_backend(1, to_ver())
         assert (await upgrade.testbed.at(f"1.{NEW}")).status == 406
         page = await facts.service_page("baremetal")
@@ -44,7 +45,7 @@ async def test_the_page_follows_an_upgrade() -> None:
 
 async def test_a_pin_does_what_was_said_before_and_stands_in_the_timeline() -> None:
     async with upgrade_of(to_ver(), to_ver()) as upgrade:
-        context = upgrade.testbed.gateway._admin_context(None)
+        context = admin_context(upgrade.testbed.gateway.parts)
         for version in (f"1.{NEW}", "latest", f"1.{OLD}", f"1.{OLD}"):
             assert (await upgrade.testbed.at(version)).status == 200
         said = effects.pin(upgrade.testbed.view, Version(1, OLD), context.last_hour("baremetal"))
@@ -64,7 +65,7 @@ async def test_a_pin_does_what_was_said_before_and_stands_in_the_timeline() -> N
 
 async def test_drains_stand_in_the_timeline_as_what_an_operator_did() -> None:
     async with upgrade_of(to_ver(), to_ver()) as upgrade:
-        facts = Facts(upgrade.testbed.gateway._admin_context(None))
+        facts = Facts(admin_context(upgrade.testbed.gateway.parts))
         before = await facts.service_page("baremetal")
         await upgrade.command("POST", "/backends/api-1/drain")
         await upgrade.command("POST", "/backends/api-1/enable")
@@ -78,8 +79,8 @@ async def test_drains_stand_in_the_timeline_as_what_an_operator_did() -> None:
 
 async def test_the_gateway_samples_rates_while_it_runs() -> None:
     async with upgrade_of(to_ver(), to_ver()) as upgrade:
-        context = upgrade.testbed.gateway._admin_context(None)
-        rates = upgrade.testbed.gateway._rates
+        context = admin_context(upgrade.testbed.gateway.parts)
+        rates = upgrade.testbed.gateway.parts.samples.rates
         assert rates._samples, "the first sample is taken at the start"
         rates._samples[0] = (rates._samples[0][0] - 2.0, rates._samples[0][1])  # as if it was taken earlier
         for _ in range(8):

@@ -458,13 +458,13 @@ class House:
                 await asyncio.sleep(0.01)
 
     def _restarts(self, slot: int) -> int:
-        return sum(each.restarts for each in self.gateway._data_plane.workers() if each.slot == slot)
+        return sum(each.restarts for each in self.gateway.parts.plane.workers() if each.slot == slot)
 
     def _serving(self) -> int:
-        return sum(each.state == "serving" for each in self.gateway._data_plane.workers())
+        return sum(each.state == "serving" for each in self.gateway.parts.plane.workers())
 
     def kill(self, slot: int) -> None:
-        [pid] = [each.pid for each in self.gateway._data_plane.workers() if each.slot == slot]
+        [pid] = [each.pid for each in self.gateway.parts.plane.workers() if each.slot == slot]
         os.kill(pid, signal.SIGKILL)
 
     async def ask(self, position: int, before: bytes = b"", tls: ssl.SSLContext | None = None) -> bytes:
@@ -542,7 +542,7 @@ async def test_who_comes_during_a_pause_waits_for_its_end(tmp_path: Path) -> Non
         each.take_certificate_away()
         each.kill(1)
         await each.until(serving=1)
-        plane = each.gateway._data_plane
+        plane = each.gateway.parts.plane
         await plane.stop_accepting()
         asked = [asyncio.create_task(each.ask(0)) for _ in range(20)]
         await plane.look(counters=False)

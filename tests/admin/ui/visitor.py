@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from aiohttp import ClientSession, DummyCookieJar, web
 from yarl import URL
 
-from gateway.admin import Access, AdminSite, create_app
+from gateway.admin import Access, AdminSite, bind_site, create_app
 from gateway.admin.ui.access import cookie_name
 from gateway.keys.secrets import Secret
 from tests.admin.testbed import AdminTestbed
@@ -150,7 +150,7 @@ async def visited(
 @asynccontextmanager
 async def serving(app: web.Application, testbed: AdminTestbed) -> AsyncIterator[NewVisitor]:
     """`app` on the real listener, and visitors of it."""
-    site = AdminSite(app, "127.0.0.1", 0, testbed.metrics.admin_error)
+    site = AdminSite(app, await bind_site("127.0.0.1", 0), testbed.metrics.admin_error)
     await site.start()
     try:
         async with ClientSession(cookie_jar=DummyCookieJar()) as session:

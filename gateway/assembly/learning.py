@@ -1,0 +1,49 @@
+"""Whatever changes what is known without a request: time, probes, and sources of backends.
+
+Begins when every port is bound and the agreement has begun; nothing before has asked a backend. The first
+probes are sent before anything that waits: for the disk, or for worker processes, which take longer than the
+backends' responses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from time import monotonic
+
+from gateway.assembly.plan import Plan
+from gateway.controlplane.prober import Prober
+from gateway.controlplane.stabilization_timer import StabilizationTimer
+from gateway.settings.own_addresses import own_addresses
+from gateway.tls.client import ClientContexts
+
+
+@asynccontextmanager
+async def learning(plan: Plan, client_contexts: ClientContexts) -> AsyncIterator[Prober]:
+    """Learns while it is entered, also during a drain: requests that are still under way need it."""
+    holder, services = plan.known.snapshot_holder, plan.known.services
+    timer = StabilizationTimer(holder, monotonic)
+    prober = Prober(
+        holder,
+        plan.metrics,
+        services,
+        resolve=plan.resolver.resolve,
+        # The clock by which the data plane dates passive observations: facts are compared by age.
+        clock=monotonic,
+        client_contexts=client_contexts,
+    )
+    async with AsyncExitStack() as stack:
+        timer.start()
+        stack.callback(timer.close)
+        stack.push_async_callback(prober.close)
+        await prober.start()
+        # Closed before the prober, which it tells of backends that come.
+        stack.push_async_callback(plan.discovery.close)
+        plan.discovery.connect(
+            holder,
+            resolver=plan.resolver,
+            prober=prober,
+            own=own_addresses(plan.settings.listen, plan.settings.admin),
+        )
+        plan.discovery.retarget(services)
+        yield prober

@@ -1,0 +1,99 @@
+"""What a gateway is made of and begins with: one value, complete before any part runs.
+
+    settings, state file, what tests and commands put in  ->  Plan  ->  every part
+
+Reading the state file is the only thing that happens here. Nothing has to be closed if it all ends here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import NamedTuple, final
+
+from gateway.controlplane.discovery.discovery import Discovery
+from gateway.controlplane.resolver import Resolver
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.controlplane.state.file import StateFile
+from gateway.controlplane.state.keeper import load_state
+from gateway.core.agreement.agreed import NOT_JOINED, NOTHING_AGREED, Agreed
+from gateway.core.fleet.offer_state import SavedState
+from gateway.core.fleet.service import Service
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.cpus import usable_cpus
+from gateway.engines.engine import MakeEngine
+from gateway.handover.handover import Handover
+from gateway.service_manager import ServiceManager
+from gateway.settings import Settings
+from gateway.settings.model.document import MAX_WORKERS
+from gateway.settings.sources import Seen
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.process_log import ProcessLog
+from gateway.workers.recording import Listener
+
+
+@final
+class Known(NamedTuple):
+    """What is known when a gateway starts."""
+
+    state_file: StateFile | None
+    saved: Mapping[str, SavedState]
+    """What the state file says, by service."""
+    services: tuple[Service, ...]
+    """Services with the backends that discovery had found before."""
+    snapshot_holder: SnapshotHolder
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that the parts of a gateway are made of. The meaning of each is in `Gateway`."""
+
+    settings: Settings
+    source: Path | None
+    seen: Seen
+    service_manager: ServiceManager
+    listeners: tuple[Listener, ...]
+    process_log: ProcessLog | None
+    resolver: Resolver
+    discovery: Discovery
+    handover: Handover
+    make_engine: MakeEngine | None
+    metrics: Metrics
+    known: Known
+
+    workers: int
+    """Number of processes that serve requests; 1: this one."""
+    alone: bool
+    """This process is the only one that serves: no worker process does, and no engine."""
+
+
+def number_of_workers(settings: Settings) -> int:
+    """Number of processes that serve requests; 1: this one."""
+    return settings.workers or min(usable_cpus(), MAX_WORKERS)
+
+
+def known_at_start(settings: Settings, handover: Handover, discovery: Discovery, *, alone: bool) -> Known:
+    """Read the state file, and restore what it says. Blocks. Raises `ForeignFileError`."""
+    state_file = handover.state_file()
+    saved = {} if state_file is None else load_state(state_file, settings.services)
+    discovery.restore(settings.services, saved)
+    services = discovery.completed(settings.services)
+    begins = _begins_with(settings, alone=alone)
+    snapshot = Snapshot.configured(
+        services,
+        now=monotonic(),
+        saved=saved,
+        untrusted_headers=settings.untrusted_headers,
+        agreed=begins,
+    )
+    return Known(state_file, saved, services, SnapshotHolder(snapshot, monotonic, begins))
+
+
+def _begins_with(settings: Settings, *, alone: bool) -> Agreed | None:
+    """What is agreed on about a service that is new."""
+    if settings.agreement is not None:
+        return NOT_JOINED
+    return None if alone else NOTHING_AGREED

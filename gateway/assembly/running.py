@@ -1,0 +1,114 @@
+"""A whole gateway from its start to its end, in one place: each part is entered here, and left in reverse.
+
+    surroundings     history, hand-over, service manager, names
+    listening        every port is bound before any backend is asked
+    recording        logs of the data plane
+    state            the state file, and what waits to get into it
+    agreeing         what is offered is agreed on
+    data_plane       what serves requests
+    counting         series follow the snapshot
+    sampling         change log, rates
+    learning         probes, discovery: from here on backends are asked
+    admin_listeners  operators see and command all of the above
+    watching         files and signals reload it
+    following        the engine beside it
+    in_service       ready; on the way out the drain
+
+A part is entered where it has to be left: it outlives all that come below. If it must *start* later than
+that, the line that starts it stands below as well, with the reason. A start that fails or is cancelled leaves
+the parts that it has entered, in reverse, and then nothing runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import final
+
+from gateway.assembly.admin_listeners import AdminListeners, admin_listeners
+from gateway.assembly.agreements import agreeing, begin_to_agree, make_agreement
+from gateway.assembly.certificates import read_certificates
+from gateway.assembly.counting import counting
+from gateway.assembly.data_planes import DataPlaneNeeds, data_plane
+from gateway.assembly.engines import following, make_engine
+from gateway.assembly.followers import Followers
+from gateway.assembly.learning import learning
+from gateway.assembly.listening import listening
+from gateway.assembly.parts import Parts
+from gateway.assembly.plan import Plan
+from gateway.assembly.recording import recording
+from gateway.assembly.reloading import make_reloader
+from gateway.assembly.samples import sampling
+from gateway.assembly.serving import accept_clients, in_service
+from gateway.assembly.state import begin_saving, state
+from gateway.assembly.surroundings import surroundings
+from gateway.assembly.watching import Signals, watching
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A gateway that serves."""
+
+    parts: Parts
+    admin: AdminListeners
+    signals: Signals
+
+
+@asynccontextmanager
+async def running(plan: Plan, followers: Followers) -> AsyncIterator[Running]:
+    """Starts everything, and drains and closes it on the way out. `followers` has the data plane as soon as
+    there is one. Raises `StartupError`, and then nothing runs."""
+    async with AsyncExitStack() as up:
+        enter = up.enter_async_context
+        history = await enter(surroundings(plan))
+        certificates = await read_certificates(plan.settings)
+        sockets = await enter(listening(plan))
+        records = await enter(recording(plan))
+        agreed = make_agreement(plan, followers)
+        keeper, observer = await enter(state(plan, agreed, followers))
+        await enter(agreeing(agreed))
+        needs = DataPlaneNeeds(
+            agreed=agreed,
+            certificates=certificates,
+            sockets=sockets.clients,
+            records=records,
+            observer=observer,
+        )
+        plane = await enter(data_plane(plan, followers, needs))
+        engine = make_engine(plan, agreed, plane, followers)
+        await enter(counting(plan, plane))
+        begin_to_agree(plan, agreed)  # not before: it asks the data plane and the engine what they hold
+        samples = await enter(sampling(plan, agreed))
+        prober = await enter(learning(plan, certificates.for_backends))
+        await begin_saving(keeper)  # not before: probes are on their way while the disk is slow
+        certificate_watch = certificates.watch(plan.metrics, plane)
+        reloader = make_reloader(
+            plan,
+            prober=prober,
+            plane=plane,
+            certificates=certificate_watch,
+            client_contexts=certificates.for_backends,
+        )
+        parts = Parts(
+            plan=plan,
+            history=history,
+            certificates=certificates,
+            sockets=sockets,
+            followers=followers,
+            agreed=agreed,
+            keeper=keeper,
+            plane=plane,
+            samples=samples,
+            prober=prober,
+            certificate_watch=certificate_watch,
+            reloader=reloader,
+        )
+        admin = await enter(admin_listeners(parts))
+        await plane.start()  # not before: operators see what a slow start waits for
+        signals = await enter(watching(parts))
+        await accept_clients(parts, admin)
+        await enter(following(engine))  # not before: it sends requests here
+        await enter(in_service(parts, admin))
+        yield Running(parts, admin, signals)
