@@ -31,7 +31,7 @@ async def look(service: Service, paths: Sequence[str]) -> Sequence[Documents]:
 
         async def request(number: int) -> None:
             for path in paths:
-                response = await client.fetch(path, service.backends[number], service.probe)
+                response = await client.fetch(path, service, service.backends[number])
                 if isinstance(response, ProbeFault):
                     if response.reason in {"connect", "tls"}:
                         return  # the other paths have the same address

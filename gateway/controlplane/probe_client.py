@@ -23,8 +23,9 @@ from yarl import URL
 from gateway.controlplane.resolver import Resolve
 from gateway.core.dialect import Advertisement, ProbeFault, ProbeRequest, ProbeResponse
 from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.probe import Health
 from gateway.core.fleet.probed_document import ProbedDocument, probed_document
-from gateway.core.fleet.service import HealthPlan, ProbePlan, Service
+from gateway.core.fleet.service import Service
 from gateway.telemetry.access_log import printable
 from gateway.tls.client import ClientContexts, reason_of, refused_by_peer
 
@@ -44,7 +45,7 @@ lose their requests for that."""
 
 
 @final
-class Health(NamedTuple):
+class HealthAnswer(NamedTuple):
     """What a health check brought."""
 
     answered: bool
@@ -106,24 +107,23 @@ class ProbeClient:
         except TimeoutError:
             return Probed(ProbeFault("timeout", f"no complete response within {plan.timeout:g} s"))
 
-    async def fetch(self, path: str, backend: Backend, plan: ProbePlan) -> ProbeResponse | ProbeFault:
+    async def fetch(self, path: str, service: Service, backend: Backend) -> ProbeResponse | ProbeFault:
         """One request for a document as JSON that belongs to no probe. The caller has a deadline."""
-        return await self._send(
-            ProbeRequest(path, (("Accept", "application/json"),)), backend, plan, _unheeded
-        )
+        request = ProbeRequest(path, (("Accept", "application/json"),))
+        return await self._send(request, service, backend, _unheeded)
 
-    async def check_health(self, plan: ProbePlan, health: HealthPlan, backend: Backend) -> Health:
+    async def check_health(self, service: Service, health: Health, backend: Backend) -> HealthAnswer:
         """Ask whether the backend wants requests, within `probe.timeout` seconds."""
         try:
-            async with asyncio.timeout(plan.timeout):
-                response = await self._send(ProbeRequest(health.path), backend, plan, _unheeded)
+            async with asyncio.timeout(service.probe.timeout):
+                response = await self._send(ProbeRequest(health.path), service, backend, _unheeded)
         except TimeoutError:
-            return Health(answered=False)
+            return HealthAnswer(answered=False)
         if isinstance(response, ProbeFault) or response.status in NO_SUCH_CHECK:
-            return Health(answered=False)
+            return HealthAnswer(answered=False)
         if response.status == health.status:
-            return Health(answered=True)
-        return Health(answered=True, error=f"its health check {health.path} answers {response.status}")
+            return HealthAnswer(answered=True)
+        return HealthAnswer(answered=True, error=f"its health check {health.path} answers {response.status}")
 
     async def _run_dialect(self, service: Service, backend: Backend, on_certificate: OnCertificate) -> Probed:
         """One request after the other, until the dialect has read the versions or gives up."""
@@ -136,11 +136,11 @@ class ProbeClient:
             if len(responses) == MAX_REQUESTS:
                 error = f"the versions are still unknown after {MAX_REQUESTS} requests"
                 return Probed(ProbeFault("steps", error))
-            response = await self._send(step, backend, plan, on_certificate)
+            response = await self._send(step, service, backend, on_certificate)
             if isinstance(response, ProbeFault):
                 return Probed(response)
             document = (
-                probed_document(dialect, service.match.local(step.path), host, plan.headers, response)
+                probed_document(dialect, service.match.local(step.path), host, plan.headers.items(), response)
                 or document
             )
             responses = (*responses, response)
@@ -148,11 +148,11 @@ class ProbeClient:
         return Probed(step, document)
 
     async def _send(
-        self, request: ProbeRequest, backend: Backend, plan: ProbePlan, on_certificate: OnCertificate
+        self, request: ProbeRequest, service: Service, backend: Backend, on_certificate: OnCertificate
     ) -> ProbeResponse | ProbeFault:
         """One request; the one table from the libraries' exceptions to texts for operators."""
         try:
-            return await self._get(request, backend, plan, on_certificate)
+            return await self._get(request, service, backend, on_certificate)
         except aiohttp.ServerDisconnectedError:
             return ProbeFault("protocol", "closed the connection without a response")
         except aiohttp.ClientConnectorCertificateError as error:  # it has no `os_error`
@@ -170,12 +170,12 @@ class ProbeClient:
             return _no_connection(backend, error)
 
     async def _get(
-        self, request: ProbeRequest, backend: Backend, plan: ProbePlan, on_certificate: OnCertificate
+        self, request: ProbeRequest, service: Service, backend: Backend, on_certificate: OnCertificate
     ) -> ProbeResponse | ProbeFault:
         """One GET. A header of `probe.headers` replaces the dialect's of the same name."""
         headers = CIMultiDict[str]({"User-Agent": "skewgate"})
         headers.update(request.headers)
-        headers.update(plan.headers)
+        headers.update(service.probe.headers)
         headers["Accept-Encoding"] = "identity"
         tls = backend.tls
         async with (
@@ -196,9 +196,10 @@ class ProbeClient:
             codings = ",".join(response.headers.getall("Content-Encoding", ()))
             if codings.strip().lower() not in {"", "identity"}:
                 return ProbeFault("encoding", "sent a compressed response although the probe accepts none")
-            body = await _read(response, plan.max_document)
+            limit = service.limits.document
+            body = await _read(response, limit)
             if body is None:
-                size = plan.max_document // 1024
+                size = limit // 1024
                 return ProbeFault("too_large", f"the response is larger than limits.document ({size} KiB)")
             return ProbeResponse(response.status, response.headers, body)
 

@@ -308,14 +308,14 @@ class Prober:
     async def _check_health(self, key: Key, target: _Target) -> None:
         """Ask a backend that answers probes whether it wants requests. Silence says nothing more than the
         probe has said: what the check answered last stands."""
-        plan = target.service.probe
-        if plan.health is None:
+        service, check = target.service, target.service.probe.health
+        if check is None:
             return
         assert self._probe_client is not None
         async with self._under_way:
             sent = self._clock()
             try:
-                health = await self._probe_client.check_health(plan, plan.health, target.backend)
+                health = await self._probe_client.check_health(service, check, target.backend)
             except Exception:  # noqa: BLE001 - logged; as in `_send_probe`
                 name = "/".join(key)
                 _log.exception("%s: the health check failed because of a bug", name, extra=about(name))

@@ -107,8 +107,12 @@ class ClientLimiter:
         before, self.limits = self.limits, limits
         if limits.rate is None:
             self._buckets = None
-        elif self._buckets is None or (limits.rate, limits.burst) != (before.rate, before.burst):
-            self._buckets = TokenBuckets(limits.rate, limits.burst, self._max_clients)
+        elif (
+            self._buckets is None
+            or limits.rate != before.rate
+            or limits.effective_burst != before.effective_burst
+        ):
+            self._buckets = TokenBuckets(limits.rate, limits.effective_burst, self._max_clients)
 
     def has_room(self, client: int) -> bool:
         """Whether the client may have one more request in flight."""

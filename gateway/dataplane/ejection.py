@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from gateway.core.decision.selection import ALL_REQUESTS
-from gateway.core.fleet.service import EjectionReason
+from gateway.core.fleet.ejection import EjectionReason
 from gateway.dataplane.failures import Failure
 from gateway.telemetry.worker_report import Ejected
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gateway.core.fleet.backend import Backend, Member
-    from gateway.core.fleet.service import EjectionPlan
+    from gateway.core.fleet.ejection import Ejection
     from gateway.core.fleet.snapshot import ServiceView, SnapshotSource
     from gateway.telemetry.metrics import Metrics
 
@@ -157,7 +157,7 @@ class MemberFailures:
         """Who is ejected now, by member key."""
         raise NotImplementedError
 
-    def _plan(self, member: Member) -> EjectionPlan | None:
+    def _plan(self, member: Member) -> Ejection | None:
         view = self._snapshots.current.views.get(member.service)
         return None if view is None else view.service.ejection
 
@@ -210,7 +210,7 @@ class Ejections(MemberFailures):
         if record.failures >= (1 if record.returned_at else plan.failures) and self._may_eject(member, plan):
             self._eject(record, plan, reason, now)
 
-    def _may_eject(self, member: Member, plan: EjectionPlan) -> bool:
+    def _may_eject(self, member: Member, plan: Ejection) -> bool:
         """Whether one more may be ejected. A member that gets no requests anyway is not."""
         view = self._snapshots.current.views[member.service]
         known = view.pool.member(member.backend.name)
@@ -221,7 +221,7 @@ class Ejections(MemberFailures):
     def _ejected_of(self, service: str) -> list[_Record]:
         return [record for record in self._records.values() if record.until and record.service == service]
 
-    def _eject(self, record: _Record, plan: EjectionPlan, reason: EjectionReason, now: float) -> None:
+    def _eject(self, record: _Record, plan: Ejection, reason: EjectionReason, now: float) -> None:
         record.reason = reason
         record.ejections += 1
         record.seconds = min(plan.time * record.ejections, plan.max_time)
@@ -268,13 +268,13 @@ class Ejections(MemberFailures):
         elif not record.failures:
             self._forget(record, plan, now)
 
-    def _end(self, record: _Record, now: float, plan: EjectionPlan) -> None:
+    def _end(self, record: _Record, now: float, plan: Ejection) -> None:
         record.until, record.failures = 0.0, 0
         record.returned_at = record.well_since = now
         self.held_back[record.key] = int(FIRST_SHARE * ALL_REQUESTS)
         self._tell(record, f"no longer ejected, gets all its requests again within {plan.time:g} s")
 
-    def _forget(self, record: _Record, plan: EjectionPlan, now: float) -> None:
+    def _forget(self, record: _Record, plan: Ejection, now: float) -> None:
         """One ejection for each `time` in which it was well, then the member."""
         if not record.ejections:
             del self._records[record.key]
@@ -310,7 +310,7 @@ class Ejections(MemberFailures):
         }
 
 
-def most_ejected(view: ServiceView, plan: EjectionPlan) -> int:
+def most_ejected(view: ServiceView, plan: Ejection) -> int:
     """How many members of a service may be ejected at the same time."""
     in_service = sum(
         group.number for group in view.pool.groups if group.grade.in_service and not group.grade.absent

@@ -45,7 +45,7 @@ from gateway.dataplane.answers import (
 from gateway.dataplane.attempt import Attempt, AttemptOwner
 from gateway.dataplane.documents import location_lines
 from gateway.dataplane.downstream_head import CHUNKED, compose_downstream_head, framing_line
-from gateway.dataplane.failures import FAILURES, NOT_CONNECTED, Failure, Retry
+from gateway.dataplane.failures import FAILURES, NOT_CONNECTED, Failure, Resend
 from gateway.dataplane.http1.chunked import LAST_CHUNK, encode_chunk
 from gateway.dataplane.http1.fields import NO_BODY
 from gateway.dataplane.known_documents import key_of_request
@@ -456,7 +456,7 @@ class Exchange(AttemptOwner):
         context, service = self.context, self.record.service
         if member is None:
             return self._wait_for_room(failure)
-        if FAILURES[failure].retry is not Retry.ALWAYS and not retries.holds_budget:
+        if FAILURES[failure].retry is not Resend.ALWAYS and not retries.holds_budget:
             if not context.retry_budget.acquire(service):
                 self.stage = RETRY_QUEUED
                 until = context.now + min(self.resolution.timeouts.backend_head, MAX_QUEUED)

@@ -23,7 +23,7 @@ class Side(StrEnum):
     BACKEND = "backend"
 
 
-class Retry(StrEnum):
+class Resend(StrEnum):
     """When the request may be sent to another backend."""
 
     ALWAYS = "always"
@@ -70,7 +70,7 @@ class FailureRule(NamedTuple):
     detail: str
     """One fixed sentence for the client."""
     side: Side
-    retry: Retry
+    retry: Resend
 
 
 FAILURES: Final[dict[Failure, FailureRule]] = {
@@ -79,102 +79,102 @@ FAILURES: Final[dict[Failure, FailureRule]] = {
         "Service Unavailable",
         "No connection could be made to a backend that serves the requested API version.",
         Side.BACKEND,
-        Retry.ALWAYS,
+        Resend.ALWAYS,
     ),
     Failure.CONNECT_TIMEOUT: FailureRule(
         503,
         "Service Unavailable",
         "No connection could be made in time to a backend that serves the requested API version.",
         Side.BACKEND,
-        Retry.ALWAYS,
+        Resend.ALWAYS,
     ),
     Failure.TLS: FailureRule(
         503,
         "Service Unavailable",
         "No TLS connection could be made to a backend that serves the requested API version.",
         Side.BACKEND,
-        Retry.ALWAYS,
+        Resend.ALWAYS,
     ),
     Failure.NOT_SENT: FailureRule(  # the backend talks before it has a request
         503,
         "Service Unavailable",
         "No connection to a backend that serves the requested API version could be used.",
         Side.BACKEND,
-        Retry.ALWAYS,
+        Resend.ALWAYS,
     ),
     Failure.NO_REPLY: FailureRule(
         502,
         "Bad Gateway",
         "The backend closed the connection without a reply.",
         Side.BACKEND,
-        Retry.IF_IDEMPOTENT,
+        Resend.IF_IDEMPOTENT,
     ),
     Failure.REPLY_TIMEOUT: FailureRule(
-        504, "Gateway Timeout", "The backend did not reply in time.", Side.BACKEND, Retry.IF_IDEMPOTENT
+        504, "Gateway Timeout", "The backend did not reply in time.", Side.BACKEND, Resend.IF_IDEMPOTENT
     ),
     Failure.BAD_REPLY: FailureRule(
-        502, "Bad Gateway", "The backend's reply was not valid HTTP.", Side.BACKEND, Retry.NEVER
+        502, "Bad Gateway", "The backend's reply was not valid HTTP.", Side.BACKEND, Resend.NEVER
     ),
     Failure.MISPLACED: FailureRule(
         502,
         "Bad Gateway",
         "The backend sent the response to another request.",
         Side.BACKEND,
-        Retry.NEVER,
+        Resend.NEVER,
     ),
     Failure.REPLY_CUT: FailureRule(
-        502, "Bad Gateway", "The backend's reply was cut off.", Side.BACKEND, Retry.NEVER
+        502, "Bad Gateway", "The backend's reply was cut off.", Side.BACKEND, Resend.NEVER
     ),
     Failure.REPLY_STALLED: FailureRule(
-        504, "Gateway Timeout", "The backend stopped in the middle of its reply.", Side.BACKEND, Retry.NEVER
+        504, "Gateway Timeout", "The backend stopped in the middle of its reply.", Side.BACKEND, Resend.NEVER
     ),
     Failure.BAD_DOCUMENT: FailureRule(  # it could show this backend's own range
-        502, "Bad Gateway", "The backend's discovery document cannot be read.", Side.BACKEND, Retry.NEVER
+        502, "Bad Gateway", "The backend's discovery document cannot be read.", Side.BACKEND, Resend.NEVER
     ),
     Failure.OTHER_VERSION: FailureRule(  # a tunnel lasts
         502,
         "Bad Gateway",
         "The backend switched protocols at another API version than the negotiated one.",
         Side.BACKEND,
-        Retry.NEVER,
+        Resend.NEVER,
     ),
     Failure.VERSION_REFUSED: FailureRule(
         503,
         "Service Unavailable",
         NO_BACKEND_AVAILABLE,
         Side.BACKEND,
-        Retry.ALWAYS,
+        Resend.ALWAYS,
     ),
     Failure.VERSION_UNKNOWN: FailureRule(  # waited too long for the retry budget
-        503, "Service Unavailable", NO_BACKEND_AVAILABLE, Side.BACKEND, Retry.IF_SAFE
+        503, "Service Unavailable", NO_BACKEND_AVAILABLE, Side.BACKEND, Resend.IF_SAFE
     ),
     Failure.QUEUE_FULL: FailureRule(
         503,
         "Service Unavailable",
         "All backends that serve the requested API version have as many requests as they take.",
         Side.BACKEND,
-        Retry.ALWAYS,
+        Resend.ALWAYS,
     ),
     Failure.QUEUE_TIMEOUT: FailureRule(
         503,
         "Service Unavailable",
         "No backend that serves the requested API version could take another request in time.",
         Side.BACKEND,
-        Retry.ALWAYS,
+        Resend.ALWAYS,
     ),
     Failure.BODY_TOO_LARGE: FailureRule(
         413,
         "Payload Too Large",
         "The request body is larger than this gateway accepts.",
         Side.CLIENT,
-        Retry.NEVER,
+        Resend.NEVER,
     ),
-    Failure.CLIENT_GONE: FailureRule(0, "", "", Side.CLIENT, Retry.NEVER),
+    Failure.CLIENT_GONE: FailureRule(0, "", "", Side.CLIENT, Resend.NEVER),
     Failure.CLIENT_STALLED: FailureRule(
-        408, "Request Timeout", "The request body did not arrive in time.", Side.CLIENT, Retry.NEVER
+        408, "Request Timeout", "The request body did not arrive in time.", Side.CLIENT, Resend.NEVER
     ),
     Failure.CLIENT_BROKE: FailureRule(
-        400, "Bad Request", "The request body was not framed as HTTP requires.", Side.CLIENT, Retry.NEVER
+        400, "Bad Request", "The request body was not framed as HTTP requires.", Side.CLIENT, Resend.NEVER
     ),
 }
 
@@ -197,9 +197,9 @@ def may_retry(failure: Failure, methods: Collection[str], *, body_held: bool) ->
     sent again. Without that it never is.
     """
     retry = FAILURES[failure].retry
-    if not body_held or retry is Retry.NEVER:
+    if not body_held or retry is Resend.NEVER:
         return False
-    return retry is Retry.ALWAYS or (SAFE if retry is Retry.IF_SAFE else IDEMPOTENT).issuperset(methods)
+    return retry is Resend.ALWAYS or (SAFE if retry is Resend.IF_SAFE else IDEMPOTENT).issuperset(methods)
 
 
 def failure_error(failure: Failure, resolution: Resolution) -> GatewayError:

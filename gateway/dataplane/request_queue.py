@@ -133,7 +133,7 @@ class RequestQueue:
         line = (view.service, view.offer.transparent, resolution.version, resolution.endpoint, tried)
         if turn is None:
             self._number += 1
-            turn = Turn(self._number, min(member.backend.queue_timeout, longest))
+            turn = Turn(self._number, min(member.backend.queue.timeout, longest))
         until = self._clock() + turn.left
         place = _Place(line, resolution, tried, failure, member, turn.number, until)
         self._places[request] = place
@@ -151,7 +151,7 @@ class RequestQueue:
             self._lines[place.line] = dict(sorted(line.items(), key=lambda each: each[1].number))
 
     def _places_for(self, member: Member) -> int:
-        length = member.backend.queue_length
+        length = member.backend.queue.length
         return length if self._shared is None else self._shared.places(length)
 
     def _may_get_permit(self, member: Member, shared: SharedLimits) -> bool:

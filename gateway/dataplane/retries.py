@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, final
 
-from gateway.dataplane.failures import FAILURES, Failure, Retry, Side, may_retry
+from gateway.core.fleet.retry import RetryCause
+from gateway.dataplane.failures import FAILURES, Failure, Resend, Side, may_retry
 
 if TYPE_CHECKING:
-    from gateway.core.fleet.service import RetryPlan
+    from gateway.core.fleet.retry import Retry
     from gateway.dataplane.request_queue import Turn
 
 
@@ -62,7 +63,7 @@ class Retries:
         restarted. The same member may be tried again, but on a new connection, since its other idle ones may
         be closed as well.
         """
-        if FAILURES[failure].retry is Retry.IF_IDEMPOTENT:
+        if FAILURES[failure].retry is Resend.IF_IDEMPOTENT:
             self.unanswered = failure
         if reused and failure is Failure.NO_REPLY:
             self.new_connection_only = True
@@ -72,13 +73,13 @@ class Retries:
     def reported(self, failure: Failure) -> Failure:
         """The failure that the client gets when `failure` ends the request."""
         rule = FAILURES[failure]
-        hides = rule.side is Side.BACKEND and rule.retry is not Retry.NEVER
+        hides = rule.side is Side.BACKEND and rule.retry is not Resend.NEVER
         return self.unanswered or failure if hides else failure
 
     def allow(
         self,
         failure: Failure,
-        plan: RetryPlan,
+        plan: Retry,
         methods: Collection[str],
         *,
         attempts: int,
@@ -91,18 +92,18 @@ class Retries:
         `attempts`: how many have begun. `body_held`: the whole body that has come can be sent again.
         """
         permitted = not self.exhausted and may_retry(failure, methods, body_held=body_held)
-        if self.only_if_not_executed and FAILURES[failure].retry is not Retry.ALWAYS:
+        if self.only_if_not_executed and FAILURES[failure].retry is not Resend.ALWAYS:
             permitted = False
         match failure:
             case Failure.CONNECT | Failure.CONNECT_TIMEOUT | Failure.TLS | Failure.NOT_SENT:
-                return permitted and plan.on_connect
+                return permitted and RetryCause.CONNECT in plan.on
             case Failure.VERSION_REFUSED:
                 first, self._refused_version = not self._refused_version, True
-                return permitted and first and plan.on_version
+                return permitted and first and RetryCause.VERSION in plan.on
             case Failure.VERSION_UNKNOWN:
-                return permitted and plan.on_version and attempts < plan.attempts
+                return permitted and RetryCause.VERSION in plan.on and attempts < plan.attempts
             case Failure.REPLY_TIMEOUT:
                 first, self._timed_out = not self._timed_out, True
-                return permitted and first and plan.on_no_reply and attempts < plan.attempts
+                return permitted and first and RetryCause.NO_REPLY in plan.on and attempts < plan.attempts
             case _:
-                return permitted and plan.on_no_reply and attempts < plan.attempts
+                return permitted and RetryCause.NO_REPLY in plan.on and attempts < plan.attempts

@@ -140,7 +140,8 @@ class Text(Kind[T]):
         self, read: Callable[[str], T], schema: Mapping[str, object], *, is_key: bool = False
     ) -> None:
         self.read = read
-        self._schema = schema
+        self.json = schema
+        """The schema of the text, without what every text may be: a variable."""
         self._is_key = is_key
         """True: the text is a name in a table, in which no variable is replaced."""
 
@@ -152,7 +153,7 @@ class Text(Kind[T]):
         return self.read(text)
 
     def schema(self, definitions: Definitions) -> Schema:
-        schema = dict(self._schema)
+        schema = dict(self.json)
         if self._is_key or (schema.get("type") in ("string", ["string", "integer"]) and "enum" not in schema):
             if "pattern" in schema and not self._is_key:
                 schema["pattern"] = f"{schema['pattern']}|{VARIABLE_PATTERN}"

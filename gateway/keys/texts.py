@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from typing import Any, Final, get_args
+from enum import StrEnum
+from typing import Any, Final, TypeVar, get_args
 
 from gateway.keys.kinds import TEXT, PathText, Text, matching, reject
 from gateway.keys.secrets import MaskedText, Secret
+
+Word = TypeVar("Word", bound=StrEnum)
 
 # --- words
 
@@ -34,6 +37,22 @@ def one_of(*words: str) -> Text[str]:
 def literal(words: Any) -> Text[str]:  # noqa: ANN401 - a `Literal` is no class
     """One of the words of a `Literal`, which is also the type of the value."""
     return one_of(*get_args(words))
+
+
+def member_of(words: type[Word]) -> Text[Word]:
+    """One of the words of a `StrEnum`, which is the value."""
+    word = one_of(*words)
+    return Text(lambda text: words(word.read(text)), word.json)
+
+
+def off() -> Text[None]:
+    """The word `off`, which stands for no value."""
+    word = one_of("off")
+
+    def read(text: str) -> None:
+        word.read(text)
+
+    return Text(read, word.json)
 
 
 # --- numbers, durations, sizes
@@ -62,6 +81,13 @@ def read_wait(text: str, otherwise: str = "") -> float:
     if seconds > 86_400:
         reject("a duration must be at most 24h")
     return seconds
+
+
+def read_percentage(text: str) -> int:
+    """`50%` as 50."""
+    if re.fullmatch("(?:[1-9][0-9]?|100)%", text, re.ASCII) is None:
+        reject("not a valid percentage", "write a percentage from 1% to 100%")
+    return int(text.removesuffix("%"))
 
 
 def read_size(text: str) -> int:
@@ -226,6 +252,7 @@ def read_variable_name(text: str) -> str:
 COUNT: Final = Text(read_count, {"type": "integer", "minimum": 0})
 DURATION: Final = Text(read_duration, matching(DURATION_PATTERN))
 WAIT: Final = Text(read_wait, matching(DURATION_PATTERN))
+PERCENTAGE: Final = Text(read_percentage, {"type": "string", "pattern": "^(?:[1-9][0-9]?|100)%$"})
 FLAG: Final = Text(read_flag, {"type": "boolean"})
 NAME: Final = Text(read_name, matching(NAME_PATTERN), is_key=True)
 BACKEND_NAME: Final = Text(read_backend_name, matching(BACKEND_NAME_PATTERN))

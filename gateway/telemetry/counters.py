@@ -16,8 +16,8 @@ from typing import Final, final
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import RequestedKind
 from gateway.core.fleet.backend import Member
+from gateway.core.fleet.ejection import EjectionReason
 from gateway.core.fleet.offer import Offer
-from gateway.core.fleet.service import EjectionReason
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias, TypeVar, final
 
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import RequestedKind
-from gateway.core.fleet.service import EjectionReason
+from gateway.core.fleet.ejection import EjectionReason
 from gateway.telemetry.counters import (
     MAX_CLIENT_ERROR_REASONS,
     MAX_VERSIONS,

@@ -16,8 +16,8 @@ from typing import Final, final
 
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import RequestedKind
+from gateway.core.fleet.ejection import EjectionReason
 from gateway.core.fleet.offer import Offer
-from gateway.core.fleet.service import EjectionReason
 from gateway.core.fleet.snapshot import Snapshot, SnapshotSource
 from gateway.telemetry.agreement import AgreementReport
 from gateway.telemetry.collector import Collector

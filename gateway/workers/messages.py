@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias, final
 
+from gateway.core.fleet.ejection import EjectionReason
 from gateway.core.fleet.fleet import ObservedFact
 from gateway.core.fleet.publication import Publication
-from gateway.core.fleet.service import EjectionReason
 from gateway.dataplane.balance import Descriptors
 from gateway.settings import Settings
 from gateway.telemetry.merging import Counted

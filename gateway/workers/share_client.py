@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, final
 
 from gateway.core.fleet.backend import Member
-from gateway.core.fleet.service import EjectionReason
+from gateway.core.fleet.ejection import EjectionReason
 from gateway.dataplane.client_limiter import ClientLimiter
 from gateway.dataplane.reported_failures import ReportedFailures
 from gateway.dataplane.sharing import SharedLimits

@@ -21,7 +21,13 @@ from tests.before_and_after.report import MOST_SHOWN, Report, difference
 
 READER: Final = Path(__file__).with_name("read_files.py")
 
-RENAMED: Final[Mapping[str, str]] = {}
+RENAMED: Final[Mapping[str, str]] = {
+    r"\bqueue_(length|timeout)$": r"queue.\1",
+    r"\.limits\.(?=(?:client|backend|tunnel)_|connect$)": ".timeouts.",
+    r"\.limits\.reuse_": ".reuse.",
+    r"\.client_limits\.burst$": ".client_limits.effective_burst",
+    r"\.probe\.headers\.\d+\.[01]$": ".probe.headers (pairs)",
+}
 """Paths of settings in the old checkout, as regular expressions, with those in the new one."""
 
 OF_NO_MEANING: Final = re.compile(r"services\.\d+\.written")

@@ -11,7 +11,8 @@ from aiohttp import web
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.backend import Backend, Member
-from gateway.core.fleet.service import ProbePlan, Service
+from gateway.core.fleet.probe import Probe
+from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dialects.openstack.ironic import Ironic
 from tests.patience import PATIENCE
@@ -87,7 +88,7 @@ async def serving(behaviour: Behaviour) -> AsyncIterator[FakeBackend]:
 
 
 def service(*backends: Backend, interval: float = 0.02, timeout: float = 2.0, **options: object) -> Service:
-    plan = ProbePlan(interval, timeout, headers=options.pop("headers", ()))  # type: ignore[arg-type]
+    plan = Probe(interval, timeout, headers=options.pop("headers", {}))  # type: ignore[arg-type]
     return Service("baremetal", Ironic(), backends, probe=plan, **options)  # type: ignore[arg-type]
 
 

@@ -16,7 +16,8 @@ from gateway.controlplane.prober import Prober
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.selection import SelectionTable, select
 from gateway.core.fleet.backend import Backend, Member
-from gateway.core.fleet.service import HealthPlan, ProbePlan, Service
+from gateway.core.fleet.probe import Health, Probe
+from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
@@ -46,7 +47,7 @@ class Healthcheck:
 
 
 def checked(*backends: Backend, timeout: float = 2.0) -> Service:
-    plan = ProbePlan(0.02, timeout, health=HealthPlan("/healthcheck"))
+    plan = Probe(0.02, timeout, health=Health("/healthcheck"))
     return Service("baremetal", Ironic(), backends, probe=plan)
 
 
@@ -132,7 +133,7 @@ async def test_declared_backends_are_asked_too() -> None:
 
 
 async def test_without_the_key_nobody_is_asked() -> None:
-    make = lambda one: replace(checked(one), probe=ProbePlan(0.02, 2.0))  # noqa: E731
+    make = lambda one: replace(checked(one), probe=Probe(0.02, 2.0))  # noqa: E731
     check = Healthcheck(503)
     async with probed(check, make) as (holder, backend):
         await backend.received(4)
@@ -146,8 +147,8 @@ def test_a_reload_without_the_key_forgets_the_answer() -> None:
     fleet = replace(holder.current.fleet, pools={"baremetal": pool.with_members({0: unhealthy})})
     holder.update(holder.current.with_fleet(fleet, 0.0))
 
-    for plan, expected in ((HealthPlan("/healthcheck"), DISABLED), (None, None)):
-        service = replace(checked(Backend("api-1", "127.0.0.1", 1)), probe=ProbePlan(health=plan))
+    for plan, expected in ((Health("/healthcheck"), DISABLED), (None, None)):
+        service = replace(checked(Backend("api-1", "127.0.0.1", 1)), probe=Probe(health=plan))
         holder.update(Snapshot.configured([service], now=0.0, after=holder.current))
         assert member(holder).unhealthy == expected
 

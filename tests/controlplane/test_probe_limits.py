@@ -38,7 +38,7 @@ async def probed(behaviour: Behaviour, max_document: int = LIMIT) -> tuple[str |
     """The result of one probe, and what is known after it."""
     async with serving(behaviour) as backend:
         one = service(backend.backend())
-        one = replace(one, probe=replace(one.probe, max_document=max_document))
+        one = replace(one, limits=replace(one.limits, document=max_document))
         snapshot_holder, results = holder_of(one), ProbeResults()
         async with Prober(snapshot_holder, results, [one]):
             await results.probe_ended()

@@ -32,8 +32,9 @@ from gateway.core.fleet.fleet import (
     VersionMismatch,
 )
 from gateway.core.fleet.offer import NOT_HELD
+from gateway.core.fleet.probe import Health, Probe
 from gateway.core.fleet.publication import publication, published
-from gateway.core.fleet.service import AtLeast, HealthPlan, Policy, ProbePlan, RouteMatch, Service
+from gateway.core.fleet.service import AtLeast, Policy, RouteMatch, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Named, Scheme, Version
@@ -168,7 +169,7 @@ class Written(NamedTuple):
             at_least=AtLeast(2),
             stabilization=self.stabilization,
             operations=OPERATIONS if self.operations and self.scheme == "xy" else Operations(),
-            probe=ProbePlan(health=HealthPlan("/health") if self.health else None),
+            probe=Probe(health=Health("/health") if self.health else None),
             match=RouteMatch(path=f"/{self.name}/nodes" if self.narrow else f"/{self.name}"),
             written=repr(self),
         )

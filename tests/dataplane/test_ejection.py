@@ -15,8 +15,9 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.selection import ALL_REQUESTS
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend, Member
+from gateway.core.fleet.ejection import Ejection, EjectionReason
 from gateway.core.fleet.fleet import ConnectFailed, Drain, ProbeSucceeded
-from gateway.core.fleet.service import EjectionPlan, EjectionReason, Service
+from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.ejection import Ejections
 from gateway.dataplane.failures import FAILURES, Failure, Side
@@ -39,13 +40,13 @@ from tests.dataplane.testbed import (
 )
 from tests.examples import examples
 
-PLAN: Final = EjectionPlan(failures=3, time=10.0, max_time=25.0, max_share=50)
+PLAN: Final = Ejection(failures=3, time=10.0, max_time=25.0, max_share=50)
 
 
 class Fleet:
     """`Ejections` with a clock that stands, in front of members that are only names."""
 
-    def __init__(self, number: int = 4, plan: EjectionPlan | None = PLAN) -> None:
+    def __init__(self, number: int = 4, plan: Ejection | None = PLAN) -> None:
         self.now = 1000.0
         self.holder = SnapshotHolder(Snapshot.configured([service_with(number, plan)], now=0.0))
         self.told: list[str] = []
@@ -82,12 +83,12 @@ class Fleet:
     def ejected(self) -> list[int]:
         return sorted(int(key[-1]) for key in self.ejections.ejected())
 
-    def reconfigure(self, number: int, plan: EjectionPlan | None) -> None:
+    def reconfigure(self, number: int, plan: Ejection | None) -> None:
         service = service_with(number, plan)
         self.holder.update(Snapshot.configured([service], now=self.now, after=self.holder.current))
 
 
-def service_with(number: int, plan: EjectionPlan | None) -> Service:
+def service_with(number: int, plan: Ejection | None) -> Service:
     backends = [
         Backend(f"b{each}", "127.0.0.1", 6385 + each, declared=versions(NEW)) for each in range(number)
     ]
@@ -390,7 +391,7 @@ TestEjectionLaws.settings = settings(max_examples=examples(25), stateful_step_co
 # --- through a gateway -------------------------------------------------------------------------------------
 
 
-def with_plan(gateway: Gateway, plan: EjectionPlan | None) -> None:
+def with_plan(gateway: Gateway, plan: Ejection | None) -> None:
     holder = gateway.snapshot_holder
     service = replace(holder.current.views["baremetal"].service, ejection=plan)
     holder.update(Snapshot.configured([service], now=0.0, after=holder.current))
@@ -464,7 +465,7 @@ async def test_the_last_that_serves_a_version_is_used_all_the_same(testbed: Test
 
     backend = await testbed.backend(recovers)
     gateway = await testbed.gateway(backend)
-    with_plan(gateway, EjectionPlan(failures=3, max_share=100))
+    with_plan(gateway, Ejection(failures=3, max_share=100))
     for _ in range(3):
         assert (await gateway.request(request("POST"))).status == 502
     assert ejected(gateway) == {"api-1"}
@@ -479,7 +480,7 @@ async def test_errors_of_the_api_count_only_if_they_are_configured_to(testbed: T
     for _ in range(6):
         assert (await gateway.request(request())).status == 500
     assert ejected(gateway) == set()
-    with_plan(gateway, EjectionPlan(failures=2, on=frozenset({EjectionReason.SERVER_ERROR})))
+    with_plan(gateway, Ejection(failures=2, on=frozenset({EjectionReason.SERVER_ERROR})))
     await wait_ticks(gateway, 1)
 
     for _ in range(2):
@@ -498,7 +499,7 @@ async def test_it_comes_back_by_itself(testbed: Testbed) -> None:
 
     bad, good = await testbed.backend(recovers), await testbed.backend()
     gateway = await testbed.gateway(bad, good)
-    with_plan(gateway, EjectionPlan(failures=2, time=0.2))
+    with_plan(gateway, Ejection(failures=2, time=0.2))
     gateway.prefer(0, of=2)
     for _ in range(2):
         assert (await gateway.request(request("POST"))).status == 502

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core.http.message import METHODS, Response
 from gateway.dataplane import local_response
-from gateway.dataplane.failures import FAILURES, IDEMPOTENT, Failure, Retry, Side, may_retry
+from gateway.dataplane.failures import FAILURES, IDEMPOTENT, Failure, Resend, Side, may_retry
 from gateway.dataplane.proxy_status import LocalReason
 from gateway.telemetry.counters import MAX_CLIENT_ERROR_REASONS
 
@@ -59,7 +59,7 @@ def test_possibly_executed_requests_are_repeated_only_if_idempotent(failure: Fai
     elif allowed:
         assert method in {"GET", "HEAD", "OPTIONS", "PUT", "DELETE"}
         assert not response_begun
-        assert FAILURES[failure].retry is Retry.IF_IDEMPOTENT
+        assert FAILURES[failure].retry is Resend.IF_IDEMPOTENT
 
 
 def test_post_and_patch_are_not_idempotent() -> None:

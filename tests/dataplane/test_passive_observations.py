@@ -14,7 +14,8 @@ import pytest
 from gateway.core.decision.decision import MAX_CACHED_REQUEST_SIZE
 from gateway.core.fleet.admission import Access
 from gateway.core.fleet.fleet import PassiveObservation
-from gateway.core.fleet.service import RetryPlan, RouteMatch
+from gateway.core.fleet.retry import DEFAULT_RETRY, Retry, RetryCause
+from gateway.core.fleet.service import RouteMatch
 from tests.controlplane.fakes import reconfigure
 from tests.dataplane.messages import (
     MAX_FIELD,
@@ -207,7 +208,7 @@ async def test_a_version_refusal_after_a_streamed_body_is_503(testbed: Testbed) 
 
 async def test_retries_after_a_version_refusal_can_be_switched_off(testbed: Testbed) -> None:
     first, second = await testbed.backend(always(refusal())), await testbed.backend(always(refusal()))
-    gateway = await testbed.gateway(first, second, retry=RetryPlan(on_version=False))
+    gateway = await testbed.gateway(first, second, retry=Retry(on=DEFAULT_RETRY.on - {RetryCause.VERSION}))
 
     assert (await gateway.request(request("GET", "/v1/nodes", version_line("1.80")))).status == 503
     assert len(first.requests) + len(second.requests) == 1

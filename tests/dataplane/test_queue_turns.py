@@ -17,6 +17,7 @@ from gateway.core.decision.selection import ALL_REQUESTS
 from gateway.core.dialect import Endpoint
 from gateway.core.fleet.backend import Member
 from gateway.core.fleet.fleet import Drain
+from gateway.core.fleet.queue import Queue
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.failures import Failure
 from gateway.dataplane.request_queue import RequestQueue, Turn
@@ -89,7 +90,7 @@ TIMEOUT = 10.0
 class Waiting:
     """A request that waits, and may come back with its turn."""
 
-    def __init__(self, bed: Queue, name: int) -> None:
+    def __init__(self, bed: StoppedQueue, name: int) -> None:
         self.bed = bed
         self.name = name
         self.member: Member | None = None
@@ -104,14 +105,14 @@ class Waiting:
         self.given_up = True
 
 
-class Queue:
+class StoppedQueue:
     """A queue with a clock that stands, in front of a member that takes one request."""
 
     def __init__(self, length: int = 9) -> None:
         self.now = 1000.0
         self.in_flight = defaultdict(int, {KEY: 1})
         declared = refusing_backend("api-1")
-        backend = replace(declared, max_requests=1, queue_length=length, queue_timeout=TIMEOUT)
+        backend = replace(declared, max_requests=1, queue=Queue(length, TIMEOUT))
         holder = SnapshotHolder(Snapshot.configured([service_of(backend)], now=0.0))
         view = holder.current.views["baremetal"]
         self.resolution = Resolution(view, Endpoint("resource"), None, None, None, "", view.everyone)
@@ -128,7 +129,7 @@ class Queue:
 
 
 def test_R3_T3_a_full_queue_has_a_place_for_who_comes_back() -> None:
-    bed = Queue(length=1)
+    bed = StoppedQueue(length=1)
     back, newcomer, late = (Waiting(bed, number) for number in range(3))
     bed.enter(back)
     bed.make_room()
@@ -152,7 +153,7 @@ def test_R3_T3_the_oldest_goes_first_and_all_waits_together_are_bounded(
     steps: list[tuple[str, float]],
 ) -> None:
     """Whatever enters, goes and comes back: rooms go by age, and nobody waits longer than once."""
-    bed, entered = Queue(length=100), 0
+    bed, entered = StoppedQueue(length=100), 0
     waiting: list[Waiting] = []
     gone: list[Waiting] = []
     waited: dict[int, float] = defaultdict(float)
@@ -185,7 +186,7 @@ def test_R3_T3_the_oldest_goes_first_and_all_waits_together_are_bounded(
 
 
 def test_R3_T3_the_time_in_an_attempt_is_no_wait() -> None:
-    bed = Queue()
+    bed = StoppedQueue()
     request = Waiting(bed, 0)
     bed.enter(request)
     bed.now += TIMEOUT - 1

@@ -9,6 +9,7 @@ import pytest
 
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import Drain
+from gateway.core.fleet.queue import Queue
 from gateway.core.fleet.service import Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.stages import Stage
@@ -64,8 +65,7 @@ def bounded(
         backend.backend,
         max_requests=requests,
         max_connections=connections,
-        queue_length=length,
-        queue_timeout=timeout,
+        queue=Queue(length, timeout),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.core.fleet.fleet import ConnectFailed
-from gateway.core.fleet.service import RetryPlan
+from gateway.core.fleet.retry import DEFAULT_RETRY, Retry, RetryCause
 from gateway.dataplane.stages import Stage
 from tests.dataplane.assertions import assert_ironic_error
 from tests.dataplane.messages import (
@@ -95,7 +95,9 @@ async def test_a_backend_that_does_not_serve_the_version_is_never_tried(testbed:
 
 async def test_retries_after_failed_connections_can_be_switched_off(testbed: Testbed) -> None:
     gateway = await testbed.gateway(
-        refusing_backend("one"), refusing_backend("two"), retry=RetryPlan(on_connect=False)
+        refusing_backend("one"),
+        refusing_backend("two"),
+        retry=Retry(on=DEFAULT_RETRY.on - {RetryCause.CONNECT}),
     )
 
     assert (await gateway.request(request())).status == 503
@@ -373,7 +375,7 @@ async def test_a_cut_status_line_is_502_and_nothing_is_sent_again(testbed: Testb
 
 async def test_attempts_are_bounded(testbed: Testbed) -> None:
     backends = [await testbed.backend(dying) for _ in range(5)]
-    gateway = await testbed.gateway(*backends, retry=RetryPlan(attempts=3))
+    gateway = await testbed.gateway(*backends, retry=Retry(attempts=3))
 
     assert (await gateway.request(request())).status == 502
     assert sum(len(backend.requests) for backend in backends) == 3
@@ -382,7 +384,7 @@ async def test_attempts_are_bounded(testbed: Testbed) -> None:
 
 async def test_retries_without_a_response_can_be_switched_off(testbed: Testbed) -> None:
     first, second = await testbed.backend(dying), await testbed.backend(dying)
-    gateway = await testbed.gateway(first, second, retry=RetryPlan(on_no_reply=False))
+    gateway = await testbed.gateway(first, second, retry=Retry(on=DEFAULT_RETRY.on - {RetryCause.NO_REPLY}))
 
     assert (await gateway.request(request())).status == 502
     assert len(first.requests) + len(second.requests) == 1

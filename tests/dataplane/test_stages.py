@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.queue import Queue
 from gateway.dataplane.stages import TRANSITIONS, Stage
 from tests.dataplane.messages import request, version_line
 from tests.dataplane.stage_check import CheckedStage
@@ -188,7 +189,7 @@ async def queued_behind_another(
                 return
 
     backend = await testbed.backend(one_by_one)
-    bound = replace(backend.backend, max_requests=1, queue_length=1, queue_timeout=60.0)
+    bound = replace(backend.backend, max_requests=1, queue=Queue(1, 60.0))
     gateway = await testbed.gateway(*([before] if before is not None else []), bound)
     of = 1 if before is None else 2
     gateway.prefer(of - 1, of=of)
@@ -234,7 +235,7 @@ async def the_retry_budget_and_the_queue(testbed: Testbed) -> None:
             await upstream.send(ironic_response(message))
 
     dying, busy = await testbed.backend(no_reply), await testbed.backend(one_by_one)
-    bound = replace(busy.backend, max_requests=1, queue_length=1, queue_timeout=60.0)
+    bound = replace(busy.backend, max_requests=1, queue=Queue(1, 60.0))
     gateway = await testbed.gateway(dying, bound)
     await fill_budget(gateway)
     gateway.prefer(0, of=2)

@@ -15,7 +15,8 @@ import pytest
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import Drain, ProbeSucceeded, VersionMismatch
-from gateway.core.fleet.service import RetryPlan, RouteMatch, Service
+from gateway.core.fleet.retry import DEFAULT_RETRY, Retry, RetryCause
+from gateway.core.fleet.service import RouteMatch, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.dialects.chef.dialect import Chef, ChefOptions
@@ -130,10 +131,12 @@ async def test_R_A2_a_request_that_is_not_safe_is_sent_once(testbed: Testbed, me
     assert len(legacy.requests) + len(other.requests) == len(gateway.records)
 
 
-@pytest.mark.parametrize("retry", [None, RetryPlan(on_version=False), RetryPlan(attempts=1)])
+@pytest.mark.parametrize(
+    "retry", [None, Retry(on=DEFAULT_RETRY.on - {RetryCause.VERSION}), Retry(attempts=1)]
+)
 @pytest.mark.parametrize("members", [1, 2])
 async def test_R_A2_without_another_attempt_a_safe_request_is_told_the_truth_too(
-    testbed: Testbed, retry: RetryPlan | None, members: int
+    testbed: Testbed, retry: Retry | None, members: int
 ) -> None:
     """There is no other member, or it lacks the served version as well, or the retry plan forbids it."""
     backends = [await testbed.backend(always(UNVERSIONED)) for _ in range(members)]

@@ -27,7 +27,8 @@ from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.backend_tls import BackendTls
 from gateway.core.fleet.fleet import Fact, ProbeSucceeded
 from gateway.core.fleet.limits import DEFAULT_LIMITS
-from gateway.core.fleet.service import RetryPlan, RouteMatch, Service
+from gateway.core.fleet.retry import Retry
+from gateway.core.fleet.service import RouteMatch, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.fleet.timeouts import DEFAULT_TIMEOUTS
 from gateway.core.versions.ranges import VersionSet
@@ -575,7 +576,7 @@ class Testbed:
         self,
         *backends: ScriptedBackend | Backend,
         match: RouteMatch | None = None,
-        retry: RetryPlan | None = None,
+        retry: Retry | None = None,
         trusted: Sequence[str] = (),
         limits: dict[str, int] | None = None,
         resolve: Resolve = addresses_only,
@@ -623,7 +624,7 @@ class Testbed:
 def service_of(
     *backends: ScriptedBackend | Backend,
     match: RouteMatch | None = None,
-    retry: RetryPlan | None = None,
+    retry: Retry | None = None,
     timeouts: Timeouts = DEFAULT_TIMEOUTS,
     limits: Limits = DEFAULT_LIMITS,
     upgrade: Collection[str] = (),
@@ -637,7 +638,7 @@ def service_of(
         Ironic(),
         values,
         match=match or RouteMatch(),
-        retry=retry or RetryPlan(),
+        retry=retry or Retry(),
         timeouts=timeouts,
         limits=limits,
         upgrade=frozenset(upgrade),
@@ -647,7 +648,7 @@ def service_of(
 def snapshot_holder_of(
     *backends: ScriptedBackend | Backend,
     match: RouteMatch | None = None,
-    retry: RetryPlan | None = None,
+    retry: Retry | None = None,
     timeouts: Timeouts = DEFAULT_TIMEOUTS,
     limits: Limits = DEFAULT_LIMITS,
     upgrade: Collection[str] = (),

@@ -14,9 +14,9 @@ from gateway import settings
 from gateway.assembly import Gateway
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import Advertisement, RequestedKind
+from gateway.core.fleet.ejection import EjectionReason
 from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.fleet.offer import HeldRule, Phase
-from gateway.core.fleet.service import EjectionReason
 from gateway.errors import CLIENT_ERROR_REASONS
 from gateway.telemetry.agreement import AgreementReport, ServiceReport
 from gateway.telemetry.counters import (

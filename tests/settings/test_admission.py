@@ -44,20 +44,21 @@ def test_access() -> None:
 
 
 @pytest.mark.parametrize(
-    "written, limits",
+    "written, limits, burst",
     [
-        ("{rate: 100/s}", ClientLimits(100.0, 200)),
-        ("{rate: 30/m}", ClientLimits(0.5, 10)),
-        ("{rate: 36/h, burst: 3}", ClientLimits(0.01, 3)),
-        ("{concurrency: 50}", ClientLimits(None, 1, 50)),
-        ("{rate: 100/s, burst: 1, concurrency: 1}", ClientLimits(100.0, 1, 1)),
-        ("{}", ClientLimits()),
+        ("{rate: 100/s}", ClientLimits(100.0), 200),
+        ("{rate: 30/m}", ClientLimits(0.5), 10),
+        ("{rate: 36/h, burst: 3}", ClientLimits(0.01, 3), 3),
+        ("{concurrency: 50}", ClientLimits(concurrency=50), 10),
+        ("{rate: 100/s, burst: 1, concurrency: 1}", ClientLimits(100.0, 1, 1), 1),
+        ("{}", ClientLimits(), 10),
     ],
 )
-def test_client_limits(written: str, limits: ClientLimits) -> None:
+def test_client_limits(written: str, limits: ClientLimits, burst: int) -> None:
     (service,) = loaded(f"client_limits: {written}").require().services
 
     assert service.client_limits == limits
+    assert service.client_limits.effective_burst == burst
 
 
 def test_maintenance() -> None:

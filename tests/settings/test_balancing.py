@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.fleet.service import EjectionPlan, EjectionReason, HealthPlan
+from gateway.core.fleet.ejection import Ejection, EjectionReason
+from gateway.core.fleet.probe import Health
+from gateway.core.fleet.queue import NO_QUEUE, Queue
 from tests.settings.texts import BASE, load_text
 
 BACKENDS = f"{BASE}      - url: http://127.0.0.1:6386\n"
@@ -14,8 +16,8 @@ def test_by_default_backends_that_fail_are_ejected_and_nothing_is_bounded() -> N
     (service,) = load_text(BASE).require().services
     (backend,) = service.backends
 
-    assert service.ejection == EjectionPlan(5, 10.0, 300.0, 50)
-    assert (backend.backup, backend.bound, backend.queue_length) == (False, 0, 0)
+    assert service.ejection == Ejection(5, 10.0, 300.0, 50)
+    assert (backend.backup, backend.bound, backend.queue) == (False, 0, NO_QUEUE)
     assert service.probe.health is None
 
 
@@ -32,17 +34,17 @@ def test_every_key_is_read() -> None:
     plain, backend = service.backends
 
     assert (backend.backup, backend.max_requests, backend.max_connections) == (True, 8, 6)
-    assert (backend.bound, backend.queue_length, backend.queue_timeout) == (6, 3, 0.25)
+    assert (backend.bound, backend.queue) == (6, Queue(3, 0.25))
     assert (plain.backup, plain.bound) == (False, 0)
-    assert service.probe.health == HealthPlan("/healthcheck", 204)
+    assert service.probe.health == Health("/healthcheck", 204)
     on = frozenset({EjectionReason.TIMEOUT, EjectionReason.SERVER_ERROR})
-    assert service.ejection == EjectionPlan(2, 1.0, 4.0, 34, on)
+    assert service.ejection == Ejection(2, 1.0, 4.0, 34, on)
 
 
 def test_a_bound_brings_a_short_queue() -> None:
     (service,) = load_text(f"{BASE}        max_requests: 8\n").require().services
 
-    assert (service.backends[0].queue_length, service.backends[0].queue_timeout) == (32, 1.0)
+    assert service.backends[0].queue == Queue(32, 1.0)
 
 
 def test_off() -> None:

@@ -42,6 +42,7 @@ def declared() -> Iterator[tuple[str, Key, type, str]]:
                 yield f"{each.title}.{name}", key, each.make, name
 
 
+@pytest.mark.interpreted("a compiled class does not keep its annotations whole")
 @pytest.mark.parametrize("key, of, name", [pytest.param(*each[1:], id=each[0]) for each in declared()])
 def test_default_and_example_are_of_the_type_of_the_field(key: Key, of: type, name: str) -> None:
     hint = get_type_hints(of)[name]

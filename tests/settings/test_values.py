@@ -9,10 +9,13 @@ from ipaddress import ip_network
 import pytest
 
 from gateway.core.dialect import DefaultKind, DefaultVersion
-from gateway.core.fleet.service import Policy, ProbePlan, RetryPlan, RouteMatch, Service
+from gateway.core.fleet.probe import Probe
+from gateway.core.fleet.retry import Retry, RetryCause
+from gateway.core.fleet.service import Policy, RouteMatch, Service
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.errors import SettingsError
+from gateway.keys.secrets import MaskedText
 from gateway.settings import AccessLog, AdminSettings, Limits, Listen, Settings, Timeouts, load
 from tests.settings.dialects import Dated
 from tests.settings.texts import BASE, load_text
@@ -68,8 +71,8 @@ def test_a_minimal_file_gets_every_default() -> None:
     assert service.policy is Policy.GUARANTEED
     assert service.ceiling is None
     assert service.default_version is None
-    assert service.probe == ProbePlan()
-    assert service.retry == RetryPlan()
+    assert service.probe == Probe()
+    assert service.retry == Retry()
     [backend] = service.backends
     assert (backend.name, backend.url) == ("127.0.0.1:6385", "http://127.0.0.1:6385")
     assert (backend.weight, backend.declared) == (1, None)
@@ -114,11 +117,11 @@ services:
     assert (first.name, first.host, first.port, first.weight) == ("[::1]:80", "::1", 80, 3)
     assert first.declared == VersionSet.read("1.1-1.5, 1.7", service.dialect.scheme)
     assert (second.name, second.host, second.port, second.path) == ("two", "node_1.local", 81, "/api/v")
-    assert service.probe == ProbePlan(1.0, 0.1, "/x", (("X-A", "b c"),))
+    assert service.probe == Probe(1.0, 0.1, "/x", {"X-A": MaskedText("b c")})
     assert service.policy is Policy.REACHABLE
     assert service.ceiling == Version(1, 6)
     assert service.default_version == DefaultVersion(DefaultKind.CONSTANT, Version(1, 2))
-    assert service.retry == RetryPlan(1, on_connect=False, on_no_reply=False, on_version=True)
+    assert service.retry == Retry(1, frozenset({RetryCause.VERSION}))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.selection import ALL_REQUESTS
 from gateway.core.fleet.admission import ClientLimits
 from gateway.core.fleet.backend import Backend, Member
-from gateway.core.fleet.service import EjectionPlan, Service
+from gateway.core.fleet.ejection import Ejection
+from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.client_limiter import ClientLimiter, client_key
 from gateway.dataplane.failures import Failure
@@ -42,7 +43,7 @@ from tests.dataplane.testbed import (
 from tests.patience import PATIENCE
 
 KEY: Final = "baremetal/api-1"
-PLAN: Final = EjectionPlan(failures=4, time=10.0, max_time=25.0, max_share=50)
+PLAN: Final = Ejection(failures=4, time=10.0, max_time=25.0, max_share=50)
 CLIENT: Final = client_key(ip_address("127.0.0.1"))
 """The key of all clients here."""
 

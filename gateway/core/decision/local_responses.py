@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
+from math import ceil
 
 from gateway.core.dialect import GatewayError, RequestedVersion
 from gateway.core.fleet.admission import Maintenance
@@ -57,7 +58,7 @@ def maintenance_response(view: ServiceView, maintenance: Maintenance) -> Respons
         content_type = ("Content-Type", type_of_text(maintenance.body))
         response = Response(status, (*others, content_type), maintenance.body.encode())
     if maintenance.retry_after is not None:
-        response = with_retry_after(view, response, maintenance.retry_after)
+        response = with_retry_after(view, response, ceil(maintenance.retry_after))
     return for_client(view, response)
 
 

@@ -6,10 +6,15 @@ address. They are applied by `core.decision.decision` (maintenance) and `datapla
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import TypeAlias, final
+from math import ceil
+from typing import Final, TypeAlias, final
+
+from gateway.keys.kinds import SHARED, Text, matching, reject, section
+from gateway.keys.texts import DURATION, count, read_lines
 
 Network: TypeAlias = IPv4Network | IPv6Network
 IpAddress: TypeAlias = IPv4Address | IPv6Address
@@ -59,29 +64,114 @@ def _shift(item: tuple[int, dict[int, bool]]) -> int:
     return item[0]
 
 
+# --- how much one client may use ---------------------------------------------------------------------------
+
+MIN_BURST: Final = 10
+"""Requests at once, at least, where the operator sets no burst."""
+_BURST_SECONDS: Final = 2
+_RATE: Final = r"[1-9][0-9]{0,6}/[smh]"
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
+
+
+def read_rate(text: str) -> float:
+    """`100/s`, `30/m`, `10/h` as requests a second."""
+    if re.fullmatch(_RATE, text, re.ASCII) is None:
+        reject("not a valid rate", "write a whole number and its unit: 100/s, 30/m or 10/h")
+    number, _, unit = text.partition("/")
+    return int(number) / _SECONDS[unit]
+
+
+RATE: Final = Text(read_rate, matching(_RATE))
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """How much of a service one client may use."""
+    """How much of the service one client may use: one IPv4 address, or one /64 of IPv6."""
 
-    rate: float | None = None
-    """Requests a second; None: no limit."""
-    burst: int = 1
-    """Requests at once, before the rate counts."""
-    concurrency: int | None = None
-    """Requests in flight; None: no limit."""
+    rate: float | None = RATE.key(
+        None,
+        "Requests of one client: a number for each second (`100/s`), minute (`30/m`) or hour (`10/h`); then "
+        "429 in the dialect's shape. Without this key: no limit.",
+        reason="Many clients of an API are programs behind one address. Only operators know what is much.",
+        example="100/s",
+        workers=f"{SHARED}. Workers tell each other what was used after a tenth of a second. What a client "
+        "gets too much by then is taken off afterwards",
+    )
+    burst: int | None = count(1, 1000000).key(
+        None,
+        "Requests at once, before the rate counts. Without this key: those of two seconds, at least 10.",
+        reason="A client that starts reads several documents at once.",
+        example=200,
+        workers=f"{SHARED}, as `rate`: in the first tenth of a second each worker may let all of it through",
+    )
+    concurrency: int | None = count(1, 1000000).key(
+        None,
+        "Requests in flight of one client; then 429 in the dialect's shape. Without this key: no limit.",
+        reason="Many clients of an API are programs behind one address.",
+        example=50,
+        workers=f"{SHARED}. Workers tell each other after a tenth of a second. Requests that come within it "
+        "may get beyond, to so many at each worker",
+    )
+
+    @property
+    def effective_burst(self) -> int:
+        """Requests at once, before the rate counts."""
+        if self.burst is not None:
+            return self.burst
+        return max(MIN_BURST, ceil((self.rate or 0.0) * _BURST_SECONDS))
 
 
-NO_CLIENT_LIMITS = ClientLimits()
+CLIENT_LIMITS: Final = section(
+    ClientLimits, "How much of the service one client may use: one IPv4 address, or one /64 of IPv6."
+)
+NO_CLIENT_LIMITS: Final = ClientLimits()
+
+
+# --- maintenance -------------------------------------------------------------------------------------------
+
+MAX_BODY: Final = 64 * 1024
+
+
+def read_body(text: str) -> str:
+    """A body that the operator has written."""
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BODY:
+        reject(
+            f"the body is larger than {MAX_BODY // 1024}KiB", "it is sent to every client as often as asked"
+        )
+    return read_lines(text)
+
+
+BODY: Final = Text(read_body, {"type": "string", "minLength": 1})
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """The fixed answer to every request of a service."""
+    """A fixed answer to every request of the service, while this key is there. Probes go on."""
 
-    status: int = 503
-    body: str | None = None
-    """None: an error in the dialect's shape."""
-    retry_after: int | None = None
-    """Seconds for `Retry-After`, where the dialect's clients take it."""
+    status: int = count(400, 599).key(
+        503,
+        "The status of the answer.",
+        reason="Clients take 503 for a passing state, and most of them try again.",
+        example=503,
+    )
+    body: str | None = BODY.key(
+        None,
+        "The body, as it is written; JSON, HTML and other text get their own Content-Type. Without this key: "
+        "an error in the dialect's shape.",
+        reason="Clients of the API can read their own kind of error.",
+        example="Back at 14:00 UTC.",
+    )
+    retry_after: float | None = DURATION.key(
+        None,
+        "When clients may try again, for `Retry-After`. It is left out where `retry_after` of the service "
+        "says so, by default where the dialect's clients break on it.",
+        reason="Only the operator knows how long it will take.",
+        example="10m",
+    )
+
+
+MAINTENANCE: Final = section(
+    Maintenance, "A fixed answer to every request of the service, while this key is there. Probes go on."
+)

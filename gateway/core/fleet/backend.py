@@ -22,6 +22,7 @@ from gateway.core.fleet.doubt import (
     UnknownVersion,
 )
 from gateway.core.fleet.probed_document import ProbedDocument
+from gateway.core.fleet.queue import NO_QUEUE, Queue
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 
 UNIX_AUTHORITY: Final = "localhost"
@@ -46,10 +47,8 @@ class Backend:
     """Requests in flight that it takes at a time; 0: any number."""
     max_connections: int = 0
     """Connections that are open to it at a time; 0: any number."""
-    queue_length: int = 0
-    """Requests that may wait for it while it is full."""
-    queue_timeout: float = 0.0
-    """Seconds that each of them may wait."""
+    queue: Queue = NO_QUEUE
+    """How requests wait for it while it is full."""
     tls: BackendTls | None = None
     """How it is spoken to over TLS; None: it is spoken to without."""
     socket_path: str = ""

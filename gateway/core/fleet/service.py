@@ -17,7 +17,10 @@ from gateway.core.decision.operations import NO_OPERATIONS, Operations
 from gateway.core.dialect import DefaultVersion, Dialect
 from gateway.core.fleet.admission import NO_CLIENT_LIMITS, Access, ClientLimits, Maintenance
 from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.ejection import DEFAULT_EJECTION, Ejection
 from gateway.core.fleet.limits import DEFAULT_LIMITS, Limits
+from gateway.core.fleet.probe import DEFAULT_PROBE, Probe
+from gateway.core.fleet.retry import DEFAULT_RETRY, Retry
 from gateway.core.fleet.reuse import DEFAULT_REUSE, Reuse
 from gateway.core.fleet.source import Source
 from gateway.core.fleet.timeouts import DEFAULT_TIMEOUTS, Timeouts
@@ -76,72 +79,6 @@ class RouteMatch:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class HealthPlan:
-    """What a backend is asked whether it wants requests, beside its versions."""
-
-    path: str
-    status: int = 200
-    """The answer that means yes."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ProbePlan:
-    """How a service's backends are probed. Seconds."""
-
-    interval: float = 5.0
-    timeout: float = 2.0
-    path: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-    health: HealthPlan | None = None
-    """None: nobody is asked."""
-    max_document: int = DEFAULT_LIMITS.document
-    """Bytes of a response: `limits.document` of the service."""
-
-
-class EjectionReason(StrEnum):
-    """The kinds of failures for which a backend is ejected, and the label `reason` of the metrics."""
-
-    CONNECT = "connect"
-    """No connection could be made."""
-    BAD_GATEWAY = "bad_gateway"
-    """A connection broke, or what came was no valid response: what clients see as 502."""
-    TIMEOUT = "timeout"
-    """No response, or no rest of one, came in time: what clients see as 504."""
-    SERVER_ERROR = "server_error"
-    """The API itself answered with a status from 500 on."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class EjectionPlan:
-    """When a backend that fails gets no requests for a while. Seconds."""
-
-    failures: int = 5
-    """In a row."""
-    time: float = 10.0
-    """Of the first ejection; of each further one so much longer."""
-    max_time: float = 300.0
-    max_share: int = 50
-    """Of a hundred members in service: so many are ejected at the same time at most."""
-    on: frozenset[EjectionReason] = frozenset(
-        {EjectionReason.CONNECT, EjectionReason.BAD_GATEWAY, EjectionReason.TIMEOUT}
-    )
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class RetryPlan:
-    """How often, and after which failures, a request is tried on another backend."""
-
-    attempts: int = 3
-    on_connect: bool = True
-    on_no_reply: bool = True
-    on_version: bool = True
-
-
-@final
 @dataclass(frozen=True, slots=True, eq=False)
 class Service:
     """One API with one dialect. Compared by identity: a reload makes new ones."""
@@ -164,9 +101,9 @@ class Service:
     """Highest version by release name, for ceilings, in addition to `Dialect.releases`."""
     operations: Operations = NO_OPERATIONS
     """Operations that exist only in some of its versions."""
-    probe: ProbePlan = ProbePlan()
-    retry: RetryPlan = RetryPlan()
-    ejection: EjectionPlan | None = EjectionPlan()
+    probe: Probe = DEFAULT_PROBE
+    retry: Retry = DEFAULT_RETRY
+    ejection: Ejection | None = DEFAULT_EJECTION
     """None: no backend is ejected."""
     timeouts: Timeouts = DEFAULT_TIMEOUTS
     """Its own, and those of the whole file where it has none; `limits`, too."""

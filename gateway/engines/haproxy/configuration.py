@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from gateway.core.dialect import VersionRefusal
-from gateway.core.fleet.service import RetryPlan, Service
+from gateway.core.fleet.retry import Retry, RetryCause
+from gateway.core.fleet.service import Service
 from gateway.core.http.message import (
     CLIENT_CERT,
     FORWARDING,
@@ -224,14 +225,14 @@ def _pool(
     return f"backend {pool.name}", lines
 
 
-def _retried(plan: RetryPlan, pool: Pool) -> Iterator[str]:
+def _retried(plan: Retry, pool: Pool) -> Iterator[str]:
     """What goes to another server: a request of which nothing was sent, and a safe one that got no reply."""
-    without_response = plan.on_no_reply and plan.attempts > 1
-    reasons = ["conn-failure"] * plan.on_connect + ["empty-response"] * without_response
+    without_response = RetryCause.NO_REPLY in plan.on and plan.attempts > 1
+    reasons = ["conn-failure"] * (RetryCause.CONNECT in plan.on) + ["empty-response"] * without_response
     # None for one member: HAProxy would wait for a second before it connects to the same one again. It leaves
     # out only the last one that it asked, so every member is asked twice if need be.
     retries = min(2 * (len(pool.members) - 1), MAX_RETRIES) if reasons else 0
-    if not plan.on_connect:
+    if RetryCause.CONNECT not in plan.on:
         retries = min(retries, plan.attempts - 1)
     yield f"retries {retries}"
     yield f"retry-on {' '.join(reasons) or 'none'}"

@@ -21,8 +21,6 @@ from gateway.core.fleet.service import (
     ALL_BACKENDS,
     AtLeast,
     Policy,
-    ProbePlan,
-    RetryPlan,
     RouteMatch,
     Service,
 )
@@ -32,9 +30,9 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.errors import OptionsError, VersionTextError
 from gateway.keys.addresses import BackendUrl
-from gateway.settings.checks.admission import read_access, read_client_limits, read_maintenance
+from gateway.settings.checks.admission import check_client_limits, check_maintenance, read_access
 from gateway.settings.checks.backend_tls import check_name, default_name, read_backend_tls
-from gateway.settings.checks.balancing import check_backups, read_capacity, read_ejection, read_health
+from gateway.settings.checks.balancing import check_backups, check_ejection, check_queue
 from gateway.settings.checks.headers import read_header_edits
 from gateway.settings.checks.operations import read_operations
 from gateway.settings.checks.sources import (
@@ -108,6 +106,7 @@ class _ServiceReader:
         ceiling = self._ceiling(dialect, releases)
         default_version = self._default_version(dialect)
         self._check_ceiling(ceiling, dialect, releases, backends)
+        self._check_sections(dialect)
         request_edits, response_edits = read_header_edits(
             self.written.headers, dialect, child(self.node, "headers"), self.findings
         )
@@ -132,24 +131,16 @@ class _ServiceReader:
             operations=read_operations(
                 self.written.operations, dialect, child(self.node, "operations"), self.findings
             ),
-            probe=self._probe_plan(limits),
-            retry=self._retry_plan(),
-            ejection=read_ejection(self.written.ejection, child(self.node, "ejection"), self.findings),
+            probe=self.written.probe,
+            retry=self.written.retry,
+            ejection=self.written.ejection,
             timeouts=timeouts,
             limits=limits,
             reuse=self.written.reuse,
             upgrade=frozenset(self.written.upgrade),
-            maintenance=read_maintenance(
-                self.written.maintenance,
-                dialect,
-                child(self.node, "maintenance"),
-                self.findings,
-                retry_after=self.written.retry_after,
-            ),
+            maintenance=self.written.maintenance,
             access=read_access(self.name, self.written.access, child(self.node, "access"), self.findings),
-            client_limits=read_client_limits(
-                self.name, self.written.client_limits, child(self.node, "client_limits"), self.findings
-            ),
+            client_limits=self.written.client_limits,
             request_edits=request_edits,
             response_edits=response_edits,
             written=sha256(repr(digested).encode("utf-8", "surrogatepass")).hexdigest() if digested else "",
@@ -285,8 +276,7 @@ class _ServiceReader:
                     example = dialect.scheme.example
                     self.findings.refused(node, error, f'write one version such as "{example}", or a range')
             backend_node = child(self.node, "backends", index)
-            capacity = read_capacity(written, backend_node, self.findings)
-            template = Backend("", "", 0, "", written.weight, declared, written.backup, *capacity)
+            template = self._template(written, declared, backend_node)
             if written.url is not None:
                 host, port, path, _, socket_path = written.url
                 tls = read_backend_tls(written, written.url, backend_node, self.findings)
@@ -299,6 +289,27 @@ class _ServiceReader:
         check_sources(tuple(sources), tuple(nodes), self.findings)
         warn_of_secrets(tuple(sources), child(self.node, "probe", "headers"), self.findings)
         return tuple(backends), tuple(sources)
+
+    def _template(
+        self, written: service_model.Backend, declared: VersionSet | None, node: Node | None
+    ) -> Backend:
+        """A backend without name and address, as the file describes it."""
+        template = Backend(
+            name="", host="", port=0, weight=written.weight, declared=declared, backup=written.backup
+        )
+        requests, connections = written.max_requests or 0, written.max_connections or 0
+        if requests or connections:
+            return replace(template, max_requests=requests, max_connections=connections, queue=written.queue)
+        check_queue(node, self.findings)
+        return template
+
+    def _check_sections(self, dialect: Dialect) -> None:
+        """Check the sections whose values core uses as they are read."""
+        written, findings = self.written, self.findings
+        check_ejection(written.ejection, child(self.node, "ejection"), findings)
+        limits_node, node = child(self.node, "client_limits"), child(self.node, "maintenance")
+        check_client_limits(self.name, written.client_limits, limits_node, findings)
+        check_maintenance(written.maintenance, dialect, node, findings, retry_after=written.retry_after)
 
     def _match(self) -> RouteMatch:
         match = self.written.match
@@ -328,24 +339,9 @@ class _ServiceReader:
         return tuple(dict.fromkeys(written))
 
     def _probe_paths(self) -> ProbePaths:
-        match, health = self.written.match, read_health(self.written.probe.health)
+        match, health = self.written.match, self.written.probe.health
         prefix = "" if match.strip_prefix or match.path == "/" else match.path
         return ProbePaths(self.written.probe.path, None if health is None else health.path, prefix)
-
-    def _probe_plan(self, limits: Limits) -> ProbePlan:
-        probe = self.written.probe
-        return ProbePlan(
-            probe.interval,
-            probe.timeout,
-            probe.path,
-            tuple(probe.headers.items()),
-            read_health(probe.health),
-            limits.document,
-        )
-
-    def _retry_plan(self) -> RetryPlan:
-        retry = self.written.retry
-        return RetryPlan(retry.attempts, "connect" in retry.on, "no_reply" in retry.on, "version" in retry.on)
 
     def _timeouts_and_limits(self) -> tuple[Timeouts, Limits]:
         """Its time-outs and limits. Its own that contradict each other are reported, inherited ones not."""

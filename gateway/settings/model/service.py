@@ -13,7 +13,12 @@ from ipaddress import IPv4Network, IPv6Network
 from types import MappingProxyType
 from typing import Any, Final, final
 
+from gateway.core.fleet.admission import CLIENT_LIMITS, MAINTENANCE, ClientLimits, Maintenance
+from gateway.core.fleet.ejection import EJECTION_OR_OFF, Ejection
 from gateway.core.fleet.limits import SERVICE_LIMITS
+from gateway.core.fleet.probe import PROBE, Probe
+from gateway.core.fleet.queue import QUEUE, Queue
+from gateway.core.fleet.retry import RETRY, Retry
 from gateway.core.fleet.reuse import REUSE, Reuse
 from gateway.core.fleet.service import AtLeast
 from gateway.core.fleet.timeouts import SERVICE_TIMEOUTS
@@ -23,10 +28,8 @@ from gateway.keys.kinds import SHARED, Either, ListOf, Table, Text, matching, re
 from gateway.keys.secrets import MaskedText
 from gateway.keys.texts import (
     BACKEND_NAME,
-    DURATION,
     FILE_PATH,
     FLAG,
-    HEADER_NAME,
     HEADER_TOKEN,
     HEADER_TOKEN_TEXT,
     HEADER_VALUE,
@@ -36,15 +39,7 @@ from gateway.keys.texts import (
     count,
     one_of,
 )
-from gateway.settings.model.admission import (
-    ACCESS,
-    CLIENT_LIMITS,
-    MAINTENANCE,
-    Access,
-    ClientLimits,
-    Maintenance,
-)
-from gateway.settings.model.balancing import EJECTION_OR_OFF, HEALTH, QUEUE, Ejection, Health, Queue
+from gateway.settings.model.admission import ACCESS, Access
 from gateway.settings.model.operation import OPERATION, Operation
 from gateway.settings.model.tls import BACKEND_TLS, BackendTls
 
@@ -224,46 +219,6 @@ BACKEND: Final = section(Backend, oneOf=[{"required": [name]} for name in ("url"
 
 @final
 @dataclass(frozen=True, slots=True)
-class Probe:
-    """How backends are probed for their versions."""
-
-    interval: float = DURATION.key(
-        "5s",
-        "Between two probes of one backend, with jitter.",
-        reason="Ordinary responses show changes sooner; this is for idle backends. A probe costs little.",
-        example="10s",
-    )
-    timeout: float = DURATION.key(
-        "2s",
-        "For one whole probe.",
-        reason="A discovery document needs no database; a server that is slower is overloaded.",
-        example="5s",
-    )
-    path: str | None = PATH.key(
-        None,
-        "The path to probe, instead of the dialect's own.",
-        reason="The dialect knows where its servers say what they serve.",
-        example="/v1",
-    )
-    headers: Mapping[str, MaskedText] = Table(HEADER_NAME, HEADER_VALUE).key(
-        {},
-        "Headers that are sent with each probe. Their values are never shown.",
-        reason="Discovery needs no authentication in any dialect.",
-        example={"X-Auth-Token": "${PROBE_TOKEN}"},
-    )
-    health: Health | None = HEALTH.key(
-        None,
-        "What is asked beside the versions: whether the backend wants requests. Without this key: nothing.",
-        reason="A server that tells its versions usually wants requests.",
-        example={"path": "/healthcheck"},
-    )
-
-
-PROBE: Final = section(Probe)
-
-
-@final
-@dataclass(frozen=True, slots=True)
 class ReleaseCeiling:
     """A ceiling that names a release."""
 
@@ -372,34 +327,6 @@ OFFER: Final = section(Offer)
 
 @final
 @dataclass(frozen=True, slots=True)
-class Retry:
-    """When a request is sent to another backend."""
-
-    attempts: int = count(1, 10).key(
-        3,
-        "After `no_reply`, or a response without the served version: how many attempts a request may have "
-        "in total; 1: it is never sent again. "
-        "After `connect`, where nothing was sent, every capable backend is tried; after a refusal of the "
-        "version one other.",
-        reason="Two more backends are enough when one restarts and the next one follows.",
-        example=2,
-    )
-    on: tuple[str, ...] = ListOf(one_of("connect", "no_reply", "version")).key(
-        ("connect", "no_reply", "version"),
-        "connect: no connection, so nothing was sent. no_reply: sent, but no byte of a response arrived; "
-        "only for methods that are safe to repeat, and after a timeout only once. version: the backend "
-        "refused the version, or its response to GET, HEAD or OPTIONS lacks the served version that this "
-        "API's servers always name.",
-        reason="In these cases a second attempt does no harm: nothing was executed, or it may be repeated.",
-        example=["connect"],
-    )
-
-
-RETRY: Final = section(Retry)
-
-
-@final
-@dataclass(frozen=True, slots=True)
 class Service:
     """One versioned API with one dialect."""
 
@@ -471,7 +398,7 @@ class Service:
         workers=f"{SHARED}: at a time each worker repeats at most a fifth of its own requests in flight. The "
         "3 that every service may have are lent to the worker that needs them",
     )
-    ejection: Ejection | str = EJECTION_OR_OFF.key(
+    ejection: Ejection | None = EJECTION_OR_OFF.key(
         {},
         "When a backend that fails gets no requests for a while; `off`: never. While nobody else who serves "
         "a version is usable, ejected ones get its requests. The offer does not change.",

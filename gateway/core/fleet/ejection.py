@@ -1,0 +1,75 @@
+"""When a backend that fails gets no requests for a while: `services.NAME.ejection`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, final
+
+from gateway.keys.kinds import SHARED, Either, ListOf, section
+from gateway.keys.texts import DURATION, PERCENTAGE, count, member_of, off
+
+
+class EjectionReason(StrEnum):
+    """The kinds of failures for which a backend is ejected, and the label `reason` of the metrics."""
+
+    CONNECT = "connect"
+    """No connection could be made."""
+    BAD_GATEWAY = "bad_gateway"
+    """A connection broke, or what came was no valid response: what clients see as 502."""
+    TIMEOUT = "timeout"
+    """No response, or no rest of one, came in time: what clients see as 504."""
+    SERVER_ERROR = "server_error"
+    """The API itself answered with a status from 500 on."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Ejection:
+    """When a backend that fails gets no requests for a while."""
+
+    failures: int = count(1, 1000).key(
+        5,
+        "So many failures in a row, without a complete response between them, eject a backend. One that has "
+        "just come back is ejected again by the first.",
+        reason="The value of Envoy. One failure may be the request's own fault, five of several are not.",
+        example=3,
+        workers=f"{SHARED}: failures are counted, and ejections decided, for all workers together",
+    )
+    time: float = DURATION.key(
+        "10s",
+        "How long the first ejection lasts; the second in a row lasts twice as long, the third three times. "
+        "One of them is forgotten for each `time` that passes without a failure. After it the backend's "
+        "share of the requests grows for as long as `time`, from a tenth of its usual one to all of it.",
+        reason="Two intervals of probes: a process that restarts is back by then.",
+        example="30s",
+        workers=SHARED,
+    )
+    max_time: float = DURATION.key(
+        "300s",
+        "The longest ejection.",
+        reason="A backend that is repaired is used again within five minutes, without anybody's command.",
+        example="1m",
+        workers=SHARED,
+    )
+    max_share: int = PERCENTAGE.key(
+        "50%",
+        "How many of the service's backends in service are ejected at the same time at most, rounded down. "
+        "The only one is never ejected.",
+        reason="When more of them fail, the fault is likely elsewhere, and half of them still serve.",
+        example="30%",
+        workers=SHARED,
+    )
+    on: frozenset[EjectionReason] = ListOf(member_of(EjectionReason), into=frozenset).key(
+        ("connect", "bad_gateway", "timeout"),
+        "Which failures count. connect: no connection. bad_gateway: the connection broke, or no valid HTTP "
+        "came. timeout: no response, or no more of it, in time. server_error: the API itself answered with a "
+        "status from 500 on.",
+        reason="These the gateway sees itself. An API answers 500 to what one request asks of it, too.",
+        example=["connect", "timeout", "server_error"],
+    )
+
+
+EJECTION: Final = section(Ejection, "When a backend that fails gets no requests for a while.")
+EJECTION_OR_OFF: Final = Either(off(), EJECTION)
+DEFAULT_EJECTION: Final = Ejection()

@@ -1,0 +1,78 @@
+"""How backends are probed: `services.NAME.probe`, with the health check that may follow each probe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from gateway.keys.addresses import PATH
+from gateway.keys.kinds import Table, section
+from gateway.keys.secrets import MaskedText
+from gateway.keys.texts import DURATION, HEADER_NAME, HEADER_VALUE, count
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a backend is asked beside its versions: whether it wants requests."""
+
+    path: str = field(
+        metadata=PATH.required(
+            "The path that is asked with GET after each probe, below the base path of the backend.",
+            reason="APIs have it in different places.",
+            example="/healthcheck",
+        )
+    )
+    status: int = count(200, 299).key(
+        200,
+        "The status that means yes. 404, 405 and 501 mean that there is no such check, redirects nothing. "
+        "Any other status means no: the backend gets no new requests while another one that serves the "
+        "version is usable.",
+        reason="What oslo.middleware and all others answer while all is well.",
+        example=204,
+    )
+
+
+HEALTH: Final = section(Health, "What a backend is asked beside its versions: whether it wants requests.")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """How backends are probed for their versions."""
+
+    interval: float = DURATION.key(
+        "5s",
+        "Between two probes of one backend, with jitter.",
+        reason="Ordinary responses show changes sooner; this is for idle backends. A probe costs little.",
+        example="10s",
+    )
+    timeout: float = DURATION.key(
+        "2s",
+        "For one whole probe.",
+        reason="A discovery document needs no database; a server that is slower is overloaded.",
+        example="5s",
+    )
+    path: str | None = PATH.key(
+        None,
+        "The path to probe, instead of the dialect's own.",
+        reason="The dialect knows where its servers say what they serve.",
+        example="/v1",
+    )
+    headers: Mapping[str, MaskedText] = Table(HEADER_NAME, HEADER_VALUE).key(
+        {},
+        "Headers that are sent with each probe. Their values are never shown.",
+        reason="Discovery needs no authentication in any dialect.",
+        example={"X-Auth-Token": "${PROBE_TOKEN}"},
+    )
+    health: Health | None = HEALTH.key(
+        None,
+        "What is asked beside the versions: whether the backend wants requests. Without this key: nothing.",
+        reason="A server that tells its versions usually wants requests.",
+        example={"path": "/healthcheck"},
+    )
+
+
+PROBE: Final = section(Probe, "How backends are probed for their versions.")
+DEFAULT_PROBE: Final = Probe()
