@@ -90,7 +90,7 @@ def _commands(parts: Parts) -> Commands:
 def _access(parts: Parts) -> Access:
     configured, certificates = parts.plan.settings.admin, parts.certificates.of_admin
     return Access(
-        hosts=(configured.host, *configured.hosts),
+        hosts=(configured.listen.host, *configured.hosts),
         token=lambda: parts.reloader.settings.admin.token,
         by_certificate=lambda: certificates is not None and certificates.settings.client_ca is not None,
     )

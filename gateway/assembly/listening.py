@@ -42,6 +42,6 @@ async def listening(plan: Plan) -> AsyncIterator[Sockets]:
                 key="admin.metrics_listen",
             )
             stack.callback(metrics.close)
-        for_operators = await bind_site(admin.host, admin.port, handover.admin)
+        for_operators = await bind_site(*admin.listen, handover.admin)
         stack.callback(for_operators.close)
         yield Sockets(clients, for_operators, metrics)

@@ -287,7 +287,7 @@ def _section(file: Path, *, light: bool) -> AdminSection:
     admin = read_settings(file).admin
     token = None if admin.token is None else admin.token.reveal()
     certificates = None if admin.tls is None else tuple(each.certificate for each in admin.tls.certificates)
-    return AdminSection(admin.host, admin.port, token, certificates)
+    return AdminSection(*admin.listen, token, certificates)
 
 
 def _reachable(host: str) -> str:

@@ -268,7 +268,7 @@ def _read_at_start(settings: Settings, name: str) -> object:
     if name == "admin":  # certificates and tokens are read again
         admin = settings.admin.fixed
         keys = {key: getattr(admin, key) for key in ("token", "tls", "hosts", "metrics_listen")}
-        return {"listen": (admin.host, admin.port), **keys}
+        return {"listen": admin.listen, **keys}
     if is_dataclass(value):
         names = [each.name for each in fields(value) if each.name not in PER_SERVICE.get(name, ())]
         return {key: getattr(value, key) for key in names}

@@ -25,7 +25,7 @@ from gateway.keys.secrets import Secret
 from gateway.telemetry.status import ServiceStatus
 from gateway.terminal import print_error
 
-USUAL_ADMIN_PORT: Final = settings.AdminSettings().port
+USUAL_ADMIN_PORT: Final = settings.Admin().listen.port
 """Where the verbs look for a gateway, so that `skewgate status` beside the demonstration finds it."""
 
 

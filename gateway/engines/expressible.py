@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gateway.core.fleet.service import RouteMatch, Service
+from gateway.core.fleet.match import Match
+from gateway.core.fleet.service import Service
 
 
 class Inexpressible(NamedTuple):
@@ -38,7 +39,7 @@ def _reasons(service: Service) -> tuple[tuple[tuple[str | int, ...], bool, str],
         ),
         (
             ("match", "path"),
-            service.match.path != RouteMatch().path,
+            service.match.path != Match().path,
             "an engine serves whole hosts, and no service below a path prefix",
         ),
         (("operations",), bool(service.operations), "an engine does not look up operations"),

@@ -49,7 +49,7 @@ def passed_sockets(
     if not (count.isascii() and count.isdecimal() and int(count) <= MAX_SOCKETS):
         raise StartupError(f"LISTEN_FDS is {count[:20]!a}, not a number of sockets")
     found = [_opened(FIRST + each) for each in range(int(count))]
-    admin = _of_address(found, (settings.admin.host, settings.admin.port))
+    admin = _of_address(found, settings.admin.listen)
     metrics = _of_address(found, settings.admin.metrics_listen)
     listening = tuple(one for one in found if one not in admin and one not in metrics)
     return Inheritance(listening, admin, metrics)

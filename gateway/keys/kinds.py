@@ -300,6 +300,12 @@ def section(of: type[T], about: str = "", *, title: str = "", **more: object) ->
     return Section(of, keys_of_class(of), about, title or of.__name__, more)
 
 
+def without(whole: Section[T], name: str, about: str, title: str) -> Section[T]:
+    """The same section without one of its keys, which keeps its default."""
+    keys = {each: key for each, key in whole.keys.items() if each != name}
+    return Section(whole.make, keys, about, title, whole.more)
+
+
 # --- inheritance
 
 

@@ -9,14 +9,15 @@ from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.timeouts import Timeouts
 from gateway.keys.secrets import MaskedText, Secret
 from gateway.settings.load import Loaded, load, read_file
+from gateway.settings.model.admin import Admin
 from gateway.settings.model.document import AccessLog, Log
 from gateway.settings.schema import schema_json, schema_text
-from gateway.settings.values import AdminSettings, AgreementSettings, EtcdSettings, Listen, Settings
+from gateway.settings.values import AgreementSettings, EtcdSettings, Listen, Settings
 from gateway.settings.yaml.problem import Problem, Severity
 
 __all__ = [
     "AccessLog",
-    "AdminSettings",
+    "Admin",
     "AgreementSettings",
     "EtcdSettings",
     "Limits",

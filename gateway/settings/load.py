@@ -15,7 +15,7 @@ from typing import final
 
 from gateway.core.dialect import Dialect
 from gateway.errors import SettingsError
-from gateway.settings.checks.admin import read_admin
+from gateway.settings.checks.admin import check_admin
 from gateway.settings.checks.agreement import read_agreement
 from gateway.settings.checks.document import (
     check_declared,
@@ -239,7 +239,7 @@ def _read(
         findings,
     )
     listen = read_listeners(document, root, findings)
-    admin = read_admin(document, root, findings)
+    check_admin(document, root, findings)
     check_limits(document.limits, root, findings)
     check_trust(root, findings)
     services = read_services(document, root, dialects, findings)
@@ -250,7 +250,7 @@ def _read(
     check_default_version(services, root, findings)
     check_declared(services, root, findings)
     check_untrusted_headers(document, services, root, findings)
-    check_own_addresses(listen, admin, services, root, findings)
+    check_own_addresses(listen, document.admin, services, root, findings)
     check_state_path(document.state, root, findings)
     check_workers(document.workers, root, findings)
     check_shares(document, services, root, findings)
@@ -258,7 +258,7 @@ def _read(
     return Settings(
         listen=listen,
         services=services,
-        admin=admin,
+        admin=document.admin,
         workers=document.workers,
         agreement=agreement,
         access_log=document.access_log,

@@ -10,7 +10,8 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from gateway.core.fleet.backend import Backend
-from gateway.settings.values import AdminSettings, Listen
+from gateway.settings.model.admin import Admin
+from gateway.settings.values import Listen
 
 LOCALHOST: Final = "localhost"
 
@@ -24,7 +25,7 @@ class OwnAddress(NamedTuple):
     path: str = ""
 
 
-def own_addresses(listen: Sequence[Listen], admin: AdminSettings) -> tuple[OwnAddress, ...]:
+def own_addresses(listen: Sequence[Listen], admin: Admin) -> tuple[OwnAddress, ...]:
     """All of them, as the configuration has them."""
     return (
         *(
@@ -36,7 +37,7 @@ def own_addresses(listen: Sequence[Listen], admin: AdminSettings) -> tuple[OwnAd
             )
             for one in listen
         ),
-        OwnAddress("the gateway's own admin listener", _hosts(admin.host), admin.port),
+        OwnAddress("the gateway's own admin listener", _hosts(admin.listen.host), admin.listen.port),
     )
 
 

@@ -15,10 +15,10 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.http.message import UNTRUSTED_HEADERS
 from gateway.keys.secrets import Secret
+from gateway.settings.model.admin import Admin
 from gateway.settings.model.document import AccessLog, Log, Metrics
 from gateway.tls.values import CertificateFiles, ServerTls
 
-_SOME_TOKEN: Final = Secret("")
 _SOME_TLS: Final = ServerTls((CertificateFiles("", ""),))
 
 
@@ -54,28 +54,6 @@ class Listen:
         if self.tls is None:
             return self
         return replace(self, tls=replace(_SOME_TLS, forward_client_cert=self.tls.forward_client_cert))
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class AdminSettings:
-    """The admin listener."""
-
-    host: str = "127.0.0.1"
-    port: int = 9900
-    token: Secret | None = None
-    tls: ServerTls | None = None
-    """With `client_ca`, a certificate of a client stands for the token."""
-    hosts: tuple[str, ...] = ()
-    """Further names by which it may be addressed."""
-    metrics_listen: tuple[str, int] | None = None
-    """Where metrics and health are shown to everybody; None: nowhere else."""
-
-    @property
-    def fixed(self) -> AdminSettings:
-        """What a reload cannot change: all but the certificates and the token itself."""
-        tls = None if self.tls is None else _SOME_TLS
-        return replace(self, tls=tls, token=None if self.token is None else _SOME_TOKEN)
 
 
 @final
@@ -118,7 +96,7 @@ class Settings:
 
     listen: tuple[Listen, ...]
     services: tuple[Service, ...] = field(repr=False)
-    admin: AdminSettings = AdminSettings()
+    admin: Admin = Admin()
     workers: int | None = 1
     """Processes that serve requests; None: one for each CPU."""
     agreement: AgreementSettings | None = None
@@ -142,4 +120,4 @@ class Settings:
     def for_workers(self) -> Settings:
         """Without what only the parent of workers may know: the admin listener, whose token leaves no
         process, and the store, with its password."""
-        return replace(self, admin=AdminSettings(), agreement=None)
+        return replace(self, admin=Admin(), agreement=None)

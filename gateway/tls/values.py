@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Final, final
+
+from gateway.keys.kinds import ListOf, section, without
+from gateway.keys.texts import FILE_PATH, FLAG, one_of
 
 WARN_BEFORE: Final = 14 * 86_400.0
 """Seconds before a certificate expires from which on a warning says so."""
@@ -13,32 +16,79 @@ WARN_BEFORE: Final = 14 * 86_400.0
 @final
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """The paths of one certificate with its chain, and of its private key. Both are PEM."""
+    """A certificate and its private key, both in PEM."""
 
-    certificate: str
-    key: str
+    certificate: str = field(
+        metadata=FILE_PATH.required(
+            "The server's certificate and after it the chain: each certificate issued by the next one. The "
+            "root is not needed.",
+            reason="Only the operator knows where it is.",
+            example="/etc/skewgate/tls.crt",
+        )
+    )
+    key: str = field(
+        metadata=FILE_PATH.required(
+            "Its private key, not encrypted.",
+            reason="Only the operator knows where it is.",
+            example="/etc/skewgate/tls.key",
+        )
+    )
+
+
+CERTIFICATE: Final = section(CertificateFiles, title="Certificate")
+
+
+ABOUT_SERVER_TLS: Final = "TLS on a listener: TLS 1.2 and 1.3 with Mozilla's intermediate profile."
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """TLS on a listener."""
+    """TLS on a listener. The first certificate is shown to clients that name no server, or an unknown one."""
 
-    certificates: tuple[CertificateFiles, ...]
-    """At least one. The first is shown to clients that name no server, or an unknown one."""
-    client_ca: str | None = None
-    """The path of the CA certificates (PEM) that clients' certificates are verified with. None: clients are
-    not asked for one."""
-    client_required: bool = True
-    """With `client_ca`: a client without a certificate is refused."""
-    forward_client_cert: bool = False
-    """Backends get the client's certificate in `Client-Cert` (RFC 9440)."""
+    certificates: tuple[CertificateFiles, ...] = field(
+        metadata=ListOf(CERTIFICATE, least=1).required(
+            "One or more. A client is shown the one for the name that it asks for (SNI), else the first. Two "
+            "with the same names may have different kinds of keys (RSA and ECDSA). Files that change are "
+            "read again.",
+            reason="TLS needs one.",
+            example=[{"certificate": "/etc/skewgate/tls.crt", "key": "/etc/skewgate/tls.key"}],
+        )
+    )
+    client_ca: str | None = FILE_PATH.key(
+        None,
+        "CA certificates, with which certificates of clients are verified (mutual TLS).",
+        reason="Most clients have no certificate.",
+        example="/etc/skewgate/clients-ca.crt",
+    )
+    client: str = one_of("required", "optional").key(
+        "required",
+        "With `client_ca`: whether a client must have a certificate. One that is given is always verified.",
+        reason="Who names a CA wants to know every client.",
+        example="optional",
+    )
+    forward_client_cert: bool = FLAG.key(
+        default=False,
+        meaning="Whether backends get the client's certificate in the header `Client-Cert` (RFC 9440).",
+        reason="Backends that do not read it should not get it: it takes one or two KiB of every head.",
+        example=True,
+    )
+
+    @property
+    def client_required(self) -> bool:
+        """With `client_ca`: a client without a certificate is refused."""
+        return self.client == "required"
 
     @property
     def paths(self) -> tuple[str, ...]:
         """Every file that is read."""
         files = [path for pair in self.certificates for path in (pair.certificate, pair.key)]
         return tuple(files) if self.client_ca is None else (*files, self.client_ca)
+
+
+LISTENER_TLS: Final = section(ServerTls, "TLS on a listener for clients.", title="ListenerTls")
+SERVER_TLS: Final = without(LISTENER_TLS, "forward_client_cert", ABOUT_SERVER_TLS, "ServerTls")
+"""A listener that passes requests on to nobody."""
 
 
 @final

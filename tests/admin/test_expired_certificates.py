@@ -68,7 +68,7 @@ async def operator(folder: Path, clock: Clock, *, required: bool = True) -> Asyn
     tls = ServerTls(
         (CertificateFiles(str(certificate), str(key)),),
         str(authority().write(folder)),
-        client_required=required,
+        client="required" if required else "optional",
     )
     leaf = authority().client("an operator")
     clock.end, pair = leaf.certificate.not_valid_after_utc.timestamp(), leaf.write(folder, "operator")

@@ -209,7 +209,7 @@ async def test_after_a_reload_new_connections_need_what_the_file_says_now(tmp_pa
         ca = authority().write(tmp_path)
         certificates = tls.admin.gateway.parts.certificates.of_admin
         assert certificates is not None
-        certificates.reload(replace(certificates.settings, client_ca=str(ca), client_required=False))
+        certificates.reload(replace(certificates.settings, client_ca=str(ca), client="optional"))
 
         assert await tls.status("/status") == 403
         assert await tls.status("/status", operator=True) == 200

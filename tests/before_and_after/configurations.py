@@ -26,7 +26,12 @@ RENAMED: Final[Mapping[str, str]] = {
     r"\.limits\.(?=(?:client|backend|tunnel)_|connect$)": ".timeouts.",
     r"\.limits\.reuse_": ".reuse.",
     r"\.client_limits\.burst$": ".client_limits.effective_burst",
-    r"\.probe\.headers\.\d+\.[01]$": ".probe.headers (pairs)",
+    r"\.probe\.headers(?=$|\.\d+\.[01]$)": ".probe.headers (pairs)",
+    r"\.match\.hosts$": ".match.host (none)",
+    r"\.match\.hosts(?=\.)": ".match.host",
+    r"^admin\.(host|port)$": r"admin.listen.\1",
+    r"^admin\.metrics_listen\.0$": "admin.metrics_listen.host",
+    r"^admin\.metrics_listen\.1$": "admin.metrics_listen.port",
 }
 """Paths of settings in the old checkout, as regular expressions, with those in the new one."""
 

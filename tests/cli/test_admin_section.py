@@ -63,8 +63,7 @@ NOT_PLAIN = {
 def by_the_whole_file(path: Path) -> AdminSection:
     admin = read_file(path, environ=ENVIRON, check_files=False).require().admin
     return AdminSection(
-        admin.host,
-        admin.port,
+        *admin.listen,
         None if admin.token is None else admin.token.reveal(),
         None if admin.tls is None else tuple(each.certificate for each in admin.tls.certificates),
     )

@@ -203,7 +203,7 @@ async def until_drained(session: aiohttp.ClientSession, file: Path) -> None:
     admin = read_file(file, environ=os.environ).require().admin
 
     async def is_drained() -> bool:
-        async with session.get(f"http://{admin.host}:{admin.port}/status") as response:
+        async with session.get(f"http://{admin.listen}/status") as response:
             status = await response.json()
             drained: bool = status["services"]["baremetal"]["backends"]["api-1"]["drained"]
             return drained

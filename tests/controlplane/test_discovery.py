@@ -39,8 +39,10 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.fleet.source import MAX_BACKENDS, Address, Source, SourceKind
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
+from gateway.keys.addresses import Address as ListenAddress
+from gateway.settings.model.admin import Admin
 from gateway.settings.own_addresses import OwnAddress, own_address_of, own_addresses
-from gateway.settings.values import AdminSettings, Listen
+from gateway.settings.values import Listen
 from tests.controlplane.fakes import TIMEOUT, holder_of, service
 
 SOURCE = Source(SourceKind.DNS, "http://api.svc:80", "api.svc", 80, leave_grace=60.0)
@@ -549,7 +551,7 @@ async def test_R3_T9_a_reload_with_other_networks_is_in_force_at_once() -> None:
 def test_where_the_gateway_listens() -> None:
     own = own_addresses(
         [Listen("0.0.0.0", 6385), Listen("10.0.0.9", 80)],
-        AdminSettings(host="localhost", port=9900),
+        Admin(ListenAddress("localhost", 9900)),
     )
 
     def name(host: str, port: int) -> str | None:

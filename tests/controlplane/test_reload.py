@@ -17,9 +17,11 @@ from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.fleet.service import Service
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
+from gateway.keys.addresses import Address
 from gateway.service_manager import Moment
 from gateway.settings import Loaded, Secret
-from gateway.settings.values import AdminSettings, Listen, Settings
+from gateway.settings.model.admin import Admin
+from gateway.settings.values import Listen, Settings
 from gateway.settings.yaml.problem import Problem, Severity
 from gateway.settings.yaml.tree import Position
 from tests.controlplane.fakes import holder_of, member, service
@@ -148,7 +150,7 @@ async def test_what_needs_a_restart_is_refused_whole_with_the_keys() -> None:
         started,
         services=(service(ONE, TWO),),
         listen=(Listen("127.0.0.1", 8081),),
-        admin=AdminSettings(port=9901, metrics_listen=("127.0.0.1", 1)),
+        admin=Admin(Address("127.0.0.1", 9901), metrics_listen=Address("127.0.0.1", 1)),
         timeouts=replace(started.timeouts, drain=1.0, connect=7.0),
     )
     positions = {
@@ -210,14 +212,14 @@ async def test_every_other_value_of_the_settings_needs_a_restart() -> None:
 
 
 async def test_a_token_is_read_again() -> None:
-    started = replace(settings(ONE), admin=AdminSettings(token=Secret("old")))
-    new = replace(started, admin=AdminSettings(token=Secret("new")))
+    started = replace(settings(ONE), admin=Admin(token=Secret("old")))
+    new = replace(started, admin=Admin(token=Secret("new")))
     subject, _, _ = reloader(lambda: new, started)
 
     assert (await subject.reload()).ok
     assert subject.settings.admin.token == Secret("new")
 
-    new = replace(started, admin=AdminSettings())
+    new = replace(started, admin=Admin())
     assert (await subject.reload()).restart == ("admin.token",)
 
 

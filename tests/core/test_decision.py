@@ -24,7 +24,8 @@ from gateway.core.decision.decision import (
 from gateway.core.decision.local_responses import RETRY_AFTER
 from gateway.core.dialect import DefaultKind, DefaultVersion, RequestedKind
 from gateway.core.fleet.fleet import ProbeSucceeded
-from gateway.core.fleet.service import Policy, RouteMatch
+from gateway.core.fleet.match import Match
+from gateway.core.fleet.service import Policy
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import Header, RequestHead
 from tests.core.builders import OtherToy, Toy, legacy, service, snapshot, upto, v
@@ -158,7 +159,7 @@ def test_a_legacy_member_gets_the_version_it_stands_for_without_version_headers(
 
 
 def test_the_prefix_of_the_route_is_not_in_the_local_path() -> None:
-    below = snapshot({"a": upto(9)}, match=RouteMatch(path="/toy"))
+    below = snapshot({"a": upto(9)}, match=Match(path="/toy"))
 
     assert forwarded(send(below, "/toy/x")).path == "/x"
     assert forwarded(send(below, "/toy")).path == "/"
@@ -256,7 +257,7 @@ def test_an_answered_endpoint_of_a_dialect_without_a_responder_is_a_bug_and_loud
 
 
 def test_no_service() -> None:
-    decision = send(snapshot({"a": upto(5)}, match=RouteMatch(path="/toy")), "/other")
+    decision = send(snapshot({"a": upto(5)}, match=Match(path="/toy")), "/other")
 
     assert isinstance(decision, Unrouted)
     assert decision is NO_ROUTE
@@ -304,8 +305,8 @@ def test_a_cached_resolution_is_valid_for_its_view_only() -> None:
 
 
 def test_services_do_not_share_cached_resolutions() -> None:
-    one = service("a", match=RouteMatch(path="/one"))
-    other = service("a", name="other", dialect=OtherToy(), match=RouteMatch(path="/other"))
+    one = service("a", match=Match(path="/one"))
+    other = service("a", name="other", dialect=OtherToy(), match=Match(path="/other"))
     first = Snapshot.configured([one, other], now=0.0)
     both = first.with_fleet(
         first.fleet.observe("toy", "a", ProbeSucceeded(upto(5), 1.0)).observe(

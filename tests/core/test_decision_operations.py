@@ -20,7 +20,8 @@ from gateway.core.decision.operations import OperationRule, Operations, PathTemp
 from gateway.core.decision.selection import SelectionTable
 from gateway.core.dialect import Advertisement
 from gateway.core.dialect import VersionMatch as Matching
-from gateway.core.fleet.service import Policy, RouteMatch
+from gateway.core.fleet.match import Match
+from gateway.core.fleet.service import Policy
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead
 from gateway.core.versions.ranges import VersionSet
@@ -161,7 +162,7 @@ def test_the_negotiated_version_counts_and_not_the_requested_one() -> None:
 
 
 def test_paths_are_those_of_the_api_itself() -> None:
-    base = snapshot({"a": upto(9)}, match=RouteMatch(path="/toys"), operations=OPERATIONS)
+    base = snapshot({"a": upto(9)}, match=Match(path="/toys"), operations=OPERATIONS)
 
     assert isinstance(send(base, "/toys/later/7", "1.4"), Refuse)
 

@@ -23,8 +23,9 @@ from gateway.core.fleet.fleet import (
     ServedVersionMissing,
     VersionMismatch,
 )
+from gateway.core.fleet.match import Match
 from gateway.core.fleet.pool import Pool
-from gateway.core.fleet.service import Policy, RouteMatch, Service
+from gateway.core.fleet.service import Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import Header, RequestHead, normalize_name
 from gateway.core.versions.ranges import VersionSet
@@ -49,12 +50,12 @@ def snapshot(
     facts: dict[str, Fact],
     *,
     drained: frozenset[str] = frozenset(),
-    match: RouteMatch | None = None,
+    match: Match | None = None,
     **more: object,
 ) -> Snapshot:
     """A service with these backends, and a fact about each."""
     backends = tuple(Backend(name, "10.0.0.1", 1000 + number) for number, name in enumerate(facts))
-    one = Service("baremetal", Ironic(), backends, match=match or RouteMatch(), **more)  # type: ignore[arg-type]
+    one = Service("baremetal", Ironic(), backends, match=match or Match(), **more)  # type: ignore[arg-type]
     first = Snapshot.configured([one], now=0.0)
     fleet = first.fleet
     for name, fact in facts.items():
@@ -294,7 +295,7 @@ def test_an_endpoint_without_negotiation_and_a_transparent_service() -> None:
 
 
 def test_no_route() -> None:
-    base = snapshot(MIXED, match=RouteMatch(hosts=("api.example",), path="/baremetal"))
+    base = snapshot(MIXED, match=Match(host=("api.example",), path="/baremetal"))
 
     elsewhere = explained(base, "GET", "/baremetal/v1", [("Host", "other.example")])
     assert (elsewhere.decision, elsewhere.status, elsewhere.service) == ("unrouted", 404, None)
@@ -311,7 +312,7 @@ def test_no_route() -> None:
 
 def test_the_route_names_the_host_that_matched() -> None:
     """Of several hosts and wildcards the one that led here, not that of the request."""
-    base = snapshot(MIXED, match=RouteMatch(hosts=("api.example", "*.eu.example")))
+    base = snapshot(MIXED, match=Match(host=("api.example", "*.eu.example")))
 
     shown = explained(base, "GET", "/v1/nodes", [("Host", "One.Two.EU.example.:80")])
 

@@ -23,8 +23,9 @@ from gateway.core.fleet.fleet import (
     ServedVersionMissing,
     VersionMismatch,
 )
+from gateway.core.fleet.match import Match
 from gateway.core.fleet.pool import Census, Pool
-from gateway.core.fleet.service import RouteMatch, Service
+from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from tests.core.builders import Toy, legacy, service, upto, v
 
@@ -107,7 +108,7 @@ def large(services: int, backends: int) -> Snapshot:
             f"s{number}",
             Toy(),
             tuple(Backend(f"b{each}", "127.0.0.1", 1 + each) for each in range(backends)),
-            match=RouteMatch(path=f"/s{number}"),
+            match=Match(path=f"/s{number}"),
         )
         for number in range(services)
     ]

@@ -31,10 +31,11 @@ from gateway.core.fleet.fleet import (
     ServedVersionMissing,
     VersionMismatch,
 )
+from gateway.core.fleet.match import Match
 from gateway.core.fleet.offer import NOT_HELD
 from gateway.core.fleet.probe import Health, Probe
 from gateway.core.fleet.publication import publication, published
-from gateway.core.fleet.service import AtLeast, Policy, RouteMatch, Service
+from gateway.core.fleet.service import AtLeast, Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Named, Scheme, Version
@@ -170,7 +171,7 @@ class Written(NamedTuple):
             stabilization=self.stabilization,
             operations=OPERATIONS if self.operations and self.scheme == "xy" else Operations(),
             probe=Probe(health=Health("/health") if self.health else None),
-            match=RouteMatch(path=f"/{self.name}/nodes" if self.narrow else f"/{self.name}"),
+            match=Match(path=f"/{self.name}/nodes" if self.narrow else f"/{self.name}"),
             written=repr(self),
         )
 
@@ -472,7 +473,7 @@ def test_a_publication_for_somebody_who_has_something_else_is_no_snapshot() -> N
 
 
 def test_services_are_told_in_their_order_and_without_those_that_are_gone() -> None:
-    one, two, three = (service("a", name=name, match=RouteMatch(path=f"/{name}")) for name in NAMES)
+    one, two, three = (service("a", name=name, match=Match(path=f"/{name}")) for name in NAMES)
     before = Snapshot.configured([one, two], now=0.0)
     after = Snapshot.configured([three, one], now=1.0, after=before)
 

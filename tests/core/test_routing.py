@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.decision.routing import FEW, Prefixes, Route, Routes
-from gateway.core.fleet.service import RouteMatch, Service
+from gateway.core.fleet.match import Match
+from gateway.core.fleet.service import Service
 from tests.core.builders import service
 
 
-def routes(**matches: RouteMatch) -> Routes:
+def routes(**matches: Match) -> Routes:
     return Routes.of([service("b", name=name, match=match) for name, match in matches.items()])
 
 
@@ -23,12 +24,12 @@ def found(table: Routes, host: str, path: str) -> str | None:
 
 
 MANY = routes(
-    root=RouteMatch(),
-    v1=RouteMatch(path="/v1"),
-    nodes=RouteMatch(path="/v1/nodes"),
-    api=RouteMatch(hosts=("api.test",)),
-    metal=RouteMatch(hosts=("api.test",), path="/baremetal"),
-    six=RouteMatch(hosts=("[::1]",), path="/six"),
+    root=Match(),
+    v1=Match(path="/v1"),
+    nodes=Match(path="/v1/nodes"),
+    api=Match(host=("api.test",)),
+    metal=Match(host=("api.test",), path="/baremetal"),
+    six=Match(host=("[::1]",), path="/six"),
 )
 
 
@@ -77,10 +78,10 @@ def test_the_host_decides_first(host: str, expected: str) -> None:
 
 
 WILD = routes(
-    root=RouteMatch(),
-    exact=RouteMatch(hosts=("www.example.org", "example.org")),
-    short=RouteMatch(hosts=("*.example.org",)),
-    long=RouteMatch(hosts=("*.eu.example.org", "*.us.example.org"), path="/v1"),
+    root=Match(),
+    exact=Match(host=("www.example.org", "example.org")),
+    short=Match(host=("*.example.org",)),
+    long=Match(host=("*.eu.example.org", "*.us.example.org"), path="/v1"),
 )
 
 
@@ -124,7 +125,7 @@ def test_an_ipv6_host_with_and_without_port(host: str) -> None:
 
 
 def test_a_host_with_a_port_is_the_same_host() -> None:
-    table = routes(api=RouteMatch(hosts=("api.test",)))
+    table = routes(api=Match(host=("api.test",)))
 
     assert found(table, "api.test:1", "/") == "api"
     assert found(table, "other.test", "/") is None
@@ -132,7 +133,7 @@ def test_a_host_with_a_port_is_the_same_host() -> None:
 
 
 def test_without_a_service_for_everything_some_paths_have_no_route() -> None:
-    table = routes(v1=RouteMatch(path="/v1"), v2=RouteMatch(path="/v2"))
+    table = routes(v1=Match(path="/v1"), v2=Match(path="/v2"))
 
     assert table.everything is None
     assert found(table, "api.test", "/v3") is None
@@ -140,7 +141,7 @@ def test_without_a_service_for_everything_some_paths_have_no_route() -> None:
 
 
 def test_a_single_service_at_the_root_takes_everything() -> None:
-    table = routes(only=RouteMatch())
+    table = routes(only=Match())
 
     assert table.everything is not None
     assert found(table, "any.test:1", "/any/path") == "only"
@@ -157,7 +158,7 @@ def test_a_single_service_at_the_root_takes_everything() -> None:
     ],
 )
 def test_the_local_path_is_the_apis_own(prefix: str, path: str, local: str) -> None:
-    route = routes(only=RouteMatch(path=prefix), other=RouteMatch(hosts=("x",))).find("", path)
+    route = routes(only=Match(path=prefix), other=Match(host=("x",))).find("", path)
 
     assert route is not None
     assert route.local(path) == local
@@ -171,7 +172,7 @@ WRITTEN = st.sampled_from([str.lower, str.upper, str.title])
 PATHS = st.lists(st.sampled_from(["a", "b", "ab"]), max_size=3).map(lambda parts: "/" + "/".join(parts))
 SERVICES = st.lists(st.tuples(HOSTS, PATHS), max_size=24, unique=True).map(
     lambda matches: [
-        service("b", name=f"s{number}", match=RouteMatch(() if host is None else (host,), path))
+        service("b", name=f"s{number}", match=Match(() if host is None else (host,), path))
         for number, (host, path) in enumerate(matches)
     ]
 )
@@ -227,7 +228,7 @@ def test_a_service_with_several_hosts_is_found_by_each_of_them(
     for number, (hosts, prefix) in enumerate(matches):  # as settings demand: no two match the same
         free = tuple(sorted(one for one in hosts if (one, prefix) not in taken))
         if free or (not hosts and (None, prefix) not in taken):
-            services.append(service("b", name=f"s{number}", match=RouteMatch(free, prefix)))
+            services.append(service("b", name=f"s{number}", match=Match(free, prefix)))
             taken |= {(one, prefix) for one in free or (None,)}
 
     assert found(Routes.of(services), host, path) == by_hand(services, host, path)
@@ -245,7 +246,7 @@ class Counted(dict[str, Route]):
 
 @pytest.mark.parametrize("size", [FEW + 1, 1000])
 def test_a_route_is_found_by_as_many_lookups_as_the_deepest_prefix_has_segments(size: int) -> None:
-    made = routes(**{f"s{number}": RouteMatch(path=f"/api/s{number}") for number in range(size)}).any_host
+    made = routes(**{f"s{number}": Match(path=f"/api/s{number}") for number in range(size)}).any_host
     counted = Counted(made.by_prefix)
     prefixes = Prefixes(made.few, counted, made.deepest, made.root)
 
@@ -256,7 +257,7 @@ def test_a_route_is_found_by_as_many_lookups_as_the_deepest_prefix_has_segments(
 
 
 def test_a_few_routes_are_compared_one_by_one() -> None:
-    table = routes(**{f"s{number}": RouteMatch(path="/a" * (number + 1)) for number in range(FEW)})
+    table = routes(**{f"s{number}": Match(path="/a" * (number + 1)) for number in range(FEW)})
 
     assert [route.prefix for route in table.any_host.few] == ["/a" * number for number in range(FEW, 0, -1)]
     assert found(table, "", "/a/a/b") == "s1"

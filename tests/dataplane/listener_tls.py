@@ -50,7 +50,7 @@ def tls_listener(
     tls = ServerTls(
         (files_of(local_leaf(), folder),),
         str(authority().write(folder)) if client_ca else None,
-        client_required=required,
+        client="required" if required else "optional",
         forward_client_cert=forward,
     )
     listen = Listen("" if path else LOOPBACK, 0, path, proxy_protocol=proxy_protocol, tls=tls)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.core.fleet.service import RouteMatch
+from gateway.core.fleet.match import Match
 from gateway.telemetry.request_record import NO_BACKEND
 from tests.dataplane.messages import (
     KIB,
@@ -104,7 +104,7 @@ async def test_methods_are_forwarded(testbed: Testbed, method: str) -> None:
 
 async def test_requests_without_a_service_get_a_short_plain_404(testbed: Testbed) -> None:
     backend = await testbed.backend()
-    gateway = await testbed.gateway(backend, match=RouteMatch(hosts=("metal.example",), path="/baremetal"))
+    gateway = await testbed.gateway(backend, match=Match(host=("metal.example",), path="/baremetal"))
     client = await gateway.client()
 
     for target, host in (("/baremetal/v1", "other.example"), ("/baremetals", "metal.example")):
@@ -336,7 +336,7 @@ async def test_targets_are_forwarded_byte_for_byte(testbed: Testbed, target: str
 )
 async def test_exactly_the_prefix_is_removed(testbed: Testbed, target: str, local: str) -> None:
     backend = await testbed.backend()
-    gateway = await testbed.gateway(backend, match=RouteMatch(path="/metal"))
+    gateway = await testbed.gateway(backend, match=Match(path="/metal"))
 
     assert (await gateway.request(request("GET", target))).status == 200
     assert backend.only_request.target == local
@@ -345,7 +345,7 @@ async def test_exactly_the_prefix_is_removed(testbed: Testbed, target: str, loca
 
 async def test_a_prefix_may_be_kept(testbed: Testbed) -> None:
     backend = await testbed.backend()
-    gateway = await testbed.gateway(backend, match=RouteMatch(path="/metal", strip_prefix=False))
+    gateway = await testbed.gateway(backend, match=Match(path="/metal", strip_prefix=False))
 
     assert (await gateway.request(request("GET", "/metal/v1/nodes"))).status == 200
     assert backend.only_request.target == "/metal/v1/nodes"

@@ -14,7 +14,8 @@ import aiohttp
 import pytest
 
 from gateway import assembly
-from gateway.core.fleet.service import RouteMatch, Service
+from gateway.core.fleet.match import Match
+from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.forwarding import MAX_CACHED_SIZE
 from gateway.settings import read_file
@@ -69,7 +70,7 @@ def forwarding_fields(message: Message) -> dict[str, str]:
 
 async def test_O11_values_from_untrusted_peers_are_replaced(testbed: Testbed) -> None:
     backend = await testbed.backend()
-    gateway = await testbed.gateway(backend, match=RouteMatch(path="/metal"))
+    gateway = await testbed.gateway(backend, match=Match(path="/metal"))
 
     assert (await gateway.request(request("GET", "/metal/v1/nodes", *VALUES))).status == 200
 
@@ -86,7 +87,7 @@ async def test_O11_values_from_untrusted_peers_are_replaced(testbed: Testbed) ->
 
 async def test_O11_values_from_trusted_peers_are_kept_and_extended(testbed: Testbed) -> None:
     backend = await testbed.backend()
-    gateway = await testbed.gateway(backend, match=RouteMatch(path="/metal"), trusted=["127.0.0.0/8"])
+    gateway = await testbed.gateway(backend, match=Match(path="/metal"), trusted=["127.0.0.0/8"])
 
     assert (await gateway.request(request("GET", "/metal/v1/nodes", *VALUES))).status == 200
 
@@ -163,7 +164,7 @@ async def test_locations_that_name_the_backend_are_rewritten(
     testbed: Testbed, name: str, location: str, rewritten: str
 ) -> None:
     backend = await testbed.backend()
-    gateway = await testbed.gateway(backend, match=RouteMatch(path="/metal"))
+    gateway = await testbed.gateway(backend, match=Match(path="/metal"))
     authority = f"127.0.0.1:{backend.port}"
     backend.script = always(
         response(201, f"{name}: {location.replace('BACKEND', authority)}", reason="Created")
@@ -231,7 +232,7 @@ def document_response(document: object, *lines: str, status: int = 200) -> bytes
 
 
 async def gateway_with_lower_offer(
-    testbed: Testbed, data: bytes, *, match: RouteMatch | None = None
+    testbed: Testbed, data: bytes, *, match: Match | None = None
 ) -> tuple[Gateway, ScriptedBackend]:
     """A gateway that offers up to 1.58, in front of a backend that serves up to 1.90 and sends `data`.
 
@@ -248,7 +249,7 @@ async def test_documents_have_the_offer_and_links_that_the_client_can_follow(
 ) -> None:
     document = root_document() if target == "/" else v1_document()
     gateway, _ = await gateway_with_lower_offer(
-        testbed, document_response(document, status=status), match=RouteMatch(path="/metal")
+        testbed, document_response(document, status=status), match=Match(path="/metal")
     )
 
     answer = await gateway.request(request("GET", f"/metal{target}"))
@@ -322,8 +323,8 @@ async def test_equal_field_sections_are_handled_by_their_target(
 
 async def test_equal_field_sections_for_two_services_on_one_connection(testbed: Testbed) -> None:
     backend = await testbed.backend()
-    gateway = await testbed.gateway(backend, match=RouteMatch(path="/metal"))
-    second = renamed(service_of(backend, match=RouteMatch(path="/other/place")), "other")
+    gateway = await testbed.gateway(backend, match=Match(path="/metal"))
+    second = renamed(service_of(backend, match=Match(path="/other/place")), "other")
     first = gateway.snapshot_holder.current.views["baremetal"].service
     gateway.snapshot_holder.update(
         Snapshot.configured([first, second], after=gateway.snapshot_holder.current, now=0.0)
@@ -403,7 +404,7 @@ async def test_O11_malformed_values_of_a_trusted_proxy_are_not_used(
     testbed: Testbed, lines: tuple[str, ...], base: str
 ) -> None:
     backend = await testbed.backend()
-    gateway = await testbed.gateway(backend, match=RouteMatch(path="/metal"), trusted=["127.0.0.0/8"])
+    gateway = await testbed.gateway(backend, match=Match(path="/metal"), trusted=["127.0.0.0/8"])
     backend.script = always(
         response(201, f"Location: http://127.0.0.1:{backend.port}/v1/nodes/1", reason="Created")
     )

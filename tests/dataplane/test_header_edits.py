@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.core.fleet.service import RouteMatch, Service
+from gateway.core.fleet.match import Match
+from gateway.core.fleet.service import Service
 from gateway.core.http.header_edits import HeaderEdits
 from tests.controlplane.fakes import reconfigure
 from tests.dataplane.messages import VERSION_FIELD, request, response
@@ -92,7 +93,7 @@ async def test_failures_have_them_too_and_what_is_removed_of_them_is_gone(testbe
 
 async def test_errors_before_a_service_is_known_have_none(testbed: Testbed) -> None:
     gateway, _, service = await edited(testbed, response_edits=EDITS)
-    reconfigure(gateway.snapshot_holder, [replace(service, match=RouteMatch(path="/metal"))])
+    reconfigure(gateway.snapshot_holder, [replace(service, match=Match(path="/metal"))])
 
     unrouted = await gateway.request(request("GET", "/v1"))
     malformed = await gateway.request(request("GET", "/v1", "Content-Length: x"))
@@ -137,7 +138,7 @@ async def test_interim_responses_lose_what_is_removed_and_get_nothing(testbed: T
 async def test_a_service_without_edits_passes_everything(testbed: Testbed) -> None:
     """Beside one with edits, and in the order in which it came."""
     gateway, backend, service = await edited(testbed, request_edits=EDITS, response_edits=EDITS)
-    service = replace(service, match=RouteMatch(path="/edited"))
+    service = replace(service, match=Match(path="/edited"))
     plain = replace(service_of(backend), name="plain")
     reconfigure(gateway.snapshot_holder, [service, plain])
 
@@ -154,7 +155,7 @@ async def test_what_other_dialects_have_selected_is_edited(testbed: Testbed) -> 
     edits = HeaderEdits(
         set=(("X-Openstack-Ironic-Api-Version", "mine"),), remove=("X-Openstack-Request-Id", "X-Other-Id")
     )
-    chef = service_with(dialect_of("chef"), "0-2", backend, match=RouteMatch(path="/chef"))
+    chef = service_with(dialect_of("chef"), "0-2", backend, match=Match(path="/chef"))
     other = replace(chef, request_edits=edits)
     reconfigure(gateway.snapshot_holder, [service_of(backend), other])
 

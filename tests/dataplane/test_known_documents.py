@@ -19,7 +19,7 @@ from gateway.core.decision.document_key import DocumentKey
 from gateway.core.dialect import Advertisement, Served
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import Drain, Pin, ProbeSucceeded
-from gateway.core.fleet.service import RouteMatch
+from gateway.core.fleet.match import Match
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dataplane.known_documents import (
@@ -278,7 +278,7 @@ async def test_R_D7_links_are_those_of_the_present_client(
     second: tuple[tuple[str, ...], str, str],
     base: str,
 ) -> None:
-    more: dict[str, Any] = {"match": RouteMatch(path="/metal"), "trusted": ["127.0.0.0/8"]}
+    more: dict[str, Any] = {"match": Match(path="/metal"), "trusted": ["127.0.0.0/8"]}
     gateway, backend = await fleet(testbed, base=BASES[base], **more)
     links = []
     for number, (lines, host, expected) in enumerate((first, second)):
@@ -297,7 +297,7 @@ async def test_R_D7_links_are_those_of_the_present_client(
 async def test_R_D7_links_that_a_backend_builds_from_forwarded_fields_are_those_of_the_present_client(
     testbed: Testbed,
 ) -> None:
-    more: dict[str, Any] = {"match": RouteMatch(path="/metal"), "trusted": ["127.0.0.0/8"]}
+    more: dict[str, Any] = {"match": Match(path="/metal"), "trusted": ["127.0.0.0/8"]}
     gateway, backend = await fleet(testbed, base="https://first.example/outer/metal", **more)
     first = ("X-Forwarded-Proto: https", "X-Forwarded-Host: first.example", "X-Forwarded-Prefix: /outer")
     assert shown(await get(gateway, "/metal/", *first))[2] == "https://first.example/outer/metal/v1/"

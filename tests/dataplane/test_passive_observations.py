@@ -14,8 +14,8 @@ import pytest
 from gateway.core.decision.decision import MAX_CACHED_REQUEST_SIZE
 from gateway.core.fleet.admission import Access
 from gateway.core.fleet.fleet import PassiveObservation
+from gateway.core.fleet.match import Match
 from gateway.core.fleet.retry import DEFAULT_RETRY, Retry, RetryCause
-from gateway.core.fleet.service import RouteMatch
 from tests.controlplane.fakes import reconfigure
 from tests.dataplane.messages import (
     MAX_FIELD,
@@ -137,7 +137,7 @@ async def test_a_reload_between_a_request_and_its_refusal_leaves_no_count_behind
     await client.send(request())
     await old.received()
     service = replace(service_of(other), name=elsewhere or "hidden")
-    match = RouteMatch() if elsewhere else RouteMatch(hosts=("elsewhere.example",))
+    match = Match() if elsewhere else Match(host=("elsewhere.example",))
     reconfigure(gateway.snapshot_holder, [replace(service, match=match)])
     reloaded.set()
 

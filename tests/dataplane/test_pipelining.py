@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import pytest
 
-from gateway.core.fleet.service import RouteMatch
+from gateway.core.fleet.match import Match
 from gateway.dataplane.client_connection import MAX_PIPELINED
 from tests.dataplane.messages import KIB, TIMEOUT, request, response
 from tests.dataplane.testbed import Client, Testbed, UpstreamConnection, always, serve, until
@@ -223,7 +223,7 @@ async def test_R_B4_what_waits_behind_an_unread_response_is_bounded_too(testbed:
 async def test_pipelined_heads_cost_the_same_however_many_wait(testbed: Testbed) -> None:
     """No head is looked for in all that waits behind it. What is left is copied for each, which is much
     less. It measures, so nothing else runs beside it."""
-    gateway, _ = await testbed.gateway_and_backend(serve, match=RouteMatch(path="/elsewhere"))
+    gateway, _ = await testbed.gateway_and_backend(serve, match=Match(path="/elsewhere"))
     head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
     async def cost(number: int) -> float:

@@ -21,7 +21,8 @@ from gateway.core.dialect import (
 )
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import ProbeSucceeded
-from gateway.core.fleet.service import RouteMatch, Service
+from gateway.core.fleet.match import Match
+from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.request_ids import OPENSTACK_IDS, PLAIN_IDS
 from gateway.core.versions.ranges import VersionSet
@@ -58,7 +59,7 @@ def dialect_of(name: str, **options: object) -> Dialect:
 
 
 def service_with(
-    dialect: Dialect, declared: str, *backends: ScriptedBackend | Backend, match: RouteMatch | None = None
+    dialect: Dialect, declared: str, *backends: ScriptedBackend | Backend, match: Match | None = None
 ) -> Service:
     """A service of `dialect`, whose backends serve these versions."""
     versions = VersionSet.read(declared, dialect.scheme)
@@ -67,7 +68,7 @@ def service_with(
         dialect.name,
         dialect,
         tuple(replace(backend, declared=versions) for backend in made),
-        match=match or RouteMatch(),
+        match=match or Match(),
     )
 
 
@@ -208,8 +209,8 @@ async def test_R_D6_where_the_dialect_has_no_ids_a_plain_one_is_made(testbed: Te
     """Two services on one connection, whose requests have equal bytes but for the path. The field of another
     API passes as it came; a well-formed id in it is the id of the request."""
     backend = await testbed.backend(always(response(200, body=b"{}")))
-    chef = service_with(dialect_of("chef"), "0-1", backend, match=RouteMatch(path="/chef"))
-    ironic = replace(service_of(backend, match=RouteMatch(path="/metal")), name="metal")
+    chef = service_with(dialect_of("chef"), "0-1", backend, match=Match(path="/chef"))
+    ironic = replace(service_of(backend, match=Match(path="/metal")), name="metal")
     gateway = await gateway_for(testbed, chef, ironic)
     client = await gateway.client()
 
@@ -346,9 +347,7 @@ async def test_R_D6_a_refusal_of_a_transparent_service_has_an_id(testbed: Testbe
 
 
 async def test_R_D6_where_no_service_is_found_the_answer_has_an_id(testbed: Testbed) -> None:
-    gateway = await gateway_for(
-        testbed, replace(service_of(refusing_backend()), match=RouteMatch(path="/metal"))
-    )
+    gateway = await gateway_for(testbed, replace(service_of(refusing_backend()), match=Match(path="/metal")))
 
     for line, own in (("", ""), (f"{PLAIN_FIELD}: mine", "mine"), (f"{ID_FIELD}: {GIVEN}", GIVEN)):
         answer = await gateway.request(request("GET", "/nowhere", *([line] if line else [])))

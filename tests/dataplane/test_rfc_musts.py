@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.core.fleet.service import RouteMatch
+from gateway.core.fleet.match import Match
 from gateway.dataplane.failures import IDEMPOTENT, SAFE
 from tests.dataplane.assertions import assert_refused
 from tests.dataplane.messages import Message, request, request_head, response
@@ -106,7 +106,7 @@ async def test_R_B6_every_valid_host_is_forwarded_as_it_came(testbed: Testbed, h
 
 
 async def test_R_B6_a_host_with_an_empty_port_has_the_route_of_its_name(testbed: Testbed) -> None:
-    gateway, backend = await testbed.gateway_and_backend(serve, match=RouteMatch(hosts=("api.example",)))
+    gateway, backend = await testbed.gateway_and_backend(serve, match=Match(host=("api.example",)))
 
     assert (await gateway.request(request(host="api.example:"))).status == 200
     assert (await gateway.request(request(host="API.example:80"))).status == 200

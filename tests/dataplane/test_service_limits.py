@@ -6,7 +6,8 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from gateway.core.fleet.service import RouteMatch, Service
+from gateway.core.fleet.match import Match
+from gateway.core.fleet.service import Service
 from gateway.core.fleet.timeouts import NO_TIMEOUT, TIMEOUTS
 from gateway.dataplane.stages import AWAITING_RESPONSE, READING_BODY, RESPONDING
 from tests.controlplane.fakes import reconfigure
@@ -53,7 +54,7 @@ async def two_services(
     backend, own = await testbed.backend(script), await testbed.backend(script)
     gateway = await testbed.gateway(backend, **PATIENT)
     whole = gateway.snapshot_holder.current.views["baremetal"].service
-    other = replace(service_of(own, match=RouteMatch(path="/own")), name="own")
+    other = replace(service_of(own, match=Match(path="/own")), name="own")
     other = replace(other, timeouts=whole.timeouts, limits=whole.limits)
     reconfigure(gateway.snapshot_holder, [whole, with_limits(other, **limits)])
     return gateway, backend, own

@@ -15,8 +15,9 @@ import pytest
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import Drain, ProbeSucceeded, VersionMismatch
+from gateway.core.fleet.match import Match
 from gateway.core.fleet.retry import DEFAULT_RETRY, Retry, RetryCause
-from gateway.core.fleet.service import RouteMatch, Service
+from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.dialects.chef.dialect import Chef, ChefOptions
@@ -222,7 +223,7 @@ async def test_R_D1_a_mismatch_names_the_first_two_segments_of_the_path(
     testbed: Testbed, target: str, path: str
 ) -> None:
     mismatching = response(200, version_line("1.1"), body=b"{}")
-    gateway, _ = await testbed.gateway_and_backend(always(mismatching), match=RouteMatch(path="/metal"))
+    gateway, _ = await testbed.gateway_and_backend(always(mismatching), match=Match(path="/metal"))
 
     answer = await gateway.request(request("GET", f"/metal{target}", version_line("1.72")))
 

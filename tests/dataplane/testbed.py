@@ -27,8 +27,9 @@ from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.backend_tls import BackendTls
 from gateway.core.fleet.fleet import Fact, ProbeSucceeded
 from gateway.core.fleet.limits import DEFAULT_LIMITS
+from gateway.core.fleet.match import Match
 from gateway.core.fleet.retry import Retry
-from gateway.core.fleet.service import RouteMatch, Service
+from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.fleet.timeouts import DEFAULT_TIMEOUTS
 from gateway.core.versions.ranges import VersionSet
@@ -575,7 +576,7 @@ class Testbed:
     async def gateway(
         self,
         *backends: ScriptedBackend | Backend,
-        match: RouteMatch | None = None,
+        match: Match | None = None,
         retry: Retry | None = None,
         trusted: Sequence[str] = (),
         limits: dict[str, int] | None = None,
@@ -623,7 +624,7 @@ class Testbed:
 
 def service_of(
     *backends: ScriptedBackend | Backend,
-    match: RouteMatch | None = None,
+    match: Match | None = None,
     retry: Retry | None = None,
     timeouts: Timeouts = DEFAULT_TIMEOUTS,
     limits: Limits = DEFAULT_LIMITS,
@@ -637,7 +638,7 @@ def service_of(
         "baremetal",
         Ironic(),
         values,
-        match=match or RouteMatch(),
+        match=match or Match(),
         retry=retry or Retry(),
         timeouts=timeouts,
         limits=limits,
@@ -647,7 +648,7 @@ def service_of(
 
 def snapshot_holder_of(
     *backends: ScriptedBackend | Backend,
-    match: RouteMatch | None = None,
+    match: Match | None = None,
     retry: Retry | None = None,
     timeouts: Timeouts = DEFAULT_TIMEOUTS,
     limits: Limits = DEFAULT_LIMITS,

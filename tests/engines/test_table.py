@@ -17,7 +17,8 @@ from gateway.core.decision.routing import Routes
 from gateway.core.dialect import Advertisement, Dialect
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import Drain
-from gateway.core.fleet.service import Policy, RouteMatch, Service
+from gateway.core.fleet.match import Match
+from gateway.core.fleet.service import Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead, normalize_name, render
 from gateway.core.versions.ranges import VersionSet
@@ -144,7 +145,7 @@ def test_a_pool_with_another_address_has_another_name() -> None:
 @pytest.mark.parametrize(
     "change, key",
     [
-        ({"match": RouteMatch(path="/baremetal")}, ("match", "path")),
+        ({"match": Match(path="/baremetal")}, ("match", "path")),
         ({"dialect": Toy()}, ("dialect",)),
     ],
 )
@@ -189,7 +190,7 @@ def two_services(*served: str) -> Snapshot:
             Backend(f"m{at}", "127.0.0.1", at + 1, declared=VersionSet.read(text, ironic.scheme))
             for at, text in enumerate(ranges)
         )
-        return Service(name, ironic, members, RouteMatch(hosts=(f"{name}.test",)), policy=Policy.REACHABLE)
+        return Service(name, ironic, members, Match(host=(f"{name}.test",)), policy=Policy.REACHABLE)
 
     return Snapshot.configured([one("a", served), one("b", ["1.1-1.9"])], now=0.0)
 

@@ -14,8 +14,10 @@ from gateway.dataplane.listening_sockets import ListeningSockets
 from gateway.errors import StartupError
 from gateway.handover import inheritance
 from gateway.handover.inheritance import Inheritance, passed_sockets
+from gateway.keys.addresses import Address
 from gateway.settings import Settings
-from gateway.settings.values import AdminSettings, Listen
+from gateway.settings.model.admin import Admin
+from gateway.settings.values import Listen
 
 SETTINGS = Settings((), ())
 
@@ -46,7 +48,7 @@ async def test_they_are_sorted_by_address(first: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as a, socket.create_server(("127.0.0.1", 0)) as b:
         os.dup2(a.fileno(), first)
         os.dup2(b.fileno(), first + 1)
-        settings = replace(SETTINGS, admin=AdminSettings(*b.getsockname()))
+        settings = replace(SETTINGS, admin=Admin(Address(*b.getsockname())))
         variables = environ(2)
 
         found = passed_sockets(settings, variables)

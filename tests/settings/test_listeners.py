@@ -129,7 +129,7 @@ def test_tls_of_a_listener(tmp_path: Path) -> None:
     (listen,) = load_text(with_tls(certificate, key, more)).require().listen
 
     files = CertificateFiles(str(certificate), str(key))
-    assert listen.tls == ServerTls((files,), str(ca), client_required=False, forward_client_cert=True)
+    assert listen.tls == ServerTls((files,), str(ca), client="optional", forward_client_cert=True)
     assert listen.fixed != Listen("127.0.0.1", 8443)
     (other,) = load_text(with_tls(certificate, key)).require().listen
     assert other.fixed != listen.fixed  # what backends are told is fixed

@@ -9,14 +9,16 @@ from ipaddress import ip_network
 import pytest
 
 from gateway.core.dialect import DefaultKind, DefaultVersion
+from gateway.core.fleet.match import Match
 from gateway.core.fleet.probe import Probe
 from gateway.core.fleet.retry import Retry, RetryCause
-from gateway.core.fleet.service import Policy, RouteMatch, Service
+from gateway.core.fleet.service import Policy, Service
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.errors import SettingsError
+from gateway.keys.addresses import Address
 from gateway.keys.secrets import MaskedText
-from gateway.settings import AccessLog, AdminSettings, Limits, Listen, Settings, Timeouts, load
+from gateway.settings import AccessLog, Admin, Limits, Listen, Settings, Timeouts, load
 from tests.settings.dialects import Dated
 from tests.settings.texts import BASE, load_text
 
@@ -41,7 +43,7 @@ def test_a_minimal_file_gets_every_default() -> None:
     settings = settings_of(BASE)
 
     assert settings.listen == (Listen("127.0.0.1", 8080),)
-    assert settings.admin == AdminSettings("127.0.0.1", 9900, None)
+    assert settings.admin == Admin(Address("127.0.0.1", 9900))
     assert settings.workers == 1
     assert settings.access_log == AccessLog(format="json", path="-")
     assert settings.metrics.per_backend is True
@@ -67,7 +69,7 @@ def test_a_minimal_file_gets_every_default() -> None:
     )
     [service] = settings.services
     assert service.name == "api"
-    assert service.match == RouteMatch()
+    assert service.match == Match()
     assert service.policy is Policy.GUARANTEED
     assert service.ceiling is None
     assert service.default_version is None
@@ -103,7 +105,7 @@ services:
 """)
 
     assert settings.listen == (Listen("0.0.0.0", 80), Listen("::1", 8080))
-    assert (settings.admin.host, settings.admin.port) == ("::", 9901)
+    assert settings.admin.listen == ("::", 9901)
     assert settings.admin.token is not None
     assert settings.admin.token.reveal() == "abcdefghijklmnop"
     assert settings.access_log.format == "off"
@@ -112,7 +114,7 @@ services:
     assert (settings.timeouts.connect, settings.timeouts.drain) == (0.25, 120.0)
     assert (settings.limits.body, settings.limits.replay_body, settings.limits.connections) == (512, 0, 7)
     [service] = settings.services
-    assert service.match == RouteMatch(("api.example.org",), "/base", strip_prefix=False)
+    assert service.match == Match(("api.example.org",), "/base", strip_prefix=False)
     first, second = service.backends
     assert (first.name, first.host, first.port, first.weight) == ("[::1]:80", "::1", 80, 3)
     assert first.declared == VersionSet.read("1.1-1.5, 1.7", service.dialect.scheme)

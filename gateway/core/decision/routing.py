@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final, final
 
-from gateway.core.fleet.service import RouteMatch, Service
+from gateway.core.fleet.match import Match
+from gateway.core.fleet.service import Service
 
 FEW: Final = 4
 """Routes of one host that are compared one by one (measured)."""
@@ -28,7 +29,7 @@ class Route:
     """One service's match in the form that is compared with requests."""
 
     service: str
-    match: RouteMatch
+    match: Match
     host: str | None
     """That of `match.hosts` which this route is for; None: any."""
     prefix: str

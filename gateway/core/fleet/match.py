@@ -1,4 +1,4 @@
-"""Which requests belong to a service: `services.NAME.match`. `core.decision.routing` finds it for a request."""
+"""Which requests belong to a service: `services.NAME.match`. `decision.routing` looks them up."""
 
 from __future__ import annotations
 

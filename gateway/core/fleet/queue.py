@@ -31,5 +31,5 @@ class Queue:
 
 
 QUEUE: Final = section(Queue, "How requests wait for a backend that is full.")
-NO_QUEUE: Final = Queue(length=0)
+NO_QUEUE: Final = Queue(length=0, timeout=0.0)
 """For a backend without a bound, which is never full."""

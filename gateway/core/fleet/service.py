@@ -12,13 +12,13 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import final
 
-from gateway.core.configuration_rules import ProbePaths
 from gateway.core.decision.operations import NO_OPERATIONS, Operations
 from gateway.core.dialect import DefaultVersion, Dialect
 from gateway.core.fleet.admission import NO_CLIENT_LIMITS, Access, ClientLimits, Maintenance
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.ejection import DEFAULT_EJECTION, Ejection
 from gateway.core.fleet.limits import DEFAULT_LIMITS, Limits
+from gateway.core.fleet.match import DEFAULT_MATCH, Match
 from gateway.core.fleet.probe import DEFAULT_PROBE, Probe
 from gateway.core.fleet.retry import DEFAULT_RETRY, Retry
 from gateway.core.fleet.reuse import DEFAULT_REUSE, Reuse
@@ -57,28 +57,6 @@ ALL_BACKENDS = AtLeast(100, percent=True)
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RouteMatch:
-    """Which requests belong to a service."""
-
-    hosts: tuple[str, ...] = ()
-    """Lower case, without port; `*.` at the beginning stands for one label or more. Empty: any host."""
-    path: str = "/"
-    """A prefix on a segment boundary, with a leading slash and (but for `/`) no trailing one."""
-    strip_prefix: bool = True
-    """Whether backends get the path without that prefix."""
-
-    @property
-    def prefix(self) -> str:
-        """The prefix that is removed from a path: empty for `/`."""
-        return "" if self.path == "/" else self.path
-
-    def local(self, path: str) -> str | None:
-        """The path of a server as the dialect knows it. None: no client gets there."""
-        return ProbePaths(prefix="" if self.strip_prefix else self.prefix).local(path)
-
-
-@final
 @dataclass(frozen=True, slots=True, eq=False)
 class Service:
     """One API with one dialect. Compared by identity: a reload makes new ones."""
@@ -86,7 +64,7 @@ class Service:
     name: str
     dialect: Dialect
     backends: tuple[Backend, ...]
-    match: RouteMatch = RouteMatch()
+    match: Match = DEFAULT_MATCH
     policy: Policy = Policy.GUARANTEED
     at_least: AtLeast = ALL_BACKENDS
     """Used only with the policy of that name."""

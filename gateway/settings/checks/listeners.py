@@ -10,7 +10,7 @@ from ipaddress import ip_address
 
 from gateway.keys.addresses import UNIX, Address, UnixAddress
 from gateway.settings.checks.document import check_addresses
-from gateway.settings.checks.tls import read_server_tls
+from gateway.settings.checks.tls import check_server_tls
 from gateway.settings.model.document import Document
 from gateway.settings.model.listener import Listener
 from gateway.settings.values import Listen
@@ -45,14 +45,14 @@ def _read_listener(
     unix_trusted: bool,
 ) -> Listen:
     address, expects_proxy = written.address, written.proxy_protocol == "on"
-    tls = read_server_tls(written.tls, child(node, "tls"), findings)
+    check_server_tls(written.tls, child(node, "tls"), findings)
     if isinstance(address, UnixAddress):
         _check_proxy_protocol(node, findings, trusts_somebody=unix_trusted or not expects_proxy, hint=UNIX)
         return Listen(
             *("", 0, address.path, written.mode),
             trusted=unix_trusted,
             proxy_protocol=expects_proxy,
-            tls=tls,
+            tls=written.tls,
         )
     networks = [each for each in document.trusted_proxies if each != UNIX]
     trusts_somebody = bool(networks) or findings.is_dropped("trusted_proxies") or not expects_proxy
@@ -69,7 +69,7 @@ def _read_listener(
         dual_stack=address.host == WILDCARD_6
         and not any(other.port == address.port and _is_version_4(other.host) for other in others),
         proxy_protocol=expects_proxy,
-        tls=tls,
+        tls=written.tls,
     )
 
 

@@ -17,13 +17,7 @@ from gateway.core.configuration_rules import ProbePaths
 from gateway.core.dialect import DefaultKind, DefaultVersion, Dialect
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.limits import Limits
-from gateway.core.fleet.service import (
-    ALL_BACKENDS,
-    AtLeast,
-    Policy,
-    RouteMatch,
-    Service,
-)
+from gateway.core.fleet.service import ALL_BACKENDS, AtLeast, Policy, Service
 from gateway.core.fleet.source import Source
 from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.versions.ranges import VersionSet
@@ -106,6 +100,7 @@ class _ServiceReader:
         ceiling = self._ceiling(dialect, releases)
         default_version = self._default_version(dialect)
         self._check_ceiling(ceiling, dialect, releases, backends)
+        self._check_hosts()
         self._check_sections(dialect)
         request_edits, response_edits = read_header_edits(
             self.written.headers, dialect, child(self.node, "headers"), self.findings
@@ -120,7 +115,7 @@ class _ServiceReader:
             backends=backends,
             sources=sources,
             undiscovered=bool(sources),
-            match=self._match(),
+            match=self.written.match,
             policy=Policy(self.written.offer.policy),
             at_least=at_least,
             stabilization=self.written.offer.stabilization,
@@ -311,24 +306,16 @@ class _ServiceReader:
         check_client_limits(self.name, written.client_limits, limits_node, findings)
         check_maintenance(written.maintenance, dialect, node, findings, retry_after=written.retry_after)
 
-    def _match(self) -> RouteMatch:
-        match = self.written.match
-        return RouteMatch(self._hosts(), match.path, match.strip_prefix)
-
-    def _hosts(self) -> tuple[str, ...]:
-        """The hosts, as `Host` fields name them. One that is there twice is reported."""
+    def _check_hosts(self) -> None:
+        """Report an empty list of hosts, and a host that is there twice."""
         written, node = self.written.match.host, child(self.node, "match", "host")
-        if written is None:
-            return ()
-        if isinstance(written, str):
-            return (written,)
         items = node.items if isinstance(node, SequenceNode) else []
-        if not written and not (node is not None and node.broken) and not items:
+        if written == () and not (node is not None and node.broken) and not items:
             self.findings.add(
                 node, "bad-value", "the list is empty", "add a host, or remove the key: any host"
             )
-        for index, host in enumerate(written):
-            if host in written[:index] and len(items) == len(written):
+        for index, host in enumerate(written or ()):
+            if written and host in written[:index] and len(items) == len(written):
                 first = items[written.index(host)].position.line
                 self.findings.add(
                     items[index],
@@ -336,7 +323,6 @@ class _ServiceReader:
                     f"the same host as in line {first}",
                     "hosts are compared without case and without the dot at the end",
                 )
-        return tuple(dict.fromkeys(written))
 
     def _probe_paths(self) -> ProbePaths:
         match, health = self.written.match, self.written.probe.health

@@ -13,8 +13,9 @@ from typing import Final
 from gateway.core.fleet.service import Service
 from gateway.cpus import usable_cpus
 from gateway.file_trust import ForeignFileError, real_path, require_all_own, trusted_users
+from gateway.settings.model.admin import Admin
 from gateway.settings.own_addresses import own_address_of, own_addresses
-from gateway.settings.values import AdminSettings, Listen
+from gateway.settings.values import Listen
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Severity
 from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child
@@ -26,7 +27,7 @@ LONGEST_NAME: Final = 255 - len(".handover")
 
 def check_own_addresses(
     listen: Sequence[Listen],
-    admin: AdminSettings,
+    admin: Admin,
     services: Sequence[Service],
     root: MappingNode,
     findings: Findings,

@@ -9,21 +9,18 @@ from datetime import UTC, datetime
 from importlib import import_module
 
 from gateway.errors import CertificateError
-from gateway.settings.model.tls import ListenerTls, ServerTls
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Severity
 from gateway.settings.yaml.tree import Node, child
-from gateway.tls import values
 from gateway.tls.certificate import read_authorities
+from gateway.tls.values import WARN_BEFORE, CertificateFiles, ServerTls
 
 
-def read_server_tls(
-    written: ServerTls | None, node: Node | None, findings: Findings
-) -> values.ServerTls | None:
+def check_server_tls(tls: ServerTls | None, node: Node | None, findings: Findings) -> None:
     """TLS of one listener. `node` is its `tls` in the file. Problems go to the findings."""
-    if written is None:
-        return None
-    if written.client_ca is None and not findings.is_any_dropped("client_ca"):
+    if tls is None:
+        return
+    if tls.client_ca is None and not findings.is_any_dropped("client_ca"):
         for name in ("client", "forward_client_cert"):
             if (found := child(node, name)) is not None and not found.broken:
                 findings.add(
@@ -32,22 +29,13 @@ def read_server_tls(
                     f"without client_ca no client is asked for a certificate, and {name} means nothing",
                     "add client_ca, or remove this key",
                 )
-    pairs = []
-    for index, pair in enumerate(written.certificates):
-        files = values.CertificateFiles(pair.certificate, pair.key)
-        pairs.append(files)
-        check_pair(files, child(node, "certificates", index), findings)
-    if written.client_ca is not None:
-        check_authorities(written.client_ca, child(node, "client_ca"), "client_ca", findings)
-    return values.ServerTls(
-        tuple(pairs),
-        written.client_ca,
-        client_required=written.client == "required",
-        forward_client_cert=isinstance(written, ListenerTls) and written.forward_client_cert,
-    )
+    for index, pair in enumerate(tls.certificates):
+        check_pair(pair, child(node, "certificates", index), findings)
+    if tls.client_ca is not None:
+        check_authorities(tls.client_ca, child(node, "client_ca"), "client_ca", findings)
 
 
-def check_pair(files: values.CertificateFiles, node: Node | None, findings: Findings) -> None:
+def check_pair(files: CertificateFiles, node: Node | None, findings: Findings) -> None:
     """A certificate and its key. `node`: the mapping that has the keys `certificate` and `key`."""
     if not findings.check_files or (node is not None and node.broken):
         return
@@ -59,7 +47,7 @@ def check_pair(files: values.CertificateFiles, node: Node | None, findings: Find
         findings.add(at, "bad-certificate", error.message, error.hint)
         return
     left = not_after - datetime.now(UTC).timestamp()
-    if left < values.WARN_BEFORE:
+    if left < WARN_BEFORE:
         findings.add(
             child(node, "certificate"),
             "expires-soon",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, final
 
 from gateway.keys.addresses import HOST, LISTEN_ADDRESS, Address
 from gateway.keys.kinds import ListOf, section
 from gateway.keys.secrets import Secret
 from gateway.keys.texts import SECRET
-from gateway.settings.model.tls import SERVER_TLS, ServerTls
+from gateway.tls.values import SERVER_TLS, CertificateFiles, ServerTls
 
 
 @final
@@ -53,6 +53,12 @@ class Admin:
         reason="Names of services and backends are for those who operate them.",
         example="10.0.0.5:9901",
     )
+
+    @property
+    def fixed(self) -> Admin:
+        """What a reload cannot change: all but the certificates and the token itself."""
+        tls = None if self.tls is None else ServerTls((CertificateFiles("", ""),))
+        return replace(self, tls=tls, token=None if self.token is None else Secret(""))
 
 
 ADMIN: Final = section(Admin)

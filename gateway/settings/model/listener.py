@@ -9,7 +9,7 @@ from typing import Final, final
 from gateway.keys.addresses import CLIENT_ADDRESS, Address, UnixAddress
 from gateway.keys.kinds import Text, reject, section
 from gateway.keys.texts import one_of
-from gateway.settings.model.tls import LISTENER_TLS, ListenerTls
+from gateway.tls.values import LISTENER_TLS, ServerTls
 
 _MODE: Final = "0?[0-7]{3}"
 
@@ -36,7 +36,7 @@ class Listener:
             example="0.0.0.0:8080",
         )
     )
-    tls: ListenerTls | None = LISTENER_TLS.key(
+    tls: ServerTls | None = LISTENER_TLS.key(
         None,
         "TLS on this listener.",
         reason="It needs a certificate.",

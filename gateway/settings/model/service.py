@@ -16,6 +16,7 @@ from typing import Any, Final, final
 from gateway.core.fleet.admission import CLIENT_LIMITS, MAINTENANCE, ClientLimits, Maintenance
 from gateway.core.fleet.ejection import EJECTION_OR_OFF, Ejection
 from gateway.core.fleet.limits import SERVICE_LIMITS
+from gateway.core.fleet.match import MATCH, Match
 from gateway.core.fleet.probe import PROBE, Probe
 from gateway.core.fleet.queue import QUEUE, Queue
 from gateway.core.fleet.retry import RETRY, Retry
@@ -23,7 +24,7 @@ from gateway.core.fleet.reuse import REUSE, Reuse
 from gateway.core.fleet.service import AtLeast
 from gateway.core.fleet.timeouts import SERVICE_TIMEOUTS
 from gateway.core.http.upgrade import PROTOCOL_PATTERN, carries_requests
-from gateway.keys.addresses import DNS_URL, HOST_PATTERN, NETWORK, PATH, SRV_URL, URL, BackendUrl
+from gateway.keys.addresses import DNS_URL, NETWORK, SRV_URL, URL, BackendUrl
 from gateway.keys.kinds import SHARED, Either, ListOf, Table, Text, matching, reject, section
 from gateway.keys.secrets import MaskedText
 from gateway.keys.texts import (
@@ -76,36 +77,6 @@ SHARE: Final = Text(
     },
 )
 PROTOCOL: Final = Text(read_protocol, matching(PROTOCOL_PATTERN))
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Match:
-    """Which requests belong to the service."""
-
-    host: str | tuple[str, ...] | None = Either(HOST_PATTERN, ListOf(HOST_PATTERN)).key(
-        None,
-        "The Host of the request, without port, or a list of such. `*.example.org` stands for every name "
-        "with one label or more before `.example.org`. An exact name wins over a wildcard, a longer wildcard "
-        "over a shorter one, and both over services without this key. Without this key: any.",
-        reason="Most gateways have one name.",
-        example=["baremetal.example.org", "*.metal.example.org"],
-    )
-    path: str = PATH.key(
-        "/",
-        "A path prefix on a segment boundary. The longest match wins.",
-        reason="A single service needs no prefix.",
-        example="/baremetal",
-    )
-    strip_prefix: bool = FLAG.key(
-        default=True,
-        meaning="Whether backends get the path without the prefix.",
-        reason="An API server with its own address serves from the root.",
-        example=False,
-    )
-
-
-MATCH: Final = section(Match)
 
 
 @final

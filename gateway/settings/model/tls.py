@@ -1,87 +1,16 @@
-"""TLS in the file: certificates of listeners, and how backends are verified.
+"""TLS to backends in the file: how they are verified.
 
 The texts are read into values here. Whether the files are good is checked in `checks.tls`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, final
 
 from gateway.keys.addresses import HOST
-from gateway.keys.kinds import ListOf, section
-from gateway.keys.texts import FILE_PATH, FLAG, one_of
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """A certificate and its private key, both in PEM."""
-
-    certificate: str = field(
-        metadata=FILE_PATH.required(
-            "The server's certificate and after it the chain: each certificate issued by the next one. The "
-            "root is not needed.",
-            reason="Only the operator knows where it is.",
-            example="/etc/skewgate/tls.crt",
-        )
-    )
-    key: str = field(
-        metadata=FILE_PATH.required(
-            "Its private key, not encrypted.",
-            reason="Only the operator knows where it is.",
-            example="/etc/skewgate/tls.key",
-        )
-    )
-
-
-CERTIFICATE: Final = section(Certificate)
-
-
-@dataclass(frozen=True, slots=True)
-class ServerTls:
-    """TLS on a listener: TLS 1.2 and 1.3 with Mozilla's intermediate profile."""
-
-    certificates: tuple[Certificate, ...] = field(
-        metadata=ListOf(CERTIFICATE, least=1).required(
-            "One or more. A client is shown the one for the name that it asks for (SNI), else the first. Two "
-            "with the same names may have different kinds of keys (RSA and ECDSA). Files that change are "
-            "read again.",
-            reason="TLS needs one.",
-            example=[{"certificate": "/etc/skewgate/tls.crt", "key": "/etc/skewgate/tls.key"}],
-        )
-    )
-    client_ca: str | None = FILE_PATH.key(
-        None,
-        "CA certificates, with which certificates of clients are verified (mutual TLS).",
-        reason="Most clients have no certificate.",
-        example="/etc/skewgate/clients-ca.crt",
-    )
-    client: str = one_of("required", "optional").key(
-        "required",
-        "With `client_ca`: whether a client must have a certificate. One that is given is always verified.",
-        reason="Who names a CA wants to know every client.",
-        example="optional",
-    )
-
-
-SERVER_TLS: Final = section(ServerTls)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ListenerTls(ServerTls):
-    """TLS on a listener for clients."""
-
-    forward_client_cert: bool = FLAG.key(
-        default=False,
-        meaning="Whether backends get the client's certificate in the header `Client-Cert` (RFC 9440).",
-        reason="Backends that do not read it should not get it: it takes one or two KiB of every head.",
-        example=True,
-    )
-
-
-LISTENER_TLS: Final = section(ListenerTls)
+from gateway.keys.kinds import section
+from gateway.keys.texts import FILE_PATH, one_of
 
 
 @final
