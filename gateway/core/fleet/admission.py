@@ -98,14 +98,14 @@ class ClientLimits:
         workers=f"{SHARED}. Workers tell each other what was used after a tenth of a second. What a client "
         "gets too much by then is taken off afterwards",
     )
-    burst: int | None = count(1, 1000000).key(
+    burst: int | None = count(1, 1_000_000).key(
         None,
         "Requests at once, before the rate counts. Without this key: those of two seconds, at least 10.",
         reason="A client that starts reads several documents at once.",
         example=200,
         workers=f"{SHARED}, as `rate`: in the first tenth of a second each worker may let all of it through",
     )
-    concurrency: int | None = count(1, 1000000).key(
+    concurrency: int | None = count(1, 1_000_000).key(
         None,
         "Requests in flight of one client; then 429 in the dialect's shape. Without this key: no limit.",
         reason="Many clients of an API are programs behind one address.",

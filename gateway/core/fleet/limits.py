@@ -60,7 +60,7 @@ class Limits:
         example="16KiB",
         whole_file=_HEAD_FIRST,
     )
-    headers: int = count(8, 10000).key(
+    headers: int = count(8, 10_000).key(
         100,
         "How many header lines a request may have; then 431.",
         reason="The value of Envoy and HAProxy.",
@@ -119,7 +119,7 @@ class Limits:
         workers=f"{DIVIDED}, rounded up. `auto`: {PER_WORKER}, since each process has files of its own",
         whole_file="a connection belongs to no service before its first request",
     )
-    handshakes: int = count(8, 100000).key(
+    handshakes: int = count(8, 100_000).key(
         256,
         "How many connections may be busy with a PROXY header or a TLS handshake at once. Others wait, each "
         "client's in turn.",

@@ -14,7 +14,7 @@ from gateway.keys.texts import DURATION, count
 class Queue:
     """How requests wait for a backend that is full."""
 
-    length: int = count(0, 100000).key(
+    length: int = count(0, 100_000).key(
         32,
         "How many requests may wait for this backend; more get 503. 0: none waits.",
         reason="A short burst passes. In a longer queue clients would wait for what they have given up.",

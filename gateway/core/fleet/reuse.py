@@ -14,7 +14,7 @@ from gateway.keys.texts import DURATION, count
 class Reuse:
     """How long one connection to a backend is used. It ends between two requests."""
 
-    requests: int = count(1, 1000000).key(
+    requests: int = count(1, 1_000_000).key(
         1000,
         "How many requests one connection carries; then it is closed. 1: each request has its own.",
         reason="A connection on which responses and requests have come apart serves wrong answers until it "

@@ -154,7 +154,7 @@ class Backend:
         reason="Replicas are usually equal.",
         example=True,
     )
-    max_requests: int | None = count(1, 100000).key(
+    max_requests: int | None = count(1, 100_000).key(
         None,
         "How many requests it takes at the same time. When all that serve the version are "
         "full, requests wait in their queues, then get 503.",
@@ -163,7 +163,7 @@ class Backend:
         workers=f"{SHARED}: never more, from all workers together. They lend each other what they do not "
         "use. If it is less than their number, they take turns",
     )
-    max_connections: int | None = count(1, 100000).key(
+    max_connections: int | None = count(1, 100_000).key(
         None,
         "How many connections are open to it at the same time. A request needs one of its own, so this "
         "bounds requests, too.",
