@@ -12,9 +12,12 @@ import pytest
 
 from tests.architecture.source import ROOT
 
-PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-DIFF = r"^## (Adding a [a-z]+)\n(?:(?!^## ).*\n)*?```diff\n(.*?)```"
-DIFFS = dict(re.findall(DIFF, PAGE, re.MULTILINE | re.DOTALL))
+PARTS = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("\n## ")
+DIFFS = {
+    part.partition("\n")[0]: part.partition("```diff\n")[2].partition("```")[0]
+    for part in PARTS
+    if "```diff" in part
+}
 KEY = """
 from gateway.settings import load, schema_text
 from gateway.settings.reference import reference_text
