@@ -3,6 +3,7 @@
     python -m tests.before_and_after OLD_CHECKOUT [NEW_CHECKOUT] [--files 3000] [--seed 1] [--only settings,…]
 
 settings   `skewgate schema`, the reference page, and all problems of thousands of wrong configurations
+traffic    `/metrics` in all forms, `/status` and every response of real gateways under recorded traffic
 
 Each checkout needs its own `.venv`. NEW_CHECKOUT: the one of this script. Both run as processes; nothing of
 them is imported here. Exit code 0: they are equal; 1: they are not, and what differs is printed.
@@ -17,12 +18,12 @@ import time
 from pathlib import Path
 from typing import Final
 
-from tests.before_and_after import configurations
+from tests.before_and_after import configurations, scrapes
 from tests.before_and_after.checkout import Checkout
 from tests.before_and_after.report import Report
 
 ROOT: Final = Path(__file__).parents[2]
-PARTS: Final = ("settings",)
+PARTS: Final = ("settings", "traffic")
 
 
 def main() -> int:
@@ -44,6 +45,10 @@ def main() -> int:
             place = Path(folder, "settings")
             place.mkdir(mode=0o700)
             configurations.compare(old, new, place, report, files=arguments.files, seed=arguments.seed)
+        if "traffic" in parts:
+            place = Path(folder, "traffic")
+            place.mkdir(mode=0o700)
+            scrapes.compare(old, new, place, report)
     report.say(f"{'equal' if report.equal else 'DIFFERENT'} after {time.monotonic() - began:.0f} s")
     return 0 if report.equal else 1
 
