@@ -1,7 +1,7 @@
 """What goes wrong on the admin listener: counted for `/metrics`, and said in one log line a minute.
 
 Clients without permission cause most of it, so the log must not grow with what they send (threats R-B7). No
-text of a client gets here: a reason is one of `telemetry.counters.ADMIN_ERRORS`.
+text of a client gets here: a reason is one of `series.process.ADMIN_ERRORS`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, final
 
-from gateway.telemetry.counters import INTERNAL
+from gateway.telemetry.series.process import INTERNAL
 
 LOG_INTERVAL: Final = 60.0
 """Seconds between two lines about errors, and between two tracebacks."""

@@ -59,7 +59,7 @@ async def bind_site(
 @final
 class AdminSite:
     """Serves `app` on `sockets`, which it closes, over TLS with `certificates`. `count_error` is called with
-    the reason of every error, one of `telemetry.counters.ADMIN_ERRORS`. `limit`: of connections; by default
+    the reason of every error, one of `series.process.ADMIN_ERRORS`. `limit`: of connections; by default
     all that the process has for this. `wall_clock`: seconds since the epoch."""
 
     def __init__(

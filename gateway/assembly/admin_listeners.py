@@ -12,9 +12,10 @@ from typing import final
 
 from gateway.admin import AdminSite, create_app, create_metrics_app
 from gateway.assembly.admin_context import admin_context
-from gateway.assembly.counting import connect_metrics
+from gateway.assembly.counting import now
 from gateway.assembly.parts import Parts
 from gateway.process import admin_connections
+from gateway.telemetry.series.process import OfProcess
 
 
 @final
@@ -22,8 +23,11 @@ class AdminListeners:
     """Both listeners, on sockets that are bound."""
 
     def __init__(self, parts: Parts) -> None:
-        limit, context = admin_connections(), admin_context(parts)
-        count_error = parts.plan.metrics.admin_error
+        limit, context, metrics = admin_connections(), admin_context(parts), parts.plan.metrics
+
+        def count_error(reason: str) -> None:
+            metrics.count(OfProcess.admin_errors, reason)
+
         self.sites: dict[str, AdminSite] = {}
         """Listeners by name, in the order in which they start."""
         if parts.sockets.metrics is not None:
@@ -69,7 +73,7 @@ async def admin_listeners(parts: Parts) -> AsyncIterator[AdminListeners]:
     """Lets the metrics read the parts, and accepts operators and scrapes. In a take-over the other gateway
     goes on doing that: `serving` starts the listeners of this one when it has stopped."""
     listeners = AdminListeners(parts)
-    connect_metrics(parts, listeners.connections)
+    parts.plan.metrics.watch(parts.plan.known.snapshot_holder, lambda: now(parts, listeners.connections()))
     async with AsyncExitStack() as stack:
         for site in listeners.sites.values():
             stack.push_async_callback(site.stop)

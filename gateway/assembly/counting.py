@@ -5,20 +5,21 @@ Before the first probe is sent and the first offer changes, so that both are cou
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from gateway.assembly.parts import Parts
 from gateway.assembly.plan import Plan
+from gateway.telemetry.series.now import Now
 from gateway.telemetry.worker_report import WorkerReport, plus
 from gateway.workers.data_plane import DataPlane
 
 
 @asynccontextmanager
-async def counting(plan: Plan, plane: DataPlane) -> AsyncIterator[None]:
+async def counting(plan: Plan) -> AsyncIterator[None]:
     """Keeps the series of `Plan.metrics` up to date with the snapshot."""
     holder, metrics = plan.known.snapshot_holder, plan.metrics
-    metrics.watch(holder, lambda: gauges(plan, plane))
+    metrics.watch(holder)
     unsubscribe = holder.subscribe(metrics.snapshot_changed)
     try:
         yield
@@ -32,13 +33,17 @@ def gauges(plan: Plan, plane: DataPlane) -> WorkerReport:
     return plus(plane.report(), WorkerReport(process_log_dropped=dropped))
 
 
-def connect_metrics(parts: Parts, admin_connections: Callable[[], Mapping[str, tuple[int, int]]]) -> None:
-    """Set what the metrics ask of the parts when somebody scrapes."""
-    plan, metrics, followers = parts.plan, parts.plan.metrics, parts.followers
-    metrics.watch_admin(admin_connections)
-    metrics.watch_certificates(parts.certificate_watch.expiry)
-    metrics.watch_names(plan.resolver.report, plan.discovery.report)
-    metrics.watch_agreement(parts.agreed.report)
-    metrics.watch_engine(followers.engine_report)
-    metrics.watch_config(lambda: parts.reloader.config.hash)
-    metrics.watch_state(parts.state_writes)
+def now(parts: Parts, admin_connections: Mapping[str, tuple[int, int]]) -> Now:
+    """What gauges show at this moment, when somebody scrapes."""
+    plan, followers = parts.plan, parts.followers
+    return Now(
+        report=gauges(plan, parts.plane),
+        admin_connections=admin_connections,
+        certificate_expiry=parts.certificate_watch.expiry(),
+        names=plan.resolver.report(),
+        sources=plan.discovery.report(),
+        agreement=parts.agreed.report(),
+        engine=followers.engine_report(),
+        config_hash=parts.reloader.config.hash,
+        state=parts.state_writes(),
+    )

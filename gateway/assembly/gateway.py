@@ -30,7 +30,6 @@ from gateway.assembly.running import Running, running
 from gateway.controlplane.discovery.discovery import Discovery
 from gateway.controlplane.resolver import Resolver
 from gateway.engines.engine import MakeEngine
-from gateway.errors import CLIENT_ERROR_REASONS
 from gateway.handover.handover import Handover
 from gateway.service_manager import ServiceManager
 from gateway.settings import Settings
@@ -74,7 +73,7 @@ class Gateway:
         known = known_at_start(configured, handover, discovery, alone=alone)
         self.settings = configured
         self.snapshot_holder = known.snapshot_holder
-        self.metrics = Metrics(CLIENT_ERROR_REASONS, per_backend=configured.metrics.per_backend)
+        self.metrics = Metrics(per_backend=configured.metrics.per_backend)
         self._plan = Plan(
             settings=configured,
             source=source,

@@ -18,7 +18,7 @@ from gateway.controlplane.prober import Prober
 from gateway.controlplane.reload import Reloader
 from gateway.controlplane.state.keeper import StateKeeper
 from gateway.telemetry.history import History
-from gateway.telemetry.process_families import StateWrites
+from gateway.telemetry.status import StateWrites
 from gateway.workers.data_plane import DataPlane
 
 

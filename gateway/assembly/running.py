@@ -78,7 +78,7 @@ async def running(plan: Plan, followers: Followers) -> AsyncIterator[Running]:
         )
         plane = await enter(data_plane(plan, followers, needs))
         engine = make_engine(plan, agreed, plane, followers)
-        await enter(counting(plan, plane))
+        await enter(counting(plan))
         begin_to_agree(plan, agreed)  # not before: it asks the data plane and the engine what they hold
         samples = await enter(sampling(plan, agreed))
         prober = await enter(learning(plan, certificates.for_backends))

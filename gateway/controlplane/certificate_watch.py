@@ -12,10 +12,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol, final
+from typing import Final, final
 
 from gateway.errors import CertificateError
 from gateway.settings.values import Listen, Settings
+from gateway.telemetry.series.declaring import Counting
+from gateway.telemetry.series.process import OfProcess
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import WARN_BEFORE, ServerTls
 
@@ -28,12 +30,6 @@ WARN_AGAIN: Final = 86_400.0
 _log = logging.getLogger("skewgate.tls")
 
 
-class CertificateMetrics(Protocol):
-    """The part of `telemetry.metrics.Metrics` that is used here."""
-
-    def certificates_reloaded(self, *, ok: bool) -> None: ...
-
-
 @final
 class CertificateWatch:
     """Watches the certificates of some listeners, by the names of the listeners. `shown_to_backends`: when
@@ -43,7 +39,7 @@ class CertificateWatch:
     def __init__(
         self,
         watched: Mapping[str, ServerCertificates],
-        metrics: CertificateMetrics,
+        metrics: Counting,
         shown_to_backends: Callable[[], Mapping[str, float]] = dict,
         *,
         on_read: Callable[[], None] = lambda: None,
@@ -112,7 +108,7 @@ class CertificateWatch:
             try:
                 await asyncio.to_thread(certificates.reload, settings)
             except CertificateError as error:
-                self._metrics.certificates_reloaded(ok=False)
+                self._metrics.count(OfProcess.certificate_reloads, "failure")
                 _log.error(
                     "the certificates of %s stay as they were: %s (%s)%s",
                     name,
@@ -121,7 +117,7 @@ class CertificateWatch:
                     f"; {error.hint}" if error.hint else "",
                 )
                 return
-        self._metrics.certificates_reloaded(ok=True)
+        self._metrics.count(OfProcess.certificate_reloads, "success")
         self._on_read()
         if certificates.certificates != before:
             _log.info("the certificates of %s were read again", name)

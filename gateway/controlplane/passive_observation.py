@@ -12,22 +12,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import monotonic
-from typing import Final, Protocol, TypeAlias, final
+from typing import Final, TypeAlias, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.fleet import Fact, ObservedFact, VersionMismatch
+from gateway.telemetry.series.backend import OfBackend
+from gateway.telemetry.series.declaring import Counting
 
 CHANGES_PER_SECOND: Final = 5
 """Tokens that are added in a second, and the most that are saved up. So no second sees more than ten changes,
 and a fact waits for a fifth of a second at most."""
 
 Kind: TypeAlias = tuple[object, ...]
-
-
-class DeferredMetrics(Protocol):
-    """The part of `telemetry.metrics.Metrics` that is used here."""
-
-    def deferred(self, service: str, backend: str) -> None: ...
 
 
 @final
@@ -40,7 +36,7 @@ class PassiveObserver:
     def __init__(
         self,
         snapshot_holder: SnapshotHolder,
-        metrics: DeferredMetrics,
+        metrics: Counting,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._snapshot_holder = snapshot_holder
@@ -70,7 +66,7 @@ class PassiveObserver:
         fleet = self._snapshot_holder.current.fleet
         if fleet.observe(service, backend, fact) is fleet:
             return  # nothing new; and no waiting fact can make it new, since a newer one outweighs it
-        self._metrics.deferred(service, backend)
+        self._metrics.count(OfBackend.deferred_facts, service=service, backend=backend)
         kind = _kind(service, backend, fact)
         waiting = self._waiting.get(kind)
         if waiting is None or waiting[2].at <= fact.at:

@@ -17,9 +17,8 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from types import TracebackType
-from typing import Final, Protocol, Self, TypeAlias, final
+from typing import Final, Self, TypeAlias, final
 
 from gateway.controlplane.probe_client import ProbeClient, Probed
 from gateway.controlplane.resolver import Resolve, addresses_only
@@ -30,6 +29,8 @@ from gateway.core.fleet.fleet import HealthChecked, ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.telemetry.process_log import about
+from gateway.telemetry.series.backend import OfBackend
+from gateway.telemetry.series.declaring import Counting
 from gateway.tls.client import ClientContexts
 
 JITTER: Final = 0.2
@@ -57,13 +58,6 @@ Key: TypeAlias = tuple[str, str]
 """(service, backend)"""
 
 _log = logging.getLogger("skewgate.prober")
-
-
-class ProbeMetrics(Protocol):
-    """The part of `telemetry.metrics.Metrics` that is used here."""
-
-    def probed(self, service: str, backend: str, seconds: float, failure: str | None) -> None: ...
-    def certificate_seen(self, service: str, backend: str, expiry: float) -> None: ...
 
 
 def pause(failures: int, interval: float, rng: random.Random) -> float:
@@ -108,7 +102,7 @@ class Prober:
     def __init__(
         self,
         snapshot_holder: SnapshotHolder,
-        metrics: ProbeMetrics,
+        metrics: Counting,
         services: Iterable[Service],
         *,
         resolve: Resolve = addresses_only,
@@ -294,15 +288,15 @@ class Prober:
             found, document = await self._send_probe(key, self._probe_client, target)
         self._last_probe_at[key] = sent_wall
         seconds = self._clock() - sent
+        self._metrics.observe(OfBackend.probe_duration_seconds, seconds, service=key[0], backend=key[1])
         match found:
             case Advertisement():
                 target.failures = 0
-                self._metrics.probed(*key, seconds, None)
                 self._snapshot_holder.collect(*key, ProbeSucceeded(found, sent, prompted, document))
                 await self._check_health(key, target)
             case ProbeFault(reason, detail):
                 target.failures += 1
-                self._metrics.probed(*key, seconds, reason)
+                self._metrics.count(OfBackend.probe_failures, reason, service=key[0], backend=key[1])
                 self._snapshot_holder.collect(*key, ProbeFailed(detail, sent))
 
     async def _check_health(self, key: Key, target: _Target) -> None:
@@ -325,14 +319,21 @@ class Prober:
 
     async def _send_probe(self, key: Key, probe_client: ProbeClient, target: _Target) -> Probed:
         try:
-            seen = partial(self._metrics.certificate_seen, *key)
-            return await probe_client.probe(target.service, target.backend, seen)
+            return await probe_client.probe(
+                target.service, target.backend, lambda expiry: self._certificate_seen(key, expiry)
+            )
         # A bug of ours must not end the probes of a backend: what is known of it would be relied on for ever.
         except Exception:  # noqa: BLE001 - logged and counted
             name = "/".join(key)
             _log.exception("%s: the probe failed because of a bug in the gateway", name, extra=about(name))
             error = "the probe failed because of a bug in the gateway, see its log"
             return Probed(ProbeFault("internal", error))
+
+    def _certificate_seen(self, key: Key, expiry: float) -> None:
+        service, backend = key
+        self._metrics.set(
+            OfBackend.backend_certificate_expiry_timestamp_seconds, expiry, service=service, backend=backend
+        )
 
     def _declare_again(self, key: Key, target: _Target, sent: float, *, prompted: bool) -> None:
         """A declared backend is not asked. What is declared is observed once more instead, which clears it if

@@ -28,6 +28,8 @@ from gateway.service_manager import Moment
 from gateway.settings import Loaded, Problem, Settings
 from gateway.settings.sources import Seen
 from gateway.settings.yaml.tree import Position
+from gateway.telemetry.series.declaring import Counting
+from gateway.telemetry.series.process import OfConfiguration
 from gateway.telemetry.status import ConfigInForce
 from gateway.tls.client import ClientContexts, backends_tls, read_contexts
 
@@ -41,12 +43,6 @@ PER_SERVICE: Final = {"timeouts": SERVICE_TIMEOUTS.keys, "limits": SERVICE_LIMIT
 _REFUSED: Final = "reload refused, the old configuration stays in force: "
 
 _log = logging.getLogger("skewgate.reload")
-
-
-class ReloadMetrics(Protocol):
-    """The part of `telemetry.metrics.Metrics` that is used here."""
-
-    def reloaded(self, *, ok: bool, at: float) -> None: ...
 
 
 class Retargetable(Protocol):
@@ -86,7 +82,7 @@ class Reloader:
         snapshot_holder: SnapshotHolder,
         resolver: Retargetable,
         prober: Retargetable,
-        metrics: ReloadMetrics,
+        metrics: Counting,
         certificates: CertificateWatch | None = None,
         client_contexts: ClientContexts | None = None,
         announce: Callable[[Moment], None] = lambda moment: None,
@@ -215,7 +211,8 @@ class Reloader:
     def _report(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
             _log.error("%s%s", _REFUSED, sentence)
-        self._metrics.reloaded(ok=False, at=self._wall())
+        self._metrics.count(OfConfiguration.config_reloads, "failure")
+        self._metrics.set(OfConfiguration.config_last_reload_successful, 0)
         more = f", and {len(sentences) - 1} more" if len(sentences) > 1 else ""
         self._config = replace(self._config, error=sentences[0] + more)
 
@@ -229,7 +226,11 @@ class Reloader:
         self._settings = settings
         self._applied(settings)
         self._config = ConfigInForce(settings.hash, self._wall())
-        self._metrics.reloaded(ok=True, at=self._config.loaded_at)
+        self._metrics.count(OfConfiguration.config_reloads, "success")
+        self._metrics.set(OfConfiguration.config_last_reload_successful, 1)
+        self._metrics.set(
+            OfConfiguration.config_last_reload_success_timestamp_seconds, self._config.loaded_at
+        )
         _log.info(
             "reloaded: configuration %s, generation %d",
             settings.hash,

@@ -21,6 +21,7 @@ from gateway.dataplane.request_ids import is_made
 from gateway.dataplane.sent_ids import MAX_SENT_IDS, is_misplaced
 from gateway.dataplane.tunnel import TunnelOwner, agreed_protocol, switched_head
 from gateway.dataplane.upstream_head import compose_upstream_head
+from gateway.telemetry.series.backend import OfBackend
 
 if TYPE_CHECKING:
     from gateway.core.fleet.backend import Member
@@ -290,7 +291,9 @@ class Attempt(ResponseReceiver):
         owner = self._owner
         version = owner.resolution.version
         assert version is not None, "without a negotiated version there is nothing to contradict"
-        owner.context.metrics.version_mismatch(self.member.service, self.member.backend.name)
+        owner.context.metrics.count(
+            OfBackend.contradictions, service=self.member.service, backend=self.member.backend.name
+        )
         self._observe(
             VersionMismatch(version, self.sent_at, _first_segments(owner.path))
             if rewrite.mismatch

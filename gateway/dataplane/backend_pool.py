@@ -21,6 +21,7 @@ from gateway.core.fleet.fleet import ConnectFailed
 from gateway.dataplane.backend_connection import BackendConnection, ConnectionHome
 from gateway.dataplane.failures import Failure
 from gateway.dataplane.keepalive import keep_asking
+from gateway.telemetry.series.backend import OfBackend
 from gateway.tls.client import SHUTDOWN_TIME, reason_of
 
 if TYPE_CHECKING:
@@ -259,9 +260,11 @@ class BackendPool(ConnectionHome):
 
     def _use_once(self, reason: str, text: str) -> None:
         """Let each connection carry one request for `ONCE_TIME`. Those that have carried one close now, or
-        with their response. `reason`: one of `counters.OUT_OF_STEP`."""
+        with their response. `reason`: one of `backend.OUT_OF_STEP`."""
         now = self.context.now
-        self.context.metrics.out_of_step(self.service, self.backend.name, reason)
+        self.context.metrics.count(
+            OfBackend.out_of_step, reason, service=self.service, backend=self.backend.name
+        )
         if now >= self._once_until:
             log.warning(
                 "backend %s of service %s gets one request per connection for %d min: %s. Most likely it "

@@ -22,6 +22,7 @@ from gateway.dataplane.reset import reset
 from gateway.dataplane.stages import READING_BODY
 from gateway.dataplane.write_progress import WriteProgress, untaken
 from gateway.errors import FramingError
+from gateway.telemetry.series.process import OfProcess
 
 if TYPE_CHECKING:
     from gateway.core.fleet.backend import Member
@@ -353,7 +354,7 @@ class ClientConnection(Downstream):
         try:
             rest = exchange.on_request_body(data)
         except FramingError as error:
-            self.context.metrics.client_error(error.reason)
+            self.context.metrics.count(OfProcess.client_errors, error.reason)
             exchange.on_failure(Failure.CLIENT_BROKE)
             return b""
         if exchange.body_received and self._serves(exchange):
@@ -371,7 +372,7 @@ class ClientConnection(Downstream):
         try:
             rest = self._discarding.skip(data)
         except FramingError as error:
-            self.context.metrics.client_error(error.reason)
+            self.context.metrics.count(OfProcess.client_errors, error.reason)
             self._linger()
             return
         if not self._discarding.skippable():
@@ -387,7 +388,7 @@ class ClientConnection(Downstream):
 
     def refuse(self, error: FramingError) -> None:
         """Write why the connection ends. The caller closes it."""
-        self.context.metrics.client_error(error.reason)
+        self.context.metrics.count(OfProcess.client_errors, error.reason)
         response = local_response.plain_error(error.status, error.reason)
         self.respond(response, error.reason, is_head_request=False, close=True)
 

@@ -21,6 +21,7 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from gateway.process import admin_connections
+from gateway.telemetry.series.process import OfProcess
 
 if TYPE_CHECKING:
     from gateway.dataplane.backend_connection import BackendConnection
@@ -221,7 +222,7 @@ class ClientRoom:
         client.close()
 
     def _count_closed(self) -> None:
-        self._context.metrics.client_error("too_many_connections")
+        self._context.metrics.count(OfProcess.client_errors, "too_many_connections")
         self.closed += 1
 
     def _close_backend(self, unused: float) -> bool:

@@ -40,9 +40,9 @@ from gateway.dataplane.retry_budget import RetryBudget
 from gateway.dataplane.rewritten_documents import RewrittenDocuments
 from gateway.dataplane.sharing import SharedLimits
 from gateway.dataplane.shedding import Shedder
-from gateway.telemetry.counters import TunnelEnding
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
+from gateway.telemetry.series.service import OfService, TunnelEnding
 from gateway.telemetry.tracing import Tracing
 from gateway.tls.certificate import wall_clock
 from gateway.tls.client import ClientContexts
@@ -79,9 +79,10 @@ class Writer(Protocol):
 class OpenTunnel:
     """A tunnel (`tunnel`), as its worker sees it."""
 
-    __slots__ = ("deadline", "expires_at")
+    __slots__ = ("deadline", "expires_at", "service")
 
-    def __init__(self, deadline: float, expires_at: float) -> None:
+    def __init__(self, service: str, deadline: float, expires_at: float) -> None:
+        self.service = service
         self.deadline = deadline
         self.expires_at = expires_at
         """Wall-clock seconds at which the certificate of its client expires."""
@@ -159,7 +160,7 @@ class Context:
         self.held_bodies = HeldBodies(limits.replay_total, on_held_full)
         self._balance(on_ejection, shared)
         self.decision_cache: dict[DecisionKey, Resolution] = {}
-        self.admission = Admission(Shedder(limits.shed_lag), metrics.refused, shared)
+        self.admission = Admission(Shedder(limits.shed_lag), self._count_refused, shared)
         self.read_buffer = bytearray(READ_SIZE)
         """For `bounded_reads`."""
         self.tunnels: set[OpenTunnel] = set()
@@ -170,6 +171,9 @@ class Context:
         self.response_cache: dict[ResponseCacheKey, ResponseRewrite] = {}
         """The rewrite of a response head, by what it depends on; filled by `cache_response`."""
         self._make_tables(reads_ids)
+
+    def _count_refused(self, service: str, reason: str) -> None:
+        self.metrics.count(OfService.requests_refused, reason, service=service)
 
     def _balance(self, on_ejection: OnEjection, shared: SharedLimits | None) -> None:
         self.lent = None if shared is None else shared.lent

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 from gateway.core.decision.selection import ALL_REQUESTS
 from gateway.core.fleet.ejection import EjectionReason
 from gateway.dataplane.failures import Failure
+from gateway.telemetry.series.backend import OfBackend
 from gateway.telemetry.worker_report import Ejected
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ class Ejections(MemberFailures):
         record.seconds = min(plan.time * record.ejections, plan.max_time)
         record.since, record.until, record.returned_at = now, now + record.seconds, 0.0
         self.held_back[record.key] = 0
-        self._metrics.ejected(record.service, record.backend.name, reason)
+        self._metrics.count(OfBackend.ejections, reason, service=record.service, backend=record.backend.name)
         self._tell(record, f"ejected for {record.seconds:g} s: {record.sentence}; check {record.backend.url}")
 
     def _tell(self, record: _Record, text: str) -> None:

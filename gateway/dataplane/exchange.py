@@ -11,9 +11,8 @@
         |  <-- response -------    and hand out one RequestRecord            |
 
 The same numbers mark the code: 1 in `client_connection`, 2 and 8 here, 3 to 6 in `core.decision.decision`, 7
-and the beginning of 8 in `attempt`.
-An exchange is always in one of the `stages`. It makes no routing or version decision, and whether a failed
-request may be sent again is decided by `retries`.
+and the beginning of 8 in `attempt`. An exchange is always in one of the `stages`. It makes no routing or
+version decision, and whether a failed request may be sent again is decided by `retries`.
 
 A request that finds an idle backend connection needs no coroutine and no timer of its own: only callbacks of
 the two connections. Their deadlines are compared with `Context.now`, a clock that advances in coarse steps.
@@ -66,6 +65,7 @@ from gateway.dataplane.stages import (
 )
 from gateway.dataplane.tunnel import Tunnel, request_upgrade
 from gateway.telemetry.request_record import NO_BACKEND, RequestRecord
+from gateway.telemetry.series.service import OfService
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -463,7 +463,7 @@ class Exchange(AttemptOwner):
                 context.retry_budget.enqueue(service, self, failure, until)
                 return True
             retries.holds_budget = True
-        context.metrics.retry(service, failure)
+        context.metrics.count(OfService.retries, failure, service=service)
         self._begin_attempt(member)
         return True
 
@@ -476,7 +476,7 @@ class Exchange(AttemptOwner):
 
     def on_retry_expired(self, failure: Failure) -> None:
         """The retry budget did not let the request go within `timeouts.backend_head`."""
-        self.context.metrics.retry_given_up(self.record.service)
+        self.context.metrics.count(OfService.retries_given_up, service=self.record.service)
         self._respond_failure(failure)
 
     def _wait_for_room(self, failure: Failure | None) -> bool:

@@ -23,6 +23,7 @@ from gateway.dataplane.openings import OpeningConnection, Openings
 from gateway.dataplane.proxy_protocol import read_proxy_header
 from gateway.dataplane.tls_transport import TlsTransport
 from gateway.errors import FramingError
+from gateway.telemetry.series.process import OfProcess
 
 if TYPE_CHECKING:
     from gateway.settings.values import Listen
@@ -194,8 +195,7 @@ class Opening(OpeningConnection):
         self.heard_at = self._home.context.now
         self._stage = _HANDSHAKE
         loop = asyncio.get_running_loop()
-        on_broken = self._home.context.metrics.client_error
-        self._tls = TlsTransport(self._raw, certificates.context, loop, on_broken)
+        self._tls = TlsTransport(self._raw, certificates.context, loop, self._count_broken)
         self._feed(self._tls)
 
     def refuse(self, reason: str) -> None:
@@ -243,7 +243,7 @@ class Opening(OpeningConnection):
         try:
             header = read_proxy_header(self._buffer)
         except FramingError as error:
-            self._home.context.metrics.client_error(error.reason)
+            self._home.context.metrics.count(OfProcess.client_errors, error.reason)
             self._close()
             return False
         if header is None:
@@ -317,7 +317,7 @@ class Opening(OpeningConnection):
             self._close()
             return
         self._count("plain_http")
-        self._home.context.metrics.client_error("plain_http")
+        self._home.context.metrics.count(OfProcess.client_errors, "plain_http")
         response = local_response.encode(
             local_response.plain_error(400, "plain_http"),
             "plain_http",
@@ -354,13 +354,16 @@ class Opening(OpeningConnection):
             self._paused = False
             self._raw.resume_reading()
 
+    def _count_broken(self, reason: str) -> None:
+        self._home.context.metrics.count(OfProcess.client_errors, reason)
+
     def _count(self, result: str) -> None:
         """How it ended. Without TLS only what went wrong is counted."""
         metrics = self._home.context.metrics
         if self._entrance.certificates is not None:
-            metrics.handshake(result)
+            metrics.count(OfProcess.tls_handshakes, result)
         elif result != "closed":
-            metrics.client_error("proxy_header")
+            metrics.count(OfProcess.client_errors, "proxy_header")
 
 
 def source_of(address: str) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, final
 from gateway.core.decision.decision import Resolution, awaited, reselect
 from gateway.core.fleet.backend import Member
 from gateway.dataplane.failures import Failure
+from gateway.telemetry.series.backend import OfBackend
 
 if TYPE_CHECKING:
     from gateway.core.fleet.snapshot import SnapshotSource
@@ -126,7 +127,7 @@ class RequestQueue:
             free = [one for one in members if self._may_get_permit(one, self._shared)]
         if not free:
             full = members[0]
-            self._metrics.queue_refused(full.service, full.backend.name, Failure.QUEUE_FULL)
+            self._count(full, Failure.QUEUE_FULL)
             return False
         member = min(free, key=lambda one: waiting.get(one.key, 0))
         view = resolution.view
@@ -149,6 +150,11 @@ class RequestQueue:
         line[request] = place
         if not is_last:
             self._lines[place.line] = dict(sorted(line.items(), key=lambda each: each[1].number))
+
+    def _count(self, member: Member, reason: Failure) -> None:
+        self._metrics.count(
+            OfBackend.queue_refused, reason, service=member.service, backend=member.backend.name
+        )
 
     def _places_for(self, member: Member) -> int:
         length = member.backend.queue.length
@@ -225,7 +231,7 @@ class RequestQueue:
             if request in self._places:
                 self.leave(request)
                 member = place.member
-                self._metrics.queue_refused(member.service, member.backend.name, Failure.QUEUE_TIMEOUT)
+                self._count(member, Failure.QUEUE_TIMEOUT)
                 request.give_up(place.failure or Failure.QUEUE_TIMEOUT)
         self._admit()
 

@@ -22,7 +22,7 @@ from gateway.dataplane.downstream_head import compose_downstream_head
 from gateway.dataplane.reset import reset
 from gateway.dataplane.retries import Retries
 from gateway.dataplane.write_progress import untaken
-from gateway.telemetry.counters import TunnelEnding
+from gateway.telemetry.series.service import OfService, TunnelEnding
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from gateway.dataplane.http1.request_head import RequestHead
     from gateway.dataplane.http1.response_head import ResponseHead
     from gateway.dataplane.request_body import RequestBody
-    from gateway.telemetry.counters import TunnelCounters
     from gateway.telemetry.request_record import RequestRecord
 
 CONNECTION_LINE: Final = b"Connection: Upgrade\r\n"
@@ -70,13 +69,13 @@ def request_upgrade(owner: TunnelOwner) -> tuple[RequestHead, Retries | None]:
     executed: a backend may have switched already, and its client would wait for the answer of another one.
     """
     request, resolution = owner.request, owner.resolution
-    counters = owner.context.metrics.tunnels(owner.record.service)
+    metrics, service = owner.context.metrics, owner.record.service
     allowed = () if resolution.rewrites_document else resolution.view.service.upgrade
     protocols = allowed_protocols(request.upgrade, allowed)
     if not protocols:
-        counters.removed += 1
+        metrics.count(OfService.upgrades, "removed", service=service)
         return request.with_upgrade(()), None
-    counters.forwarded += 1
+    metrics.count(OfService.upgrades, "forwarded", service=service)
     retries = Retries()
     retries.new_connection_only = retries.only_if_not_executed = True
     return request.with_upgrade(protocols), retries
@@ -208,7 +207,7 @@ class Tunnel(OpenTunnel):
     """In `Context.tunnels` from `begin` to its end."""
 
     __slots__ = (
-        *("_client", "_closing", "_counters", "_ended", "_ending", "_idle", "_owner", "_untaken"),
+        *("_bytes", "_client", "_closing", "_ended", "_ending", "_idle", "_owner", "_untaken"),
         "_upstream",
     )
 
@@ -222,9 +221,10 @@ class Tunnel(OpenTunnel):
             self, connection.transport, connection.connection_lost, TunnelEnding.BACKEND_GONE
         )
         self._client.other, self._upstream.other = self._upstream, self._client
-        self._counters: TunnelCounters = context.metrics.tunnels(owner.record.service)
+        service = owner.record.service
+        self._bytes: dict[str, int] = context.metrics.cell(OfService.tunnel_bytes, service)
         self._idle = owner.resolution.timeouts.tunnel_idle
-        super().__init__(context.now + self._idle, downstream.peer.expires_at)
+        super().__init__(service, context.now + self._idle, downstream.peer.expires_at)
         self._untaken = 0
         """What waited for slow readers when the deadline was looked at."""
         self._closing = False
@@ -237,7 +237,6 @@ class Tunnel(OpenTunnel):
         client has sent behind its request was held until now, and is sent on."""
         context, client, upstream = self._owner.context, self._client, self._upstream
         context.tunnels.add(self)
-        self._counters.open += 1
         context.in_flight_by_service[self._owner.record.service] -= 1  # no longer a request; see `_end`
         if self._owner.body is not None:
             self._owner.body.release()
@@ -264,9 +263,9 @@ class Tunnel(OpenTunnel):
         """So many bytes have come at one end."""
         self.deadline = self._owner.context.now + self._idle
         if end is self._client:
-            self._counters.bytes_in += size
+            self._bytes["in"] += size
         else:
-            self._counters.bytes_out += size
+            self._bytes["out"] += size
 
     def on_finished(self, end: TunnelEnd) -> None:
         """No more bytes will come at this end. The other side learns it and may still send, as after a
@@ -327,8 +326,7 @@ class Tunnel(OpenTunnel):
         self._ended = True
         owner = self._owner
         owner.context.tunnels.discard(self)
-        self._counters.open -= 1
-        self._counters.ended[ending] += 1
+        owner.context.metrics.count(OfService.tunnels, ending, service=self.service)
         owner.context.in_flight_by_service[owner.record.service] += 1
         owner.record.bytes_in = self._client.bytes_in
         owner.record.bytes_out = self._upstream.bytes_in

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
@@ -32,9 +33,10 @@ from gateway.dataplane.openings import Openings
 from gateway.dataplane.sharing import SharedLimits
 from gateway.errors import FramingError, StartupError
 from gateway.settings.values import Listen
-from gateway.telemetry.counters import TunnelEnding
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
+from gateway.telemetry.series.process import OfProcess
+from gateway.telemetry.series.service import TunnelEnding
 from gateway.telemetry.tracing import Tracing
 from gateway.telemetry.worker_report import WorkerReport, WorkerUse
 from gateway.tls.client import ClientContexts
@@ -248,7 +250,7 @@ class Worker:
         elif self.context.admission.refuses_connections:
             self._shed_connections += 1
             self.context.admission.shedder.connection_refused()
-            self.context.metrics.client_error("overload")
+            self.context.metrics.count(OfProcess.client_errors, "overload")
             opening.refuse("closed")
         else:
             self._room.make_room_for_newcomer()
@@ -346,7 +348,7 @@ class Worker:
         before, now = self.context.now, self.context.clock()
         self.context.now = now
         self.context.rate_limiter.refill(now - before)
-        self.context.metrics.lag(self.name, late)
+        self.context.metrics.observe(OfProcess.event_loop_lag_seconds, late, self.name)
         self._shed(late, now)
         if self._balance is not None:
             self._balance.tell()
@@ -424,7 +426,7 @@ class Worker:
             in_flight_by_service=dict(context.in_flight_by_service),
             waiting_by_member=dict(context.request_queue.waiting_by_member),
             connections=self._connections(),
-            tunnels_open=context.metrics.tunnels_open(),
+            tunnels_open=dict(Counter(tunnel.service for tunnel in context.tunnels)),
             ejected=context.ejections.ejected(),
             use={self.name: self._use()},
         )

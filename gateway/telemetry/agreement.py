@@ -1,12 +1,9 @@
-"""What is told about replicas and what they agree on: plain values, and their families of /metrics."""
+"""What is told about replicas and what they agree on: plain values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from math import inf
+from collections.abc import Mapping
 from typing import Final, NamedTuple, final
-
-from gateway.telemetry.families import Family, Samples, gauge
 
 _MAX_NAMED: Final = 4
 """Replicas that a clause names; the others are only counted."""
@@ -123,65 +120,3 @@ def _awaited_for(replica: ReplicaReport, about: ServiceReport) -> str:
     if replica.id in about.awaited:
         return "has not acknowledged it"
     return "does not vote for it"
-
-
-def agreement_families(report: AgreementReport | None) -> Iterator[Family]:
-    """The families of replicas; none where this gateway stands alone. No label is a replica's name: ids come
-    and go without bound."""
-    if report is None:
-        return
-    services = report.services.items()
-
-    def by_service(number: Mapping[str, float]) -> Samples:
-        return [((name,), each) for name, each in number.items()]
-
-    attached = sum(each.attached for each in report.replicas)
-    yield gauge("agreement_store_up", "1 if the store answers.", (), [((), float(not report.store_error))])
-    yield gauge(
-        "agreement_replicas",
-        "Registered replicas, as this one sees them.",
-        ("state",),
-        [(("attached",), attached), (("detached",), len(report.replicas) - attached)],
-    )
-    yield gauge(
-        "agreement_attached",
-        "1 if this replica is attached; 0: it refuses no version.",
-        ("service",),
-        by_service({name: float(each.attached) for name, each in services}),
-    )
-    yield gauge(
-        "agreement_answers_for_seconds",
-        "Seconds for which a detached replica goes on answering; +Inf: it is attached, or has no such end.",
-        ("service",),
-        by_service({name: inf if each.answers_for is None else each.answers_for for name, each in services}),
-    )
-    yield gauge(
-        "agreement_forget_seconds",
-        "For how long a replica goes on answering when it is detached (agreement.forget); +Inf: for ever.",
-        (),
-        [((), inf if report.forget is None else report.forget)],
-    )
-    yield gauge(
-        "agreement_document_seq",
-        "The number of the document that this replica holds; 0: none.",
-        ("service",),
-        by_service({name: each.seq for name, each in services}),
-    )
-    yield gauge(
-        "agreement_unreadable",
-        "1 if this replica cannot attach because of what the store holds.",
-        ("service",),
-        by_service({name: float(bool(each.problem)) for name, each in services}),
-    )
-    yield gauge(
-        "agreement_holding_replicas",
-        "Replicas that hold the next step back.",
-        ("service",),
-        by_service({name: sum(name in each.holds for each in report.replicas) for name, _ in services}),
-    )
-    yield gauge(
-        "agreement_differing_replicas",
-        "Replicas whose configuration differs from that of this one in what clients can notice.",
-        ("service",),
-        by_service({name: sum(name in each.differs for each in report.replicas) for name, _ in services}),
-    )

@@ -1,11 +1,9 @@
-"""What is told about an engine beside the gateway: plain values, and their families of /metrics."""
+"""What is told about an engine beside the gateway: plain values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple, final
-
-from gateway.telemetry.families import Family, counter, gauge
 
 
 @final
@@ -44,22 +42,3 @@ def with_engine(in_flight: Mapping[str, int], report: EngineReport | None) -> Ma
     if report is None or not report.in_flight:
         return in_flight
     return {**in_flight, **{key: in_flight.get(key, 0) + more for key, more in report.in_flight.items()}}
-
-
-def engine_families(report: EngineReport | None) -> Iterator[Family]:
-    """The families of an engine; none where there is none."""
-    if report is None:
-        return
-    own = (report.name,)
-    yield gauge(
-        "engine_up", "Whether the engine follows.", ("engine",), [(own, 0.0 if report.problem else 1.0)]
-    )
-    rows = [((report.name, service), float(number)) for service, number in report.rows.items()]
-    yield gauge("engine_rows", "Ways of asking that go past the gateway.", ("engine", "service"), rows)
-    draining = [(own, float(report.draining))]
-    yield gauge("engine_draining", "Earlier processes that may still serve.", ("engine",), draining)
-    missing = [(own, float(len(report.missing)))]
-    yield gauge("engine_missing_pools", "Pools that its configuration lacks.", ("engine",), missing)
-    results = (("failure", report.failures), ("success", report.updates))
-    sent = [((report.name, result), float(number)) for result, number in results]
-    yield counter("engine_updates", "Tables sent to the engine.", ("engine", "result"), sent)

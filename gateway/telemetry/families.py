@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
-from gateway.telemetry.counters import Histogram
+from gateway.telemetry.histogram import Histogram
 
 PREFIX: Final = "skewgate_"
 """The beginning of all names but those that every exporter has (`process_*`)."""
@@ -48,18 +48,3 @@ class Family(NamedTuple):
     def full_name(self) -> str:
         """The name with its prefix, without `_total`."""
         return self.prefix + self.name
-
-
-def gauge(name: str, text: str, labels: tuple[str, ...], samples: Samples) -> Family:
-    """A family of values that go up and down."""
-    return Family(Kind.GAUGE, name, text, labels, samples)
-
-
-def counter(name: str, text: str, labels: tuple[str, ...], samples: Samples) -> Family:
-    """A family of values that only rise. `name`: without `_total`."""
-    return Family(Kind.COUNTER, name, text, labels, samples)
-
-
-def histogram(name: str, text: str, labels: tuple[str, ...], histograms: Histograms) -> Family:
-    """A family of durations."""
-    return Family(Kind.HISTOGRAM, name, text, labels, (), histograms)

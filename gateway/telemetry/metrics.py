@@ -11,34 +11,23 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, final
 
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import RequestedKind
-from gateway.core.fleet.ejection import EjectionReason
 from gateway.core.fleet.offer import Offer
 from gateway.core.fleet.snapshot import Snapshot, SnapshotSource
-from gateway.telemetry.agreement import AgreementReport
 from gateway.telemetry.collector import Collector
-from gateway.telemetry.counters import (
-    BUCKETS,
-    MAX_CLIENT_ERROR_REASONS,
-    OTHER,
-    BackendCounters,
-    Counters,
-    Histogram,
-    ServiceCounters,
-    TunnelCounters,
-)
-from gateway.telemetry.discovery import NameReport, SourceReport
-from gateway.telemetry.engine import EngineReport
-from gateway.telemetry.merging import Counted, add, take
-from gateway.telemetry.process_families import StateWrites
+from gateway.telemetry.counters import UNROUTED, Counted, Counters, ServiceCounters, Table
+from gateway.telemetry.histogram import BUCKETS
 from gateway.telemetry.process_stats import ProcessStats, read_stats
 from gateway.telemetry.rates import RequestCounts
 from gateway.telemetry.request_record import RequestRecord
-from gateway.telemetry.worker_report import WorkerReport
+from gateway.telemetry.series.declaring import BACKEND, PROCESS, Cell, Counter, Gauge, HistogramSeries, Series
+from gateway.telemetry.series.now import Now
+from gateway.telemetry.series.process import OfConfiguration
+from gateway.telemetry.series.service import OfService
 
 _SERVED: Final = NegotiationResult.SERVED
 
@@ -48,53 +37,25 @@ _NOT_READ: Final = RequestedKind.NONE
 
 @final
 class Metrics:
-    """Counts what happens. `client_errors`: reasons whose series exist at zero (constants of the data
-    plane). `per_backend`: see `collector.Collector`."""
+    """Counts what happens. `per_backend`: see `collector.Collector`."""
 
-    def __init__(self, client_errors: Collection[str] = (), *, per_backend: bool = True) -> None:
-        self._counters = Counters(time.time())
-        self._counters.client_errors.update(dict.fromkeys(client_errors, 0))
-        self._by_service: dict[str, ServiceCounters] = {"": self._counters.unrouted}
-        """As `Counters.services`, and requests that no service matched under the empty name."""
+    def __init__(self, *, per_backend: bool = True) -> None:
+        self._counters = Counters()
+        self._by_service: dict[str, ServiceCounters] = {UNROUTED: self._counters.unrouted}
+        """As `Counters.services`, and requests that no service matched."""
         self._snapshots: SnapshotSource | None = None
+        self._now: Callable[[], Now] = Now
         self._with_series: Snapshot | None = None
         """The snapshot whose services, backends and offers have series."""
         self._collector = Collector(self._counters, per_backend=per_backend)
+        # The configuration was read, or this process would not run.
+        self.set(OfConfiguration.config_last_reload_successful, 1)
+        self.set(OfConfiguration.config_last_reload_success_timestamp_seconds, time.time())
 
-    # --- what is watched: read at a scrape only -------------------------------------------------------------
-
-    def watch(self, snapshots: SnapshotSource, report: Callable[[], WorkerReport] = WorkerReport) -> None:
-        """Set where gauges are read: of services and backends in `snapshots`, and of all workers in
-        `report`."""
-        self._snapshots = snapshots
-        self._collector.watch(snapshots, report)
+    def watch(self, snapshots: SnapshotSource, now: Callable[[], Now] = Now) -> None:
+        """Set where it is read which services and backends there are, and what gauges show, `now`."""
+        self._snapshots, self._now = snapshots, now
         self._update_series()
-
-    def watch_admin(self, connections: Callable[[], Mapping[str, tuple[int, int]]]) -> None:
-        """Show the connections of each listener for operators, as (open, limit)."""
-        self._collector.process.admin_connections = connections
-
-    def watch_names(
-        self, names: Callable[[], Iterable[NameReport]], sources: Callable[[], Iterable[SourceReport]]
-    ) -> None:
-        """Show what is known of the names of backends, and of the sources of those that come and go."""
-        self._collector.names, self._collector.sources = names, sources
-
-    def watch_agreement(self, report: Callable[[], AgreementReport | None]) -> None:
-        """Show how this replica stands to the others. None: it stands alone."""
-        self._collector.agreement = report
-
-    def watch_engine(self, report: Callable[[], EngineReport | None]) -> None:
-        """Show how the engine beside this gateway stands. None: there is none."""
-        self._collector.engine = report
-
-    def watch_config(self, config_hash: Callable[[], str]) -> None:
-        """Show which configuration is in force."""
-        self._collector.process.config_hash = config_hash
-
-    def watch_state(self, writes: Callable[[], StateWrites | None]) -> None:
-        """Show whether the state file can be written. None: there is none."""
-        self._collector.process.state_writes = writes
 
     # --- the hot path ---------------------------------------------------------------------------------------
 
@@ -102,7 +63,7 @@ class Metrics:
         """Count one finished request."""
         counters = self._by_service.get(request.service) or self._of_new_service(request.service)
         backend = request.backend
-        key = (backend, request.status)
+        key = (request.status, backend)
         requests = counters.requests
         count = requests.get(key)
         if count is not None:
@@ -164,115 +125,49 @@ class Metrics:
 
     # --- now and then ---------------------------------------------------------------------------------------
 
-    def client_error(self, reason: str) -> None:
-        """A client broke the rules of HTTP. `reason` is a constant of the data plane."""
-        errors = self._counters.client_errors
-        if reason not in errors and len(errors) >= MAX_CLIENT_ERROR_REASONS:
-            reason = OTHER
-        errors[reason] = errors.get(reason, 0) + 1
+    def count(self, series: Counter, *key: str, service: str = "", backend: str = "") -> None:
+        """Count one more. `key`: values of the labels of the series, in the order of its declaration. What
+        is about a backend that is not configured any more is not counted."""
+        table = self._table(series, service, backend)
+        if table is not None:
+            series.count(table.cell(series), key[0] if len(key) == 1 else key, table)
 
-    def handshake(self, result: str) -> None:
-        """A TLS handshake of a client has ended. `result` is one of `counters.HANDSHAKE_RESULTS`."""
-        handshakes = self._counters.handshakes
-        handshakes[result if result in handshakes else OTHER] += 1
+    def observe(
+        self, series: HistogramSeries, seconds: float, *key: str, service: str = "", backend: str = ""
+    ) -> None:
+        """Add a duration. The rest is as for `count`."""
+        table = self._table(series, service, backend)
+        if table is not None:
+            series.observe(table.cell(series), key[0] if len(key) == 1 else key, table).add(seconds)
 
-    def certificates_reloaded(self, *, ok: bool) -> None:
-        """Certificates whose files have changed were read again."""
-        self._counters.certificate_reloads["success" if ok else "failure"] += 1
+    def set(self, series: Gauge, value: float, *, service: str = "", backend: str = "") -> None:
+        """Remember the value of a gauge that has no labels of its own."""
+        table = self._table(series, service, backend)
+        if table is not None:
+            table.cell(series)[()] = value
 
-    def watch_certificates(self, expiry: Callable[[], Mapping[str, float]]) -> None:
-        """Show when each certificate in force expires: seconds since the epoch, by path."""
-        self._collector.process.certificate_expiry = expiry
+    def cell(self, series: Series, service: str) -> Cell:
+        """The cell of a series of a service, for who counts often: see `Table.cell`."""
+        return self._service(service).cell(series)
 
-    def admin_error(self, reason: str) -> None:
-        """The admin listener refused or cut off a request. `reason` is one of `counters.ADMIN_ERRORS`."""
-        self._counters.admin_errors[reason] += 1
-
-    def retry(self, service: str, reason: str) -> None:
-        """A request was sent to another backend."""
-        retries = self._service(service).retries
-        retries[reason if reason in retries else OTHER] += 1
-
-    def retry_given_up(self, service: str) -> None:
-        """A request could have been sent again, but waited too long for the retry budget."""
-        self._service(service).retries_given_up += 1
-
-    def refused(self, service: str, reason: str) -> None:
-        """A request was not admitted. `reason` is one of `counters.ADMISSION_REASONS`."""
-        self._service(service).refused[reason] += 1
-
-    def deferred(self, service: str, backend: str) -> None:
-        """A fact that a request brought about a backend has to wait, because too much changes."""
-        if (counters := self._backend(service, backend)) is not None:
-            counters.deferred += 1
-
-    def ejected(self, service: str, backend: str, reason: EjectionReason) -> None:
-        """A backend was ejected."""
-        if (counters := self._backend(service, backend)) is not None:
-            counters.ejections[reason] += 1
-
-    def queue_refused(self, service: str, backend: str, reason: str) -> None:
-        """A request got no place in the queue of a backend, or waited there too long. `reason` is one of
-        `counters.QUEUE_REFUSALS`."""
-        if (counters := self._backend(service, backend)) is not None:
-            counters.queue_refused[reason] += 1
-
-    def out_of_step(self, service: str, backend: str, reason: str) -> None:
-        """A backend has sent what answers no request, or another one. `reason` is one of
-        `counters.OUT_OF_STEP`."""
-        if (counters := self._backend(service, backend)) is not None:
-            counters.out_of_step[reason] += 1
-
-    def version_mismatch(self, service: str, backend: str) -> None:
-        """A backend named another served version than the negotiated one (threats V9), or none."""
-        if (counters := self._backend(service, backend)) is not None:
-            counters.version_mismatches += 1
-
-    def probed(self, service: str, backend: str, seconds: float, failure: str | None) -> None:
-        """A probe ended after `seconds`. `failure` is None or one of `counters.PROBE_FAILURES`."""
-        if (counters := self._backend(service, backend)) is None:
-            return
-        counters.probes.add(seconds)
-        if failure is not None:
-            failures = counters.probe_failures
-            failures[failure if failure in failures else OTHER] += 1
-
-    def certificate_seen(self, service: str, backend: str, expiry: float) -> None:
-        """A backend has shown a probe its certificate. `expiry`: seconds since the epoch."""
-        if (counters := self._backend(service, backend)) is not None:
-            counters.certificate_expiry = expiry
-
-    def tunnels(self, service: str) -> TunnelCounters:
-        """What is counted of the upgrades of a service, by the data plane itself."""
-        return self._service(service).tunnels
+    def _table(self, series: Series, service: str, backend: str) -> Table | None:
+        """None: the backend is not configured any more."""
+        level = series.level
+        if level is PROCESS:
+            return self._counters.process
+        found = self._service(service)
+        return found.backends.get(backend) if level is BACKEND else found
 
     def _service(self, service: str) -> ServiceCounters:
         return self._by_service.get(service) or self._of_new_service(service)
-
-    def _backend(self, service: str, backend: str) -> BackendCounters | None:
-        """None: the backend is not configured any more."""
-        return self._service(service).backends.get(backend)
-
-    def reloaded(self, *, ok: bool, at: float) -> None:
-        """A reload ended. `at` is wall-clock seconds."""
-        counters = self._counters
-        counters.reloads["success" if ok else "failure"] += 1
-        counters.last_reload_successful = ok
-        if ok:
-            counters.last_success_at = at
-
-    def lag(self, worker: str, seconds: float) -> None:
-        """The event loop of `worker` woke up `seconds` late."""
-        self._counters.lags.setdefault(worker, Histogram()).add(seconds)
 
     def snapshot_changed(self, before: Snapshot, after: Snapshot) -> None:
         """Count how the offers changed; a subscriber of the snapshot holder."""
         self._update_series()
         for old, view in after.news_since(before):
-            counters = self._counters.services.get(view.service.name)
-            if old is not None and counters is not None:
+            if old is not None:
                 for change in offer_changes(old.offer, view.offer):
-                    counters.offer_changes[change] += 1
+                    self.count(OfService.offer_changes, *change, service=view.service.name)
 
     def update_series(self, _before: Snapshot, _after: Snapshot) -> None:
         """As `snapshot_changed` in a worker process, whose parent counts how the offers change."""
@@ -280,20 +175,15 @@ class Metrics:
 
     # --- several processes ----------------------------------------------------------------------------------
 
-    def tunnels_open(self) -> Mapping[str, int]:
-        """Returns the number of open tunnels of this process by service, of services that have some."""
-        services = self._counters.services.items()
-        return {name: counters.tunnels.open for name, counters in services if counters.tunnels.open}
-
     def take(self) -> Counted:
         """What was counted since the last call, for the parent of this process. From here on it is not
         counted here any more."""
-        return take(self._counters)
+        return self._counters.take()
 
     def add(self, counted: Counted) -> None:
         """Count what a worker process has counted."""
         self._update_series()
-        add(self._counters, counted)
+        self._counters.add(counted)
 
     # --- what others read -----------------------------------------------------------------------------------
 
@@ -306,7 +196,8 @@ class Metrics:
         mappings are live."""
         services = self._counters.services.items()
         return {
-            name: RequestCounts(each.requests, each.negotiations, each.refused) for name, each in services
+            name: RequestCounts(each.requests, each.negotiations, each.cell(OfService.requests_refused))
+            for name, each in services
         }
 
     # --- the scrape -----------------------------------------------------------------------------------------
@@ -319,7 +210,12 @@ class Metrics:
 
         self._update_series()
         form = form_of(accept)
-        return pieces(self._collector.collect(stats or read_stats()), form), form.value
+        now = self._now()._replace(
+            stats=stats or read_stats(),
+            views={} if self._snapshots is None else self._snapshots.current.views,
+            wall_offset=time.time() - time.monotonic(),
+        )
+        return pieces(self._collector.collect(now), form), form.value
 
 
 def offer_changes(before: Offer, after: Offer) -> list[tuple[str, str]]:

@@ -33,12 +33,12 @@ _Key = TypeVar("_Key")
 class RequestCounts(NamedTuple):
     """What one service has counted since the start. The mappings of `Metrics.request_counts` are live."""
 
-    requests: Mapping[tuple[str, int], int]
-    """By (backend, status), as `ServiceCounters.requests`."""
+    requests: Mapping[tuple[int, str], int]
+    """By (status, backend): `OfRequests.requests`."""
     results: Mapping[tuple[RequestedKind, NegotiationResult], int]
-    """By (requested, result), as `ServiceCounters.negotiations`."""
+    """By (requested, result): `OfService.negotiations`."""
     refused: Mapping[str, int]
-    """Not admitted, by reason, as `ServiceCounters.refused`."""
+    """Not admitted, by reason: `OfService.requests_refused`."""
 
 
 Counts: TypeAlias = Mapping[str, RequestCounts]
@@ -98,7 +98,7 @@ class Rates:
             return NO_RATES
         before = samples.get(service, _NOTHING)
         by_backend: dict[str, float] = {}
-        for (backend, _), count in _more(counts.requests, before.requests).items():
+        for (_, backend), count in _more(counts.requests, before.requests).items():
             by_backend[backend] = by_backend.get(backend, 0.0) + count / seconds
         results: dict[NegotiationResult, float] = {}
         for (_, result), count in _more(counts.results, before.results).items():

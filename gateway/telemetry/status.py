@@ -22,9 +22,20 @@ from gateway.core.versions.version import Scheme
 from gateway.telemetry.agreement import AgreementReport, ServiceReport
 from gateway.telemetry.discovery import SourceReport
 from gateway.telemetry.engine import EngineReport, with_engine
-from gateway.telemetry.process_families import StateWrites
 from gateway.telemetry.rates import ServiceRates
 from gateway.telemetry.worker_report import WorkerReport
+
+
+@final
+class StateWrites(NamedTuple):
+    """How the writing of the state file goes."""
+
+    successful: bool
+    """The present state is in the file."""
+    written_at: float
+    """When it was last written: seconds since the epoch; 0: never by this process."""
+    writes: int
+    failures: int
 
 
 @final

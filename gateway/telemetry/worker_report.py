@@ -4,7 +4,7 @@
 
 A new gauge is one field here, filled where the worker makes its report. Adding, carrying it from one process
 to another and forgetting it when a worker ends follow from the field. Counts are no part of it: they are told
-once (`telemetry.merging`), a report is told anew each time. Values only: nothing is measured here.
+once (`telemetry.counters`), a report is told anew each time. Values only: nothing is measured here.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from gateway.core.fleet.fleet import ObservedFact
 from gateway.core.fleet.publication import Publication
 from gateway.dataplane.balance import Descriptors
 from gateway.settings import Settings
-from gateway.telemetry.merging import Counted
+from gateway.telemetry.counters import Counted
 from gateway.telemetry.worker_report import WorkerReport
 
 # --- from the parent ---------------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.balance import Balance
 from gateway.dataplane.sharing import SharedLimits
 from gateway.dataplane.worker import Worker
-from gateway.errors import CLIENT_ERROR_REASONS
 from gateway.settings.values import Settings
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.otel import start_tracing
@@ -62,7 +61,7 @@ class Parts:
         self._published = published(None, start.publication)
         """What the parent has published last. The holder has it with what requests have shown since."""
         self.snapshot_holder = SnapshotHolder(self._published, monotonic, learned=self.own_facts.learned)
-        self.metrics = Metrics(CLIENT_ERROR_REASONS, per_backend=start.settings.metrics.per_backend)
+        self.metrics = Metrics(per_backend=start.settings.metrics.per_backend)
         self._stack = AsyncExitStack()
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -1,7 +1,7 @@
 """The reports of worker processes, added up: of those that run, and what lasts of those that have ended.
 
 A worker that has ended has no connections and no requests any more, but what it has counted stays counted:
-requests and the like in the metrics of this process (`telemetry.merging`), the rest here.
+requests and the like in the metrics of this process (`telemetry.counters`), the rest here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import NamedTuple, final
 
-from gateway.telemetry.merging import Counted
+from gateway.telemetry.counters import Counted
 from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, plus
 from gateway.workers.messages import Report
 from gateway.workers.worker_handle import WorkerHandle

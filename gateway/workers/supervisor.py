@@ -24,7 +24,7 @@ from gateway.dataplane.known_documents import KnownDocuments
 from gateway.dataplane.listening_sockets import ListeningSockets
 from gateway.errors import StartupError
 from gateway.settings import Settings
-from gateway.telemetry.merging import Counted
+from gateway.telemetry.counters import Counted
 from gateway.telemetry.status import WorkerState
 from gateway.telemetry.worker_report import Ejected, WorkerProcess, WorkerReport, plus
 from gateway.workers.changes import Changes

@@ -87,7 +87,7 @@ async def operator(folder: Path, clock: Clock, *, required: bool = True) -> Asyn
     site = AdminSite(
         create_app(context),
         await bind_site("127.0.0.1", 0),
-        bed.metrics.admin_error,
+        bed.count_admin_error,
         certificates=ServerCertificates(tls, resumption=False),
         wall_clock=clock,
     )

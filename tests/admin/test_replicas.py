@@ -10,8 +10,11 @@ from math import inf
 from gateway.controlplane.stores.store import StoreError
 from gateway.core.fleet.fleet import OperatorCommand, Pin
 from gateway.core.versions.version import Version
-from gateway.telemetry.agreement import AgreementReport, ReplicaReport, ServiceReport, agreement_families
+from gateway.telemetry.agreement import AgreementReport, ReplicaReport, ServiceReport
+from gateway.telemetry.series.neighbours import OfReplicas
+from gateway.telemetry.series.now import Now
 from tests.admin.testbed import StartAdmin, mixed_fleet
+from tests.telemetry.builders import samples
 
 CEILING = "/services/baremetal/ceiling"
 OWN = ReplicaReport("a1", "gw-1", "gw-1", "0.1.0", attached=True, seen_at=100.0)
@@ -127,7 +130,7 @@ async def test_only_a_registered_replica_that_is_gone_is_forgotten(admin: StartA
 
 def test_metrics_count_replicas_and_tell_until_when_a_detached_one_answers() -> None:
     detached = ServiceReport(attached=False, since=60.0, seq=7, answers_for=3600.0)
-    found = {each.name: dict(each.samples) for each in agreement_families(report(detached, error="x"))}
+    found = samples(OfReplicas, Now(agreement=report(detached, error="x")))
 
     assert found["agreement_replicas"] == {("attached",): 1, ("detached",): 1}
     assert found["agreement_attached"] == {("baremetal",): 0}
@@ -135,4 +138,4 @@ def test_metrics_count_replicas_and_tell_until_when_a_detached_one_answers() -> 
     assert found["agreement_forget_seconds"] == {(): inf}
     assert found["agreement_holding_replicas"] == {("baremetal",): 1}
     assert found["agreement_store_up"] == {(): 0}
-    assert list(agreement_families(None)) == []
+    assert samples(OfReplicas, Now()) == {}

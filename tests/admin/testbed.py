@@ -40,6 +40,7 @@ from gateway.telemetry.history import History
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.rates import NO_RATES, ServiceRates
 from gateway.telemetry.recent import LastHour
+from gateway.telemetry.series.process import OfProcess
 from gateway.telemetry.status import ConfigInForce, GatewayStatus, WorkerState
 from gateway.telemetry.worker_report import WorkerReport
 
@@ -74,6 +75,10 @@ class AdminTestbed:
     forget: Callable[[str], Awaitable[bool]] | None = None
     port: int = 0
     session: ClientSession | None = None
+
+    def count_admin_error(self, reason: str) -> None:
+        """As the gateway counts what goes wrong on its admin listener."""
+        self.metrics.count(OfProcess.admin_errors, reason)
 
     def app(self, token: str | None = None, hosts: tuple[str, ...] = ()) -> web.Application:
         """The application as the gateway makes it, on what this testbed holds."""
@@ -172,7 +177,7 @@ async def on_site(
     testbed = AdminTestbed(snapshot_holder, **replicas)
     create = create_metrics_app if metrics_only else create_app
     app = create(testbed.context(token, hosts))
-    site = AdminSite(app, await bind_site("127.0.0.1", 0), testbed.metrics.admin_error)
+    site = AdminSite(app, await bind_site("127.0.0.1", 0), testbed.count_admin_error)
     await site.start()
     try:
         async with ClientSession() as session:

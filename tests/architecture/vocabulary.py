@@ -101,6 +101,9 @@ ALLOWED: Final = frozenset(
 YAML_KEYS: Final = frozenset({"reply"})
 """Keys of the `custom` dialect: fields of its option classes, whose names the configuration gives."""
 
+SERIES: Final = frozenset({"resident_memory_bytes", "virtual_memory_bytes", "worker_resident_memory_bytes"})
+"""Series of /metrics, by the names that every exporter has."""
+
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 

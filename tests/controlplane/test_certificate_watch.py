@@ -10,22 +10,26 @@ import pytest
 
 from gateway.controlplane.certificate_watch import CertificateWatch
 from gateway.settings.values import Listen, Settings
+from gateway.telemetry.series.declaring import Counter
+from gateway.telemetry.series.process import OfProcess
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import CertificateFiles, ServerTls
 from tests.certificates import Authority
 from tests.patience import PATIENCE
+from tests.telemetry.builders import NobodyCounts
 
 ROOT = Authority()
 DAY = 86_400.0
 
 
-class Counted:
+class Counted(NobodyCounts):
     def __init__(self) -> None:
-        self.results: list[bool] = []
+        self.results: list[str] = []
         self.changed = asyncio.Event()
 
-    def certificates_reloaded(self, *, ok: bool) -> None:
-        self.results.append(ok)
+    def count(self, series: Counter, *key: str, service: str = "", backend: str = "") -> None:
+        assert series is OfProcess.certificate_reloads
+        self.results.extend(key)
         self.changed.set()
 
 
@@ -56,7 +60,7 @@ async def test_changed_files_are_read_again_by_themselves(
     finally:
         await watch.close()
 
-    assert metrics.results[-1]
+    assert metrics.results[-1] == "success"
     assert "the certificates of 127.0.0.1:8443 were read again" in caplog.text
     assert watch.expiry() == {str(tmp_path / "tls.crt"): certificates.certificates[0].not_after}
 
@@ -74,7 +78,7 @@ async def test_a_bad_pair_is_told_once_with_its_reason_and_changes_nothing(
         await watch.look()
 
     assert certificates.certificates == before
-    assert metrics.results == [False]
+    assert metrics.results == ["failure"]
     assert caplog.text.count("the certificates of 127.0.0.1:8443 stay as they were") == 1
     assert f"the key does not belong to the certificate ({tmp_path / 'tls.key'})" in caplog.text
 

@@ -39,7 +39,7 @@ class Watched(NamedTuple):
         """The results of all reloads up to now, after so many looks."""
         for _ in range(number):
             await self.watch.look()
-        return [ok for ok, _ in self.recorder.reloads]
+        return [result == "success" for result in self.recorder.reloads]
 
     def names(self) -> list[str]:
         return [each.name for each in self.reloader.settings.services]

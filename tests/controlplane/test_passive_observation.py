@@ -20,12 +20,15 @@ from gateway.core.fleet.fleet import (
 )
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
+from gateway.telemetry.series import declaring
+from gateway.telemetry.series.backend import OfBackend
 from tests.controlplane.fakes import LOOPBACK, TIMEOUT, holder_of, service
+from tests.telemetry.builders import NobodyCounts
 
 NAMES = ("api-1", "api-2", "api-3")
 
 
-class Harness:
+class Harness(NobodyCounts):
     """Three known backends, counts of what was deferred and changed, and a clock that a test sets."""
 
     def __init__(self) -> None:
@@ -45,7 +48,8 @@ class Harness:
         self.changes += 1
         self.changed.set()
 
-    def deferred(self, service: str, backend: str) -> None:
+    def count(self, series: declaring.Counter, *key: str, service: str = "", backend: str = "") -> None:
+        assert series is OfBackend.deferred_facts
         self.deferrals[backend] += 1
 
     def advertise(self, highest: int, at: float, name: str = "api-1") -> None:

@@ -30,6 +30,8 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
 from gateway.telemetry.recent import LastHour
+from gateway.telemetry.series.backend import OfBackend
+from gateway.telemetry.series.declaring import Counter, Gauge, HistogramSeries
 from tests.controlplane.fakes import (
     LOOPBACK,
     Behaviour,
@@ -42,9 +44,10 @@ from tests.controlplane.fakes import (
     until_member,
 )
 from tests.patience import PATIENCE
+from tests.telemetry.builders import NobodyCounts
 
 
-class ProbeResults:
+class ProbeResults(NobodyCounts):
     """Stands in for the metrics: the result of every probe, in order."""
 
     def __init__(self) -> None:
@@ -53,13 +56,20 @@ class ProbeResults:
         """Of the certificates that were seen, by backend."""
         self._ended = asyncio.Semaphore(0)
 
-    def probed(self, service: str, backend: str, seconds: float, failure: str | None) -> None:
-        assert (service, seconds >= 0) == ("baremetal", True)
-        self.reasons.append(failure)
+    def observe(
+        self, series: HistogramSeries, seconds: float, *key: str, service: str = "", backend: str = ""
+    ) -> None:
+        assert (series, service, seconds >= 0) == (OfBackend.probe_duration_seconds, "baremetal", True)
+        self.reasons.append(None)
         self._ended.release()
 
-    def certificate_seen(self, service: str, backend: str, expiry: float) -> None:
-        self.expiry[backend] = expiry
+    def count(self, series: Counter, *key: str, service: str = "", backend: str = "") -> None:
+        assert (series, service) == (OfBackend.probe_failures, "baremetal")
+        (self.reasons[-1],) = key
+
+    def set(self, series: Gauge, value: float, *, service: str = "", backend: str = "") -> None:
+        assert series is OfBackend.backend_certificate_expiry_timestamp_seconds
+        self.expiry[backend] = value
 
     async def probe_ended(self) -> None:
         """Wait for one more result. Its fact has been taken in then: facts are let in a turn later."""
@@ -809,8 +819,11 @@ async def test_first_probes_begin_a_few_in_each_turn_of_the_event_loop() -> None
         return (host,)
 
     class Slow(ProbeResults):
-        def probed(self, service: str, backend: str, seconds: float, failure: str | None) -> None:
+        def observe(
+            self, series: HistogramSeries, seconds: float, *key: str, service: str = "", backend: str = ""
+        ) -> None:
             asked.append(backend)
+            self.reasons.append(None)
 
     snapshot_holder = holder_of(service(*backends))
     async with Prober(

@@ -24,7 +24,10 @@ from gateway.settings.model.admin import Admin
 from gateway.settings.values import Listen, Settings
 from gateway.settings.yaml.problem import Problem, Severity
 from gateway.settings.yaml.tree import Position
+from gateway.telemetry.series.declaring import Counter, Gauge
+from gateway.telemetry.series.process import OfConfiguration
 from tests.controlplane.fakes import holder_of, member, service
+from tests.telemetry.builders import NobodyCounts
 
 ONE, TWO = Backend("api-1", "127.0.0.1", 1), Backend("api-2", "127.0.0.1", 2)
 KNOWN = Advertisement(VersionSet.between(Version(1, 1), Version(1, 58)))
@@ -40,16 +43,22 @@ class Targets:
         self.targets.append(tuple(services))
 
 
-class Recorder(Targets):
+class Recorder(Targets, NobodyCounts):
     """Stands in for prober, resolver and metrics, and keeps their calls."""
 
     def __init__(self) -> None:
         super().__init__()
         self.resolver = Targets()
-        self.reloads: list[tuple[bool, float]] = []
+        self.reloads: list[str] = []
+        self.gauges: list[float] = []
+        """Whether the last reload was successful, and when one was."""
 
-    def reloaded(self, *, ok: bool, at: float) -> None:
-        self.reloads.append((ok, at))
+    def count(self, series: Counter, *key: str, service: str = "", backend: str = "") -> None:
+        assert series is OfConfiguration.config_reloads
+        self.reloads.extend(key)
+
+    def set(self, series: Gauge, value: float, *, service: str = "", backend: str = "") -> None:
+        self.gauges.append(value)
 
 
 def settings(*backends: Backend) -> Settings:
@@ -101,7 +110,7 @@ async def test_what_is_known_of_a_backend_that_stays_is_kept() -> None:
         None,
     )
     assert recorder.targets == recorder.resolver.targets == [new.services]
-    assert recorder.reloads == [(True, 2000.0)]
+    assert (recorder.reloads, recorder.gauges) == (["success"], [1, 2000.0])
     assert (subject.config.hash, subject.config.loaded_at) == ("def", 2000.0)
 
 
@@ -136,7 +145,8 @@ async def test_a_file_with_a_problem_changes_nothing_and_is_reported_as_by_check
     assert snapshot_holder.current is before
     first = "x.yaml:3:1: error[unknown-key]: there is no key `lisen` (hint: did you mean `listen`?)"
     assert subject.config == replace(config, error=f"{first}, and 1 more")
-    assert (recorder.targets, recorder.resolver.targets, recorder.reloads) == ([], [], [(False, 0.0)])
+    assert (recorder.targets, recorder.resolver.targets, recorder.reloads) == ([], [], ["failure"])
+    assert recorder.gauges == [0]
     refused = "reload refused, the old configuration stays in force: x.yaml:"
     assert [record.getMessage() for record in caplog.records] == [
         f"{refused}3:1: error[unknown-key]: there is no key `lisen` (hint: did you mean `listen`?)",
@@ -174,7 +184,7 @@ async def test_what_needs_a_restart_is_refused_whole_with_the_keys() -> None:
     ]
     assert "    4 |   drain: 1s\n      |   ^^^^^" in result.problems[3]
     assert snapshot_holder.current is before
-    assert (recorder.targets, recorder.reloads) == ([], [(False, 0.0)])
+    assert (recorder.targets, recorder.reloads, recorder.gauges) == ([], ["failure"], [0])
     assert subject.config.error is not None
     assert subject.config.error.startswith("x.yaml:1:1: error[needs-restart]: `listen` cannot change")
     assert subject.config.error.endswith(", and 3 more")

@@ -13,7 +13,7 @@ from gateway.core.fleet.backend import Backend
 from gateway.dataplane.failures import FAILURES, Failure
 from gateway.dataplane.proxy_status import ERROR_TYPES, LocalReason, proxy_status_line
 from gateway.errors import CLIENT_ERROR_REASONS
-from gateway.telemetry.counters import ADMISSION_REASONS, TunnelEnding
+from gateway.telemetry.series.service import ADMISSION_REASONS, TunnelEnding
 from tests.dataplane.messages import request, response, version_line
 from tests.dataplane.testbed import (
     ScriptedBackend,

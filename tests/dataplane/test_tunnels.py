@@ -17,7 +17,7 @@ import pytest
 
 from gateway.core.fleet.fleet import VersionMismatch
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.telemetry.counters import TunnelEnding
+from gateway.telemetry.series.service import TunnelEnding
 from tests.dataplane.messages import (
     KIB,
     MAX_FIELD,

@@ -45,6 +45,7 @@ from gateway.settings import Limits, Timeouts
 from gateway.settings.values import Listen
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
+from gateway.telemetry.series.now import Now
 from gateway.tls.server import ServerCertificates
 from tests.dataplane.messages import (
     MAX_FIELD,
@@ -459,7 +460,7 @@ class Gateway:
             [(listen, sock) for _, sock in self.sockets.of_slot(0)],
             None if certificates is None else {listen: certificates},
         )
-        self.metrics.watch(self.snapshot_holder, self.worker.report)
+        self.metrics.watch(self.snapshot_holder, lambda: Now(self.worker.report()))
 
     @property
     def address(self) -> tuple[str, int]:

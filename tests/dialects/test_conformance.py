@@ -53,7 +53,7 @@ from gateway.dataplane.http1 import request_head
 from gateway.dataplane.http1.names import NameTable
 from gateway.dialects import discover
 from gateway.settings import Limits, load
-from gateway.telemetry.counters import PROBE_FAILURES
+from gateway.telemetry.series.backend import PROBE_FAILURES
 from tests.core.builders import explained
 from tests.dialects.dialect_samples import (
     BODIES,

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import settings
 from gateway.assembly import Gateway
+from gateway.assembly.counting import now
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import Advertisement, RequestedKind
 from gateway.core.fleet.ejection import EjectionReason
@@ -19,15 +20,11 @@ from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.fleet.offer import HeldRule, Phase
 from gateway.errors import CLIENT_ERROR_REASONS
 from gateway.telemetry.agreement import AgreementReport, ServiceReport
-from gateway.telemetry.counters import (
-    ADMIN_ERRORS,
-    ADMISSION_REASONS,
-    HANDSHAKE_RESULTS,
-    PROBE_FAILURES,
-    QUEUE_REFUSALS,
-    RETRY_REASONS,
-)
 from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.series.backend import PROBE_FAILURES, QUEUE_REFUSALS, OfBackend
+from gateway.telemetry.series.process import ADMIN_ERRORS, HANDSHAKE_RESULTS
+from gateway.telemetry.series.reference import with_table
+from gateway.telemetry.series.service import ADMISSION_REASONS, RETRY_REASONS
 from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, plus
 from tests.certificates import Authority
 from tests.dataplane.testbed import until
@@ -73,7 +70,12 @@ async def scrape(folder: Path) -> str:
     configured = settings.load(text, filename="test", environ={}).require()
     async with Gateway(configured) as gateway, aiohttp.ClientSession() as client:
         # What probes would bring, one of them over TLS.
-        gateway.metrics.certificate_seen("baremetal", "old", 1790000000.0)
+        gateway.metrics.set(
+            OfBackend.backend_certificate_expiry_timestamp_seconds,
+            1790000000.0,
+            service="baremetal",
+            backend="old",
+        )
         versions = gateway.settings.services[0].backends[0].declared
         assert versions is not None
         gateway.snapshot_holder.observe(
@@ -83,11 +85,13 @@ async def scrape(folder: Path) -> str:
         # What several workers would be.
         worker = WorkerProcess(up=True, restarts=0, cpu_seconds=1.0, resident_bytes=1, open_fds=1)
         report = plus(gateway.status().report, WorkerReport(processes={"0": worker}))
-        gateway.metrics.watch(gateway.snapshot_holder, lambda: report)
         about = {"baremetal": ServiceReport(attached=True, since=0.0, seq=1)}
         engine = EngineReport("haproxy", "2.6", 1, "", {"baremetal": 1}, {}, 0, (), {}, 0, 0)
-        gateway.metrics.watch_engine(lambda: engine)
-        gateway.metrics.watch_agreement(lambda: AgreementReport("a", "", (), about))
+        agreement = AgreementReport("a", "", (), about)
+        shown = now(gateway.parts, gateway._served.admin.connections())._replace(
+            report=report, engine=engine, agreement=agreement
+        )
+        gateway.metrics.watch(gateway.snapshot_holder, lambda: shown)
         async with client.get(f"{gateway.admin_url}/metrics") as response:
             return await response.text()
 
@@ -101,6 +105,19 @@ async def exposed(folder: Path) -> Series:
         name = f"{family.name}_total" if family.type == "counter" else family.name
         found[name] = (family.type, labels.pop())
     return found
+
+
+def test_the_table_is_the_one_that_the_declarations_make() -> None:
+    assert with_table(PAGE) == PAGE, "python -m gateway.telemetry.series.reference docs/metrics.md"
+
+
+def test_a_new_row_comes_after_that_of_the_series_declared_before_it() -> None:
+    lines = PAGE.splitlines(keepends=True)
+    (row,) = (line for line in lines if line.startswith("| `skewgate_retries_given_up_total`"))
+    changed = PAGE.replace(row, "| `skewgate_gone` | gauge | – | a series that is no more |\n")  # noqa: RUF001
+    assert sorted(with_table(changed).splitlines()) == sorted(PAGE.splitlines())
+    (before,) = (line for line in lines if line.startswith("| `skewgate_requests_refused_total`"))
+    assert before + row in with_table(changed)
 
 
 async def test_the_page_lists_what_is_exposed(tmp_path: Path) -> None:

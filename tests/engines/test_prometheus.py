@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from gateway.assembly import Gateway
+from gateway.assembly.counting import now
 from gateway.settings import read_file
 from gateway.telemetry.agreement import AgreementReport, ServiceReport
 from tests.architecture.source import ROOT
@@ -195,7 +196,11 @@ async def test_a_server_scrapes_evaluates_the_rules_and_fills_the_dashboard(tmp_
         async with Gateway(read_file(file, environ={}).require(), source=file) as gateway:
             # What several replicas would be.
             about = {"baremetal": ServiceReport(attached=True, since=0.0, seq=1)}
-            gateway.metrics.watch_agreement(lambda: AgreementReport("a", "", (), about))
+            report = AgreementReport("a", "", (), about)
+            gateway.metrics.watch(
+                gateway.snapshot_holder,
+                lambda: now(gateway.parts, gateway._served.admin.connections())._replace(agreement=report),
+            )
             await use(gateway)
             await refused_reload(gateway, file)
             async with prometheus(tmp_path, int(gateway.admin_url.rpartition(":")[2])) as ask:

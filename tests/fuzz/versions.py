@@ -31,7 +31,7 @@ from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import RequestHead, read_request_head
 from gateway.errors import FramingError
 from gateway.settings import Limits
-from gateway.telemetry.counters import PROBE_FAILURES
+from gateway.telemetry.series.backend import PROBE_FAILURES
 from tests.dialects.dialect_samples import DIALECT_SAMPLES, METHODS, DialectSample, folded_headers
 
 _BY_LABEL: Final = {sample.label: sample for sample in DIALECT_SAMPLES}

@@ -14,7 +14,11 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import Ironic
+from gateway.telemetry.collector import Collector
+from gateway.telemetry.counters import Counters
 from gateway.telemetry.request_record import ReceivedHead, RequestRecord
+from gateway.telemetry.series.declaring import Counter, Gauge, Group, HistogramSeries
+from gateway.telemetry.series.now import Now
 from gateway.tls.values import ClientCertificate
 
 OLD: Final = Backend("old", "10.0.0.1", 6385)
@@ -88,3 +92,25 @@ def record(
     for name, value in {**fields, **differing}.items():
         setattr(sample, name, value)
     return sample
+
+
+class NobodyCounts:
+    """Stands in for the metrics where nothing is counted. Tests override what they want to know."""
+
+    def count(self, series: Counter, *key: str, service: str = "", backend: str = "") -> None:
+        pass
+
+    def observe(
+        self, series: HistogramSeries, seconds: float, *key: str, service: str = "", backend: str = ""
+    ) -> None:
+        pass
+
+    def set(self, series: Gauge, value: float, *, service: str = "", backend: str = "") -> None:
+        pass
+
+
+def samples(group: type[Group], now: Now) -> dict[str, dict[tuple[str, ...], float]]:
+    """The samples of the series of a group, by name, of a gateway that has counted nothing."""
+    names = {series.name for series in group.series}
+    families = Collector(Counters()).collect(now)
+    return {each.name: dict(each.samples) for each in families if each.name in names}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from gateway.telemetry.engine import EngineReport, engine_families
+from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.series.neighbours import OfEngine
+from gateway.telemetry.series.now import Now
+from tests.telemetry.builders import samples
 
 REPORT = EngineReport(
     name="haproxy",
@@ -20,9 +23,8 @@ REPORT = EngineReport(
 
 
 def values(report: EngineReport | None) -> dict[tuple[str, tuple[str, ...]], float]:
-    return {
-        (family.name, labels): value for family in engine_families(report) for labels, value in family.samples
-    }
+    found = samples(OfEngine, Now(engine=report))
+    return {(name, labels): value for name, rows in found.items() for labels, value in rows.items()}
 
 
 def test_without_an_engine_there_is_nothing() -> None:

@@ -21,19 +21,21 @@ from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dialects.openstack.ironic import Ironic
-from gateway.telemetry.counters import (
+from gateway.errors import CLIENT_ERROR_REASONS
+from gateway.telemetry.counters import Counted
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.series.backend import OUT_OF_STEP, QUEUE_REFUSALS, OfBackend
+from gateway.telemetry.series.catalog import SERIES
+from gateway.telemetry.series.declaring import OTHER, Counter, Gauge, HistogramSeries, Series
+from gateway.telemetry.series.process import HANDSHAKE_RESULTS, RESULTS, OfProcess
+from gateway.telemetry.series.service import (
     ADMISSION_REASONS,
-    HANDSHAKE_RESULTS,
-    MAX_CLIENT_ERROR_REASONS,
     MAX_VERSIONS,
-    OTHER,
-    OUT_OF_STEP,
-    QUEUE_REFUSALS,
     RETRY_REASONS,
+    OfRequests,
+    OfService,
     TunnelEnding,
 )
-from gateway.telemetry.merging import Counted
-from gateway.telemetry.metrics import Metrics
 from tests.examples import examples
 from tests.telemetry.builders import advertisement, record
 
@@ -90,9 +92,7 @@ class Process:
 
 def through_a_channel(counted: Counted) -> Counted:
     data = pickle.dumps(counted, pickle.HIGHEST_PROTOCOL)
-    found = pickle.loads(data)  # noqa: S301 - our own
-    assert isinstance(found, Counted)
-    return found
+    return pickle.loads(data)  # type: ignore[no-any-return]  # noqa: S301 - our own
 
 
 def told(process: Process) -> Counted:
@@ -138,36 +138,54 @@ def requests(draw: st.DrawFn) -> Event:
     return lambda metrics: metrics.record(finished)
 
 
+def counting(
+    series: Counter, *details: st.SearchStrategy[object], key: st.SearchStrategy[str] | None = None
+) -> st.SearchStrategy[Event]:
+    """Calls of `Metrics.count` for a service or a backend."""
+    owners = dict(zip(series.all_labels, details, strict=False))
+    labels = st.fixed_dictionaries(owners)
+    keys = st.just(()) if key is None else key.map(lambda found: (found,))
+    return st.tuples(keys, labels).map(lambda found: lambda m: m.count(series, *found[0], **found[1]))
+
+
+def probed(found: tuple[str, str, float, str | None]) -> Event:
+    service, backend, took, failure = found
+
+    def event(metrics: Metrics) -> None:
+        metrics.observe(OfBackend.probe_duration_seconds, took, service=service, backend=backend)
+        if failure is not None:
+            metrics.count(OfBackend.probe_failures, failure, service=service, backend=backend)
+
+    return event
+
+
 def upgraded(service: str, ending: TunnelEnding | None, metrics: Metrics) -> None:
-    tunnels = metrics.tunnels(service)
-    tunnels.bytes_in += 3
-    tunnels.bytes_out += 5
+    tunnelled = metrics.cell(OfService.tunnel_bytes, service)
+    tunnelled["in"] += 3
+    tunnelled["out"] += 5
     if ending is None:
-        tunnels.removed += 1
+        metrics.count(OfService.upgrades, "removed", service=service)
     else:
-        tunnels.forwarded += 1
-        tunnels.ended[ending] += 1
-
-
-def in_service(name: str, *details: st.SearchStrategy[object]) -> st.SearchStrategy[Event]:
-    """Calls of a method that takes a service first."""
-    return st.tuples(services, *details).map(lambda found: lambda m: getattr(m, name)(*found))
+        metrics.count(OfService.upgrades, "forwarded", service=service)
+        metrics.count(OfService.tunnels, ending, service=service)
 
 
 rare: st.SearchStrategy[Event] = st.one_of(
-    in_service("retry", st.sampled_from([*RETRY_REASONS, "another"])),
-    in_service("retry_given_up"),
-    in_service("refused", st.sampled_from(ADMISSION_REASONS)),
-    in_service("version_mismatch", backends),
-    in_service("deferred", backends),
-    in_service("ejected", backends, st.sampled_from(EjectionReason)),
-    in_service("queue_refused", backends, st.sampled_from(QUEUE_REFUSALS)),
-    in_service("out_of_step", backends, st.sampled_from(OUT_OF_STEP)),
-    in_service("probed", backends, seconds, st.sampled_from([None, "timeout", "another"])),
-    st.sampled_from(["head", "chunk"]).map(lambda reason: lambda m: m.client_error(reason)),
-    st.sampled_from([*HANDSHAKE_RESULTS, "another"]).map(lambda result: lambda m: m.handshake(result)),
-    st.tuples(st.sampled_from("01"), seconds).map(lambda found: lambda m: m.lag(*found)),
-    st.booleans().map(lambda ok: lambda m: m.certificates_reloaded(ok=ok)),
+    counting(OfService.retries, services, key=st.sampled_from([*RETRY_REASONS, "another"])),
+    counting(OfService.retries_given_up, services),
+    counting(OfService.requests_refused, services, key=st.sampled_from(ADMISSION_REASONS)),
+    counting(OfBackend.contradictions, services, backends),
+    counting(OfBackend.deferred_facts, services, backends),
+    counting(OfBackend.ejections, services, backends, key=st.sampled_from(EjectionReason)),
+    counting(OfBackend.queue_refused, services, backends, key=st.sampled_from(QUEUE_REFUSALS)),
+    counting(OfBackend.out_of_step, services, backends, key=st.sampled_from(OUT_OF_STEP)),
+    st.tuples(services, backends, seconds, st.sampled_from([None, "timeout", "another"])).map(probed),
+    counting(OfProcess.client_errors, key=st.sampled_from(["head", "chunk"])),
+    counting(OfProcess.tls_handshakes, key=st.sampled_from([*HANDSHAKE_RESULTS, "another"])),
+    counting(OfProcess.certificate_reloads, key=st.sampled_from(RESULTS)),
+    st.tuples(st.sampled_from("01"), seconds).map(
+        lambda found: lambda m: m.observe(OfProcess.event_loop_lag_seconds, found[1], found[0])
+    ),
     st.tuples(services, st.sampled_from([*TunnelEnding, None])).map(lambda found: partial(upgraded, *found)),
 )
 events: st.SearchStrategy[Event] = st.one_of(requests(), rare)
@@ -194,7 +212,14 @@ def test_the_sums_of_all_workers_are_what_one_process_would_have_counted(
 
     assert counters(parent.metrics) == counters(alone.metrics)
     for worker in workers:
-        assert told(worker) == Counted({}, None, None, {}, {}, {}, {}), "each count is told once"
+        assert told(worker) == {}, "each count is told once"
+
+
+def counted_series() -> list[Series]:
+    """Every series that is counted by `Metrics.count` or `Metrics.observe`."""
+    found = [each for each in SERIES.values() if each.read is None and not isinstance(each, Gauge)]
+    found.remove(OfRequests.requests)
+    return found
 
 
 def test_whatever_can_be_counted_is_told() -> None:
@@ -203,44 +228,22 @@ def test_whatever_can_be_counted_is_told() -> None:
     alone, parent, worker = Process(snapshot), Process(snapshot), Process(snapshot)
     for metrics in (alone.metrics, worker.metrics):
         metrics.record(record(service="a", backend="x", bytes_in=2))
-        metrics.retry("a", "connect")
-        metrics.retry_given_up("a")
-        metrics.refused("a", "access")
-        metrics.version_mismatch("a", "x")
-        metrics.deferred("a", "x")
-        metrics.ejected("a", "x", EjectionReason.CONNECT)
-        metrics.queue_refused("a", "x", "queue_full")
-        metrics.out_of_step("a", "x", "surplus")
-        metrics.probed("a", "x", 0.5, "timeout")
-        metrics.client_error("head")
-        metrics.handshake("full")
-        metrics.lag("0", 0.5)
-        metrics.certificates_reloaded(ok=False)
-        upgraded("a", TunnelEnding.IDLE, metrics)
-        upgraded("a", None, metrics)
+        for series in counted_series():
+            owner = dict(zip(series.level.value, ("a", "x"), strict=False))
+            key = next(iter(series.keys.at_zero), "0")
+            if isinstance(series, Counter):
+                metrics.count(series, *series.keys.texts(key), **owner)
+            elif isinstance(series, HistogramSeries):
+                metrics.observe(series, 0.5, *series.keys.texts(key), **owner)
     before = counters(parent.metrics)
     parent.metrics.add(told(worker))
 
     after = counters(parent.metrics)
     assert after == counters(alone.metrics)
-    risen = {series.partition("{")[0] for series, count in after.items() if count > before.get(series, 0)}
-    assert risen >= {
-        f"skewgate_{name}"
-        for name in (
-            *("requests_total", "request_duration_seconds_count", "body_bytes_total", "negotiations_total"),
-            *("served_version_total", "backend_duration_seconds_sum", "probe_duration_seconds_count"),
-            *("probe_failures_total", "contradictions_total", "ejections_total", "queue_refused_total"),
-            *("deferred_facts_total", "out_of_step_total", "retries_total", "retries_given_up_total"),
-            *(
-                "requests_refused_total",
-                "upgrades_total",
-                "tunnels_total",
-                "tunnel_bytes_total",
-                "client_errors_total",
-            ),
-            *("tls_handshakes_total", "certificate_reloads_total", "event_loop_lag_seconds_count"),
-        )
-    }
+    risen = {name.partition("{")[0] for name, count in after.items() if count > before.get(name, 0)}
+    assert "skewgate_requests_total" in risen
+    endings = {Counter: "_total", HistogramSeries: "_count"}
+    assert risen >= {f"{series.full_name}{endings[type(series)]}" for series in counted_series()}
 
 
 configs = st.dictionaries(
@@ -340,7 +343,7 @@ def test_a_worker_counts_no_moves_of_an_offer() -> None:
     worker.learn(less.current)
 
     assert less.current.views["a"].offer != before.views["a"].offer
-    assert told(worker).services == {}
+    assert told(worker) == {}
 
 
 # --- bounds ------------------------------------------------------------------------------------------------
@@ -348,25 +351,22 @@ def test_a_worker_counts_no_moves_of_an_offer() -> None:
 
 def test_workers_cannot_bring_more_series_than_there_may_be() -> None:
     parent = Process(snapshot_of(FULL))
+    served, errors = OfService.served_version.full_name, OfProcess.client_errors.full_name
     for worker in range(3):
-        process = Process(parent.held.current)
-        process.metrics.record(record(service="a", backend="x"))
-        counted = told(process)
-        served = {f"1.{worker}{number}": 1 for number in range(MAX_VERSIONS)}
-        errors = {f"reason {worker} {number}": 1 for number in range(MAX_CLIENT_ERROR_REASONS)}
-        service = counted.services["a"]._replace(served=served)
-        parent.metrics.add(counted._replace(services={"a": service}, client_errors=errors))
+        versions = {f"1.{worker}{number}": 1 for number in range(MAX_VERSIONS)}
+        reasons = {f"reason {worker} {number}": 1 for number in range(100)}
+        parent.metrics.add(through_a_channel({("a",): {served: versions}, (): {errors: reasons}}))
 
     found = counters(parent.metrics)
-    versions = [
+    counts = [
         count
         for series, count in found.items()
         if series.startswith('skewgate_served_version_total{service="a"')
     ]
-    reasons = [count for series, count in found.items() if series.startswith("skewgate_client_errors_total")]
-    assert (len(versions), sum(versions)) == (MAX_VERSIONS, 3 * MAX_VERSIONS)
-    assert (len(reasons), sum(reasons)) == (MAX_CLIENT_ERROR_REASONS, 3 * MAX_CLIENT_ERROR_REASONS)
-    assert found[f'skewgate_client_errors_total{{reason="{OTHER}"}}'] > 0
+    errors_found = [name for name in found if name.startswith("skewgate_client_errors_total")]
+    assert (len(counts), sum(counts)) == (MAX_VERSIONS, 3 * MAX_VERSIONS)
+    assert len(errors_found) == len(CLIENT_ERROR_REASONS) + 1
+    assert found[f'skewgate_client_errors_total{{reason="{OTHER}"}}'] == 300
 
 
 def test_what_is_zero_is_not_told() -> None:

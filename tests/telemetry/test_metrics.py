@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -23,81 +24,29 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dataplane.failures import Failure
 from gateway.dialects.openstack.ironic import Ironic
+from gateway.errors import CLIENT_ERROR_REASONS
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.process_families import StateWrites
-from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, WorkerUse, plus
+from gateway.telemetry.series.backend import BackendState, OfBackend
+from gateway.telemetry.series.catalog import GROUPS
+from gateway.telemetry.series.neighbours import OfEngine, OfNames, OfReplicas, OfSources
+from gateway.telemetry.series.now import Now
+from gateway.telemetry.series.process import OfConfiguration, OfProcess, OfWorkers
+from gateway.telemetry.series.service import OfService
+from gateway.telemetry.status import StateWrites
+from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, WorkerUse
 from tests.telemetry.builders import NEW, OLD, advertisement, record, snapshot_holder
 
-CONTRACT = {
-    "process_cpu_seconds": "counter",
-    "process_start_time_seconds": "gauge",
-    "process_resident_memory_bytes": "gauge",
-    "process_virtual_memory_bytes": "gauge",
-    "process_open_fds": "gauge",
-    "process_max_fds": "gauge",
-    "skewgate_build_info": "gauge",
-    "skewgate_access_log_dropped": "counter",
-    "skewgate_process_log_dropped": "counter",
-    "skewgate_config_info": "gauge",
-    "skewgate_state_last_write_successful": "gauge",
-    "skewgate_state_last_write_success_timestamp_seconds": "gauge",
-    "skewgate_state_writes": "counter",
-    "skewgate_client_connections": "gauge",
-    "skewgate_client_connections_limit": "gauge",
-    "skewgate_tls_handshakes_active": "gauge",
-    "skewgate_tls_handshakes_active_limit": "gauge",
-    "skewgate_held_body_bytes": "gauge",
-    "skewgate_held_body_bytes_limit": "gauge",
-    "skewgate_admin_connections": "gauge",
-    "skewgate_admin_connections_limit": "gauge",
-    "skewgate_body_bytes": "counter",
-    "skewgate_offer_held_by": "gauge",
-    "skewgate_backend_advertisement_timestamp_seconds": "gauge",
-    "skewgate_backend_connections_limit": "gauge",
-    "skewgate_backend_certificate_expiry_timestamp_seconds": "gauge",
-    "skewgate_requests": "counter",
-    "skewgate_request_duration_seconds": "histogram",
-    "skewgate_requests_in_flight": "gauge",
-    "skewgate_negotiations": "counter",
-    "skewgate_served_version": "counter",
-    "skewgate_offer_info": "gauge",
-    "skewgate_offer_changes": "counter",
-    "skewgate_phase": "gauge",
-    "skewgate_offer_held": "gauge",
-    "skewgate_backend_info": "gauge",
-    "skewgate_backend_up": "gauge",
-    "skewgate_backend_draining": "gauge",
-    "skewgate_backend_ejected": "gauge",
-    "skewgate_backend_unhealthy": "gauge",
-    "skewgate_ejections": "counter",
-    "skewgate_queue_length": "gauge",
-    "skewgate_queue_refused": "counter",
-    "skewgate_out_of_step": "counter",
-    "skewgate_probe_duration_seconds": "histogram",
-    "skewgate_probe_failures": "counter",
-    "skewgate_backend_duration_seconds": "histogram",
-    "skewgate_requests_refused": "counter",
-    "skewgate_shedding_level": "gauge",
-    "skewgate_retries": "counter",
-    "skewgate_backend_connections": "gauge",
-    "skewgate_config_last_reload_successful": "gauge",
-    "skewgate_config_last_reload_success_timestamp_seconds": "gauge",
-    "skewgate_config_reloads": "counter",
-    "skewgate_admin_errors": "counter",
-    "skewgate_client_errors": "counter",
-    "skewgate_tls_handshakes": "counter",
-    "skewgate_certificate_expiry_timestamp_seconds": "gauge",
-    "skewgate_certificate_reloads": "counter",
-    "skewgate_event_loop_lag_seconds": "histogram",
-    "skewgate_contradictions": "counter",
-    "skewgate_deferred_facts": "counter",
-    "skewgate_retries_given_up": "counter",
-    "skewgate_upgrades": "counter",
-    "skewgate_tunnels_open": "gauge",
-    "skewgate_tunnels": "counter",
-    "skewgate_tunnel_bytes": "counter",
+SOMETIMES: Final = (OfWorkers, OfNames, OfSources, OfReplicas, OfEngine)
+"""Groups of series that a gateway may have no reason for."""
+
+CONTRACT: Final = {
+    series.full_name: series.kind.value
+    for group in GROUPS
+    if group not in SOMETIMES
+    for series in group.series
+    if series is not BackendState.backend_leaving
 }
-"""Every name and type of the contract."""
+"""Names and types of all others."""
 
 Sample = tuple[str, frozenset[tuple[str, str]]]
 
@@ -132,14 +81,14 @@ def watching(*, known: bool = True) -> Metrics:
     metrics = Metrics()
     metrics.watch(
         snapshot_holder(known=known),
-        lambda: BUSY._replace(connections={**BUSY.connections, ("gone", "x"): (9, 9)}),
+        lambda: Now(BUSY._replace(connections={**BUSY.connections, ("gone", "x"): (9, 9)})),
     )
     return metrics
 
 
 def test_every_metric_of_the_contract_is_there_with_its_type() -> None:
     metrics = watching()
-    metrics.lag("0", 0.001)
+    metrics.observe(OfProcess.event_loop_lag_seconds, 0.001, "0")
 
     body, content_type = exposition(metrics)
 
@@ -256,7 +205,7 @@ def test_a_bound_of_a_bucket_belongs_to_it() -> None:
 def test_gauges_show_the_present_state() -> None:
     metrics = Metrics()
     holder = snapshot_holder(known=False)
-    metrics.watch(holder, lambda: BUSY)
+    metrics.watch(holder, lambda: Now(BUSY))
 
     samples = read(metrics)
     assert series(samples, "offer_info") == {
@@ -322,10 +271,13 @@ def test_bytes_of_bodies_are_counted_by_service() -> None:
 
 def test_what_is_used_is_beside_its_limit() -> None:
     metrics, use = Metrics(), WorkerUse(5, 100, 1, 64, 4096, 65536, 2)
-    metrics.watch(snapshot_holder(), lambda: WorkerReport(use={"0": use}))
-    metrics.watch_admin(lambda: {"admin": (2, 64)})
-    metrics.watch_config(lambda: "0123456789ab")
-    metrics.watch_state(lambda: StateWrites(False, 1790000000.0, 3, 1))
+    now = Now(
+        WorkerReport(use={"0": use}),
+        admin_connections={"admin": (2, 64)},
+        config_hash="0123456789ab",
+        state=StateWrites(False, 1790000000.0, 3, 1),
+    )
+    metrics.watch(snapshot_holder(), lambda: now)
 
     samples = read(metrics)
 
@@ -353,11 +305,8 @@ def test_workers_that_are_processes_of_their_own_are_shown_each() -> None:
 
     serving = WorkerProcess(up=True, restarts=0, cpu_seconds=1.5, resident_bytes=4096, open_fds=30)
     starting = WorkerProcess(False, 3, 9.0, resident_bytes=None, open_fds=None, cut_requests=5, cut_tunnels=2)
-    processes = WorkerReport(processes={"0": serving, "1": starting}, tunnels_open={"baremetal": 2})
-    metrics.watch(
-        snapshot_holder(), lambda: plus(WorkerReport(tunnels_open=metrics.tunnels_open()), processes)
-    )
-    metrics.tunnels("baremetal").open += 1
+    report = WorkerReport(processes={"0": serving, "1": starting}, tunnels_open={"baremetal": 3})
+    metrics.watch(snapshot_holder(), lambda: Now(report))
     samples = read(metrics)
 
     assert [value(samples, "worker_up", worker=worker) for worker in "01"] == [1, 0]
@@ -368,7 +317,6 @@ def test_workers_that_are_processes_of_their_own_are_shown_each() -> None:
     assert [value(samples, "worker_cut_requests_total", worker=worker) for worker in "01"] == [0, 5]
     assert [value(samples, "worker_cut_tunnels_total", worker=worker) for worker in "01"] == [0, 2]
     assert value(samples, "tunnels_open", service="baremetal") == 3
-    assert metrics.tunnels_open() == {"baremetal": 1}, "its own"
 
 
 def test_without_a_state_file_nothing_is_said_about_one() -> None:
@@ -378,8 +326,9 @@ def test_without_a_state_file_nothing_is_said_about_one() -> None:
 def test_the_expiry_of_the_certificate_of_a_backend_ends_with_the_backend() -> None:
     holder, metrics = snapshot_holder(), Metrics()
     metrics.watch(holder)
-    metrics.certificate_seen("baremetal", "old", 1790000000.0)
-    metrics.certificate_seen("baremetal", "gone", 1.0)
+    expiry = OfBackend.backend_certificate_expiry_timestamp_seconds
+    metrics.set(expiry, 1790000000.0, service="baremetal", backend="old")
+    metrics.set(expiry, 1.0, service="baremetal", backend="gone")
 
     name = "backend_certificate_expiry_timestamp_seconds"
     assert list(series(read(metrics), name).values()) == [1790000000.0]
@@ -411,22 +360,27 @@ def test_offer_changes_are_counted_by_bound_and_direction() -> None:
 
 def test_probes_retries_errors_mismatches_reloads_and_lag() -> None:
     metrics = watching()
-    metrics.probed("baremetal", "old", 0.02, None)
-    metrics.probed("baremetal", "old", 2.0, "timeout")
-    metrics.probed("baremetal", "old", 0.01, "a dialect's new reason")
-    metrics.probed("baremetal", "gone", 0.01, "timeout")
-    metrics.retry("baremetal", Failure.CONNECT)
-    metrics.retry("baremetal", "an unknown reason")
-    metrics.client_error("smuggling")
-    metrics.version_mismatch("baremetal", "new")
-    metrics.version_mismatch("baremetal", "gone")
-    metrics.deferred("baremetal", "new")
-    metrics.deferred("baremetal", "gone")
-    metrics.retry_given_up("baremetal")
-    metrics.retry_given_up("gone")
-    metrics.reloaded(ok=True, at=1790000000.0)
-    metrics.reloaded(ok=False, at=1790000009.0)
-    metrics.lag("0", 0.02)
+    metrics.observe(OfBackend.probe_duration_seconds, 0.02, service="baremetal", backend="old")
+    metrics.observe(OfBackend.probe_duration_seconds, 2.0, service="baremetal", backend="old")
+    metrics.count(OfBackend.probe_failures, "timeout", service="baremetal", backend="old")
+    metrics.observe(OfBackend.probe_duration_seconds, 0.01, service="baremetal", backend="old")
+    metrics.count(OfBackend.probe_failures, "a dialect's new reason", service="baremetal", backend="old")
+    metrics.observe(OfBackend.probe_duration_seconds, 0.01, service="baremetal", backend="gone")
+    metrics.count(OfBackend.probe_failures, "timeout", service="baremetal", backend="gone")
+    metrics.count(OfService.retries, Failure.CONNECT, service="baremetal")
+    metrics.count(OfService.retries, "an unknown reason", service="baremetal")
+    metrics.count(OfProcess.client_errors, "smuggling")
+    metrics.count(OfBackend.contradictions, service="baremetal", backend="new")
+    metrics.count(OfBackend.contradictions, service="baremetal", backend="gone")
+    metrics.count(OfBackend.deferred_facts, service="baremetal", backend="new")
+    metrics.count(OfBackend.deferred_facts, service="baremetal", backend="gone")
+    metrics.count(OfService.retries_given_up, service="baremetal")
+    metrics.count(OfService.retries_given_up, service="gone")
+    metrics.count(OfConfiguration.config_reloads, "success")
+    metrics.set(OfConfiguration.config_last_reload_success_timestamp_seconds, 1790000000.0)
+    metrics.count(OfConfiguration.config_reloads, "failure")
+    metrics.set(OfConfiguration.config_last_reload_successful, 0)
+    metrics.observe(OfProcess.event_loop_lag_seconds, 0.02, "0")
 
     samples = read(metrics)
 
@@ -457,7 +411,7 @@ def test_o7_clients_cannot_make_series() -> None:
     for number in range(100_000):
         text = "".join(map(chr, chance.choices(range(1, 0x2FF), k=12))) if number % 2 else f"1.{number}"
         metrics.record(record(version=text, method=text, target=f"/{number}", client=text))
-        metrics.retry("baremetal", text)
+        metrics.count(OfService.retries, text, service="baremetal")
 
     samples = read(metrics)
     grown = {dict(labels)["version"] for _, labels in set(samples) - before}
@@ -485,16 +439,16 @@ def test_o7_a_backend_cannot_make_series_without_bound() -> None:
     assert codes == {"none", *map(str, range(100, 600))}
 
 
-def test_client_error_reasons_are_bounded() -> None:
-    metrics = Metrics(client_errors=["smuggling"])
+def test_client_error_reasons_are_a_closed_set() -> None:
+    metrics = Metrics()
     assert value(read(metrics), "client_errors_total", reason="smuggling") == 0
 
     for number in range(1000):
-        metrics.client_error(f"reason {number}")
+        metrics.count(OfProcess.client_errors, f"reason {number}")
 
     samples = read(metrics)
-    assert len(series(samples, "client_errors_total")) == 64
-    assert sum(series(samples, "client_errors_total").values()) == 1000
+    assert len(series(samples, "client_errors_total")) == len(CLIENT_ERROR_REASONS) + 1
+    assert value(samples, "client_errors_total", reason="other") == 1000
 
 
 def reconfigured(holder: SnapshotHolder, *configured: Service) -> None:
@@ -511,8 +465,8 @@ def test_after_a_reload_new_services_are_counted_and_removed_ones_end() -> None:
     metrics.record(record(service="metal2"))
     metrics.record(record())  # it was under way when the service was removed
     metrics.record(record(service="never", backend="x"))
-    metrics.probed("baremetal", "old", 0.1, None)
-    metrics.retry("baremetal", Failure.CONNECT)
+    metrics.observe(OfBackend.probe_duration_seconds, 0.1, service="baremetal", backend="old")
+    metrics.count(OfService.retries, Failure.CONNECT, service="baremetal")
 
     samples = read(metrics)
     assert value(samples, "requests_total", service="metal2", backend="old", code="200") == 1
@@ -533,7 +487,7 @@ def test_the_series_of_a_removed_backend_end() -> None:
 
     reconfigured(holder, Service("baremetal", Ironic(), (NEW,)))
     metrics.record(record())  # it was under way when the backend was removed
-    metrics.version_mismatch("baremetal", "old")
+    metrics.count(OfBackend.contradictions, service="baremetal", backend="old")
 
     samples = read(metrics)
     assert "old" not in {dict(labels).get("backend") for _, labels in samples}
@@ -563,7 +517,7 @@ def test_any_number_of_reloads_leaves_no_more_series() -> None:
 
 def test_series_by_backend_can_be_switched_off() -> None:
     holder, metrics = snapshot_holder(), Metrics(per_backend=False)
-    metrics.watch(holder, lambda: BUSY)
+    metrics.watch(holder, lambda: Now(BUSY))
     for backend in ("old", "new", "none", "gone"):
         metrics.record(record(backend=backend))
 
@@ -621,7 +575,7 @@ def test_lost_log_lines_are_counted_by_log() -> None:
     metrics = watching()
     assert value(read(metrics), "access_log_dropped_total") == 0
 
-    metrics.watch(snapshot_holder(), lambda: WorkerReport(access_log_dropped=7, process_log_dropped=9))
+    metrics.watch(snapshot_holder(), lambda: Now(WorkerReport(access_log_dropped=7, process_log_dropped=9)))
 
     assert value(read(metrics), "access_log_dropped_total") == 7
     assert value(read(metrics), "process_log_dropped_total") == 9

@@ -22,14 +22,14 @@ class SampledProcess:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.requests: dict[tuple[str, int], int] = {("api-1", 200): 100}
+        self.requests: dict[tuple[int, str], int] = {(200, "api-1"): 100}
         self.results = {SERVED: 100, ABOVE: 0}
         self.refused = {"access": 0}
         self.services: Counts = {"metal": RequestCounts(self.requests, self.results, self.refused)}
         self.rates = Rates(lambda: self.services, lambda: self.now)
         self.rates.sample()
 
-    def samples(self, number: int, requests: Mapping[tuple[str, int], int]) -> None:
+    def samples(self, number: int, requests: Mapping[tuple[int, str], int]) -> None:
         """Let so many samples be taken, with these requests before each."""
         for _ in range(number):
             for key, count in requests.items():
@@ -44,8 +44,8 @@ class SampledProcess:
 
 def test_the_rate_is_that_of_the_last_seconds_by_backend() -> None:
     process = SampledProcess()
-    process.samples(30, {("api-1", 200): 1000})
-    process.samples(5, {("api-1", 200): 10, ("api-1", 404): 2, ("api-2", 200): 4})
+    process.samples(30, {(200, "api-1"): 1000})
+    process.samples(5, {(200, "api-1"): 10, (404, "api-1"): 2, (200, "api-2"): 4})
     assert process.metal.by_backend == {"api-1": 6.0, "api-2": 2.0}
     assert process.metal.requests == 8.0
     process.samples(5, {})
@@ -55,14 +55,14 @@ def test_the_rate_is_that_of_the_last_seconds_by_backend() -> None:
 def test_what_came_since_the_last_sample_counts() -> None:
     process = SampledProcess()
     process.now += 1.0
-    process.requests["api-1", 200] += 7
+    process.requests[200, "api-1"] += 7
     assert process.metal.requests == 7.0
 
 
 def test_a_moment_after_the_start_nothing_is_claimed() -> None:
     process = SampledProcess()
     process.now += 0.01
-    process.requests["api-1", 200] += 7
+    process.requests[200, "api-1"] += 7
     assert process.metal == NO_RATES
     assert Rates(lambda: process.services, lambda: process.now).of("metal") == NO_RATES
 
@@ -79,7 +79,7 @@ def test_results_and_refusals_have_rates_where_there_were_some() -> None:
 def test_a_service_that_is_unknown_and_one_that_came_later() -> None:
     process = SampledProcess()
     process.samples(3, {})
-    process.services = {**process.services, "new": RequestCounts({("none", 503): 12}, {}, {})}
+    process.services = {**process.services, "new": RequestCounts({(503, "none"): 12}, {}, {})}
     assert process.rates.of("new").by_backend == {"none": 2.0}
     assert process.rates.of("nobody") == NO_RATES
 
@@ -87,7 +87,7 @@ def test_a_service_that_is_unknown_and_one_that_came_later() -> None:
 def test_a_service_that_was_removed_and_came_back_counts_from_zero() -> None:
     process = SampledProcess()
     process.samples(5, {})
-    process.services = {"metal": RequestCounts({("api-1", 200): 20}, {}, {})}
+    process.services = {"metal": RequestCounts({(200, "api-1"): 20}, {}, {})}
     assert process.metal.requests == 2.0
 
 

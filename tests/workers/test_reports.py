@@ -6,8 +6,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.telemetry.merging import Counted
+from gateway.telemetry.counters import Counted
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.series.process import OfProcess
 from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, WorkerUse
 from gateway.workers.messages import Report
 from gateway.workers.reports import Reports
@@ -97,13 +98,13 @@ def test_what_is_told_is_counted_once() -> None:
     worker, parent = Metrics(), Metrics()
     handle = WorkerHandle(0, lambda _, __: None)
     reports = Reports([handle], parent.add)
-    worker.client_error("head")
+    worker.count(OfProcess.client_errors, "head")
     reports.received(handle, report(0, counted=worker.take()))
     reports.received(handle, report(0))
     reports.received(handle, report(0, counted=worker.take()))
     reports.retire(handle)
 
-    assert parent.take().client_errors == {"head": 1}
+    assert parent.take() == {(): {OfProcess.client_errors.full_name: {"head": 1}}}
 
 
 numbers = st.integers(0, 1)

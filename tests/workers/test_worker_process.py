@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -21,6 +22,8 @@ from gateway.handover.line import path_of
 from gateway.handover.server import HandoverServer
 from gateway.process import boot_time
 from gateway.settings import AccessLog, Log
+from gateway.telemetry.counters import Counted
+from gateway.telemetry.series.service import OfRequests
 from gateway.workers.messages import Ack, Beat, Deadlines, Do, Drain, Pause, Report, Serve, Serving, Stopped
 from tests.controlplane.fakes import reconfigure
 from tests.dataplane.listener_tls import authority, tls_listener
@@ -170,10 +173,15 @@ async def test_a_report_tells_what_it_has_and_counts_each_request_once(api: Scri
     assert first.worker.connections == {("baremetal", api.name): (1, 0)}
     assert first.worker.processes["0"].cpu_seconds > 0
     assert first.counted is not None
-    assert first.counted.services["baremetal"].requests == {(api.name, 200): 3}
+    assert counted_requests(first.counted) == {(200, api.name): 3}
     assert second.counted is not None
-    assert not second.counted.services
+    assert ("baremetal",) not in second.counted
     assert third.counted is None
+
+
+def counted_requests(counted: Counted) -> Mapping[tuple[int, str], int]:
+    """The requests of the service, by (status, backend)."""
+    return counted["baremetal",][OfRequests.requests.full_name]
 
 
 # --- the end -----------------------------------------------------------------------------------------------
@@ -209,7 +217,7 @@ async def test_a_drain_accepts_no_more_finishes_and_reports_all_that_was_counted
         last = await parent.heard(Report, 2)
         assert (code, logged) == (0, "")
         assert last.counted is not None
-        assert last.counted.services["baremetal"].requests == {(api.name, 200): 1}
+        assert counted_requests(last.counted) == {(200, api.name): 1}
         assert last.worker.in_flight_by_service.get("baremetal", 0) == 0
 
         await parent.start()  # the next one has the same sockets, and so whoever waits there
@@ -237,7 +245,7 @@ async def test_a_request_that_is_cut_at_the_end_of_a_drain_is_in_the_last_report
         assert code == 0
         assert "3 client connections were cut" in logged
         assert last.counted is not None
-        assert sum(last.counted.services["baremetal"].requests.values()) == 3
+        assert sum(counted_requests(last.counted).values()) == 3
         assert last.worker.in_flight_by_service.get("baremetal", 0) == 0
 
 

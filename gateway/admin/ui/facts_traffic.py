@@ -11,9 +11,9 @@ from typing import Final
 from gateway.admin.ui.facts_offer import cut, rate
 from gateway.admin.ui.model import Demand, Refusal
 from gateway.core.decision.decision import NegotiationResult
-from gateway.telemetry.counters import OTHER
 from gateway.telemetry.rates import RequestCounts, ServiceRates
 from gateway.telemetry.recent import SPAN, LastHour
+from gateway.telemetry.series.declaring import OTHER
 
 MAX_VERSIONS: Final = 20
 """Versions that are shown; the rest is counted together."""
@@ -32,7 +32,7 @@ ADMISSION: Final = {
     "client_rate": "too many of one client in a second",
     "overload": "shed, because the event loop was late",
 }
-"""In words, by `counters.ADMISSION_REASONS`."""
+"""In words, by `service.ADMISSION_REASONS`."""
 
 
 def demand(hour: LastHour) -> tuple[Demand, ...]:

@@ -31,7 +31,7 @@ from gateway.core.agreement.document import Document
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.telemetry.process_families import StateWrites
+from gateway.telemetry.status import StateWrites
 
 RETRY_PAUSE: Final = 10.0
 """Seconds until a failed write is tried again when nothing changes: people need time to empty a full disk."""

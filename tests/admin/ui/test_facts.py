@@ -35,6 +35,7 @@ from gateway.telemetry.history import History
 from gateway.telemetry.process_log import about, by_operator
 from gateway.telemetry.rates import ServiceRates
 from gateway.telemetry.recent import SPAN, LastHour
+from gateway.telemetry.series.service import OfService
 from gateway.telemetry.status import WorkerState
 from gateway.telemetry.worker_report import Ejected, WorkerReport
 from tests.admin.testbed import AdminTestbed, mixed_fleet, unknown_fleet
@@ -277,7 +278,7 @@ async def test_refusals_are_told_by_reason_in_words() -> None:
     context = testbed.context()
     for result in (NegotiationResult.ABOVE_MAX, NegotiationResult.ABOVE_MAX, NegotiationResult.MALFORMED):
         context.metrics.record(record(result=result, backend="none", status=406))
-    context.metrics.refused("baremetal", "client_rate")
+    context.metrics.count(OfService.requests_refused, "client_rate", service="baremetal")
     found = await Facts(context).service_page("baremetal")
     assert found is not None
     assert found.refusals == (

@@ -355,7 +355,7 @@ async def test_streams_end_at_once_with_the_site(monkeypatch: pytest.MonkeyPatch
     """Nobody waits until the time for responses under way is over."""
     monkeypatch.setattr("gateway.admin.site.SHUTDOWN_TIMEOUT", 10 * PATIENCE)
     testbed = AdminTestbed(mixed_fleet())
-    site = AdminSite(testbed.app(), await bind_site("127.0.0.1", 0), testbed.metrics.admin_error)
+    site = AdminSite(testbed.app(), await bind_site("127.0.0.1", 0), testbed.count_admin_error)
     await site.start()
     testbed.port = site.address[1]
     reader, writer = await raw_stream(testbed)

@@ -150,7 +150,7 @@ async def visited(
 @asynccontextmanager
 async def serving(app: web.Application, testbed: AdminTestbed) -> AsyncIterator[NewVisitor]:
     """`app` on the real listener, and visitors of it."""
-    site = AdminSite(app, await bind_site("127.0.0.1", 0), testbed.metrics.admin_error)
+    site = AdminSite(app, await bind_site("127.0.0.1", 0), testbed.count_admin_error)
     await site.start()
     try:
         async with ClientSession(cookie_jar=DummyCookieJar()) as session:

@@ -1,0 +1,47 @@
+"""Writes the table of series in docs/metrics.md from their declarations.
+
+    python -m gateway.telemetry.series.reference docs/metrics.md
+
+The rest of the page is written by hand, and so is the order of the rows, by which a reader finds what belongs
+together: a row stays where it is, and a new one comes after that of the series declared before it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from gateway.telemetry.families import Kind
+from gateway.telemetry.series.catalog import SERIES
+from gateway.telemetry.series.declaring import Series
+
+_HEADER: Final = "| series | type | labels | meaning |\n|---|---|---|---|\n"
+
+
+def with_table(page: str) -> str:
+    """The page with the table as the declarations have it."""
+    before, _, rest = page.partition(_HEADER)
+    table, gap, after = rest.partition("\n\n")
+    rows = {_name(series): _row(series) for series in SERIES.values()}
+    names = [name for line in table.splitlines() if (name := line.split("`")[1]) in rows]
+    last = ""
+    for name in rows:
+        if name not in names:
+            names.insert(names.index(last) + 1 if last else 0, name)
+        last = name
+    return before + _HEADER + "\n".join(rows[name] for name in names) + gap + after
+
+
+def _name(series: Series) -> str:
+    return f"{series.full_name}_total" if series.kind is Kind.COUNTER else series.full_name
+
+
+def _row(series: Series) -> str:
+    labels = ", ".join(f"`{label}`" for label in series.all_labels) or "–"  # noqa: RUF001 - as the page has it
+    return f"| `{_name(series)}` | {series.kind.value} | {labels} | {series.page} |"
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(with_table(path.read_text(encoding="utf-8")), encoding="utf-8")
