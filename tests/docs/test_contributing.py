@@ -34,6 +34,33 @@ assert (problem.line, problem.message) == (4, "not true or false"), problem
 assert '"resent"' in schema_text()
 assert "| `resent` | `true` | Whether a request" in reference_text()
 """
+COUNTER = """
+from pathlib import Path
+
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.service import Service
+from gateway.core.fleet.snapshot import Snapshot
+from gateway.dialects.openstack.ironic import Ironic
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.series.backend import OfBackend
+from gateway.telemetry.series.reference import with_table
+
+backends = (Backend("old", "10.0.0.1", 80), Backend("new", "10.0.0.2", 80))
+holder = SnapshotHolder(Snapshot.configured([Service("api", Ironic(), backends)], now=0.0))
+parent, worker = Metrics(), Metrics()
+for metrics in (parent, worker):
+    metrics.watch(holder)
+worker.count(OfBackend.queued, service="api", backend="old")
+parent.add(worker.take())
+text = b"".join(parent.exposition("")[0]).decode()
+assert 'skewgate_queued_total{backend="old",service="api"} 1.0' in text
+assert 'skewgate_queued_total{backend="new",service="api"} 0.0' in text
+rows = with_table(Path("metrics.md").read_text()).splitlines()
+(at,) = (at for at, row in enumerate(rows) if row.startswith("| `skewgate_queued_total` | counter |"))
+assert rows[at - 1].startswith("| `skewgate_ejections_total`")
+assert len(rows) == len(Path("metrics.md").read_text().splitlines()) + 1
+"""
 
 
 def changed(tmp_path: Path, heading: str) -> Path:
@@ -60,3 +87,13 @@ def test_the_key_that_is_shown_works(tmp_path: Path) -> None:
     assert files_of("Adding a key") == ["gateway/core/fleet/queue.py", "gateway/dataplane/request_queue.py"]
 
     runs(KEY, changed(tmp_path, "Adding a key"))
+
+
+@pytest.mark.processes
+def test_the_counter_that_is_shown_comes_from_a_worker_to_metrics_and_page(tmp_path: Path) -> None:
+    files = ["gateway/telemetry/series/backend.py", "gateway/dataplane/request_queue.py"]
+    assert files_of("Adding a counter") == files
+
+    folder = changed(tmp_path, "Adding a counter")
+    shutil.copy(ROOT / "docs" / "metrics.md", folder)
+    runs(COUNTER, folder)
