@@ -412,6 +412,17 @@ def test_a_bad_name_hides_no_other_problem() -> None:
     assert found_in(text) == [("bad-value", 3, 3), ("bad-value", 5, 22), ("unknown-dialect", 7, 14)]
 
 
+def test_bad_names_hide_nothing_of_each_other() -> None:
+    text = (
+        "listen: 127.0.0.1:80\nservices:\n  a b: {dialect: plain, backends: x}\n"
+        "  '': {dialect: nothing, backends: [{url: 'http://a'}]}\n"
+    )
+
+    assert found_in(text) == [
+        *(("bad-value", 3, 3), ("wrong-type", 3, 35), ("bad-value", 4, 3), ("unknown-dialect", 4, 17)),
+    ]
+
+
 def test_every_code_is_explained_and_tried() -> None:
     tried = {code for _, found in ALL for code, _, _ in found} | {found[0][0] for _, _, found in VALUES}
 

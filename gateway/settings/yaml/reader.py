@@ -265,8 +265,7 @@ class _Reader:
 
     def _replace_bad_names(self, kind: Text[str], node: MappingNode) -> None:
         """Replace each invalid name by a valid one, so that the content below it is still checked."""
-        for name in list(node.entries):
-            entry = node.entries[name]
+        for number, (name, entry) in enumerate(list(node.entries.items())):
             try:
                 if not name:
                     raise TextRefused("the value is empty", "remove the key to use its default")
@@ -274,7 +273,6 @@ class _Reader:
             except TextRefused as refused:
                 self._faults += 1
                 self._findings.add(entry.key, refused.code, refused.message, refused.hint)
-                number = list(node.entries).index(name)
                 del node.entries[name]
                 node.entries[f"placeholder-{number}"] = entry
 
