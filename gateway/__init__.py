@@ -8,6 +8,7 @@ availability, clarity, speed.
 The packages and their order. Imports point one way, from the bottom of this list to its top:
 
     errors          every exception that is raised on purpose
+    keys/           DECLARES: how a key of the configuration is declared, once
     terminal        tables, colour and error lines for people
     compiled        which build runs: the sources, or what was compiled from them
     process         the event loop and the signals of a process
@@ -18,10 +19,14 @@ The packages and their order. Imports point one way, from the bottom of this lis
       fleet/          what is known and offered: services, backends, offers, the snapshot
       decision/       what happens to a request: routing, negotiation, selection, response, explanation
     dialects/       TRANSLATES: one folder per family, pure: openstack/  chef/  custom/
+    tls/            certificates and contexts of TLS
     settings/       the configuration file, every problem at once with its position: yaml/  model/  checks/
-    telemetry/      TELLS: request record, metrics, access log
+    telemetry/      TELLS: request record, series/ of /metrics, the report of a worker, status, access log
     dataplane/      MOVES BYTES: client and backend connections, the hot path; http1/ is the protocol
     controlplane/   LEARNS: probes, the snapshot holder, reload; state/ survives restarts
+    engines/        another proxy that forwards by what the gateway has decided: haproxy/
+    handover/       from one gateway process to the next, without losing a request
+    workers/        the data plane in several processes: what they are told, what they report
     admin/          SHOWS, takes commands: /status, /metrics, /explain …
     assembly        the composition root: one running gateway from all these parts
     demo/           the gateway in front of a fleet of its own, in a rolling upgrade

@@ -1,6 +1,7 @@
-"""What is counted follows what is configured, and what a scrape reads of the other parts.
+"""The part that keeps series in step with the snapshot, and the values of other parts that a scrape reads.
 
-Before the first probe is sent and the first offer changes, so that both are counted.
+`counting` is entered before the first probe is sent and before the first offer changes, so that both are
+counted. `now` is made when every part runs. Nothing is counted here: `telemetry.metrics` does that.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ that no number of reloads can make counts without bound.
 
     worker   Counters -> take -> Counted -> channel -> add -> Counters   parent -> /metrics
 
+`workers.parts` takes, `workers.messages.Report` carries, `workers.reports` adds.
+
 A worker gives away what it has counted since the last time, and begins at zero. So the parent holds the sums
 of all workers, those that have ended included, and none of its series falls because a worker ends, is
 replaced, or has missed that a service was removed and came back. What a killed worker has counted since its

@@ -197,6 +197,7 @@ class Report(NamedTuple):
     number: int
     """That of the beat; 0: nobody has asked."""
     worker: WorkerReport
+    """The gauges of this worker."""
     counted: Counted | None = None
     """`Metrics.take()`, if the beat asks for it: each count is told once."""
 

@@ -1,8 +1,8 @@
 """The shape of a whole file: every key with its default and the reason for it. One service is in `service`.
 
-These models read texts into values. The JSON Schema and the reference page are made from them. Defaults are
-written as an operator would write them, and read by the same code. What concerns more than one key is in
-`checks`.
+Each section is a frozen dataclass whose fields are keys. The JSON Schema and the reference page are made from
+them. Defaults are written as an operator would write them, and read by the same code. What concerns more than
+one key is in `checks`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 What is refused is reported at its node and removed from the tree, and the default counts in its place; for a
 required key a filler does. So the checks that follow still see the rest, and one run reports every problem.
-This module knows no key but those that earlier releases named otherwise, and those of which a bare URL is
-worth a hint.
+Of single keys this module knows those that earlier releases named otherwise (`RENAMED`), those that get a
+filler when they are missing, and three that hints mention.
 """
 
 from __future__ import annotations

@@ -39,6 +39,8 @@ RETRY_REASONS: Final = (
     *("connect", "connect_timeout", "tls", "not_sent", "no_reply", "reply_timeout"),
     *("version", "version_unknown"),
 )
+"""The label `reason` of skewgate_retries_total: those values of `dataplane.failures.Failure` after which a
+request may be sent again. Any other is `other`."""
 
 ADMISSION_REASONS: Final = ("access", "client_concurrency", "client_rate", "overload")
 """The label `reason` of skewgate_requests_refused_total."""
