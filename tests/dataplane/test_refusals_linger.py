@@ -71,7 +71,9 @@ def the_client(gateway: Gateway) -> ClientConnection:
 
 
 async def refused(gateway: Gateway, first: bytes) -> Sender:
-    """A client that has sent `first` and more than is read at once, and has been refused meanwhile."""
+    """A client that has sent `first` and more than is read at once, and has been refused meanwhile. The clock
+    stands: on a busy machine the time for which it may linger could be over before anybody looks."""
+    gateway.clock.stop()
     client = await asyncio.to_thread(Sender, gateway)
     await client.send(first)
     await until(lambda: gateway.worker.number_of_clients() == 1)
