@@ -229,7 +229,7 @@ def test_whatever_can_be_counted_is_told() -> None:
     for metrics in (alone.metrics, worker.metrics):
         metrics.record(record(service="a", backend="x", bytes_in=2))
         for series in counted_series():
-            owner = dict(zip(series.level.value, ("a", "x"), strict=False))
+            owner = dict(zip(series.level.labels, ("a", "x"), strict=False))
             key = next(iter(series.keys.at_zero), "0")
             if isinstance(series, Counter):
                 metrics.count(series, *series.keys.texts(key), **owner)

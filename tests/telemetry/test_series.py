@@ -80,8 +80,8 @@ def faults(site: Site) -> Iterator[str]:
         yield f"`{site.method}` takes no {type(series).__name__} like {series.name}"
     if site.method == "cell":
         return
-    if {each.arg for each in call.keywords} != set(series.level.value):
-        yield f"{series.name} is of ({', '.join(series.level.value)})"
+    if {each.arg for each in call.keywords} != set(series.level.labels):
+        yield f"{series.name} is of ({', '.join(series.level.labels)})"
     values = call.args[1 + VALUES.get(site.method, 0) :]
     if any(isinstance(each, ast.Starred) for each in values):
         return

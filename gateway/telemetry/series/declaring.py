@@ -29,12 +29,17 @@ OTHER: Final = "other"
 
 
 class Level(Enum):
-    """Owner of a series. When the owner is not configured any more, its series end. The value: labels that
-    name the owner."""
+    """Owner of a series. When the owner is not configured any more, its series end. The value: the labels
+    that name the owner, separated by blanks. An empty tuple as a value is another object in Python 3.11.2."""
 
-    PROCESS = ()
-    SERVICE = ("service",)
-    BACKEND = ("service", "backend")
+    PROCESS = ""
+    SERVICE = "service"
+    BACKEND = "service backend"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that name the owner."""
+        return tuple(self.value.split())
 
 
 PROCESS: Final = Level.PROCESS
@@ -162,7 +167,7 @@ class Series:
     @property
     def all_labels(self) -> tuple[str, ...]:
         """The labels of the owner, then its own."""
-        return (*self.level.value, *self.labels)
+        return (*self.level.labels, *self.labels)
 
     def new_cell(self) -> Cell:
         """A cell in which nothing was counted."""
