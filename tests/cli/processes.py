@@ -43,6 +43,7 @@ async def start(
     *argv: str,
     stderr: int | IO[bytes] = asyncio.subprocess.PIPE,
     within: Sequence[str] = (),
+    python: str | Path = sys.executable,
     **environ: str,
 ) -> asyncio.subprocess.Process:
     """`skewgate ARGV`, in an environment whose only SKEWGATE_ variables are those of `environ`, and the one
@@ -54,7 +55,7 @@ async def start(
     }
     process = await asyncio.create_subprocess_exec(
         *within,
-        *(sys.executable, "-W", "error", "-P", "-m", "gateway", *argv),
+        *(python, "-W", "error", "-P", "-m", "gateway", *argv),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=stderr,

@@ -1,6 +1,7 @@
 """From one release of the gateway to the next, and back: no request is lost.
 
-`tests/compatibility/handing-over.tar.xz` has the sources of the release before, as they were.
+`tests/compatibility/handing-over.tar.xz` has the sources of the release before, as they were. Its libraries
+are in an environment of their own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from gateway.compiled import VARIABLE
 from tests.cli.processes import ROOT, finish, kill_left, ready, start
 from tests.handover.conftest import House
 from tests.handover.test_processes import Requests, ports, stop  # noqa: F401 - `ports` is a fixture
+from tests.real.environments import build, find_python
 
 pytestmark = pytest.mark.load
 
@@ -40,8 +42,11 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def begin(sources: Path, file: Path, *options: str) -> Process:
     """The gateway of a release. Of the one before there are only sources: it is not compiled."""
-    compiled = os.environ.get(VARIABLE, "0") if sources == ROOT else "0"
-    return await start("run", *options, "-c", str(file), PYTHONPATH=str(sources), SKEWGATE_COMPILED=compiled)
+    arguments = ("run", *options, "-c", str(file))
+    if sources == ROOT:
+        return await start(*arguments, SKEWGATE_COMPILED=os.environ.get(VARIABLE, "0"))
+    python = build("earlier", find_python()).python
+    return await start(*arguments, python=python, PYTHONPATH=str(sources), SKEWGATE_COMPILED="0")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
