@@ -55,7 +55,7 @@ class CommandResult(NamedTuple):
     saved: bool
     """Whether it is in the state file. False: that cannot be written, or there is none."""
     pending: Sequence[str]
-    """For whom it still waits after some seconds."""
+    """Names of the workers and replicas that have not acknowledged after some seconds."""
     warning: str | None
     """What the operator should know about it."""
 

@@ -88,8 +88,8 @@ class Guard:
         return web.HTTPUnauthorized(text=text, headers={"WWW-Authenticate": "Bearer"})
 
     def caller(self, request: web.Request) -> Caller | None:
-        """By what a request may do everything; None: it may not. Without token and certificates, this
-        listener is on loopback, or shows what everybody may see."""
+        """The credentials by which a request may do everything; None: it has none. Without token and
+        certificates, this listener is on loopback, or shows what everybody may see."""
         token, by_certificate = self._access.token(), self._access.by_certificate()
         certificate = _certificate(request) if by_certificate else None
         shown: Proof | None = None

@@ -39,7 +39,7 @@ ACCEPTED_AT_ONCE: Final = 8
 """asyncio accepts so many before it looks at any of them, and each takes a descriptor until then."""
 
 _TURNS: Final = 3
-"""Of the loop, after which an accepted connection is known."""
+"""Event-loop iterations until asyncio has registered an accepted connection."""
 
 
 async def bind_site(
@@ -89,7 +89,7 @@ class AdminSite:
 
     @property
     def sockets(self) -> list[Inherited]:
-        """Those that listen, for whoever takes this gateway over."""
+        """The listening sockets, for the gateway that takes over from this one."""
         return self._sockets.all()
 
     @property

@@ -119,7 +119,8 @@ def _agreement_about(about: ServiceReport, report: AgreementReport) -> dict[str,
 
 
 def _drains(about: ServiceReport) -> dict[str, tuple[str, ...]]:
-    """By drained backend who still has requests in flight to it. A detached replica knows nothing of that."""
+    """Names of replicas with requests in flight to each drained backend. A detached replica knows nothing of
+    that."""
     if not about.attached:
         return {}
     return dict(sorted({**dict.fromkeys(about.idle, ()), **about.not_idle}.items()))

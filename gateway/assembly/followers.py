@@ -21,7 +21,7 @@ from gateway.workers.data_plane import DataPlane
 
 @final
 class Followers:
-    """Those who serve by what is agreed on, and the keeper of the file that says so. Each attribute is None
+    """Parts that serve by what is agreed on, and the keeper of the state file. Each attribute is None
     until that part is made, or for ever if the gateway has none."""
 
     def __init__(self) -> None:

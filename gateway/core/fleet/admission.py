@@ -1,4 +1,4 @@
-"""Who may use a service, how much of it one client may use, and the answer while it is in maintenance.
+"""Access to a service: allowed networks, limits for each client, and the answer in maintenance.
 
 Values that an operator has written, and the one rule that they need: which of two lists of networks has an
 address. They are applied by `core.decision.decision` (maintenance) and `dataplane.admission` (the rest).
