@@ -9,9 +9,7 @@ The packages and their order. Imports point one way, from the bottom of this lis
 
     errors          every exception that is raised on purpose
     keys/           DECLARES: how a key of the configuration is declared, once
-    terminal        tables, colour and error lines for people
-    compiled        which build runs: the sources, or what was compiled from them
-    process         the event loop and the signals of a process
+    runtime/        the process around the gateway: event loop, signals, service manager, CPUs, which build
     core/           THINKS: values in, values out; no I/O, no clock, no randomness
       versions/       what a version is: schemes, ranges, sets
       http/           message heads and links as values

@@ -30,7 +30,7 @@ def main() -> int:
     gc.set_threshold(200_000, 50, 100)
     verbs = import_module("gateway.cli.verbs")
     if sys.argv[1:2] and sys.argv[1] in verbs.COMPILED:
-        import_module("gateway.compiled").use_compiled()
+        import_module("gateway.runtime.compiled").use_compiled()
     if sys.argv[1:2] == [verbs.SERVES]:
         import_aiohttp()
     code: int = import_module("gateway.cli").main()

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import hypothesis
 import pytest
 
-from gateway import compiled
+from gateway.runtime import compiled
 from tests import started_processes
 from tests.examples import WHOLE
 

@@ -15,7 +15,7 @@ from gateway.admin.connection import AdminConnection, Connections, Deadlines
 from gateway.admin.error_log import ErrorLog
 from gateway.admin.opening import AdminOpening, HandshakeSteps
 from gateway.dataplane.listening_sockets import BACKLOG, Inherited, ListeningSockets
-from gateway.process import admin_connections
+from gateway.runtime.process import admin_connections
 from gateway.settings.values import Listen
 from gateway.tls.server import ServerCertificates
 

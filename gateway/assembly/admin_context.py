@@ -11,9 +11,9 @@ from time import monotonic, time
 from gateway.admin import Access, AdminContext, Commands, Explaining
 from gateway.assembly.counting import gauges
 from gateway.assembly.parts import Parts
-from gateway.compiled import build_info
 from gateway.controlplane.documents import WORKERS
 from gateway.core.fleet.fleet import OperatorCommand
+from gateway.runtime.compiled import build_info
 from gateway.telemetry.status import GatewayStatus
 
 

@@ -14,7 +14,7 @@ from gateway.admin import AdminSite, create_app, create_metrics_app
 from gateway.assembly.admin_context import admin_context
 from gateway.assembly.counting import now
 from gateway.assembly.parts import Parts
-from gateway.process import admin_connections
+from gateway.runtime.process import admin_connections
 from gateway.telemetry.series.process import OfProcess
 
 

@@ -31,7 +31,7 @@ from gateway.controlplane.discovery.discovery import Discovery
 from gateway.controlplane.resolver import Resolver
 from gateway.engines.engine import MakeEngine
 from gateway.handover.handover import Handover
-from gateway.service_manager import ServiceManager
+from gateway.runtime.service_manager import ServiceManager
 from gateway.settings import Settings
 from gateway.settings.sources import Seen
 from gateway.telemetry.metrics import Metrics

@@ -22,10 +22,10 @@ from gateway.core.agreement.agreed import NOT_JOINED, NOTHING_AGREED, Agreed
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.cpus import usable_cpus
 from gateway.engines.engine import MakeEngine
 from gateway.handover.handover import Handover
-from gateway.service_manager import ServiceManager
+from gateway.runtime.cpus import usable_cpus
+from gateway.runtime.service_manager import ServiceManager
 from gateway.settings import Settings
 from gateway.settings.model.document import MAX_WORKERS
 from gateway.settings.sources import Seen

@@ -18,11 +18,12 @@ from typing import Final, TextIO
 
 import click
 
-from gateway import __version__, compiled
+from gateway import __version__
 from gateway.cli.command import CONTEXT
 from gateway.cli.verbs import COMPILED, VERBS
 from gateway.errors import SettingsError, SkewgateError
-from gateway.terminal import open_standard_streams, print_error
+from gateway.runtime import compiled
+from gateway.runtime.terminal import open_standard_streams, print_error
 
 FAILED: Final = 1
 BAD_USAGE: Final = 2

@@ -23,7 +23,7 @@ from gateway.cli import admin_tls, plain_http
 from gateway.cli.admin_tls import PLAIN_TLS, AdminTls
 from gateway.cli.command import FileName, Text, usage_error
 from gateway.errors import AdminError, TokenError
-from gateway.terminal import plain
+from gateway.runtime.terminal import plain
 
 if TYPE_CHECKING:
     from gateway.cli.admin_section import AdminSection

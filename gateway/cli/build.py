@@ -1,7 +1,7 @@
 """`skewgate build`: compiles the hot path of a checkout into its environment, if a C compiler is there.
 
 What is compiled, and how, is said by pyproject.toml alone: this verb has hatchling make the compiled wheel
-and keeps its compiled modules (`gateway.compiled` finds them). It works on a copy of the sources, because the
+and keeps its compiled modules (`runtime.compiled` finds them). It works on a copy of the sources, because the
 hook of hatchling puts compiled modules beside them. Nothing is done if the build of these sources stands. A
 gateway that runs is not touched.
 """
@@ -26,8 +26,8 @@ from typing import Final
 import click
 
 from gateway.cli.command import verb
-from gateway.compiled import BUILDS, SOURCES, builds, stamp
 from gateway.errors import BuildError
+from gateway.runtime.compiled import BUILDS, SOURCES, builds, stamp
 
 COPIED: Final = ("pyproject.toml", "README.md", "LICENSE", "requirements/build.txt", "docs/skewgate.1")
 """What a wheel is made from, and its stamp, besides the package."""

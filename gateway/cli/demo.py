@@ -17,7 +17,6 @@ from typing import Final
 
 import click
 
-from gateway import process
 from gateway.cli.command import FileName, Text, seconds, usage_error, verb
 from gateway.demo.director import Director, Options
 from gateway.demo.picture import draw
@@ -25,6 +24,7 @@ from gateway.demo.recording import Recording, record
 from gateway.demo.report import report
 from gateway.demo.terminal_show import is_terminal, show
 from gateway.errors import StartupError
+from gateway.runtime import process
 
 LENGTH: Final = 20.0
 """Seconds: long enough to read the output, short enough to watch it to the end."""

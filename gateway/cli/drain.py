@@ -17,7 +17,7 @@ from gateway.cli.admin_client import Where
 from gateway.cli.command import seconds, usage_error, verb
 from gateway.cli.operator_commands import State, Target
 from gateway.errors import AdminError
-from gateway.terminal import plain, print_error
+from gateway.runtime.terminal import plain, print_error
 
 INTERVAL: Final = 0.2
 """Seconds between two requests for /status while waiting. A person does not notice the delay, and the gateway

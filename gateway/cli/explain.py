@@ -17,7 +17,7 @@ from gateway.cli import admin_client
 from gateway.cli.admin_client import Where
 from gateway.cli.command import Text, find_config, output_option, usage_error, verb
 from gateway.core.http.message import METHOD, Header, method_of_text
-from gateway.terminal import Paint, Style, TableCell, plain, span, table
+from gateway.runtime.terminal import Paint, Style, TableCell, plain, span, table
 
 CANDIDATE_COLUMNS: Final = ("BACKEND", "TRIED", "FRESHNESS", "SERVES", "IN FLIGHT", "URL", "WHY")
 LEFT_OUT_COLUMNS: Final = ("BACKEND", "FRESHNESS", "SERVES", "WHY NOT")
@@ -75,9 +75,9 @@ def _offline(where: Where, method: str, path: str, headers: Sequence[Header]) ->
     if where.admin is not None:
         usage_error("--admin is not allowed with --offline")
     file = find_config(where.config)
-    from gateway import process  # noqa: PLC0415 - a running gateway explains without all that
     from gateway.cli.files import read_settings  # noqa: PLC0415
     from gateway.cli.offline import explain_offline  # noqa: PLC0415
+    from gateway.runtime import process  # noqa: PLC0415 - a running gateway explains without all that
 
     return str(file), process.run_in_loop(explain_offline(read_settings(file), method, path, headers))
 

@@ -19,7 +19,7 @@ import click
 from gateway.cli.command import STDIN, STDIN_NAME, FileName, find_config, verb
 from gateway.cli.layout import NotYaml, laid_out
 from gateway.errors import LayoutError, SettingsError
-from gateway.terminal import print_error
+from gateway.runtime.terminal import print_error
 
 DETAILS: Final = (
     "Values and comments stay as they are. Indentation, gaps and empty lines become those of this project's"

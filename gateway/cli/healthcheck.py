@@ -11,7 +11,7 @@ from gateway.cli import admin_client
 from gateway.cli.admin_client import NO_GATEWAY, Where
 from gateway.cli.command import file_argument, verb
 from gateway.errors import AdminError
-from gateway.terminal import plain, print_error
+from gateway.runtime.terminal import plain, print_error
 
 LAST_LINES: Final = {200: "ready", 503: "not ready"}
 """The last line that a gateway says, by status."""

@@ -16,7 +16,6 @@ from typing import Final
 
 import click
 
-from gateway import process
 from gateway.cli import offline, own_api, own_api_file
 from gateway.cli.command import FileName, verb
 from gateway.cli.first_look import Documents, look
@@ -25,8 +24,9 @@ from gateway.core.dialect import Dialect, ProbeFault
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.dialects import discover
 from gateway.errors import AdminError, SettingsError
+from gateway.runtime import process
+from gateway.runtime.terminal import plain, print_error, span
 from gateway.settings import Settings, load
-from gateway.terminal import plain, print_error, span
 
 DETAILS: Final = (
     "URL is the address of one server of the API, http://HOST:PORT or https://HOST:PORT, not that of a load"

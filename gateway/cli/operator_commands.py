@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from gateway.cli import admin_client
 from gateway.cli.command import Text, output_option
-from gateway.terminal import plain, print_error, span
+from gateway.runtime.terminal import plain, print_error, span
 
 State: TypeAlias = Mapping[str, Any]
 """A document like that of /status."""

@@ -16,8 +16,8 @@ from gateway.cli.own_api import Evidence, Findings, Place
 from gateway.core.dialect import Advertisement, Dialect, ProbeRequest, ProbeResponse
 from gateway.core.versions.version import CalendarDate, Named
 from gateway.errors import SettingsError
+from gateway.runtime.terminal import plain, span
 from gateway.settings import load
-from gateway.terminal import plain, span
 
 WIDTH: Final = 110
 MOST_UNVERSIONED: Final = 12

@@ -17,7 +17,7 @@ from gateway.cli.admin_client import AdminClient, Where
 from gateway.cli.command import file_argument, verb
 from gateway.cli.operator_commands import warn_of_pending
 from gateway.errors import AdminError, TokenError
-from gateway.terminal import plain
+from gateway.runtime.terminal import plain
 
 TOKEN_WAIT: Final = 5.0
 """Seconds for which a changed token is given time to be known."""

@@ -18,7 +18,7 @@ from typing import Final
 
 import click
 
-from gateway import __version__, compiled, process
+from gateway import __version__
 from gateway.assembly import Gateway
 from gateway.cli.command import FileName, file_argument, find_config, verb
 from gateway.engines.engine import MakeEngine
@@ -29,7 +29,8 @@ from gateway.handover.line import path_of
 from gateway.handover.successor import Successor
 from gateway.handover.take_over import TakenOver
 from gateway.handover.take_over import take_over as take_over_from
-from gateway.service_manager import ServiceManager
+from gateway.runtime import compiled, process
+from gateway.runtime.service_manager import ServiceManager
 from gateway.settings import Settings, read_file
 from gateway.telemetry.process_log import ProcessLog
 from gateway.telemetry.stacks import look_at_tasks

@@ -18,7 +18,7 @@ from gateway.cli import admin_client, known_names
 from gateway.cli.admin_client import Where
 from gateway.cli.command import output_option, verb
 from gateway.errors import AdminError
-from gateway.terminal import Paint, Style, TableCell, plain, span, table
+from gateway.runtime.terminal import Paint, Style, TableCell, plain, span, table
 
 INTERVAL: Final = 2.0
 """Seconds between two pages with --watch: about half the interval of probes."""

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from gateway import process
 from gateway.cli import admin_client, offline
 from gateway.cli.admin_client import Where
 from gateway.cli.command import FileName, find_config, output_option, verb
@@ -27,8 +26,9 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.errors import AdminError, VersionTextError
+from gateway.runtime import process
+from gateway.runtime.terminal import plain
 from gateway.settings import Settings
-from gateway.terminal import plain
 
 DETAILS: Final = (
     "FILE has the rows, and may name the configuration and what each backend serves. Without that, the"

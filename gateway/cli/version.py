@@ -10,8 +10,9 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from typing import Final
 
-from gateway import __version__, compiled
+from gateway import __version__
 from gateway.cli.command import output_option, verb
+from gateway.runtime import compiled
 
 PARTS: Final = (
     "aiohttp",

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Final, Protocol, final
 
-from gateway import process
 from gateway.controlplane.certificate_watch import CertificateWatch
 from gateway.controlplane.discovery.discovery import Discovery
 from gateway.controlplane.snapshot_holder import Configured, SnapshotHolder
@@ -24,7 +23,8 @@ from gateway.core.fleet.limits import SERVICE_LIMITS
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.timeouts import SERVICE_TIMEOUTS
 from gateway.errors import CertificateError
-from gateway.service_manager import Moment
+from gateway.runtime import process
+from gateway.runtime.service_manager import Moment
 from gateway.settings import Loaded, Problem, Settings
 from gateway.settings.sources import Seen
 from gateway.settings.yaml.tree import Position

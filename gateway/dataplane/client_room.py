@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from gateway.process import admin_connections
+from gateway.runtime.process import admin_connections
 from gateway.telemetry.series.process import OfProcess
 
 if TYPE_CHECKING:

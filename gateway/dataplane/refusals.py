@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import final
 
 from gateway.core.decision.decision import Refuse, as_detached
-from gateway.process import boot_time
+from gateway.runtime.process import boot_time
 
 
 @final

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from gateway.terminal import plain
+from gateway.runtime.terminal import plain
 
 Part = tuple[str, str]
 """A text and its style, as rich spells styles."""

@@ -22,8 +22,8 @@ from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.demo.embedded_fleet import BAREMETAL, CATALOG, EmbeddedFleet
 from gateway.errors import StartupError
 from gateway.keys.secrets import Secret
+from gateway.runtime.terminal import print_error
 from gateway.telemetry.status import ServiceStatus
-from gateway.terminal import print_error
 
 USUAL_ADMIN_PORT: Final = settings.Admin().listen.port
 """Where the verbs look for a gateway, so that `skewgate status` beside the demonstration finds it."""

@@ -24,7 +24,7 @@ import aiohttp
 
 from gateway.demo.balancer import FALL, LOOPBACK, RETRIES, RISE, Pool, Timing, listening_socket
 from gateway.errors import StartupError
-from gateway.terminal import plain
+from gateway.runtime.terminal import plain
 
 ALIVE: Final = "/.haproxy-alive"
 """The path that HAProxy answers itself."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final, Protocol, final
 
 from gateway.demo.scene import Event, FrontScene, Scene
-from gateway.terminal import plain
+from gateway.runtime.terminal import plain
 
 EVERY: Final = 1.0
 """Seconds between two lines about the present."""

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from gateway.terminal import plain
+from gateway.runtime.terminal import plain
 
 FONT: Final = 'system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif'
 """Those that systems have. None is loaded."""

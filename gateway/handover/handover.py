@@ -18,12 +18,12 @@ from typing import final
 from gateway.controlplane.state.file import StateFile
 from gateway.dataplane.listening_sockets import Inherited, ListeningSockets
 from gateway.errors import AddressTakenError
-from gateway.file_trust import require_all_own, trusted_users
 from gateway.handover.inheritance import Inheritance
 from gateway.handover.line import path_of
 from gateway.handover.predecessor import Predecessor
 from gateway.handover.server import HandoverServer
 from gateway.handover.take_over import TakenOver
+from gateway.runtime.file_trust import require_all_own, trusted_users
 from gateway.settings.values import Listen
 
 log = logging.getLogger("skewgate.handover")

@@ -19,8 +19,8 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeVar, final
 
-from gateway.file_trust import others_write, real_path, trusted_users
 from gateway.handover.messages import HandoverError
+from gateway.runtime.file_trust import others_write, real_path, trusted_users
 
 SUFFIX: Final = ".handover"
 MAX_SIZE: Final = 32 << 20

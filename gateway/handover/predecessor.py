@@ -27,7 +27,7 @@ from gateway.controlplane.state.text import format_state
 from gateway.dataplane.listening_sockets import Inherited, ListeningSockets
 from gateway.handover import messages
 from gateway.handover.messages import Described, HandoverError, Offer
-from gateway.service_manager import ServiceManager
+from gateway.runtime.service_manager import ServiceManager
 
 UNDER_WAY: Final = "another gateway is taking over: try again in a moment"
 """Why commands and reloads are refused meanwhile."""

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final, NamedTuple, final
 
+from gateway.runtime.terminal import plain
 from gateway.telemetry.process_log import BY_OPERATOR, GATEWAY
-from gateway.terminal import plain
 
 EVENTS: Final = 100
 """Events that are kept of each service, of those without a service, and of all together."""

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
-from gateway.compiled import BuildInfo
 from gateway.core.fleet.backend import Grade, Member
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Scheme
+from gateway.runtime.compiled import BuildInfo
 from gateway.telemetry.agreement import AgreementReport, ServiceReport
 from gateway.telemetry.discovery import SourceReport
 from gateway.telemetry.engine import EngineReport, with_engine

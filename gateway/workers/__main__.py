@@ -28,7 +28,7 @@ def main() -> int:
         sys.stderr.write(f"error: {USAGE}\n")
         return 2
     gc.set_threshold(200_000, 50, 100)  # for the imports; `process` sets its own
-    import_module("gateway.compiled").use_compiled()
+    import_module("gateway.runtime.compiled").use_compiled()
     identity = import_module("gateway.workers.identity")
     if identity.identity() != code:
         return int(identity.OTHER_CODE)  # the parent says it in its log, whose form it knows

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway import __version__
-from gateway.compiled import is_compiled
+from gateway.runtime.compiled import is_compiled
 
 OTHER_CODE: Final = 76
 """The exit code of a worker that would run other code than its parent. It has the same meaning in every

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
 from typing import Final, final
 
-from gateway import process
 from gateway.errors import StartupError
+from gateway.runtime import process
 from gateway.telemetry.process_log import ProcessLog
 from gateway.telemetry.stacks import look_at_tasks
 from gateway.telemetry.stall_watch import StallWatch

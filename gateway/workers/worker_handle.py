@@ -19,7 +19,7 @@ from enum import Enum
 from time import monotonic
 from typing import Final, final
 
-from gateway.compiled import SOURCES
+from gateway.runtime.compiled import SOURCES
 from gateway.workers.channel import Channel
 from gateway.workers.identity import OTHER_CODE, OTHER_CODE_REASON
 from gateway.workers.messages import Drain, Pause, Report, Serve

@@ -12,7 +12,6 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from pytest_aiohttp import AiohttpServer
 
 from gateway.admin import bind_site
-from gateway.compiled import build_info, is_compiled
 from gateway.controlplane.reload import ReloadResult
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement
@@ -24,6 +23,7 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.errors import StartupError
+from gateway.runtime.compiled import build_info, is_compiled
 from gateway.telemetry.worker_report import Ejected, WorkerReport
 from tests.admin.testbed import StartAdmin, mixed_fleet, unknown_fleet
 

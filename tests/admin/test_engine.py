@@ -9,9 +9,9 @@ from gateway.admin import views
 from gateway.cli.status import page
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.runtime.terminal import Paint
 from gateway.telemetry.engine import EngineReport
 from gateway.telemetry.worker_report import WorkerReport
-from gateway.terminal import Paint
 from tests.admin.testbed import AdminTestbed, StartAdmin, mixed_fleet
 
 REPORT = EngineReport("haproxy", "2.6.12", 7, "", {"a": 3, "b": 0}, {"a": 1}, 1, ("p1",), {"b": "why"}, 5, 2)

@@ -20,8 +20,8 @@ from random import Random
 
 import pytest
 
-from gateway import compiled
 from gateway.admin import site
+from gateway.runtime import compiled
 from gateway.telemetry.metrics import Metrics
 from tests.admin.raw_clients import FILE, TOKEN, Admin, at_most, connections_to, running, until
 from tests.patience import PATIENCE

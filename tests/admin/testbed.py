@@ -21,7 +21,6 @@ from gateway.admin import (
     create_app,
     create_metrics_app,
 )
-from gateway.compiled import build_info
 from gateway.controlplane.reload import ReloadResult
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement
@@ -33,6 +32,7 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.keys.secrets import Secret
+from gateway.runtime.compiled import build_info
 from gateway.settings import Limits
 from gateway.telemetry.agreement import AgreementReport
 from gateway.telemetry.engine import EngineReport

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gateway import compiled
+from gateway.runtime import compiled
 
 LONGEST: Final = 600.0
 """Seconds for one command; thousands of files take a minute."""

@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 
 import aiohttp
 
-from gateway import compiled
+from gateway.runtime import compiled
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]

@@ -20,8 +20,8 @@ from gateway.assembly import Gateway
 from gateway.cli import reload
 from gateway.cli.admin_client import HOW_TO_NAME_ONE, NO_GATEWAY
 from gateway.cli.status import page
+from gateway.runtime.terminal import Paint
 from gateway.settings import read_file
-from gateway.terminal import Paint
 from tests.cli.conftest import Call, Fleet, Running, Write
 from tests.cli.processes import TIMEOUT, Ended, finish, free_port, ready, start
 from tests.patience import PATIENCE

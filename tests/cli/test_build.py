@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import pytest
 
-from gateway import compiled
 from gateway.cli import build as verb
 from gateway.cli import main
-from gateway.compiled import HOT_MODULE, STALE, VARIABLE, CompiledModules, is_compiled, note, stamp
 from gateway.errors import BuildError, SettingsError
+from gateway.runtime import compiled
+from gateway.runtime.compiled import HOT_MODULE, STALE, VARIABLE, CompiledModules, is_compiled, note, stamp
 from tests.cli.processes import ROOT
 
 NEEDED_BY_RUN = ("sh", "dirname", "cat", "cksum", "env")

@@ -19,7 +19,7 @@ from typing import Final, final
 import aiohttp
 import pytest
 
-from gateway import compiled
+from gateway.runtime import compiled
 from tests.cli.conftest import Fleet, Write
 from tests.cli.processes import ROOT, TIMEOUT, free_port, ready
 from tests.cli.test_run import declared

@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway import __version__, process
+from gateway import __version__
 from gateway.cli import main
 from gateway.cli.verbs import VERBS
-from gateway.compiled import is_compiled
 from gateway.errors import SettingsError
+from gateway.runtime import process
+from gateway.runtime.compiled import is_compiled
 from gateway.settings import schema_text
 from tests.cli.processes import ROOT, call, finish, start
 from tests.patience import PATIENCE

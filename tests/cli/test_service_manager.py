@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.service_manager import MAX_STATUS, Moment, ServiceManager
+from gateway.runtime.service_manager import MAX_STATUS, Moment, ServiceManager
 from tests.cli.conftest import Call, Write
 from tests.cli.processes import TIMEOUT, finish, free_port, ready, start
 

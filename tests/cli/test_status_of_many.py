@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.cli.status import SHOWN, page
-from gateway.terminal import Paint
+from gateway.runtime.terminal import Paint
 from tests.cli.conftest import Call, Running
 from tests.cli.processes import Ended
 from tests.cli.test_known_names import completed

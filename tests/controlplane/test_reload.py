@@ -18,7 +18,7 @@ from gateway.core.fleet.service import Service
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.keys.addresses import Address
-from gateway.service_manager import Moment
+from gateway.runtime.service_manager import Moment
 from gateway.settings import Loaded, Secret
 from gateway.settings.model.admin import Admin
 from gateway.settings.values import Listen, Settings

@@ -17,8 +17,8 @@ from typing import Final
 import hypothesis
 import pytest
 
-from gateway.compiled import is_compiled
 from gateway.dataplane.exchange import Exchange
+from gateway.runtime.compiled import is_compiled
 from tests.dataplane.stage_check import CheckedStage
 from tests.dataplane.testbed import Testbed
 

@@ -15,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from gateway.process import without_odd_names
+from gateway.runtime.process import without_odd_names
 from gateway.settings.values import Listen
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import ServerTls

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from gateway import process
 from gateway.demo.director import Director, Options
 from gateway.demo.picture import draw, headline, setting
 from gateway.demo.recording import Recording, from_json, record, to_json
 from gateway.demo.svg import Scheme
+from gateway.runtime import process
 from tests.architecture.source import ROOT
 
 RECORDING: Final = Path(__file__).parent / "data" / "recording.json"

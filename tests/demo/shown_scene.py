@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from gateway import process
 from gateway.demo.command import Command
 from gateway.demo.scene import Scene
 from gateway.demo.terminal_show import is_terminal, show
+from gateway.runtime import process
 from tests.demo.scenes import COMPARE, MIDDLE
 
 

@@ -19,7 +19,7 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.client_connection import ClientConnection
 from gateway.dataplane.worker import Worker
-from gateway.process import without_odd_names
+from gateway.runtime.process import without_odd_names
 from gateway.settings import Settings, load
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord

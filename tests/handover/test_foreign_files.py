@@ -15,10 +15,10 @@ import pytest
 
 from gateway.assembly import Gateway
 from gateway.controlplane.state.file import StateFile, StateFileError
-from gateway.file_trust import ForeignFileError, others_write, real_path, trusted_users
 from gateway.handover.handover import Handover
 from gateway.handover.line import Peer, path_of
 from gateway.handover.take_over import take_over
+from gateway.runtime.file_trust import ForeignFileError, others_write, real_path, trusted_users
 from gateway.settings import read_file
 from tests.handover.conftest import House, until
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.compiled import VARIABLE
+from gateway.runtime.compiled import VARIABLE
 from tests.cli.processes import ROOT, finish, kill_left, ready, start
 from tests.handover.conftest import House
 from tests.handover.test_processes import Requests, ports, stop  # noqa: F401 - `ports` is a fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cpus import usable_cpus
+from gateway.runtime.cpus import usable_cpus
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from gateway import process
+from gateway.runtime import process
 from gateway.telemetry import stacks
 from gateway.telemetry.process_log import _STACK
 from gateway.telemetry.stacks import look_at_tasks
@@ -188,7 +188,7 @@ def test_a_stop_signal_during_a_dump_is_one_signal(loop: str) -> None:
         pytest.importorskip("uvloop")
     program = """
 import asyncio, os, subprocess
-from gateway import process
+from gateway.runtime import process
 
 def dump():
     subprocess.run(["kill", "-TERM", str(os.getpid())], check=True)
@@ -223,7 +223,7 @@ def test_a_dump_while_tasks_begin_and_end_does_not_end_the_process(loop: str) ->
         pytest.importorskip("uvloop")
     program = """
 import asyncio, os, signal, sys, time
-from gateway import process
+from gateway.runtime import process
 from gateway.telemetry.stacks import look_at_tasks
 
 process.ONE_DUMP = -1.0

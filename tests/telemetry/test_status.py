@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.compiled import build_info
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend, Freshness
 from gateway.core.fleet.fleet import ProbeSucceeded
@@ -13,6 +12,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import Ironic
+from gateway.runtime.compiled import build_info
 from gateway.telemetry.agreement import AgreementReport, ReplicaReport, ServiceReport
 from gateway.telemetry.discovery import SourceReport
 from gateway.telemetry.engine import EngineReport

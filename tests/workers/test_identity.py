@@ -15,7 +15,8 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from gateway import __version__, compiled
+from gateway import __version__
+from gateway.runtime import compiled
 from gateway.workers.identity import OTHER_CODE, OTHER_CODE_REASON, identity
 from tests.cli.processes import ROOT, finish, free_port, kill_left, ready, start, until
 from tests.dataplane.testbed import ScriptedBackend, serve

@@ -20,7 +20,7 @@ from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.dataplane.listening_sockets import Inherited
 from gateway.handover.line import path_of
 from gateway.handover.server import HandoverServer
-from gateway.process import boot_time
+from gateway.runtime.process import boot_time
 from gateway.settings import AccessLog, Log
 from gateway.telemetry.counters import Counted
 from gateway.telemetry.series.service import OfRequests

@@ -32,7 +32,7 @@ from gateway.admin.ui.facts import Facts
 from gateway.admin.ui.feed import COMMANDING, Feed
 from gateway.admin.ui.parts import CONTROLS, PageParts, overview_parts, service_parts
 from gateway.admin.ui.stream import Streams
-from gateway.compiled import build_info
+from gateway.runtime.compiled import build_info
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from gateway.admin.ui.access import Operator
 from gateway.admin.ui.parts import Part
-from gateway.compiled import build_info
+from gateway.runtime.compiled import build_info
 
 FRAGMENTS: Final = "fragments.html"
 """One macro for each kind of fragment."""

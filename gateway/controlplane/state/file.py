@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import Final, final
 
 from gateway.errors import SkewgateError
-from gateway.file_trust import ForeignFileError, real_path, require_all_own, require_own, trusted_users
+from gateway.runtime.file_trust import (
+    ForeignFileError,
+    real_path,
+    require_all_own,
+    require_own,
+    trusted_users,
+)
 
 MAX_SIZE: Final = 4 << 20
 """Bytes that are read at most. A service with a hundred drained backends takes a few KiB."""

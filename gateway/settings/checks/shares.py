@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gateway.core.fleet.limits import share_of
 from gateway.core.fleet.service import Service
-from gateway.cpus import usable_cpus
+from gateway.runtime.cpus import usable_cpus
 from gateway.settings.model.document import Document
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Severity

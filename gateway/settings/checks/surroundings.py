@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from gateway.core.fleet.service import Service
-from gateway.cpus import usable_cpus
-from gateway.file_trust import ForeignFileError, real_path, require_all_own, trusted_users
+from gateway.runtime.cpus import usable_cpus
+from gateway.runtime.file_trust import ForeignFileError, real_path, require_all_own, trusted_users
 from gateway.settings.model.admin import Admin
 from gateway.settings.own_addresses import own_address_of, own_addresses
 from gateway.settings.values import Listen

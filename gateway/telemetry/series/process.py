@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.compiled import build_info
 from gateway.errors import CLIENT_ERROR_REASONS
+from gateway.runtime.compiled import build_info
 from gateway.telemetry.series.declaring import OPEN, OTHER, PROCESS, Group, counter, gauge, histogram
 
 RESULTS: Final = ("success", "failure")

@@ -23,9 +23,9 @@ from importlib import import_module
 from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar, final
 
-from gateway.compiled import UVLOOP, chosen_loop
 from gateway.errors import SettingsError
-from gateway.terminal import print_error
+from gateway.runtime.compiled import UVLOOP, chosen_loop
+from gateway.runtime.terminal import print_error
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 ONE_DUMP: Final = 1.0

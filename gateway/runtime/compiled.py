@@ -29,7 +29,7 @@ from gateway.errors import SettingsError
 VARIABLE: Final = "SKEWGATE_COMPILED"
 """`0`: the sources run interpreted. `1`: nothing runs but a compiled build. Unset: compiled where there is
 one of these sources."""
-SOURCES: Final = Path(__file__).resolve().parent.parent
+SOURCES: Final = Path(__file__).resolve().parents[2]
 """The folder with the package `gateway`: a checkout, or the `site-packages` of an installed one."""
 BUILDS: Final = Path(sys.prefix) / "compiled"
 """The builds of this environment: one folder each, with its stamp as the name."""
