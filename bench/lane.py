@@ -16,8 +16,8 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.fleet.timeouts import NO_TIMEOUT
 from gateway.core.versions.ranges import VersionSet
-from gateway.dataplane.backend_connection import BackendConnection
-from gateway.dataplane.client_connection import ClientConnection
+from gateway.dataplane.backends.connection import BackendConnection
+from gateway.dataplane.edge.client_connection import ClientConnection
 from gateway.dataplane.worker import Worker
 from gateway.dialects import discover
 from gateway.settings import AccessLog, Limits, Timeouts

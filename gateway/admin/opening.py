@@ -16,7 +16,7 @@ from typing import Final, cast, final
 
 from gateway.admin.connection import TLS_HANDSHAKE, AdminConnection, Connections
 from gateway.admin.responses import error_bytes
-from gateway.dataplane.tls_transport import TlsTransport
+from gateway.dataplane.edge.tls_transport import TlsTransport
 from gateway.tls.server import ServerCertificates
 
 MAX_HANDSHAKE: Final = 64 * 1024

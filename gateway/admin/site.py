@@ -14,7 +14,7 @@ from aiohttp import web
 from gateway.admin.connection import AdminConnection, Connections, Deadlines
 from gateway.admin.error_log import ErrorLog
 from gateway.admin.opening import AdminOpening, HandshakeSteps
-from gateway.dataplane.listening_sockets import BACKLOG, Inherited, ListeningSockets
+from gateway.dataplane.edge.listening_sockets import BACKLOG, Inherited, ListeningSockets
 from gateway.runtime.process import admin_connections
 from gateway.settings.values import Listen
 from gateway.tls.server import ServerCertificates
@@ -141,7 +141,7 @@ class AdminSite:
         loop = asyncio.get_running_loop()
         for server in self._servers:
             for sock in cast(Any, server).sockets:
-                loop.remove_reader(sock.fileno())  # as in `dataplane.listeners`
+                loop.remove_reader(sock.fileno())  # as in `dataplane.edge.listeners`
         for _ in range(_TURNS):
             await asyncio.sleep(0)
         for server in self._servers:

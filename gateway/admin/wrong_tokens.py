@@ -13,7 +13,7 @@ from math import ceil
 from time import monotonic
 from typing import Final, final
 
-from gateway.dataplane.rate_limiter import TokenBuckets
+from gateway.dataplane.limits.rate_limiter import TokenBuckets
 
 AT_ONCE: Final = 10
 """Wrong tokens one after the other that get 401: operators mistype, and paste the wrong line."""

@@ -18,7 +18,7 @@ from gateway.assembly.plan import Plan
 from gateway.assembly.recording import OwnRecords, Records
 from gateway.controlplane.certificate_watch import names_of
 from gateway.controlplane.passive_observation import PassiveObserver
-from gateway.dataplane.listening_sockets import ListeningSockets
+from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.dataplane.worker import Worker
 from gateway.workers.data_plane import DataPlane
 from gateway.workers.own_worker import OwnWorker

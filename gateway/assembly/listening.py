@@ -12,7 +12,7 @@ from typing import NamedTuple, final
 
 from gateway.admin import bind_site
 from gateway.assembly.plan import Plan
-from gateway.dataplane.listening_sockets import ListeningSockets
+from gateway.dataplane.edge.listening_sockets import ListeningSockets
 
 
 @final

@@ -1,8 +1,8 @@
 """Writes one log line when a backend is ejected, and one when it gets requests again.
 
-The data plane tells it of each change (`dataplane.ejection`). What changes too often is told together
-(`controlplane.flap_damping`). It changes nothing. `controlplane.change_log` writes what is learned of a
-backend; an ejection is no such fact.
+The data plane tells it of each change (`dataplane.backends.ejection`). What changes too often is told
+together (`controlplane.flap_damping`). It changes nothing. `controlplane.change_log` writes what is learned
+of a backend; an ejection is no such fact.
 """
 
 from __future__ import annotations

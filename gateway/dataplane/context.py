@@ -22,24 +22,24 @@ from gateway.core.fleet.snapshot import ServiceView, Snapshot, SnapshotSource
 from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.http.message import CLIENT_CERT
 from gateway.core.http.request_ids import OPENSTACK_IDS, PLAIN_IDS
-from gateway.dataplane.admission import Admission
-from gateway.dataplane.arrival import MIN_RATE_GRACE
-from gateway.dataplane.bounded_reads import READ_SIZE
-from gateway.dataplane.ejection import Ejections, MemberFailures, OnEjection, untold
-from gateway.dataplane.forwarding import UNIX_PEER, ForwardingLines, Network, Peer, plain_address
+from gateway.dataplane.backends.ejection import Ejections, MemberFailures, OnEjection, untold
+from gateway.dataplane.backends.queue import RequestQueue
+from gateway.dataplane.backends.reported_failures import ReportedFailures
+from gateway.dataplane.documents.known import KnownDocuments
+from gateway.dataplane.documents.rewritten import RewrittenDocuments
+from gateway.dataplane.http1.forwarding import UNIX_PEER, ForwardingLines, Network, Peer, plain_address
 from gateway.dataplane.http1.head_readers import LayoutBudget, RequestReader, ResponseReader
 from gateway.dataplane.http1.names import NameTable
-from gateway.dataplane.known_documents import KnownDocuments
-from gateway.dataplane.rate_limiter import RateLimiter
-from gateway.dataplane.refusals import Refusals
-from gateway.dataplane.reported_failures import ReportedFailures
-from gateway.dataplane.request_body import HeldBodies
-from gateway.dataplane.request_ids import RequestIdSource
-from gateway.dataplane.request_queue import RequestQueue
-from gateway.dataplane.retry_budget import RetryBudget
-from gateway.dataplane.rewritten_documents import RewrittenDocuments
-from gateway.dataplane.sharing import SharedLimits
-from gateway.dataplane.shedding import Shedder
+from gateway.dataplane.http1.request_body import HeldBodies
+from gateway.dataplane.http1.request_ids import RequestIdSource
+from gateway.dataplane.limits.admission import Admission
+from gateway.dataplane.limits.arrival import MIN_RATE_GRACE
+from gateway.dataplane.limits.rate_limiter import RateLimiter
+from gateway.dataplane.limits.refusals import Refusals
+from gateway.dataplane.limits.retry_budget import RetryBudget
+from gateway.dataplane.limits.sharing import SharedLimits
+from gateway.dataplane.limits.shedding import Shedder
+from gateway.dataplane.sockets.bounded_reads import READ_SIZE
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.series.service import OfService, TunnelEnding

@@ -20,17 +20,17 @@ from gateway.core.fleet.fleet import Fact
 from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.snapshot import SnapshotSource
 from gateway.core.fleet.timeouts import Timeouts
-from gateway.dataplane.backend_pool import BackendPool, Resolve
-from gateway.dataplane.balance import Balance
-from gateway.dataplane.client_connection import ClientConnection
-from gateway.dataplane.client_room import ClientRoom
+from gateway.dataplane.backends.ejection import OnEjection, untold
+from gateway.dataplane.backends.pool import BackendPool, Resolve
 from gateway.dataplane.context import NEVER, TICK, Context, draw_bits
-from gateway.dataplane.ejection import OnEjection, untold
-from gateway.dataplane.forwarding import Network
-from gateway.dataplane.listeners import Listeners
-from gateway.dataplane.opening import Entrance, Opening
-from gateway.dataplane.openings import Openings
-from gateway.dataplane.sharing import SharedLimits
+from gateway.dataplane.edge.balance import Balance
+from gateway.dataplane.edge.client_connection import ClientConnection
+from gateway.dataplane.edge.client_room import ClientRoom
+from gateway.dataplane.edge.listeners import Listeners
+from gateway.dataplane.edge.opening import Entrance, Opening
+from gateway.dataplane.edge.openings import Openings
+from gateway.dataplane.http1.forwarding import Network
+from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.errors import FramingError, StartupError
 from gateway.settings.values import Listen
 from gateway.telemetry.metrics import Metrics

@@ -37,7 +37,7 @@ from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.http.message import Header, RequestHead, as_mapping, normalize_name, render
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.dataplane.failures import FAILURES, Failure
+from gateway.dataplane.local_responses.failures import FAILURES, Failure
 from gateway.engines.expressible import Inexpressible, inexpressible
 
 LATEST: Final = "latest"

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import final
 
 from gateway.controlplane.state.file import StateFile
-from gateway.dataplane.listening_sockets import Inherited, ListeningSockets
+from gateway.dataplane.edge.listening_sockets import Inherited, ListeningSockets
 from gateway.errors import AddressTakenError
 from gateway.handover.inheritance import Inheritance
 from gateway.handover.line import path_of

@@ -14,7 +14,7 @@ import socket
 from collections.abc import MutableMapping
 from typing import Final, NamedTuple, final
 
-from gateway.dataplane.listening_sockets import Inherited, name_of
+from gateway.dataplane.edge.listening_sockets import Inherited, name_of
 from gateway.errors import StartupError
 from gateway.settings import Settings
 

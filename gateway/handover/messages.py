@@ -46,7 +46,7 @@ class Described(NamedTuple):
 
     role: str
     written: str = ""
-    """As for `dataplane.listening_sockets.Inherited`."""
+    """As for `dataplane.edge.listening_sockets.Inherited`."""
     managed: bool = False
 
 

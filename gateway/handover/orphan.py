@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, final
 
-from gateway.dataplane.listening_sockets import Inherited
+from gateway.dataplane.edge.listening_sockets import Inherited
 from gateway.handover import messages
 from gateway.handover.line import Line, connect
 from gateway.handover.messages import HandoverError, Orphan, Word

@@ -24,7 +24,7 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.state.file import StateFile
 from gateway.controlplane.state.keeper import StateKeeper, wall_offset
 from gateway.controlplane.state.text import format_state
-from gateway.dataplane.listening_sockets import Inherited, ListeningSockets
+from gateway.dataplane.edge.listening_sockets import Inherited, ListeningSockets
 from gateway.handover import messages
 from gateway.handover.messages import Described, HandoverError, Offer
 from gateway.runtime.service_manager import ServiceManager

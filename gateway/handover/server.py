@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, final
 
-from gateway.dataplane.listening_sockets import Inherited, remove_stale
+from gateway.dataplane.edge.listening_sockets import Inherited, remove_stale
 from gateway.handover import messages
 from gateway.handover.line import BACKLOG, Line, short
 from gateway.handover.messages import (

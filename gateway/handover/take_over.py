@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, final
 
 from gateway import __version__
-from gateway.dataplane.listening_sockets import Inherited
+from gateway.dataplane.edge.listening_sockets import Inherited
 from gateway.errors import StartupError
 from gateway.handover import messages
 from gateway.handover.line import Line, connect

@@ -38,7 +38,7 @@ ASYNCIO: Final = "asyncio"
 UVLOOP: Final = "uvloop"
 
 STALE: Final = "compiled build is of other sources: run ./run build"
-HOT_MODULE: Final = "gateway.dataplane.exchange"
+HOT_MODULE: Final = "gateway.dataplane.exchange.exchange"
 """Compiled in every compiled build."""
 
 

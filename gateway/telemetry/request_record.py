@@ -102,7 +102,7 @@ class RequestRecord:
         self.bytes_out = 0
         """Body bytes sent to the client."""
         self.reason = ""
-        """Why it failed (a name of `dataplane.failures`); empty when it did not."""
+        """Why it failed (a name of `dataplane.local_responses.failures`); empty when it did not."""
         self.request_id = ""
         """The id that came with the request, or the one that was made; empty where there is none."""
         self.response_id = b""

@@ -81,7 +81,7 @@ class AttemptSpan:
         self.status = 0
         """Of its response, where the client does not get it; 0: see the record."""
         self.error = ""
-        """A name of `dataplane.failures`."""
+        """A name of `dataplane.local_responses.failures`."""
 
 
 class RequestTrace:

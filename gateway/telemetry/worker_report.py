@@ -28,7 +28,7 @@ class WorkerUse(NamedTuple):
     """Bytes of request bodies that are held in memory."""
     max_held_body_bytes: int
     shedding_level: int = 0
-    """Level of load shedding because the event loop is late (`dataplane.shedding`)."""
+    """Level of load shedding because the event loop is late (`dataplane.limits.shedding`)."""
 
 
 @final

@@ -16,8 +16,8 @@ import socket
 from collections.abc import Collection
 from typing import Final, final
 
-from gateway.dataplane.balance import Board
-from gateway.dataplane.listening_sockets import ListeningSockets
+from gateway.dataplane.edge.balance import Board
+from gateway.dataplane.edge.listening_sockets import ListeningSockets
 
 BATCH: Final = 32
 """Connections of one socket that are accepted in one turn of the event loop: about 2 ms."""

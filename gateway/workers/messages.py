@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias, final
 from gateway.core.fleet.ejection import EjectionReason
 from gateway.core.fleet.fleet import ObservedFact
 from gateway.core.fleet.publication import Publication
-from gateway.dataplane.balance import Descriptors
+from gateway.dataplane.edge.balance import Descriptors
 from gateway.settings import Settings
 from gateway.telemetry.counters import Counted
 from gateway.telemetry.worker_report import WorkerReport
@@ -87,7 +87,7 @@ class Drain(NamedTuple):
 
 @final
 class HeldBack(NamedTuple):
-    """What the parent has decided about members that fail, for all workers (`dataplane.ejection`)."""
+    """What the parent has decided about members that fail, for all workers (`backends.ejection`)."""
 
     held_back: Mapping[str, int]
     """As for `selection.select`: by member key. All of them."""
@@ -106,7 +106,7 @@ class Deadlines(NamedTuple):
 
 @final
 class Permits(NamedTuple):
-    """Permits for this worker (`dataplane.sharing`). It answers with `PermitUse`."""
+    """Permits for this worker (`dataplane.limits.sharing`). It answers with `PermitUse`."""
 
     number: int
     """1 and up."""

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import final
 
 from gateway.core.agreement.agreed import NOTHING_AGREED
-from gateway.dataplane.listening_sockets import Inherited
+from gateway.dataplane.edge.listening_sockets import Inherited
 from gateway.handover.line import path_of
 from gateway.handover.orphan import NextGateway, offer_sockets
 from gateway.workers.parts import Parts

@@ -8,7 +8,7 @@ from os import getpid
 from typing import final
 
 from gateway.core.decision.document_key import DocumentKey
-from gateway.dataplane.listening_sockets import ListeningSockets
+from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.dataplane.worker import Worker
 from gateway.settings import Settings
 from gateway.settings.values import Listen

@@ -23,8 +23,8 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.limits import share_of
 from gateway.core.fleet.publication import published
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.dataplane.balance import Balance
-from gateway.dataplane.sharing import SharedLimits
+from gateway.dataplane.edge.balance import Balance
+from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.dataplane.worker import Worker
 from gateway.settings.values import Settings
 from gateway.telemetry.metrics import Metrics

@@ -1,7 +1,7 @@
 """Who of several workers has how many permits, and what each of them is told about them.
 
 A permit is lent by the parent: for one request at a time at a member with a bound, or for one retry at a time
-of a service (`dataplane.sharing`). Of each key there is a stock.
+of a service (`dataplane.limits.sharing`). Of each key there is a stock.
 
     lent        + those that are free  =  the bound, always: a permit is free again only when its worker has
                 said so, or has ended

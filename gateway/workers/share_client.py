@@ -13,9 +13,9 @@ from typing import Final, final
 
 from gateway.core.fleet.backend import Member
 from gateway.core.fleet.ejection import EjectionReason
-from gateway.dataplane.client_limiter import ClientLimiter
-from gateway.dataplane.reported_failures import ReportedFailures
-from gateway.dataplane.sharing import SharedLimits
+from gateway.dataplane.backends.reported_failures import ReportedFailures
+from gateway.dataplane.limits.client_limiter import ClientLimiter
+from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.dataplane.worker import Worker
 from gateway.workers.messages import Failed, HeldBack, Permits, PermitUse, Shares, Used
 from gateway.workers.share_keeper import EXCHANGE, ByClient

@@ -16,8 +16,8 @@ from typing import Final, TypeAlias, final
 
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import SnapshotSource
-from gateway.dataplane.ejection import Ejections, OnEjection
-from gateway.dataplane.retry_budget import MIN_CONCURRENT_RETRIES
+from gateway.dataplane.backends.ejection import Ejections, OnEjection
+from gateway.dataplane.limits.retry_budget import MIN_CONCURRENT_RETRIES
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.worker_report import Ejected
 from gateway.workers.messages import Failed, HeldBack, Shares, Used

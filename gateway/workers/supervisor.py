@@ -19,9 +19,9 @@ from typing import Final, NamedTuple, Protocol, final
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.document_key import DocumentKey
 from gateway.core.fleet.publication import Publication
-from gateway.dataplane.balance import Board
-from gateway.dataplane.known_documents import KnownDocuments
-from gateway.dataplane.listening_sockets import ListeningSockets
+from gateway.dataplane.documents.known import KnownDocuments
+from gateway.dataplane.edge.balance import Board
+from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.errors import StartupError
 from gateway.settings import Settings
 from gateway.telemetry.counters import Counted

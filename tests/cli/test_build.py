@@ -121,7 +121,7 @@ def test_an_installed_package_is_not_built(
     "changed",
     [
         "gateway/errors.py",
-        "gateway/dataplane/exchange.py",
+        "gateway/dataplane/exchange/exchange.py",
         "gateway/new.py",
         "requirements/build.txt",
         "pyproject.toml",

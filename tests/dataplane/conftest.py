@@ -1,5 +1,5 @@
 """Every test gets its own testbed: backends, a gateway and clients. Nothing of them may be left at the end.
-Every exchange must go through its stages as the table in `dataplane.stages` says.
+Every exchange must go through its stages as the table in `dataplane.exchange.stages` says.
 
 Event loops differ where sockets are reset, filled or closed. In CI those tests run on the loop of asyncio
 and, if uvloop is installed, on uvloop as well. At a desk one loop suffices: the one that a gateway takes by
@@ -17,7 +17,7 @@ from typing import Final
 import hypothesis
 import pytest
 
-from gateway.dataplane.exchange import Exchange
+from gateway.dataplane.exchange.exchange import Exchange
 from gateway.runtime.compiled import is_compiled
 from tests.dataplane.stage_check import CheckedStage
 from tests.dataplane.testbed import Testbed

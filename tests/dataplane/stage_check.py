@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, final
 
-from gateway.dataplane.exchange import Exchange
-from gateway.dataplane.stages import DECIDING, TRANSITIONS, Stage
+from gateway.dataplane.exchange.exchange import Exchange
+from gateway.dataplane.exchange.stages import DECIDING, TRANSITIONS, Stage
 
 _SLOT: Final = Exchange.__dict__["stage"]
 

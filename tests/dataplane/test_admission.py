@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from gateway.dataplane.client_room import MAX_FILES, MIN_FILES, FileRoom, file_room
+from gateway.dataplane.edge.client_room import MAX_FILES, MIN_FILES, FileRoom, file_room
 from tests.dataplane.testbed import Testbed, serve, until, wait_ticks
 
 

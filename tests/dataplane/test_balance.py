@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.dataplane.balance import NOT_SERVING, Arrival, Balance, Board, Descriptors
+from gateway.dataplane.edge.balance import NOT_SERVING, Arrival, Balance, Board, Descriptors
 from tests.patience import PATIENCE
 
 WORKERS = 4

@@ -15,9 +15,9 @@ from typing import Final, final
 
 import pytest
 
-from gateway.dataplane.bounded_reads import SMALL_READ_SIZE
-from gateway.dataplane.request_body import HeldBodies
-from gateway.dataplane.stages import AWAITING_RESPONSE, CONNECTING
+from gateway.dataplane.exchange.stages import AWAITING_RESPONSE, CONNECTING
+from gateway.dataplane.http1.request_body import HeldBodies
+from gateway.dataplane.sockets.bounded_reads import SMALL_READ_SIZE
 from tests.dataplane.messages import KIB, request
 from tests.dataplane.testbed import (
     Client,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.fleet.admission import ClientLimits
-from gateway.dataplane.client_limiter import ClientLimiter, client_key, neighbourhood
-from gateway.dataplane.rate_limiter import SHARED_BUCKETS, TokenBuckets
+from gateway.dataplane.limits.client_limiter import ClientLimiter, client_key, neighbourhood
+from gateway.dataplane.limits.rate_limiter import SHARED_BUCKETS, TokenBuckets
 
 START = 1000.0
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from gateway.dataplane.client_room import MIN_FILES, UNUSED, file_room
+from gateway.dataplane.edge.client_room import MIN_FILES, UNUSED, file_room
 from tests.dataplane.messages import request, response
 from tests.dataplane.test_slow_clients import established, is_closed
 from tests.dataplane.testbed import Client, Gateway, Script, Testbed, UpstreamConnection, serve, settle, until

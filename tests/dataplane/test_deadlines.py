@@ -7,7 +7,7 @@ import pytest
 
 from gateway.core.agreement.agreed import Agreed
 from gateway.core.agreement.document import Document
-from gateway.dataplane.refusals import Refusals
+from gateway.dataplane.limits.refusals import Refusals
 from tests.dataplane.messages import VERSION_FIELD, request
 from tests.dataplane.testbed import Gateway, Testbed, serve, versions
 

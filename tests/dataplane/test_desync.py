@@ -16,8 +16,8 @@ from dataclasses import replace
 import pytest
 
 from gateway.core.fleet.reuse import Reuse
-from gateway.dataplane.backend_pool import BackendPool
-from gateway.dataplane.sent_ids import MAX_SENT_IDS
+from gateway.dataplane.backends.pool import BackendPool
+from gateway.dataplane.backends.sent_ids import MAX_SENT_IDS
 from tests.controlplane.fakes import reconfigure
 from tests.dataplane.desync import HIDDEN, unread_body_backend
 from tests.dataplane.messages import TIMEOUT, VERSION_FIELD, Message, request, response

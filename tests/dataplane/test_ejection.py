@@ -19,8 +19,8 @@ from gateway.core.fleet.ejection import Ejection, EjectionReason
 from gateway.core.fleet.fleet import ConnectFailed, Drain, ProbeSucceeded
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.dataplane.ejection import Ejections
-from gateway.dataplane.failures import FAILURES, Failure, Side
+from gateway.dataplane.backends.ejection import Ejections
+from gateway.dataplane.local_responses.failures import FAILURES, Failure, Side
 from gateway.telemetry.metrics import Metrics
 from tests.dataplane.messages import request, response
 from tests.dataplane.testbed import (

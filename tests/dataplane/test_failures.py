@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 
 from gateway.core.http.message import METHODS, Response
-from gateway.dataplane import local_response
-from gateway.dataplane.failures import FAILURES, IDEMPOTENT, Failure, Resend, Side, may_retry
-from gateway.dataplane.proxy_status import LocalReason
+from gateway.dataplane.local_responses import local_response
+from gateway.dataplane.local_responses.failures import FAILURES, IDEMPOTENT, Failure, Resend, Side, may_retry
+from gateway.dataplane.local_responses.proxy_status import LocalReason
 
 UNSENT: Final = {
     Failure.CONNECT,

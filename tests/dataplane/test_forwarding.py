@@ -17,7 +17,7 @@ from gateway import assembly
 from gateway.core.fleet.match import Match
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.dataplane.forwarding import MAX_CACHED_SIZE
+from gateway.dataplane.http1.forwarding import MAX_CACHED_SIZE
 from gateway.settings import read_file
 from tests.dataplane.messages import (
     MAX_FIELD,

@@ -22,7 +22,7 @@ from gateway.core.fleet.fleet import Drain, Pin, ProbeSucceeded
 from gateway.core.fleet.match import Match
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.dataplane.known_documents import (
+from gateway.dataplane.documents.known import (
     MAX_DOCUMENTS,
     MAX_SIZE,
     MAX_TARGET,

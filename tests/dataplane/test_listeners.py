@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from gateway.core.fleet.admission import Access
-from gateway.dataplane.keepalive import IDLE
-from gateway.dataplane.opening import Entrance
-from gateway.dataplane.proxy_protocol import SIGNATURE
+from gateway.dataplane.edge.opening import Entrance
+from gateway.dataplane.edge.proxy_protocol import SIGNATURE
+from gateway.dataplane.sockets.keepalive import IDLE
 from gateway.errors import StartupError
 from gateway.settings.values import Listen
 from tests.dataplane.listener_tls import tls_listener

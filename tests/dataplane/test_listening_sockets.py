@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.dataplane.keepalive import IDLE
-from gateway.dataplane.listening_sockets import Inherited, ListeningSockets, name_of
+from gateway.dataplane.edge.listening_sockets import Inherited, ListeningSockets, name_of
+from gateway.dataplane.sockets.keepalive import IDLE
 from gateway.errors import AddressTakenError, StartupError
 from gateway.settings.values import Listen
 from gateway.tls.values import CertificateFiles, ServerTls

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from gateway.dataplane.backend_connection import BackendConnection
+from gateway.dataplane.backends.connection import BackendConnection
 from tests.dataplane.messages import KIB, Ended, request, response
 from tests.dataplane.testbed import (
     Client,

@@ -15,7 +15,7 @@ from contextlib import suppress
 import pytest
 
 from gateway.core.fleet.match import Match
-from gateway.dataplane.client_connection import MAX_PIPELINED
+from gateway.dataplane.edge.client_connection import MAX_PIPELINED
 from tests.dataplane.messages import KIB, TIMEOUT, request, response
 from tests.dataplane.testbed import Client, Testbed, UpstreamConnection, always, serve, until
 

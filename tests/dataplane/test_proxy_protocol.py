@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dataplane.proxy_protocol import (
+from gateway.dataplane.edge.proxy_protocol import (
     MAX_BINARY,
     MAX_TEXT,
     SIGNATURE,

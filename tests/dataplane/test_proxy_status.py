@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gateway.core.fleet.backend import Backend
-from gateway.dataplane.failures import FAILURES, Failure
-from gateway.dataplane.proxy_status import ERROR_TYPES, LocalReason, proxy_status_line
+from gateway.dataplane.local_responses.failures import FAILURES, Failure
+from gateway.dataplane.local_responses.proxy_status import ERROR_TYPES, LocalReason, proxy_status_line
 from gateway.errors import CLIENT_ERROR_REASONS
 from gateway.telemetry.series.service import ADMISSION_REASONS, TunnelEnding
 from tests.dataplane.messages import request, response, version_line

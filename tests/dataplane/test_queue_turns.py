@@ -19,8 +19,8 @@ from gateway.core.fleet.backend import Member
 from gateway.core.fleet.fleet import Drain
 from gateway.core.fleet.queue import Queue
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.dataplane.failures import Failure
-from gateway.dataplane.request_queue import RequestQueue, Turn
+from gateway.dataplane.backends.queue import RequestQueue, Turn
+from gateway.dataplane.local_responses.failures import Failure
 from gateway.telemetry.metrics import Metrics
 from tests.dataplane.test_request_queue import Held, bounded, queued, sent
 from tests.dataplane.testbed import Testbed, UpstreamConnection, refusing_backend, service_of, until

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dataplane.rate_limiter import BURST, PER_SECOND, RateLimiter
+from gateway.dataplane.limits.rate_limiter import BURST, PER_SECOND, RateLimiter
 
 
 def count_answered(limiter: RateLimiter, service: str, requests: int) -> int:

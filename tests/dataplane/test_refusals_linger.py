@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.dataplane.client_connection import MAX_LINGER, ClientConnection
+from gateway.dataplane.edge.client_connection import MAX_LINGER, ClientConnection
 from tests.dataplane.listener_tls import tls_listener
 from tests.dataplane.messages import KIB, request, request_head, version_line
 from tests.dataplane.testbed import Gateway, Testbed, serve, until

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.dataplane.http1.names import NameTable
+from gateway.dataplane.http1.request_body import HeldBodies, RequestBody
 from gateway.dataplane.http1.request_head import read_request_head
-from gateway.dataplane.request_body import HeldBodies, RequestBody
 from gateway.settings import Limits
 from tests.dataplane.messages import request
 

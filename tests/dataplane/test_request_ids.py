@@ -28,7 +28,7 @@ from gateway.core.http.request_ids import OPENSTACK_IDS, PLAIN_IDS
 from gateway.core.versions.ranges import VersionSet
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import read_request_head
-from gateway.dataplane.request_ids import RequestIdSource, id_lines
+from gateway.dataplane.http1.request_ids import RequestIdSource, id_lines
 from gateway.dialects import discover
 from gateway.settings import Limits
 from tests.dataplane.messages import Message, read_fields, request, response, version_line

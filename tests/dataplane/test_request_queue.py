@@ -12,7 +12,7 @@ from gateway.core.fleet.fleet import Drain
 from gateway.core.fleet.queue import Queue
 from gateway.core.fleet.service import Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.dataplane.stages import Stage
+from gateway.dataplane.exchange.stages import Stage
 from tests.dataplane.assertions import assert_ironic_error
 from tests.dataplane.messages import KIB, Message, request, version_line
 from tests.dataplane.testbed import (

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.core.fleet.fleet import ConnectFailed
 from gateway.core.fleet.retry import DEFAULT_RETRY, Retry, RetryCause
-from gateway.dataplane.stages import Stage
+from gateway.dataplane.exchange.stages import Stage
 from tests.dataplane.assertions import assert_ironic_error
 from tests.dataplane.messages import (
     KIB,

@@ -8,8 +8,8 @@ from collections import defaultdict
 
 import pytest
 
-from gateway.dataplane.failures import Failure
-from gateway.dataplane.retry_budget import MIN_CONCURRENT_RETRIES, RetryBudget
+from gateway.dataplane.limits.retry_budget import MIN_CONCURRENT_RETRIES, RetryBudget
+from gateway.dataplane.local_responses.failures import Failure
 
 
 class FakeRequest:

@@ -11,7 +11,7 @@ from typing import Final
 from gateway.core.dialect import Endpoint, Links, OfferedVersions
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.dataplane.rewritten_documents import MAX_DOCUMENTS, MAX_SIZE, RewrittenDocuments
+from gateway.dataplane.documents.rewritten import MAX_DOCUMENTS, MAX_SIZE, RewrittenDocuments
 from gateway.dialects.openstack.ironic import ROOT, V1, Ironic
 
 LINKS: Final = Links("http://10.0.0.5:6385", "a.example", "http://a.example/metal")

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.core.fleet.match import Match
-from gateway.dataplane.failures import IDEMPOTENT, SAFE
+from gateway.dataplane.local_responses.failures import IDEMPOTENT, SAFE
 from tests.dataplane.assertions import assert_refused
 from tests.dataplane.messages import Message, request, request_head, response
 from tests.dataplane.testbed import Testbed, UpstreamConnection, always, serve

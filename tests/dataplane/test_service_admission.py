@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from gateway.core.fleet.admission import Access, ClientLimits, Maintenance
-from gateway.dataplane.shedding import ALL, NEW, YOUNG
+from gateway.dataplane.limits.shedding import ALL, NEW, YOUNG
 from gateway.telemetry.request_record import RequestRecord
 from tests.dataplane.assertions import assert_ironic_error
 from tests.dataplane.listener_tls import tls_listener

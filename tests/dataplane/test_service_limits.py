@@ -9,7 +9,7 @@ from typing import Any
 from gateway.core.fleet.match import Match
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.timeouts import NO_TIMEOUT, TIMEOUTS
-from gateway.dataplane.stages import AWAITING_RESPONSE, READING_BODY, RESPONDING
+from gateway.dataplane.exchange.stages import AWAITING_RESPONSE, READING_BODY, RESPONDING
 from tests.controlplane.fakes import reconfigure
 from tests.dataplane.messages import VERSION_FIELD, request, response
 from tests.dataplane.test_slow_readers import reader_with_small_buffer, turned_until_recorded

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gateway.dataplane.shedding import ALL, CALM, NEW, NOTHING, YOUNG, YOUNG_AGE, Shedder
+from gateway.dataplane.limits.shedding import ALL, CALM, NEW, NOTHING, YOUNG, YOUNG_AGE, Shedder
 
 LIMIT = 0.5
 TICK = 0.25

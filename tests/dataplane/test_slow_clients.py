@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 
-from gateway.dataplane.arrival import MIN_RATE_GRACE
-from gateway.dataplane.stages import Stage
+from gateway.dataplane.exchange.stages import Stage
+from gateway.dataplane.limits.arrival import MIN_RATE_GRACE
 from tests.dataplane.assertions import assert_ironic_error
 from tests.dataplane.messages import KIB, request, response
 from tests.dataplane.testbed import Client, Gateway, Testbed, UpstreamConnection, serve, until

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.dataplane.client_connection import ClientConnection
+from gateway.dataplane.edge.client_connection import ClientConnection
 from gateway.telemetry.request_record import RequestRecord
 from tests.dataplane.messages import KIB, TIMEOUT, request, response
 from tests.dataplane.testbed import Gateway, Testbed, UpstreamConnection, always, settle, until

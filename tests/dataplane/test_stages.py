@@ -14,7 +14,7 @@ import pytest
 
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.queue import Queue
-from gateway.dataplane.stages import TRANSITIONS, Stage
+from gateway.dataplane.exchange.stages import TRANSITIONS, Stage
 from tests.dataplane.messages import request, version_line
 from tests.dataplane.stage_check import CheckedStage
 from tests.dataplane.testbed import (

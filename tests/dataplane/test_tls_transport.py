@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from gateway.dataplane.openings import OpeningConnection, Openings
-from gateway.dataplane.tls_transport import MAX_WITHOUT_CONTENT, TlsTransport
+from gateway.dataplane.edge.openings import OpeningConnection, Openings
+from gateway.dataplane.edge.tls_transport import MAX_WITHOUT_CONTENT, TlsTransport
 from tests.certificates import client_context
 from tests.dataplane.listener_tls import authority, tls_listener
 from tests.dataplane.messages import KIB, TIMEOUT, response

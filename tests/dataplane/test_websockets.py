@@ -22,7 +22,7 @@ from websockets.frames import EXTERNAL_CLOSE_CODES, Frame, Opcode
 from websockets.http11 import Request, Response
 
 from gateway.core.fleet.backend import Backend
-from gateway.dataplane.tunnel import Tunnel
+from gateway.dataplane.exchange.tunnel import Tunnel
 from tests.dataplane.messages import KIB
 from tests.dataplane.testbed import LOOPBACK, NEW, Gateway, Testbed, reset, until, versions
 from tests.patience import PATIENCE

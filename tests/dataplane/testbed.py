@@ -34,11 +34,11 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.fleet.timeouts import DEFAULT_TIMEOUTS
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.dataplane.arrival import MIN_RATE_GRACE
 from gateway.dataplane.context import draw_bits
-from gateway.dataplane.listening_sockets import ListeningSockets
-from gateway.dataplane.sharing import SharedLimits
-from gateway.dataplane.stages import Stage
+from gateway.dataplane.edge.listening_sockets import ListeningSockets
+from gateway.dataplane.exchange.stages import Stage
+from gateway.dataplane.limits.arrival import MIN_RATE_GRACE
+from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.dataplane.worker import Worker
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.settings import Limits, Timeouts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from gateway.dataplane.tunnel import Tunnel
+from gateway.dataplane.exchange.tunnel import Tunnel
 from tests.dataplane.messages import KIB, TIMEOUT, request
 from tests.dataplane.testbed import Client, Gateway, Script, UpstreamConnection, until
 

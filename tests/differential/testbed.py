@@ -18,7 +18,7 @@ from gateway.controlplane.resolver import addresses_only
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.dataplane.listening_sockets import ListeningSockets
+from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.dataplane.worker import Worker
 from gateway.settings import load
 from gateway.settings.values import Listen

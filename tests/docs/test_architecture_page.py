@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.decision import decision
 from gateway.core.fleet.backend import FRESHNESS_AFTER_FAILURES
-from gateway.dataplane.failures import FAILURES
+from gateway.dataplane.local_responses.failures import FAILURES
 from tests.docs.pages import exists, mentioned, names, page, rows, section
 
 PAGE = page("docs/ARCHITECTURE.md")
@@ -21,7 +21,7 @@ ELSEWHERE = re.compile(r"\.(?:md|toml|yaml)$|^(?:limits|timeouts|offer|probe)\.|
 @pytest.mark.parametrize(
     "name, right",
     [
-        ("dataplane.exchange", True),
+        ("dataplane.exchange.exchange", True),
         ("decision.decide", True),
         ("core.decision.decision.decide", True),
         ("Fleet.observe", True),

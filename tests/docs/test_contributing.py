@@ -84,14 +84,14 @@ def files_of(heading: str) -> list[str]:
 
 @pytest.mark.processes
 def test_the_key_that_is_shown_works(tmp_path: Path) -> None:
-    assert files_of("Adding a key") == ["gateway/core/fleet/queue.py", "gateway/dataplane/request_queue.py"]
+    assert files_of("Adding a key") == ["gateway/core/fleet/queue.py", "gateway/dataplane/backends/queue.py"]
 
     runs(KEY, changed(tmp_path, "Adding a key"))
 
 
 @pytest.mark.processes
 def test_the_counter_that_is_shown_comes_from_a_worker_to_metrics_and_page(tmp_path: Path) -> None:
-    files = ["gateway/telemetry/series/backend.py", "gateway/dataplane/request_queue.py"]
+    files = ["gateway/telemetry/series/backend.py", "gateway/dataplane/backends/queue.py"]
     assert files_of("Adding a counter") == files
 
     folder = changed(tmp_path, "Adding a counter")

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, cast, final
 from gateway.controlplane.resolver import addresses_only
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.dataplane.client_connection import ClientConnection
+from gateway.dataplane.edge.client_connection import ClientConnection
 from gateway.dataplane.worker import Worker
 from gateway.runtime.process import without_odd_names
 from gateway.settings import Settings, load

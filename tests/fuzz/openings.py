@@ -8,8 +8,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
-from gateway.dataplane.opening import Entrance
-from gateway.dataplane.proxy_protocol import MAX_BINARY, MAX_TEXT, ProxyHeader, read_proxy_header
+from gateway.dataplane.edge.opening import Entrance
+from gateway.dataplane.edge.proxy_protocol import MAX_BINARY, MAX_TEXT, ProxyHeader, read_proxy_header
 from gateway.errors import FramingError
 from gateway.settings.values import Listen
 from gateway.tls.server import ServerCertificates

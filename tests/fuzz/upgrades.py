@@ -14,10 +14,10 @@ from typing import Final, final
 import h11
 
 from gateway.core.http.upgrade import allowed_protocols, carries_requests, read_protocols
+from gateway.dataplane.exchange.tunnel import agreed_protocol
 from gateway.dataplane.http1.fields import HEAD_END
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.response_head import read_response_head
-from gateway.dataplane.tunnel import agreed_protocol
 from gateway.errors import FramingError
 from tests.fuzz.exchanges import sent_requests
 from tests.fuzz.heads import head_in

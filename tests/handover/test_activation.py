@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.assembly import first_facts
-from gateway.dataplane.listening_sockets import Inherited
+from gateway.dataplane.edge.listening_sockets import Inherited
 from gateway.demo.fleet import NEW, OLD, SERVED, Server
 from gateway.handover.inheritance import Inheritance
 from tests.handover.conftest import House

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.dataplane.listening_sockets import ListeningSockets
+from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.errors import StartupError
 from gateway.handover import inheritance
 from gateway.handover.inheritance import Inheritance, passed_sockets

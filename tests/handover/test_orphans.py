@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.dataplane.listening_sockets import Inherited
+from gateway.dataplane.edge.listening_sockets import Inherited
 from gateway.errors import StartupError
 from gateway.handover.line import SUFFIX, path_of, short
 from gateway.handover.orphan import NextGateway, offer_sockets

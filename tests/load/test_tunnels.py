@@ -21,7 +21,7 @@ pytestmark = pytest.mark.load
 MIB: Final = 1024 * 1024
 MESSAGE: Final = os.urandom(MIB)
 CONNECTIONS: Final = 4
-"""Each of two workers gets one at least (`dataplane.balance`)."""
+"""Each of two workers gets one at least (`dataplane.edge.balance`)."""
 TIMES: Final = 1024 // (2 * CONNECTIONS)
 """Messages of each connection. All of them come back."""
 GROWTH: Final = 64 * MIB

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.dataplane.rate_limiter import BURST
+from gateway.dataplane.limits.rate_limiter import BURST
 from tests.scenarios.chef_fleet import OWN, SIGNED_1_3, ChefTestbed, Erchef, version_object
 from tests.scenarios.chef_fleet import in_front_of as in_front_of_chef
 from tests.scenarios.fakes import STANDARD, Head

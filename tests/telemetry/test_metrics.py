@@ -22,7 +22,7 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.dataplane.failures import Failure
+from gateway.dataplane.local_responses.failures import Failure
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.errors import CLIENT_ERROR_REASONS
 from gateway.telemetry.metrics import Metrics

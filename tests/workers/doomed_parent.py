@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from gateway.dataplane.listening_sockets import ListeningSockets
+from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from tests.controlplane.fakes import holder_of, service
 from tests.workers.fakes import API, processes_of, settings_of
 

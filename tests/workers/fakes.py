@@ -19,7 +19,7 @@ from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.dataplane.listening_sockets import ListeningSockets
+from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.settings import Settings
 from gateway.settings.values import Listen
 from gateway.telemetry.worker_report import Ejected

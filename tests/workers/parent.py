@@ -20,8 +20,8 @@ from gateway.core.agreement.document import Document
 from gateway.core.fleet.publication import publication
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.dataplane.balance import Board
-from gateway.dataplane.listening_sockets import ListeningSockets
+from gateway.dataplane.edge.balance import Board
+from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.settings import Settings, Timeouts
 from gateway.settings.values import Listen
 from gateway.workers.channel import Channel

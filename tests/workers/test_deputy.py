@@ -21,8 +21,8 @@ import pytest
 
 from gateway import settings
 from gateway.assembly import Gateway
-from gateway.dataplane.balance import Board
-from gateway.dataplane.listening_sockets import Inherited, ListeningSockets
+from gateway.dataplane.edge.balance import Board
+from gateway.dataplane.edge.listening_sockets import Inherited, ListeningSockets
 from gateway.settings.values import Listen
 from gateway.workers import deputy
 from gateway.workers.deputy import Deputy

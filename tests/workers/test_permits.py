@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gateway.dataplane.sharing import SharedLimits
+from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.workers.messages import Permits, PermitUse
 from gateway.workers.permits import PermitLedger
 from tests.examples import examples

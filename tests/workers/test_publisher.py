@@ -18,7 +18,7 @@ from gateway.core.fleet.publication import published
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.dataplane.balance import Descriptors
+from gateway.dataplane.edge.balance import Descriptors
 from gateway.workers.changes import Changes
 from gateway.workers.messages import Facts, Start, Update
 from gateway.workers.publisher import FACTS_PAUSE, PAUSE, Publisher, Recipient

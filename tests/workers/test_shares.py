@@ -20,9 +20,9 @@ from gateway.core.fleet.backend import Backend, Member
 from gateway.core.fleet.ejection import Ejection
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.dataplane.client_limiter import ClientLimiter, client_key
-from gateway.dataplane.failures import Failure
-from gateway.dataplane.sharing import SharedLimits
+from gateway.dataplane.limits.client_limiter import ClientLimiter, client_key
+from gateway.dataplane.limits.sharing import SharedLimits
+from gateway.dataplane.local_responses.failures import Failure
 from gateway.dataplane.worker import Worker
 from gateway.telemetry.metrics import Metrics
 from gateway.workers.messages import Failed, HeldBack, Shares, Used

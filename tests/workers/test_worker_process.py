@@ -17,7 +17,7 @@ from gateway.core.agreement.agreed import Agreed
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import ProbeSucceeded
-from gateway.dataplane.listening_sockets import Inherited
+from gateway.dataplane.edge.listening_sockets import Inherited
 from gateway.handover.line import path_of
 from gateway.handover.server import HandoverServer
 from gateway.runtime.process import boot_time

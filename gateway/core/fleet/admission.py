@@ -1,7 +1,8 @@
 """Access to a service: allowed networks, limits for each client, and the answer in maintenance.
 
 Values that an operator has written, and the one rule that they need: which of two lists of networks has an
-address. They are applied by `core.decision.decision` (maintenance) and `dataplane.admission` (the rest).
+address. They are applied by `core.decision.decision` (maintenance) and `dataplane.limits.admission` (the
+rest).
 """
 
 from __future__ import annotations

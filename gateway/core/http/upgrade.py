@@ -1,6 +1,6 @@
 """Which protocols a client may switch its connection to (RFC 9110 7.8): how they are written and compared.
 
-Values in, values out. What a switch does to a connection is in `dataplane.tunnel`.
+Values in, values out. What a switch does to a connection is in `dataplane.exchange.tunnel`.
 """
 
 from __future__ import annotations

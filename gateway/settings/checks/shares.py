@@ -1,7 +1,7 @@
 """Checks of the limits that are divided among several workers: some are too small for that.
 
 Nothing is refused for it. `core.fleet.limits.share_of` says what the part of a worker is, and of queues
-`dataplane.sharing`.
+`dataplane.limits.sharing`.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ RETRY_REASONS: Final = (
     *("connect", "connect_timeout", "tls", "not_sent", "no_reply", "reply_timeout"),
     *("version", "version_unknown"),
 )
-"""The label `reason` of skewgate_retries_total: those values of `dataplane.failures.Failure` after which a
+"""The label `reason` of skewgate_retries_total: the failures (`local_responses.failures`) after which a
 request may be sent again. Any other is `other`."""
 
 ADMISSION_REASONS: Final = ("access", "client_concurrency", "client_rate", "overload")

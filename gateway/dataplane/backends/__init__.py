@@ -1,0 +1,4 @@
+"""The side of the backends: connections, the pools that keep them, the queues before them, ejection.
+
+Which backend serves a request is decided in `core.decision`; what becomes of the request in `exchange`.
+"""

@@ -1,0 +1,589 @@
+"""One connection to a backend: it carries one request after another and frames their responses.
+
+It serves one attempt at a time. It goes back to its pool only after a response that ended exactly where its
+framing said. Every broken or late response ends here, reported to the attempt as a `Failure`. Nothing
+here depends on API versions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, cast, final
+
+from gateway.core.fleet.reuse import DEFAULT_REUSE
+from gateway.dataplane.context import NEVER
+from gateway.dataplane.http1.chunked import ChunkedDecoder
+from gateway.dataplane.http1.fields import BY_LENGTH, CHUNKED, HEAD_END, NO_BODY, UNTIL_CLOSE
+from gateway.dataplane.http1.response_head import MAX_RESPONSE_HEAD, ResponseHead
+from gateway.dataplane.local_responses.failures import Failure
+from gateway.dataplane.sockets.bounded_reads import READ_SIZE, bound_reads, read_to_the_end
+from gateway.dataplane.sockets.quick_ack import QuickAck
+from gateway.dataplane.sockets.write_progress import WriteProgress, unread, untaken
+from gateway.errors import FramingError
+from gateway.tls.client import has_ended, keep_session, refused_by_peer
+
+if TYPE_CHECKING:
+    from gateway.core.fleet.service import Service
+    from gateway.dataplane.backends.sent_ids import SentIds
+    from gateway.dataplane.context import Context
+    from gateway.dataplane.http1.head_readers import ResponseReader
+    from gateway.dataplane.http1.request_body import RequestBody
+
+READING_HEAD: Final = -1
+"""A mode beside the framings of `http1.fields`: the response head is not complete yet."""
+BODY_UNREAD: Final = frozenset({400, 411, 413, 415, 501})
+"""Statuses with which servers refuse a request by its head: some leave its body unread, and take it for the
+next request (threats R3-T1)."""
+END: Final[int] = getattr(select, "POLLRDHUP", 0)
+"""That the backend has closed its side, even if there is something to read before it. Other systems than
+Linux tell only that both sides are closed."""
+MAX_INTERIM: Final = 16
+"""Most 1xx responses before the final one (threats B4)."""
+
+
+class ResponseReceiver:
+    """An attempt, as its connection sees it."""
+
+    __slots__ = ()
+
+    def is_misplaced(self, response: ResponseHead, sent_ids: SentIds) -> bool:
+        """Whether a response is for an earlier request of its connection (`sent_ids`)."""
+        raise NotImplementedError
+
+    def on_interim(self, response: ResponseHead) -> None:
+        """An interim response: more will come."""
+        raise NotImplementedError
+
+    def on_switch(self, response: ResponseHead, head: bytes, rest: bytes) -> Failure | None:
+        """A 101: the backend has switched to another protocol. `head`: as it came; `rest`: what came behind
+        it. Returns why there is no tunnel: nobody has asked for that, for example."""
+        raise NotImplementedError
+
+    def on_response(self, response: ResponseHead, piece: bytes, *, done: bool) -> None:
+        """The head of the final response, and what has come of its content."""
+        raise NotImplementedError
+
+    def on_response_body(self, piece: bytes, *, done: bool) -> None:
+        """More content."""
+        raise NotImplementedError
+
+    def on_failure(self, failure: Failure) -> None:
+        """No whole response will come. The connection is closed."""
+        raise NotImplementedError
+
+    def pause_request(self) -> None:
+        """The backend takes no more of the request body."""
+        raise NotImplementedError
+
+    def resume_request(self) -> None:
+        """The backend takes more again."""
+        raise NotImplementedError
+
+
+class ConnectionHome:
+    """The pool, as its connections see it."""
+
+    __slots__ = ()
+
+    context: Context
+    closed: bool
+    id_mark: bytes
+    """A part of every id that this gateway makes."""
+
+    def on_surplus(self) -> None:
+        """Bytes have come that answer no request."""
+        raise NotImplementedError
+
+    def on_misplaced(self) -> None:
+        """A response has come for an earlier request."""
+        raise NotImplementedError
+
+    def on_connection_made(self, connection: BackendConnection, /) -> None:
+        """The connection is open."""
+        raise NotImplementedError
+
+    def on_idle(self, connection: BackendConnection, /) -> None:
+        """The connection can carry the next request."""
+        raise NotImplementedError
+
+    def on_connection_lost(self, connection: BackendConnection, /) -> None:
+        """The connection is closed."""
+        raise NotImplementedError
+
+    def on_refused(self, error: BaseException | None, /) -> None:
+        """The backend does not take the certificate of the gateway, or that it has none."""
+        raise NotImplementedError
+
+
+@final
+class BackendConnection:
+    """One connection to a backend, over TCP, TLS or a unix socket: an `asyncio.Protocol` by its methods. It
+    does not derive from that class, so that it can be compiled."""
+
+    __slots__ = (
+        *(
+            "_buffer",
+            "_decoder",
+            "_interim",
+            "_is_head_request",
+            "_last_response",
+            "_mode",
+            "_paused",
+            "_poll",
+        ),
+        *("_progress", "_reader", "_reads_bounded", "_receiver", "_remaining"),
+        *(
+            "_ended",
+            "_is_tls",
+            "_request_body",
+            "_sending",
+            "_tickets_due",
+            "_unsent",
+            "_unwanted",
+            "_written",
+        ),
+        *("_quick_ack", "_write_buffer", "congested", "deadline", "is_closing", "reuse", "timeouts"),
+        *("made_at", "pool", "requests", "sent_ids", "transport"),
+    )
+
+    def __init__(self, pool: ConnectionHome) -> None:
+        self.pool = pool
+        self.transport: asyncio.Transport
+        self.deadline = NEVER
+        self.timeouts = pool.context.timeouts
+        self.reuse = DEFAULT_REUSE
+        """Those of the last request."""
+        self._write_buffer = pool.context.limits.write_buffer
+        self._receiver: ResponseReceiver | None = None
+        """None while the connection is idle."""
+        self._last_response = False
+        """The backend has said that it will not use the connection again."""
+        self._reader: ResponseReader
+        self._request_body: RequestBody | None = None
+        self._sending = False
+        """A request with a body is being sent: the backend has not taken it whole."""
+        self._written = 0
+        """Bytes of that request."""
+        self._progress = WriteProgress()
+        self._paused = False
+        """The client takes no more: nothing is read, and the backend has no deadline."""
+        self._reads_bounded = False
+        self._is_head_request = False
+        self._mode = READING_HEAD
+        """`READING_HEAD`, or the framing of the content that is being read."""
+        self._remaining = 0
+        self._decoder: ChunkedDecoder | None = None
+        self._buffer = b""
+        """The beginning of a head."""
+        self._interim = 0
+        self._poll: Callable[[int], list[tuple[int, int]]]
+        """Asks the kernel whether anything can be read, the end of the connection included."""
+        self.is_closing: Callable[[], bool]
+        """Whether nothing can be written any more."""
+        self._unsent = False
+        """No byte of the request was written yet."""
+        self._is_tls = False
+        self._tickets_due = False
+        """In TLS 1.3 the backend sends session tickets after the handshake. Until its first response, what
+        can be read is most likely one of them."""
+        self._ended = False
+        """The backend has said that nothing follows, over TLS by close_notify: its data were not cut off."""
+        self._unwanted = False
+        """It was given up while it was being made."""
+        self.congested = False
+        """The backend does not take what was written."""
+        self.made_at, self.requests = pool.context.now, 0
+        """When it was made, by the coarse clock; how many requests it has carried, the present one
+        included."""
+        self.sent_ids: SentIds = []
+        self._quick_ack: QuickAck | None = None
+        """None until it is needed."""
+
+    # -- lifetime
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's has all its methods
+        self.transport.set_write_buffer_limits(high=self._write_buffer)
+        poll = select.poll()
+        poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+        self._poll = poll.poll
+        self.is_closing = self.transport.is_closing
+        self._is_tls = transport.get_extra_info("sslcontext") is not None
+        if self._is_tls:
+            self._tickets_due = transport.get_extra_info("ssl_object").version() == "TLSv1.3"
+            self._reads_bounded = True
+            read_to_the_end(self.transport)
+        self.pool.on_connection_made(self)
+        if self._unwanted:
+            self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.pool.on_connection_lost(self)
+        if self._quick_ack is not None:
+            self._quick_ack.end()
+        refused = self._is_tls and self._tls_connection_lost(exc)
+        receiver, self._receiver = self._receiver, None
+        if receiver is None:
+            return
+        if self._unsent or refused:
+            receiver.on_failure(Failure.NOT_SENT)
+        elif self._mode == UNTIL_CLOSE and self._ended:
+            receiver.on_response_body(b"", done=True)
+        elif self._mode == READING_HEAD:
+            receiver.on_failure(Failure.BAD_REPLY if self._any_byte_received else Failure.NO_REPLY)
+        else:
+            receiver.on_failure(Failure.REPLY_CUT)
+
+    def _tls_connection_lost(self, exc: BaseException | None) -> bool:
+        """Whether the backend has refused the gateway: it has executed nothing (in TLS 1.3 the handshake has
+        seemed complete before)."""
+        keep_session(self.transport)
+        refused = self._tickets_due and refused_by_peer(exc)
+        if refused:
+            self.pool.on_refused(exc)
+        return refused
+
+    def give_up(self) -> None:
+        """Nobody waits for the connection any more; it may be open, or about to be."""
+        self._unwanted = True
+
+    def start(
+        self,
+        receiver: ResponseReceiver,
+        reader: ResponseReader,
+        service: Service,
+        body: RequestBody | None,
+        *,
+        is_head_request: bool,
+    ) -> None:
+        """Begin an attempt: what arrives from now on is its response."""
+        self._receiver = receiver
+        self._reader = reader
+        self.timeouts = timeouts = service.timeouts
+        self.reuse = service.reuse
+        self._request_body = body
+        self._is_head_request = is_head_request
+        self._mode = READING_HEAD
+        self._interim = 0
+        self._paused = False
+        self._unsent = True
+        self.requests += 1
+        now = self.pool.context.now
+        if body is None:
+            self.deadline = now + timeouts.backend_head
+        else:
+            write_buffer = service.limits.write_buffer
+            if write_buffer != self._write_buffer:
+                self._write_buffer = write_buffer
+                self.transport.set_write_buffer_limits(high=write_buffer)
+            self._sending = True
+            self._written = 0
+            self._progress.restart()
+            self.deadline = now  # look at the next tick
+
+    def send(self, data: bytes) -> None:
+        """Write the first part of a request that has a body."""
+        self._written += len(data)
+        self.pool.context.send(self, data)
+
+    def send_more(self, data: bytes) -> None:
+        """Write a further part, at once. A response that has come before it is an early one."""
+        if self.transport.is_closing():
+            return
+        if self.readable():
+            self.use_once()
+        self._written += len(data)
+        self.transport.write(data)
+
+    def readable(self) -> bool:
+        """Whether the backend has closed the connection or sent something, even if the event loop has not
+        reported it yet. One system call."""
+        return self.transport.is_closing() or (bool(self._poll(0)) and not self._has_tickets_only())
+
+    def _has_tickets_only(self) -> bool:
+        """Whether what can be read is no reason against a request: session tickets. They cannot be told from
+        other data, but no earlier request went this way to which those could be the response."""
+        if not self._tickets_due:
+            return False
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), END)
+        return not poll.poll(0)
+
+    def write(self, data: bytes) -> None:
+        """Write the beginning of a request, unless there is anything to read: a response that nobody asked
+        for would be taken for the response to this request (threats R-B5)."""
+        if self._poll(0) and not self._has_tickets_only():
+            if self.requests > 1:
+                self.note_surplus()
+            if not self._tickets_due or self._paused:
+                self.transport.abort()
+            return  # a backend that refuses the gateway says why: that is read next
+        self._unsent = False
+        self.transport.write(data)
+
+    def note_surplus(self) -> None:
+        """Tell the pool if what can be read is more than the end of the connection. Over TLS nobody can know:
+        the end of TLS has some bytes, too."""
+        sock = self.transport.get_extra_info("socket")
+        if not self._is_tls and sock is not None and unread(sock.fileno()):
+            self.pool.on_surplus()
+
+    def acknowledge(self) -> None:
+        """Have the backend send what its kernel holds back until the last response is acknowledged."""
+        if self._quick_ack is None:
+            self._quick_ack = QuickAck(self.transport)
+        self._quick_ack.send()
+
+    def _await_backend(self) -> None:
+        """Set the deadline by what the backend has to do next: take the rest of the request, begin its
+        response, or send more of it.
+
+        While it takes something, however slowly, there is no time-out: `backend_head` runs from the end of
+        the request (threats R-B2). While it has taken all that the client has sent, only the client is
+        waited for.
+        """
+        body, timeouts = self._request_body, self.timeouts
+        now = self.pool.context.now
+        if self._sending and body is not None:
+            left = untaken(self.transport)
+            if left or not body.done:
+                if not left:
+                    self._progress.restart()
+                self.deadline = self._progress.look(self._written - left, now, timeouts.backend_write_idle)
+                return
+            self._sending = False
+        if self._paused:
+            self.deadline = NEVER
+        elif self._mode == READING_HEAD:
+            self.deadline = now + timeouts.backend_head
+        else:
+            self.deadline = now + timeouts.backend_body_idle
+
+    def abandon(self) -> None:
+        """Close the connection at once. The attempt does not need the response any more."""
+        self._receiver = None
+        self.deadline = NEVER
+        self.transport.abort()
+
+    def close(self) -> None:
+        """Close the connection, which carries no request."""
+        self.deadline = NEVER
+        self.transport.close()
+
+    def on_deadline(self) -> None:
+        """Nothing was taken or sent in time or, on an idle connection, no new request came."""
+        if self._sending:
+            self._await_backend()
+            if self.deadline > self.pool.context.now:
+                return
+        receiver, self._receiver = self._receiver, None
+        self.deadline = NEVER
+        self.transport.abort()
+        if receiver is not None:
+            no_byte = self._mode == READING_HEAD and not self._any_byte_received
+            receiver.on_failure(Failure.REPLY_TIMEOUT if no_byte else Failure.REPLY_STALLED)
+
+    @property
+    def _any_byte_received(self) -> bool:
+        """Whether an interim response or part of a head has arrived. Valid until the head is complete."""
+        return bool(self._buffer) or self._interim > 0
+
+    # -- flow control: each side is read only as fast as the other side takes it
+
+    def pause_reading(self) -> None:
+        """Stop reading until the client takes more. The backend has no deadline meanwhile."""
+        self._paused = True
+        if not self._sending:
+            self.deadline = NEVER
+        self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        self._paused = False
+        if not self._sending:
+            self._await_backend()
+        self.transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        self.congested = True
+        if self._receiver is not None:
+            self._receiver.pause_request()
+
+    def resume_writing(self) -> None:
+        self.congested = False
+        if self._receiver is not None:
+            self._receiver.resume_request()
+
+    # -- the response
+
+    def eof_received(self) -> bool:
+        """The backend sends nothing more: the transport closes, which ends the response or cuts it."""
+        if self._mode == UNTIL_CLOSE:
+            self._ended = not self._is_tls or has_ended(self.transport)
+        return False
+
+    def data_received(self, data: bytes) -> None:
+        receiver = self._receiver
+        if receiver is None or self._unsent:  # bytes that answer no request (threats B5, R-B5)
+            if self.requests:
+                self.pool.on_surplus()
+            self.transport.abort()
+            return
+        try:
+            if self._mode == READING_HEAD:
+                self._read_head(receiver, data)
+                return
+            if not self._sending:
+                self.deadline = self.pool.context.now + self.timeouts.backend_body_idle
+            piece, done, surplus = self._read_body(data)
+        except FramingError:
+            self._fail(Failure.BAD_REPLY if self._mode == READING_HEAD else Failure.REPLY_CUT)
+            return
+        if done:
+            self._release(surplus=surplus)
+        receiver.on_response_body(piece, done=done)
+
+    def _read_head(self, receiver: ResponseReceiver, data: bytes) -> None:
+        if self._buffer:
+            data, self._buffer = self._buffer + data, b""
+        while True:
+            response = self._reader.read_known(data, self._is_head_request)
+            if response is None:
+                head = self._cut_head(data)
+                if head is None:
+                    return
+                response = self._reader.read(head, is_head_request=self._is_head_request)
+            if response.passthrough.find(self.pool.id_mark) >= 0 and self._is_misplaced(receiver, response):
+                return
+            if response.status >= 200:
+                break
+            if response.status == 101:
+                self._switch(receiver, response, data)
+                return
+            data = data[response.size :]
+            self._read_interim(receiver, response)
+        data = data[response.size :]
+        body = self._request_body
+        if response.close or (body is not None and (not body.done or response.status in BODY_UNREAD)):
+            self._last_response = True
+        if response.framing == BY_LENGTH and len(data) == response.length:  # most responses: complete
+            self._release(surplus=False)
+            receiver.on_response(response, data, done=True)
+        else:
+            self._begin_content(receiver, response, data)
+
+    def _is_misplaced(self, receiver: ResponseReceiver, response: ResponseHead) -> bool:
+        """Whether a response that names an id of this gateway is for an earlier request; then the attempt has
+        failed."""
+        if not receiver.is_misplaced(response, self.sent_ids):
+            return False
+        self.pool.on_misplaced()
+        self._fail(Failure.MISPLACED)
+        return True
+
+    def _cut_head(self, data: bytes) -> bytes | None:
+        """The first head in `data`; None if it is not complete: it waits in the buffer."""
+        end = data.find(HEAD_END)
+        size = len(data) if end < 0 else end + len(HEAD_END)
+        if size > MAX_RESPONSE_HEAD:
+            raise FramingError("head_too_large")
+        if end < 0:
+            self._buffer = data
+            return None
+        return data[:size]
+
+    def _read_interim(self, receiver: ResponseReceiver, response: ResponseHead) -> None:
+        """Pass an interim response on (RFC 9110 15.2): any but `100 Continue`, which the gateway has sent
+        itself."""
+        self._interim += 1
+        if self._interim > MAX_INTERIM:
+            raise FramingError("interim")
+        if response.status != 100:
+            receiver.on_interim(response)
+
+    def _switch(self, receiver: ResponseReceiver, response: ResponseHead, data: bytes) -> None:
+        """The backend switches protocols (RFC 9110 15.2.2). Before the end of the request it cannot."""
+        body, size = self._request_body, response.size
+        if body is not None and not body.done:
+            raise FramingError("switch")
+        failure = receiver.on_switch(response, data[:size], data[size:])
+        if failure is not None:
+            self._fail(failure)
+
+    def hand_over(self) -> None:
+        """The connection becomes one end of a tunnel: no response is read from it any more."""
+        self._receiver = None
+        self._sending = False
+        self.deadline = NEVER
+
+    def use_once(self) -> None:
+        """The connection never goes back to its pool: what the backend takes it for is not known for
+        certain."""
+        self._last_response = True
+
+    def _begin_content(self, receiver: ResponseReceiver, response: ResponseHead, data: bytes) -> None:
+        """The head is complete, and the content is not, or more than that has come."""
+        self._mode = framing = response.framing
+        if framing == CHUNKED:
+            self._decoder = ChunkedDecoder()
+        self._remaining = response.length
+        if not self._sending:
+            self._await_backend()
+        piece, done, surplus = self._read_body(data)
+        if done:
+            self._release(surplus=surplus)
+        elif not self._reads_bounded and (framing != BY_LENGTH or self._remaining > READ_SIZE):
+            self._reads_bounded = True
+            bound_reads(self.transport, cast(asyncio.Protocol, self), self.pool.context.read_buffer)
+        receiver.on_response(response, piece, done=done)
+
+    def _read_body(self, data: bytes) -> tuple[bytes, bool, bool]:
+        """The content in `data`, whether it is complete, and whether bytes follow it."""
+        mode = self._mode
+        if mode == BY_LENGTH:
+            left = self._remaining - len(data)
+            if left > 0:
+                self._remaining = left
+                return data, False, False
+            return (data, True, False) if left == 0 else (data[:left], True, True)
+        if mode == NO_BODY:
+            return b"", True, bool(data)
+        if mode == CHUNKED:
+            assert self._decoder is not None
+            piece = self._decoder.feed(data)
+            return piece, self._decoder.done, bool(self._decoder.rest)
+        return data, False, False
+
+    def _release(self, *, surplus: bool) -> None:
+        """The response is complete: return to the pool, or close.
+
+        Called before the attempt is told, so that the client's next request finds this connection idle.
+        If the response came before the whole request was sent, the backend may read the rest of the body as
+        another request, so the connection is closed (compare CVE-2025-4366, the same fault on the client
+        side).
+        """
+        self._receiver = None
+        self._mode = READING_HEAD
+        self._decoder = None
+        self._tickets_due = False
+        body = self._request_body
+        self._sending = False
+        if surplus:
+            self.pool.on_surplus()
+        if body is not None and untaken(self.transport):
+            self.abandon()  # an orderly close would wait until the backend takes the rest
+        elif surplus or self._last_response:
+            self.close()
+        else:
+            if body is not None:
+                self.acknowledge()
+            self.pool.on_idle(self)
+
+    def _fail(self, failure: Failure) -> None:
+        receiver, self._receiver = self._receiver, None
+        self.deadline = NEVER
+        self.transport.abort()
+        if receiver is not None:
+            receiver.on_failure(failure)

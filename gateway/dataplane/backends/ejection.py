@@ -1,0 +1,331 @@
+"""Passive ejection: a member that fails again and again gets no requests for a while.
+
+    failures in a row -> ejected, for `time` x the number of its ejections -> re-enters, with a growing share
+
+    MemberFailures  <-  Ejections          counts and decides
+                    <-  ReportedFailures   of one of several workers: the parent decides
+
+Only what requests have met counts, and it is known here alone: no fact, no snapshot and no offer changes
+(semantics, Choosing). What is held back is told to `core.decision.selection`, member by member as a share of
+the requests; it uses ejected members all the same where no other is usable. `Context.now` does not do here: a
+fact of the prober is compared with the time of an ejection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+from gateway.core.decision.selection import ALL_REQUESTS
+from gateway.core.fleet.ejection import EjectionReason
+from gateway.dataplane.local_responses.failures import Failure
+from gateway.telemetry.series.backend import OfBackend
+from gateway.telemetry.worker_report import Ejected
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gateway.core.fleet.backend import Backend, Member
+    from gateway.core.fleet.ejection import Ejection
+    from gateway.core.fleet.snapshot import ServiceView, SnapshotSource
+    from gateway.telemetry.metrics import Metrics
+
+FIRST_SHARE: Final = 0.1
+"""Of its usual requests, with which a member re-enters."""
+
+REASON_OF: Final[dict[Failure, EjectionReason]] = {
+    Failure.NOT_SENT: EjectionReason.BAD_GATEWAY,
+    Failure.NO_REPLY: EjectionReason.BAD_GATEWAY,
+    Failure.BAD_REPLY: EjectionReason.BAD_GATEWAY,
+    Failure.MISPLACED: EjectionReason.BAD_GATEWAY,
+    Failure.REPLY_CUT: EjectionReason.BAD_GATEWAY,
+    Failure.REPLY_TIMEOUT: EjectionReason.TIMEOUT,
+    Failure.REPLY_STALLED: EjectionReason.TIMEOUT,
+}
+"""All other failures are no fault of the member, or say something of its versions. Those to connect are told
+by `connect_failed`."""
+
+_CLOSED_IDLE: Final = frozenset({Failure.NOT_SENT, Failure.NO_REPLY})
+"""On a connection that was idle they are no fault: a server closes idle connections."""
+
+_TEXTS: Final[Mapping[EjectionReason, str]] = {
+    EjectionReason.CONNECT: "no connection could be made",
+    EjectionReason.BAD_GATEWAY: "connections broke, or what came was no valid response",
+    EjectionReason.TIMEOUT: "no response came in time",
+    EjectionReason.SERVER_ERROR: "it answered with server errors",
+}
+
+
+OnEjection: TypeAlias = Callable[[str, str, bool], None]
+"""Called with (member key, what happened and why, whether it is ejected now)."""
+
+
+def untold(_key: str, _text: str, _ejected: bool) -> None:  # noqa: FBT001
+    """Where nobody wants to know."""
+
+
+@final
+class _Record:
+    """What is known of one member that has failed lately."""
+
+    __slots__ = (
+        *("backend", "ejections", "failures", "key", "reason", "returned_at"),
+        *("seconds", "service", "since", "until", "well_since"),
+    )
+
+    def __init__(self, member: Member, now: float) -> None:
+        self.key = member.key
+        self.service = member.service
+        self.backend: Backend = member.backend
+        self.failures = 0
+        """In a row."""
+        self.ejections = 0
+        """Those that are not forgotten."""
+        self.since = 0.0
+        """When it was ejected last."""
+        self.until = 0.0
+        """When the ejection ends; 0: it is not ejected."""
+        self.seconds = 0.0
+        self.returned_at = 0.0
+        """When it began to re-enter; 0: it gets all its requests."""
+        self.well_since = now
+        """Since when it has neither failed nor been ejected, or an ejection was forgotten."""
+        self.reason = EjectionReason.CONNECT
+
+    @property
+    def sentence(self) -> str:
+        return f"{_TEXTS[self.reason]}, {self.failures} in a row"
+
+
+class MemberFailures:
+    """What requests meet at members, and who is held back for it."""
+
+    def __init__(self, snapshots: SnapshotSource) -> None:
+        self.held_back: dict[str, int] = {}
+        """As for `selection.select`. Always the same object; empty while nobody is ejected or re-enters."""
+        self.watching = False
+        """Whether a response has to be reported: some member has failed lately, or its status counts."""
+        self._snapshots = snapshots
+        self._counts_status = False
+        """Some service counts responses with a status from 500 on."""
+        self._looked_at: object = None
+        """The configuration of which `_counts_status` is known."""
+
+    # -- what requests have met
+
+    def failed(self, member: Member, failure: Failure, *, reused: bool) -> None:
+        """An attempt at `member` has failed. `reused`: on a connection that was idle."""
+        reason = REASON_OF.get(failure)
+        if reason is not None and not (reused and failure in _CLOSED_IDLE):
+            self.count(member, reason)
+
+    def connect_failed(self, service: str, backend: str) -> None:
+        """No connection to a backend could be made, and that was not for want of anything here."""
+        member = self._member(service, backend)
+        if member is not None:
+            self.count(member, EjectionReason.CONNECT)
+
+    def responded(self, member: Member, status: int) -> None:
+        """A response of `member` is complete. Call it while `watching`."""
+        if status >= 500 and self._counts_status:
+            plan = self._plan(member)
+            if plan is not None and EjectionReason.SERVER_ERROR in plan.on:
+                self.count(member, EjectionReason.SERVER_ERROR)
+                return
+        self.answered(member.key)
+
+    def count(self, member: Member, reason: EjectionReason) -> None:
+        """A failure of `member`, which counts if its service counts those."""
+        raise NotImplementedError
+
+    def answered(self, key: str) -> None:
+        """The member with this key has answered a request to the end."""
+        raise NotImplementedError
+
+    # -- as time passes
+
+    def look(self) -> None:
+        """Called with every tick."""
+        routes = self._snapshots.current.routes
+        if self._looked_at is not routes:
+            self._looked_at = routes
+            plans = [view.service.ejection for view in self._snapshots.current.views.values()]
+            self._counts_status = any(
+                plan is not None and EjectionReason.SERVER_ERROR in plan.on for plan in plans
+            )
+
+    def ejected(self) -> dict[str, Ejected]:
+        """Who is ejected now, by member key."""
+        raise NotImplementedError
+
+    def _plan(self, member: Member) -> Ejection | None:
+        view = self._snapshots.current.views.get(member.service)
+        return None if view is None else view.service.ejection
+
+    def _member(self, service: str, backend: str) -> Member | None:
+        pool = self._snapshots.current.fleet.pools.get(service)
+        return None if pool is None else pool.member(backend)
+
+
+@final
+class Ejections(MemberFailures):
+    """Counts them and decides, for all workers. `clock`: monotonic seconds, by which the prober dates its
+    facts, too."""
+
+    def __init__(
+        self,
+        snapshots: SnapshotSource,
+        metrics: Metrics,
+        clock: Callable[[], float],
+        on_change: OnEjection = untold,
+    ) -> None:
+        super().__init__(snapshots)
+        self._metrics = metrics
+        self._clock = clock
+        self._on_change = on_change
+        self._records: dict[str, _Record] = {}
+        """By member key."""
+
+    # -- what requests have met
+
+    def answered(self, key: str) -> None:
+        """The member with this key has answered a request to the end."""
+        record = self._records.get(key)
+        if record is not None and not record.until:
+            record.failures = 0
+
+    def count(self, member: Member, reason: EjectionReason) -> None:
+        """A failure of `member`, which counts if its service counts those."""
+        plan = self._plan(member)
+        if plan is None or reason not in plan.on:
+            return
+        now = self._clock()
+        record = self._records.get(member.key)
+        if record is None:
+            record = self._records[member.key] = _Record(member, now)
+            self.watching = True
+        if record.until:
+            return  # it was used all the same, since nobody else was usable
+        record.failures += 1
+        record.well_since = now
+        if record.failures >= (1 if record.returned_at else plan.failures) and self._may_eject(member, plan):
+            self._eject(record, plan, reason, now)
+
+    def _may_eject(self, member: Member, plan: Ejection) -> bool:
+        """Whether one more may be ejected. A member that gets no requests anyway is not."""
+        view = self._snapshots.current.views[member.service]
+        known = view.pool.member(member.backend.name)
+        if known is None or not known.in_service:
+            return False
+        return len(self._ejected_of(member.service)) < most_ejected(view, plan)
+
+    def _ejected_of(self, service: str) -> list[_Record]:
+        return [record for record in self._records.values() if record.until and record.service == service]
+
+    def _eject(self, record: _Record, plan: Ejection, reason: EjectionReason, now: float) -> None:
+        record.reason = reason
+        record.ejections += 1
+        record.seconds = min(plan.time * record.ejections, plan.max_time)
+        record.since, record.until, record.returned_at = now, now + record.seconds, 0.0
+        self.held_back[record.key] = 0
+        self._metrics.count(OfBackend.ejections, reason, service=record.service, backend=record.backend.name)
+        self._tell(record, f"ejected for {record.seconds:g} s: {record.sentence}; check {record.backend.url}")
+
+    def _tell(self, record: _Record, text: str) -> None:
+        self._on_change(record.key, text, bool(record.until))
+
+    # -- as time passes
+
+    def look(self) -> None:
+        """End what is over, let members re-enter, forget what is long ago."""
+        super().look()
+        if self._records:
+            now = self._clock()
+            for record in list(self._records.values()):
+                self._look_at(record, now)
+            for service in {record.service for record in self._records.values()}:
+                self._keep_max_share(service, now)
+        self.watching = self._counts_status or bool(self._records)
+
+    def _look_at(self, record: _Record, now: float) -> None:
+        member = self._member(record.service, record.backend.name)
+        plan = None if member is None else self._plan(member)
+        if member is None or plan is None or member.backend.url != record.backend.url:
+            del self._records[record.key]
+            self.held_back.pop(record.key, None)
+            if record.until and member is not None:
+                record.until = 0.0
+                self._tell(record, "no longer ejected: its configuration has changed")
+        elif record.until:
+            if now >= record.until or _answers_again(record, member):
+                self._end(record, now, plan)
+        elif record.returned_at:
+            share = max(FIRST_SHARE, (now - record.returned_at) / plan.time)
+            if share < 1:
+                self.held_back[record.key] = int(share * ALL_REQUESTS)
+            else:
+                record.returned_at = 0.0
+                del self.held_back[record.key]
+        elif not record.failures:
+            self._forget(record, plan, now)
+
+    def _end(self, record: _Record, now: float, plan: Ejection) -> None:
+        record.until, record.failures = 0.0, 0
+        record.returned_at = record.well_since = now
+        self.held_back[record.key] = int(FIRST_SHARE * ALL_REQUESTS)
+        self._tell(record, f"no longer ejected, gets all its requests again within {plan.time:g} s")
+
+    def _forget(self, record: _Record, plan: Ejection, now: float) -> None:
+        """One ejection for each `time` in which it was well, then the member."""
+        if not record.ejections:
+            del self._records[record.key]
+        elif now - record.well_since >= plan.time:
+            record.ejections -= 1
+            record.well_since = now
+
+    def _keep_max_share(self, service: str, now: float) -> None:
+        """After a drain or a reload fewer may be ejected: those that were ejected first come back."""
+        view = self._snapshots.current.views.get(service)
+        plan = None if view is None else view.service.ejection
+        if view is None or plan is None:
+            return
+        ejected = sorted(self._ejected_of(service), key=lambda record: record.since)
+        surplus = max(0, len(ejected) - most_ejected(view, plan))
+        for record in ejected[:surplus]:
+            self._end(record, now, plan)
+
+    # -- for other workers, and for people
+
+    @property
+    def failing(self) -> set[str]:
+        """Keys of the members whose last request has failed, and who are not ejected."""
+        return {key for key, record in self._records.items() if record.failures and not record.until}
+
+    def ejected(self) -> dict[str, Ejected]:
+        """Who is ejected now, by member key."""
+        now = self._clock()
+        return {
+            record.key: Ejected(record.sentence, max(0.0, record.until - now))
+            for record in self._records.values()
+            if record.until
+        }
+
+
+def most_ejected(view: ServiceView, plan: Ejection) -> int:
+    """How many members of a service may be ejected at the same time."""
+    in_service = sum(
+        group.number for group in view.pool.groups if group.grade.in_service and not group.grade.absent
+    )
+    return in_service * plan.max_share // 100
+
+
+def _answers_again(record: _Record, member: Member) -> bool:
+    """Whether a probe or a response shows that what failed works again. Only after the first ejection for
+    connections: a probe that connects does just that, and one that ends every ejection would undo the growing
+    times. Other failures are those of requests that are not like a probe."""
+    return (
+        record.reason is EjectionReason.CONNECT
+        and record.ejections == 1
+        and not member.connect_failed
+        and member.advertised_at > record.since
+    )

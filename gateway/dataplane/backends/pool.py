@@ -1,0 +1,320 @@
+"""The connections of one worker to one backend for one service: made, kept idle and reused.
+
+Failures to connect end here: reported to the attempt as a `Failure`, and observed as a fact about the
+backend. The bytes on a connection are read by `backends.connection`. What to do without a connection is
+decided by the exchange.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
+
+from gateway.core.fleet.fleet import ConnectFailed
+from gateway.dataplane.backends.connection import BackendConnection, ConnectionHome
+from gateway.dataplane.local_responses.failures import Failure
+from gateway.dataplane.sockets.keepalive import keep_asking
+from gateway.telemetry.series.backend import OfBackend
+from gateway.tls.client import SHUTDOWN_TIME, reason_of
+
+if TYPE_CHECKING:
+    from gateway.core.fleet.backend import Backend
+    from gateway.core.fleet.service import Service
+    from gateway.dataplane.context import Context
+
+log = logging.getLogger("skewgate.backend")
+
+_LOCAL_ERRNOS: Final = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
+)
+ONCE_TIME: Final = 600.0
+"""Seconds in which a backend that was found out of step gets one request per connection."""
+
+Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
+"""The addresses of a backend's host, at least one, in the order in which they are to be tried. Raises
+`OSError` if none is known. It waits for a name server only when a name is new."""
+
+
+class ConnectionUser(Protocol):
+    """An attempt, as the pool sees it."""
+
+    @property
+    def ended(self) -> bool:
+        """It needs no connection any more."""
+
+    def on_connection(self, connection: BackendConnection) -> None:
+        """A connection was made."""
+
+    def on_failure(self, failure: Failure) -> None:
+        """None could be made."""
+
+
+class ConnectionRoom(Protocol):
+    """The files that the process may open, as the pool sees them."""
+
+    def backend_opens(self, connection: BackendConnection, /) -> bool:
+        """Whether there is a file for a connection; then it counts."""
+
+    def backend_closed(self, connection: BackendConnection, /) -> None:
+        """It counts no more."""
+
+
+@final
+class BackendPool(ConnectionHome):
+    """All connections of one worker to one backend for one service."""
+
+    def __init__(
+        self, context: Context, service: str, backend: Backend, resolve: Resolve, room: ConnectionRoom
+    ) -> None:
+        self._resolve = resolve
+        self._room = room
+        self.context = context
+        self.service = service
+        self.backend = backend
+        self.idle: list[BackendConnection] = []
+        self.connections: set[BackendConnection] = set()
+        self.closed = False
+        self.id_mark = context.request_ids.mark
+        self._has_exceptions = False
+        """It is closed, or the backend was found out of step."""
+        self._once_until = 0.0
+        """The time, by the coarse clock, until which each connection carries one request, and whatever comes
+        is acknowledged at once. 0: the backend was never found out of step."""
+        self._connecting: dict[asyncio.Task[None], ConnectionUser] = {}
+
+    def acquire(self, *, verify: bool) -> BackendConnection | None:
+        """An idle connection; None: there is none, make one.
+
+        It is the one that was used last, since that is the least likely to have been closed. A connection is
+        looked at directly before a request is written; `verify`: now as well.
+        """
+        idle = self.idle
+        while idle:
+            connection = idle.pop()
+            if verify and connection.readable():
+                connection.note_surplus()
+                connection.abandon()
+            elif not connection.is_closing():
+                return connection
+        return None
+
+    def connect(self, user: ConnectionUser, service: Service) -> None:
+        """Make a connection and pass it to `user`, or report the failure to it."""
+        if self.backend.max_connections:
+            self._make_room(self._most_connections())
+        task = asyncio.get_running_loop().create_task(self._connect(user, service, self.context.clock()))
+        self._connecting[task] = user
+        task.add_done_callback(self._connecting.pop)
+
+    def _most_connections(self) -> int:
+        lent = self.context.lent
+        if lent is None:
+            return self.backend.max_connections
+        return lent.get(f"{self.service}/{self.backend.name}", 0)
+
+    def _make_room(self, most: int) -> None:
+        """Requests in flight are fewer than `most`, but there may be connections that no request uses."""
+        if len(self.connections) + len(self._connecting) < most:
+            return
+        if self.idle:
+            self.close_oldest()
+        elif unused := [task for task, user in self._connecting.items() if user.ended]:
+            unused[0].cancel()
+
+    def trim(self, most: int) -> int:
+        """Close connections that no request uses, until at most so many are left. How many are open."""
+        surplus = len(self.connections) + len(self._connecting) - most
+        while surplus > 0 and self.idle:
+            self.close_oldest()
+            surplus -= 1
+        for task in [task for task, user in self._connecting.items() if user.ended]:
+            if surplus > 0:
+                task.cancel()
+                surplus -= 1
+        return len(self.connections) + len(self._connecting)
+
+    async def _connect(self, user: ConnectionUser, service: Service, began: float) -> None:
+        try:
+            connection = await self._connect_to_any(service.timeouts.connect)
+        except TimeoutError:
+            self._connect_failed(began, f"no connection within {service.timeouts.connect:g} s")
+            user.on_failure(Failure.CONNECT_TIMEOUT)
+        except ssl.SSLError as error:
+            self._connect_failed(began, reason_of(error))
+            user.on_failure(Failure.TLS)
+        except OSError as error:  # refused, unreachable, no address known, no descriptor left
+            if not _is_local_shortage(error):
+                self._connect_failed(began, reason_of(error))
+            user.on_failure(Failure.CONNECT)
+        else:
+            sock = connection.transport.get_extra_info("socket")
+            if sock is not None and sock.family != getattr(socket, "AF_UNIX", None):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                keep_asking(sock)
+            if user.ended:
+                connection.timeouts = service.timeouts
+                connection.reuse = service.reuse
+                self.on_idle(connection)
+            else:
+                user.on_connection(connection)
+
+    async def _connect_to_any(self, seconds: float) -> BackendConnection:
+        """A connection to the first address that takes it. Each has an equal share of the time that is left,
+        so that one that never answers does not keep the others from being tried."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        async with asyncio.timeout_at(deadline):
+            if self.backend.socket_path:
+                return await self._connect_to("", seconds)
+            *others, last = await self._resolve(self.backend.host)
+            for tried, address in enumerate(others):
+                share = (deadline - loop.time()) / (len(others) + 1 - tried)
+                with suppress(OSError):  # a TimeoutError is one, too
+                    async with asyncio.timeout(share):
+                        return await self._connect_to(address, seconds)
+            return await self._connect_to(last, seconds)
+
+    async def _connect_to(self, address: str, seconds: float) -> BackendConnection:
+        """`seconds`: in which somebody waits for it."""
+        loop, backend = asyncio.get_running_loop(), self.backend
+        connection = BackendConnection(self)
+        protocol = cast(asyncio.Protocol, connection)
+        if not self._room.backend_opens(connection):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        try:
+            if backend.socket_path:
+                await loop.create_unix_connection(lambda: protocol, backend.socket_path)
+            elif backend.tls is None:
+                await loop.create_connection(lambda: protocol, address, backend.port)
+            else:
+                await loop.create_connection(
+                    lambda: protocol,
+                    address,
+                    backend.port,
+                    ssl=self.context.client_contexts.of(backend.tls).requests,
+                    server_hostname=backend.tls.server_name,
+                    ssl_handshake_timeout=seconds + 1.0,  # of one that nobody waits for any more
+                    ssl_shutdown_timeout=SHUTDOWN_TIME,
+                )
+        except BaseException:
+            connection.give_up()  # one that is cancelled at the wrong moment is made nevertheless
+            if connection not in self.connections:
+                self._room.backend_closed(connection)
+            raise
+        return connection
+
+    def _connect_failed(self, began: float, reason: str) -> None:
+        """Report the fact, unless the pool was closed: then nothing uses this address any more."""
+        if not self.closed:
+            self.context.observe(self.service, self.backend.name, ConnectFailed(began, reason))
+            self.context.ejections.connect_failed(self.service, self.backend.name)
+
+    def on_refused(self, error: BaseException | None) -> None:
+        """The backend does not take the certificate of the gateway, or that it has none."""
+        if isinstance(error, ssl.SSLError):
+            self._connect_failed(self.context.clock(), reason_of(error))
+
+    def on_connection_made(self, connection: BackendConnection) -> None:
+        """The connection is open."""
+        self._room.backend_opens(connection)  # if nobody has waited for it, once more
+        self.connections.add(connection)
+
+    def on_idle(self, connection: BackendConnection) -> None:
+        """The connection can carry the next request, unless the pool was closed meanwhile, or it has carried
+        enough."""
+        reuse, now = connection.reuse, self.context.now
+        age_limit = connection.made_at + reuse.time
+        if (
+            now >= age_limit
+            or connection.requests >= reuse.requests
+            or (self._has_exceptions and self._is_over(connection, now))
+        ):
+            connection.close()
+            return
+        deadline = now + connection.timeouts.backend_idle
+        connection.deadline = deadline if deadline < age_limit else age_limit  # noqa: FURB136 - hot path
+        self.idle.append(connection)
+
+    def _is_over(self, connection: BackendConnection, now: float) -> bool:
+        """Whether a connection may not be used again, in a pool that is closed or was found out of step."""
+        if self.closed or (now < self._once_until and connection.requests):
+            return True
+        if self._once_until:
+            connection.acknowledge()
+        return False
+
+    def on_surplus(self) -> None:
+        """Bytes have come that answer no request: some connection is out of step, or soon will be."""
+        self._use_once("surplus", "it sends bytes that answer no request")
+
+    def on_misplaced(self) -> None:
+        """A response has come for an earlier request: the connection is out of step."""
+        self._use_once("misplaced", "it has answered a request with the response to an earlier one")
+
+    def _use_once(self, reason: str, text: str) -> None:
+        """Let each connection carry one request for `ONCE_TIME`. Those that have carried one close now, or
+        with their response. `reason`: one of `backend.OUT_OF_STEP`."""
+        now = self.context.now
+        self.context.metrics.count(
+            OfBackend.out_of_step, reason, service=self.service, backend=self.backend.name
+        )
+        if now >= self._once_until:
+            log.warning(
+                "backend %s of service %s gets one request per connection for %d min: %s. Most likely it "
+                "leaves request bodies unread and takes them for requests",
+                self.backend.name,
+                self.service,
+                ONCE_TIME // 60,
+                text,
+            )
+        self._once_until = now + ONCE_TIME
+        self._has_exceptions = True
+        for connection in [each for each in self.idle if each.requests]:
+            self.idle.remove(connection)
+            connection.close()
+
+    def on_connection_lost(self, connection: BackendConnection) -> None:
+        """The connection is closed."""
+        self._room.backend_closed(connection)
+        self.connections.discard(connection)
+        if connection in self.idle:
+            self.idle.remove(connection)
+
+    def counts(self) -> tuple[int, int]:
+        """The numbers of idle and active connections."""
+        return len(self.idle), len(self.connections) - len(self.idle)
+
+    def close(self) -> None:
+        """Close idle connections now, and each of the others when its response has ended."""
+        self.closed = self._has_exceptions = True
+        self.close_idle()
+
+    def close_oldest(self) -> None:
+        """Close the connection that is idle for longest."""
+        self.idle.pop(0).transport.close()
+
+    def close_idle(self) -> None:
+        """Close the idle connections."""
+        for connection in self.idle:
+            connection.transport.close()
+        self.idle.clear()
+
+    def abort(self) -> None:
+        """Close everything at once."""
+        self.closed = self._has_exceptions = True
+        for task in self._connecting:
+            task.cancel()
+        for connection in tuple(self.connections):
+            connection.transport.abort()
+
+
+def _is_local_shortage(error: OSError) -> bool:
+    """Whether the gateway itself lacked descriptors, ports or memory: no fact about the backend."""
+    return error.errno in _LOCAL_ERRNOS

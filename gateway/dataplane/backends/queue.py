@@ -1,0 +1,270 @@
+"""Requests that wait because every member that is to get them is full.
+
+A member with a bound (`max_requests`, `max_connections`) takes only so many requests at a time. A request
+that finds all of them full is counted in the queue of one of them, the one with the shortest, and goes to
+whichever has room first. Those that may go to the same members go in their order, one for each request that
+ends, so nothing is sent all at once. What a request does when its time has come is up to the exchange.
+
+Of several workers each has a part of every queue, and some of the requests that the member takes at a time
+(`sharing`). A request waits here, too, while one of them may come from another worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, MutableMapping
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, final
+
+from gateway.core.decision.decision import Resolution, awaited, reselect
+from gateway.core.fleet.backend import Member
+from gateway.dataplane.local_responses.failures import Failure
+from gateway.telemetry.series.backend import OfBackend
+
+if TYPE_CHECKING:
+    from gateway.core.fleet.snapshot import SnapshotSource
+    from gateway.dataplane.limits.sharing import SharedLimits
+    from gateway.telemetry.metrics import Metrics
+
+NO_BOUND: Final = float("inf")
+PERMIT_WAIT: Final = 0.1
+"""Seconds that a request without a place in a queue waits for a permit of another worker."""
+
+Line: TypeAlias = tuple[object, ...]
+"""What decides who may get a request: (service, whether it is transparent, version, endpoint, members that
+were tried). Requests of one line go in their order. A reload makes a new service: what came before it waits
+for the members that were there then, and does not hold up the others."""
+
+
+class Turn(NamedTuple):
+    """What a request keeps that has left the queue with a member, and has to wait once more: so nothing that
+    came after it goes before it, and all its waits together take no longer than one."""
+
+    number: int
+    """Counts up: a lower one waits longer."""
+    left: float
+    """Seconds that it may still wait."""
+
+
+class WaitingRequest(Protocol):
+    """A request that can wait for a member with room."""
+
+    def on_room(self, member: Member | None, failure: Failure | None, turn: Turn) -> None:
+        """Go on at `member`, which has room; None: none is left. The request has left the queue. `failure`:
+        as it came with `RequestQueue.enter`. `turn`: its right to come back."""
+
+    def give_up(self, failure: Failure) -> None:
+        """The time of the request is over. It has left the queue."""
+
+
+class _Place(NamedTuple):
+    line: Line
+    resolution: Resolution
+    tried: tuple[str, ...]
+    failure: Failure | None
+    """Of the attempt before; None before the first."""
+    member: Member
+    """In whose queue it is counted."""
+    number: int
+    """As in `Turn`."""
+    until: float
+
+
+@final
+class RequestQueue:
+    """One per worker. `in_flight_by_member` and `held_back` as for `selection.select`."""
+
+    def __init__(
+        self,
+        snapshots: SnapshotSource,
+        in_flight_by_member: MutableMapping[str, int],
+        held_back: Mapping[str, int],
+        metrics: Metrics,
+        clock: Callable[[], float],
+        random_bits: Callable[[], int],
+        *,
+        shared: SharedLimits | None = None,
+    ) -> None:
+        self.length = 0
+        self.watches = False
+        """Whether the end of a request is for `give_back`: something waits for room, here or elsewhere."""
+        self.waiting_by_member: dict[str, int] = {}
+        """By member key; without those for which nothing waits."""
+        self._snapshots = snapshots
+        self._in_flight = in_flight_by_member
+        self._held_back = held_back
+        self._metrics = metrics
+        self._clock = clock
+        self._random_bits = random_bits
+        self._shared = shared
+        self._lent = None if shared is None else shared.lent
+        self._lines: dict[Line, dict[WaitingRequest, _Place]] = {}
+        """Each in the order of the numbers; none is empty."""
+        self._places: dict[WaitingRequest, _Place] = {}
+        self._number = 0
+        self._given_back: list[str] = []
+        """Keys of the members at which a request has ended, once for each. They count as in flight until the
+        requests that wait were asked: so no newcomer takes their place."""
+
+    def enter(
+        self,
+        request: WaitingRequest,
+        resolution: Resolution,
+        tried: tuple[str, ...],
+        failure: Failure | None,
+        turn: Turn | None = None,
+    ) -> bool | None:
+        """Wait for room. False: all queues are full, which is counted. None: nobody is left that could get
+        it. `turn`: it was here before, and finds its place again, however many have come since."""
+        waiting = self.waiting_by_member
+        members = awaited(resolution, self._snapshots.current, tried, self._held_back)
+        if not members:
+            return None
+        longest = NO_BOUND
+        free = [one for one in members if turn or waiting.get(one.key, 0) < self._places_for(one)]
+        if not free and self._shared is not None:
+            longest = PERMIT_WAIT
+            free = [one for one in members if self._may_get_permit(one, self._shared)]
+        if not free:
+            full = members[0]
+            self._count(full, Failure.QUEUE_FULL)
+            return False
+        member = min(free, key=lambda one: waiting.get(one.key, 0))
+        view = resolution.view
+        line = (view.service, view.offer.transparent, resolution.version, resolution.endpoint, tried)
+        if turn is None:
+            self._number += 1
+            turn = Turn(self._number, min(member.backend.queue.timeout, longest))
+        until = self._clock() + turn.left
+        place = _Place(line, resolution, tried, failure, member, turn.number, until)
+        self._places[request] = place
+        self._line_up(request, place)
+        waiting[member.key] = waiting.get(member.key, 0) + 1
+        self.length += 1
+        self._waiting_changed()
+        return True
+
+    def _line_up(self, request: WaitingRequest, place: _Place) -> None:
+        line = self._lines.setdefault(place.line, {})
+        is_last = not line or next(reversed(line.values())).number < place.number
+        line[request] = place
+        if not is_last:
+            self._lines[place.line] = dict(sorted(line.items(), key=lambda each: each[1].number))
+
+    def _count(self, member: Member, reason: Failure) -> None:
+        self._metrics.count(
+            OfBackend.queue_refused, reason, service=member.service, backend=member.backend.name
+        )
+
+    def _places_for(self, member: Member) -> int:
+        length = member.backend.queue.length
+        return length if self._shared is None else self._shared.places(length)
+
+    def _may_get_permit(self, member: Member, shared: SharedLimits) -> bool:
+        """Whether other workers may have so many permits that are not used."""
+        elsewhere = member.bound - shared.lent.get(member.key, 0)
+        waiting = self.waiting_by_member.get(member.key, 0)
+        return member.key not in shared.taken and waiting < self._places_for(member) + elsewhere
+
+    def _waiting_changed(self) -> None:
+        shared = self._shared
+        self.watches = self.length > 0 or (shared is not None and bool(shared.returns))
+        if shared is not None:
+            shared.on_permits()
+
+    def leave(self, request: WaitingRequest) -> None:
+        """The request waits no longer: it goes on, or its client has gone."""
+        place = self._places.pop(request, None)
+        if place is None:
+            return
+        line, key = self._lines[place.line], place.member.key
+        del line[request]
+        if not line:
+            del self._lines[place.line]
+        self.length -= 1
+        self._waiting_changed()
+        left = self.waiting_by_member[key] - 1
+        if left:
+            self.waiting_by_member[key] = left
+        else:
+            del self.waiting_by_member[key]
+
+    def give_back(self, key: str) -> None:
+        """A request at the member `key` has ended while others wait (`watches`). The next one begins in the
+        next turn of the event loop, not inside this call."""
+        if not self._given_back:
+            asyncio.get_running_loop().call_soon(self._pass_on)
+        self._given_back.append(key)
+
+    def _pass_on(self) -> None:
+        given_back, self._given_back = self._given_back, []
+        for key in given_back:
+            self._in_flight[key] -= 1
+        if self._shared is not None and self._shared.returns:
+            for key in given_back:
+                if key in self._shared.returns:
+                    self._shared.give_turn(key, self._in_flight[key])
+            self._shared.on_permits()
+        self._admit()
+
+    def permits_wanted(self) -> dict[str, int]:
+        """By member key how many requests wait that could go there."""
+        wanted: dict[str, int] = {}
+        for line in self._lines.values():
+            place = next(iter(line.values()))
+            for member in self._awaited(place):
+                if member.bound:
+                    wanted[member.key] = wanted.get(member.key, 0) + len(line)
+        return wanted
+
+    def permits_came(self) -> None:
+        """There are more permits than before, or others want other ones than before."""
+        self._admit()
+        self._waiting_changed()
+
+    def look(self) -> None:
+        """Give up what has waited too long. Ask for the others again: members come, go and change."""
+        if not self.length:
+            return
+        now = self._clock()
+        for request, place in [each for each in self._places.items() if each[1].until <= now]:
+            if request in self._places:
+                self.leave(request)
+                member = place.member
+                self._count(member, Failure.QUEUE_TIMEOUT)
+                request.give_up(place.failure or Failure.QUEUE_TIMEOUT)
+        self._admit()
+
+    def _admit(self) -> None:
+        """Let every request go that has a member with room, the oldest first. Where one has none, neither
+        have those behind it."""
+        heads = [(next(iter(waiting.values())).number, line) for line, waiting in self._lines.items()]
+        heapify(heads)
+        while heads:
+            _, line = heappop(heads)
+            if line not in self._lines:  # what went before it has ended those that waited here
+                continue
+            request, place = next(iter(self._lines[line].items()))
+            member = self._member_for(place)
+            if member is None and self._awaited(place):
+                continue
+            self.leave(request)
+            request.on_room(member, place.failure, Turn(place.number, place.until - self._clock()))
+            if waiting := self._lines.get(line):
+                heappush(heads, (next(iter(waiting.values())).number, line))
+
+    def _member_for(self, place: _Place) -> Member | None:
+        """The one draw: whoever it finds gets the request. A second one might say that it has to wait."""
+        self._snapshots.let_in()
+        return reselect(
+            place.resolution,
+            self._snapshots.current,
+            self._in_flight,
+            self._random_bits(),
+            place.tried,
+            self._held_back,
+            lent=self._lent,
+        )
+
+    def _awaited(self, place: _Place) -> tuple[Member, ...]:
+        return awaited(place.resolution, self._snapshots.current, place.tried, self._held_back)

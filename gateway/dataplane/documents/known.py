@@ -1,0 +1,298 @@
+"""Discovery documents that backends gave before: what the gateway answers from while none of them can be
+reached (semantics, Responding).
+
+Kept is what the backend sent. What a client gets is made from it anew each time: the present offer, and links
+that this client can follow. It is no HTTP cache: while a backend can be reached, nothing is answered from
+here. Decides nothing: `core.decision.decision` does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+from gateway.core.decision.decision import DOCUMENT_METHODS, NegotiationResult
+from gateway.core.decision.document_key import DocumentKey, document_key
+from gateway.core.decision.response import vary_lines
+from gateway.core.dialect import Endpoint, Links, Served
+from gateway.core.fleet.probed_document import CREDENTIALS, ProbedDocument
+from gateway.core.http.field_lines import fields_named
+from gateway.core.http.message import Header, Response, all_values, as_mapping
+from gateway.core.versions.ranges import NO_VERSIONS
+from gateway.core.versions.version import Version
+from gateway.dataplane.http1.fields import OWS
+from gateway.dataplane.local_responses.answers import LocalAnswer
+from gateway.dataplane.local_responses.proxy_status import LocalReason
+
+if TYPE_CHECKING:
+    from gateway.core.decision.decision import Resolution
+    from gateway.core.dialect import OfferedVersions
+    from gateway.core.fleet.backend import Backend, Member
+    from gateway.dataplane.documents.rewritten import RewrittenDocuments
+    from gateway.dataplane.http1.request_head import RequestHead
+    from gateway.dataplane.http1.response_head import ResponseHead
+
+MAX_DOCUMENTS: Final = 64
+MAX_SIZE: Final = 2 * 1024 * 1024
+"""Bytes of all documents. Real ones have some kilobytes. Clients choose the targets, so both are bounded."""
+MAX_TARGET: Final = 512
+"""Characters of a target: no real one of a document is longer."""
+
+_CREDENTIALS: Final = fields_named(CREDENTIALS)
+_PERSONAL: Final = fields_named({"set-cookie", "cache-control"})
+_FOR_ONE_CLIENT: Final = re.compile(rb"(?:^|[\s,])(?:no-store|private)(?:$|[\s,=])", re.IGNORECASE)
+_ABOUT_CONTENT: Final = fields_named({"content-type", "content-language"})
+
+_PLAIN_HOST: Final = re.compile(r"[A-Za-z0-9._~:\[\]-]+")
+"""The Host of a document that is kept. One with other characters may stand escaped in a document (`&` as
+`\\u0026`), where it would not be found (`_repeats_host`); no real server has one."""
+
+_Place: TypeAlias = tuple[str, Endpoint, str]
+"""Service, endpoint and target."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class KnownDocument:
+    """A document as a backend gave it, and what its links were made from."""
+
+    scheme_id: tuple[object, ...]
+    """`Service.scheme_id`: another dialect would not understand it."""
+    backend: Backend
+    legacy: bool
+    host: str
+    """The Host of the request."""
+    public_base: str
+    """Under which its client reached the gateway."""
+    status: int
+    served: Served
+    version: Version | None
+    """The negotiated version of its request. What a document lists depends on it (Ironic's `/v1`)."""
+    vary: tuple[str, ...]
+    """The backend's own."""
+    fields: tuple[Header, ...]
+    """Those about the content. No other is repeated: they were about another request."""
+    body: bytes
+
+    def response(
+        self, resolution: Resolution, host: str, public_base: str, documents: RewrittenDocuments
+    ) -> Response | None:
+        """The document for a client that reached the gateway under `public_base`; None if it cannot be shown
+        to this one."""
+        dialect, endpoint, offered = resolution.view.service.dialect, resolution.endpoint, resolution.offered
+        assert offered is not None, "a known document is used only while something is on offer"
+        links = Links(self.backend.origin, self.host, self.public_base, moved_to=public_base)
+        body = documents.rewrite(dialect, endpoint, self.body, offered, links)
+        if body is None or self._repeats_host(body, host, public_base):
+            return None
+        served, version = self.served, self.shown_version(offered)
+        if version is None and served.version == self.version:
+            served = replace(served, version=None, text="")
+        written = dialect.write_response(endpoint, self.status, served, version, offered, legacy=self.legacy)
+        vary = vary_lines(self.vary, dialect.vary, separately=dialect.vary_separately)
+        response = Response(self.status, (*written, *vary, *self.fields), body)
+        edits = resolution.response_edits
+        return response if edits is None else edits.edit_response(response)
+
+    def shown_version(self, offered: OfferedVersions) -> Version | None:
+        """The version that this document was made at, as clients are told it: not that of their request.
+        None: it had none, or that one is no longer on offer."""
+        return self.version if self.version is not None and self.version in offered.versions else None
+
+    def version_text(self, resolution: Resolution) -> str:
+        """`shown_version` as the client reads it; empty: none."""
+        offered = resolution.offered
+        version = None if offered is None else self.shown_version(offered)
+        return "" if version is None else resolution.view.service.dialect.scheme.format(version)
+
+    def _repeats_host(self, body: bytes, host: str, public_base: str) -> bool:
+        """Whether the Host of the first client, or its word for it, is shown to another one. A backend may
+        repeat it outside its links or with another port, and clients choose it. A name without a dot or a
+        port is an ordinary word."""
+        ours = {form for one in (host, _authority(public_base)) for form in _forms(one)}
+        chosen = {form for one in (self.host, _authority(self.public_base)) for form in _forms(one)}
+        text = body.lower()
+        return any(form.encode() in text for form in chosen - ours if re.search("[.:]", form))
+
+
+@final
+class KnownDocuments:
+    """The documents of one worker, the least recently used ones dropped first. Contains the keys of those
+    that can be answered, as `decide` expects it."""
+
+    def __init__(self) -> None:
+        self._documents: OrderedDict[_Place, KnownDocument] = OrderedDict()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, DocumentKey) and self.find(key) is not None
+
+    def find(self, key: DocumentKey) -> KnownDocument | None:
+        """The document of `key`: what a client fetched last, else what a probe has read. That of a legacy
+        backend only if there is no other."""
+        fetched = self._fetched(key)
+        return fetched if fetched is not None and not fetched.legacy else _probed(key) or fetched
+
+    def _fetched(self, key: DocumentKey) -> KnownDocument | None:
+        """What a client fetched, if its backend is still configured, with a dialect that reads it."""
+        place = (key.service.name, key.endpoint, key.target)
+        known = self._documents.get(place)
+        if known is None:
+            return None
+        if known.scheme_id != key.service.scheme_id or known.backend not in key.service.backends:
+            self._drop(place)
+            return None
+        self._documents.move_to_end(place)
+        return known
+
+    def answer(
+        self,
+        key: DocumentKey,
+        resolution: Resolution,
+        host: str,
+        public_base: str,
+        documents: RewrittenDocuments,
+    ) -> LocalAnswer | None:
+        """The document of `key` for a client that reached the gateway under `public_base`.
+
+        None: there is none that it may see.
+        """
+        known = self.find(key)
+        response = None if known is None else known.response(resolution, host, public_base, documents)
+        if known is None or response is None:
+            return None
+        return LocalAnswer(
+            response,
+            LocalReason.KNOWN_DOCUMENT,
+            result=NegotiationResult.SERVED,
+            version=known.version_text(resolution),
+        )
+
+    def keep(self, key: DocumentKey, known: KnownDocument) -> None:
+        """Keep `known`, and drop those that were not used for longest beyond the bounds. A legacy backend's
+        document never replaces that of a newer one."""
+        place = (key.service.name, key.endpoint, key.target)
+        before = self._fetched(key)
+        if before is not None:
+            if known.legacy and not before.legacy:
+                return
+            self._drop(place)
+        if len(key.target) > MAX_TARGET:
+            return
+        self._documents[place] = known
+        self._size += len(known.body)
+        while len(self._documents) > MAX_DOCUMENTS or self._size > MAX_SIZE:
+            self._drop(next(iter(self._documents)))
+
+    def _drop(self, place: _Place) -> None:
+        self._size -= len(self._documents.pop(place).body)
+
+
+def _probed(key: DocumentKey) -> KnownDocument | None:
+    """What a probe has read there: of the member with the highest version, the legacy ones last."""
+    service, members = key.service, () if key.pool is None else key.pool.members
+    able = [member for member in members if member.document is not None and _is_at(key, member.document)]
+    chosen = [member for member in able if not member.legacy] or (able if key.from_legacy else [])
+    if not chosen:
+        return None
+    member = max(chosen, key=_highest)
+    document = member.document
+    assert document is not None, "those without one are left out"
+    headers = as_mapping(document.fields)
+    served = service.dialect.read_response(key.endpoint, document.status, headers)
+    return KnownDocument(
+        service.scheme_id,
+        member.backend,
+        member.legacy,
+        document.host,
+        member.backend.origin,
+        document.status,
+        served,
+        served.version,
+        all_values(headers, "vary"),
+        tuple(("Content-Type", value) for value in all_values(headers, "content-type")),
+        document.body,
+    )
+
+
+def _highest(member: Member) -> Version:
+    """The highest version that it advertises."""
+    versions = NO_VERSIONS if member.advertisement is None else member.advertisement.versions
+    return versions.highest if versions else Version(0)
+
+
+def _is_at(key: DocumentKey, document: ProbedDocument) -> bool:
+    """Whether this is the document of `key`."""
+    dialect = key.service.dialect
+    same = dialect.document_path(document.path) == key.target
+    return same and dialect.endpoint("GET", document.path, "") == key.endpoint
+
+
+def _authority(base: str) -> str:
+    """The authority of a public base: `https://api.example/metal`."""
+    return base.partition("//")[2].partition("/")[0]
+
+
+def _forms(authority: str) -> tuple[str, str]:
+    """An authority, and its name alone, as texts are compared."""
+    text = authority.lower()
+    return text, re.sub(r":[0-9]*\Z", "", text)
+
+
+def key_of_request(resolution: Resolution, request: RequestHead, path: str) -> DocumentKey | None:
+    """By what the document of this request may be known; None: it is for none. `path`: the local one."""
+    if (
+        resolution.offered is None
+        or not resolution.rewrites_document
+        or request.method not in DOCUMENT_METHODS
+    ):
+        return None
+    return document_key(resolution.view, resolution.endpoint, path, request.query)
+
+
+def document_to_keep(
+    resolution: Resolution,
+    member: Member,
+    request: RequestHead,
+    response: ResponseHead,
+    *,
+    served: Served,
+    public_base: str,
+    body: bytes,
+) -> KnownDocument | None:
+    """What is kept of a document that could be rewritten; None: it may be for this client alone.
+
+    RFC 9111 3 and 3.5: nothing of a request with credentials, nothing that is not to be stored or private.
+    `no-cache` does not matter: clients get the present offer. Without a Host the links name no server.
+    """
+    if request.method != "GET" or not request.host or _CREDENTIALS.search(request.passthrough):
+        return None
+    if not (_PLAIN_HOST.fullmatch(request.host) and _PLAIN_HOST.fullmatch(_authority(public_base))):
+        return None
+    for name, value in _PERSONAL.findall(response.passthrough):
+        if name.lower() == b"set-cookie" or _FOR_ONE_CLIENT.search(value):
+            return None
+    vary = all_values(as_mapping(response.selected_fields), "vary")
+    if "*" in vary:
+        return None
+    return KnownDocument(
+        resolution.view.service.scheme_id,
+        member.backend,
+        member.legacy,
+        request.host,
+        public_base,
+        response.status,
+        served,
+        resolution.version,
+        vary,
+        tuple(
+            (name.decode(), value.strip(OWS).decode("latin-1"))
+            for name, value in _ABOUT_CONTENT.findall(response.passthrough)
+        ),
+        body,
+    )

@@ -1,0 +1,74 @@
+"""Discovery documents as they were rewritten before, so that the same bytes are parsed once and not for each
+request (threats R-B12).
+
+It changes no result, only its price: `Dialect.rewrite_document` is pure, and the key is all that it is given.
+The Host and the public address of the client are parts of the key, so nobody is shown those of another
+client. It is no HTTP cache: each document is still fetched from a backend, and `documents.known` says what is
+answered without one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, NamedTuple, TypeAlias, final
+
+from gateway.core.dialect import Dialect, Endpoint, Links, OfferedVersions
+
+MAX_DOCUMENTS: Final = 64
+MAX_SIZE: Final = 4 * 1024 * 1024
+"""Bytes of all documents, before and after. Clients choose the Hosts and backends the bodies, so both are
+bounded. What is displaced is parsed again."""
+
+_Key: TypeAlias = tuple[Dialect, Endpoint, Links, bytes]
+
+
+class _Entry(NamedTuple):
+    offered: OfferedVersions
+    """Compared, not hashed: an offer may have a thousand ranges, and nearly always it is the same object."""
+    result: bytes | None
+    size: int
+
+
+@final
+class RewrittenDocuments:
+    """The documents of one worker, the least recently used ones dropped first."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all documents, before and after."""
+        return self._size
+
+    def rewrite(
+        self, dialect: Dialect, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+    ) -> bytes | None:
+        """`dialect.rewrite_document` of the others; None, too, is remembered."""
+        key = (dialect, endpoint, links, body)
+        entry = self._entries.get(key)
+        if entry is not None and entry.offered == offered:
+            self._entries.move_to_end(key)
+            return entry.result
+        result = dialect.rewrite_document(endpoint, body, offered, links)
+        if entry is not None:
+            self._drop(key)
+        self._keep(key, offered, result)
+        return result
+
+    def _keep(self, key: _Key, offered: OfferedVersions, result: bytes | None) -> None:
+        _, _, links, body = key
+        size = len(body) + len(result or b"") + len(links.host) + len(links.public)
+        if size > MAX_SIZE:
+            return
+        self._entries[key] = _Entry(offered, result, size)
+        self._size += size
+        while len(self._entries) > MAX_DOCUMENTS or self._size > MAX_SIZE:
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, key: _Key) -> None:
+        self._size -= self._entries.pop(key).size

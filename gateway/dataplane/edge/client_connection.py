@@ -1,0 +1,585 @@
+"""One client connection: finds the end of each request head, and passes head and body to an exchange.
+
+It serves one request at a time. Pipelined requests wait in a bounded buffer. After a framing error nothing
+more is read. Decides nothing about versions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, Protocol, cast, final
+
+from gateway.dataplane.context import NEVER
+from gateway.dataplane.exchange.downstream import Downstream
+from gateway.dataplane.exchange.exchange import Exchange
+from gateway.dataplane.exchange.stages import READING_BODY
+from gateway.dataplane.http1.fields import HEAD_END
+from gateway.dataplane.http1.forwarding import Peer
+from gateway.dataplane.limits.arrival import Arrival
+from gateway.dataplane.local_responses import local_response
+from gateway.dataplane.local_responses.failures import Failure
+from gateway.dataplane.sockets.bounded_reads import bound_reads
+from gateway.dataplane.sockets.reset import reset
+from gateway.dataplane.sockets.write_progress import WriteProgress, untaken
+from gateway.errors import FramingError
+from gateway.telemetry.series.process import OfProcess
+
+if TYPE_CHECKING:
+    from gateway.core.fleet.backend import Member
+    from gateway.core.fleet.timeouts import Timeouts
+    from gateway.core.http.message import Response
+    from gateway.dataplane.backends.pool import BackendPool
+    from gateway.dataplane.context import Context
+    from gateway.dataplane.http1.request_body import RequestBody
+
+TLS_HANDSHAKE: Final = 0x16
+"""The first byte of TLS, from a client that takes this port for an encrypted one."""
+MAX_PIPELINED: Final = 64 * 1024
+"""Bytes that may wait after the current request before reading stops."""
+MAX_REQUESTS: Final = 10_000
+MAX_AGE: Final = 3600.0
+"""Seconds. The response to request number `MAX_REQUESTS`, or the next one after `MAX_AGE` seconds, has
+`Connection: close`, so that clients reconnect, perhaps to another gateway."""
+LINGER: Final = 5.0
+"""Seconds in which what a refused client still sends is read and dropped. Closed with bytes unread, or while
+more come, the connection would be reset, and the refusal lost (RFC 9112 9.6)."""
+MAX_LINGER: Final = 4 * 1024 * 1024
+"""Bytes that are dropped in this time: who sends more has not sent too much by mistake."""
+CLOSE_LINE: Final = b"Connection: close\r\n"
+KEEP_ALIVE_LINE: Final = b"Connection: keep-alive\r\n"
+
+
+class ClientHome(Protocol):
+    """The worker, as its client connections see it."""
+
+    context: Context
+
+    def client_connected(self, client: ClientConnection, /) -> None:
+        """A client has connected."""
+
+    def client_proven(self, client: ClientConnection, /) -> None:
+        """It has sent a whole head."""
+
+    def client_disconnected(self, client: ClientConnection, /) -> None:
+        """Its connection is closed."""
+
+    def pool(self, member: Member, /) -> BackendPool:
+        """The connections to a member."""
+
+
+@final
+class ClientConnection(Downstream):
+    """One TCP connection from a client: an `asyncio.Protocol` by its methods. It does not derive from that
+    class, so that it can be compiled."""
+
+    __slots__ = (
+        *("_arrival", "_awaited_head", "_body_paused", "_buffer", "_discarding"),
+        *("_half_closed", "_head_deadline", "_head_received", "_last_requested", "_minor"),
+        *(
+            "_empty_line_before",
+            "_linger_left",
+            "_lingers_until",
+            "_progress",
+            "_reading",
+            "_reading_heads",
+            "_reads_bounded",
+        ),
+        *("closing", "congested", "context", "deadline", "exchange", "opened", "peer", "pool", "requests"),
+        *("_known_peer", "_timeouts", "_write_buffer", "transport", "worker"),
+    )
+
+    def __init__(self, worker: ClientHome, peer: Peer | None = None) -> None:
+        """`peer`: where it is known before the connection is made."""
+        self.worker = worker
+        self.context = worker.context
+        self.pool = worker.pool
+        self.transport: asyncio.Transport
+        self._timeouts = self.context.timeouts
+        """For what is still written after the last exchange: those of its service."""
+        self._write_buffer = self.context.limits.write_buffer
+        self._known_peer = peer
+        self.peer: Peer
+        self.deadline = NEVER
+        self.exchange: Exchange | None = None
+        self.closing = False
+        """Nothing more is read from the client."""
+        self._minor = 1
+        """The minor version of HTTP in the last request."""
+        self._last_requested = False
+        """The client has said that no request follows that one."""
+        self._buffer = b""
+        self._discarding: RequestBody | None = None
+        """The rest of a request body that is still to be discarded: its exchange has ended."""
+        self.requests = 0
+        """How many have come."""
+        self.opened = self.context.now
+        self._reading = True
+        self._body_paused = False
+        """The exchange has asked that no more of its body is read."""
+        self._half_closed = False
+        """The client has closed its sending side: what it has sent is still answered."""
+        self._reading_heads = False
+        """`_read_heads` is running, perhaps further up the stack."""
+        self._reads_bounded = False
+        self._arrival = Arrival(self.context.min_rate_grace)
+        """Of the head or body that is being read."""
+        self._empty_line_before = -1
+        """The number of requests that came before the empty line that was skipped last."""
+        self._awaited_head = -1
+        """The number of requests that came before the head of which a part has come last."""
+        self._head_deadline = NEVER
+        """For that whole head."""
+        self._head_received = 0
+        """Bytes of it."""
+        self._lingers_until = NEVER
+        """The refusal is written and its end as well; until then what comes is dropped."""
+        self._linger_left = 0
+        """Bytes of it."""
+        self._progress = WriteProgress()
+        self.congested = False
+        """The client does not take what was written. No further request begins, so that responses do not
+        pile up here."""
+
+    # -- lifetime
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's has all its methods
+        self.transport.set_write_buffer_limits(high=self._write_buffer)
+        self.peer = self._known_peer or self.context.peer_at(transport)
+        self.deadline = self._head_deadline = self.context.now + self.context.timeouts.client_head
+        self.worker.client_connected(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closing = True
+        self.worker.client_disconnected(self)
+        if self.exchange is not None:
+            self.exchange.end(Failure.CLIENT_GONE)
+
+    def eof_received(self) -> bool:
+        """The client has closed its sending side and may still read: answer what has come whole, then
+        close."""
+        exchange = self.exchange
+        if exchange is None:
+            self._half_closed = self.congested and bool(self._buffer)
+        else:
+            self._half_closed = exchange.body_received
+        if not self._half_closed:
+            self.context.flush()  # the transport closes now, and a response may wait for the end of this turn
+        return self._half_closed
+
+    @property
+    def idle(self) -> bool:
+        """Between two requests, and no byte of the next one has come."""
+        return self.exchange is None and not self._buffer and self._discarding is None
+
+    def _has_expired(self) -> bool:
+        """Whether the certificate by which this client is known has expired (threats R3-T2)."""
+        expires_at = self.peer.expires_at
+        return expires_at < NEVER and expires_at <= self.context.wall_clock()
+
+    def on_expired(self) -> None:
+        """The certificate of the client has expired. A request in flight still gets its response."""
+        if self.exchange is None and not self.closing:
+            self.close()
+
+    def on_deadline(self) -> None:
+        """The rest of a head or body, or the next request, did not come in time, or the client did not
+        read in time."""
+        if self._lingers_until <= self.context.now:
+            self.close()
+        if self.congested or self.closing:
+            self._await_taking()
+            if self.deadline > self.context.now:
+                return
+        self.deadline = NEVER
+        if self.exchange is not None:
+            self.exchange.on_failure(Failure.CLIENT_STALLED)
+        elif self.closing or self.congested:
+            self.abort()
+        elif self._buffer:
+            self.reject(FramingError("timeout", 408))
+        else:
+            self.close()
+
+    # -- reading
+
+    def data_received(self, data: bytes) -> None:
+        if self.closing:
+            self._drop(data)
+            return
+        exchange = self.exchange
+        if exchange is not None:
+            if not exchange.body_received:
+                data = self._feed_body(exchange, data)
+            if not data or self.closing:
+                return
+        self._buffer = self._buffer + data if self._buffer else data
+        if not self._reading_heads:
+            self._read_heads()
+        if self._buffer and self._holds_enough():
+            self._stop_reading()
+
+    def _holds_enough(self) -> bool:
+        """Whether more requests wait than may: a client that sends them and reads no response would fill the
+        memory. A part of a head never holds enough, because `limits.head` refuses it before."""
+        return len(self._buffer) > max(MAX_PIPELINED, self.context.limits.head)
+
+    def _read_heads(self) -> None:
+        """Read heads while there are any and no exchange is running.
+
+        A loop and not a recursion: a local response ends its exchange at once, and the next head may be here.
+        """
+        self._reading_heads = True
+        try:
+            while self._buffer and self.exchange is None and not self.closing and not self.congested:
+                if self._discarding is not None:
+                    self._discard_body()
+                elif not self._read_head():
+                    break
+        finally:
+            self._reading_heads = False
+        if self._half_closed and not self.closing:
+            self._end_half_closed()
+
+    def _end_half_closed(self) -> None:
+        """Nothing more will come: what is left and is no whole request never becomes one."""
+        exchange = self.exchange
+        if exchange is None:
+            if not self.congested:
+                self.close()
+        elif not exchange.body_received:
+            exchange.end(Failure.CLIENT_GONE)
+
+    def _read_head(self) -> bool:
+        """Stop 1: begin an exchange if its head is complete; False if not."""
+        data = self._buffer
+        reader = self.context.request_reader(self.peer.is_trusted)
+        try:
+            request = reader.read_known(data)
+            if request is not None:
+                self._buffer = data[request.size :]
+            else:
+                head = self._cut_head(data)
+                if head is None:
+                    return False
+                request = reader.read(head)
+        except FramingError as error:
+            self.reject(error)
+            return False
+        self._minor = request.minor
+        self._last_requested = request.close
+        self.requests += 1
+        if self.requests == 1:
+            self.worker.client_proven(self)
+        self.deadline = NEVER
+        exchange = self.exchange = Exchange(self, request)
+        exchange.begin()
+        if self._buffer and self._serves(exchange) and not exchange.body_received:
+            data, self._buffer = self._buffer, b""
+            self._buffer = self._feed_body(exchange, data)
+        return True
+
+    def _serves(self, exchange: Exchange) -> bool:
+        """Whether `exchange` has not ended. Not written where it is asked: after an assignment, type checkers
+        take `self.exchange` for what was assigned, whatever was called since, and so does compiled code."""
+        return self.exchange is exchange
+
+    def _cut_head(self, data: bytes) -> bytes | None:
+        """The first head in `data`; None if it is not complete. The rest stays in the buffer.
+
+        Raises `FramingError` for TLS and for a head that is too large.
+        """
+        limits = self.context.limits
+        if (
+            data[0] == TLS_HANDSHAKE
+        ):  # otherwise the client would wait for a TLS handshake until the head deadline
+            raise FramingError("tls")
+        if data[:2] == b"\r\n" and self._empty_line_before != self.requests:
+            # RFC 9112 2.2: skip one empty line before a request, however it arrives
+            self._empty_line_before = self.requests
+            data = self._buffer = data[2:]
+        end = data.find(HEAD_END) + len(HEAD_END)  # smaller than len(HEAD_END) if not found
+        if len(HEAD_END) <= end <= limits.head:
+            self._buffer = data[end:]
+            return data[:end]
+        one_line = b"\n" not in data[: limits.line + 2]
+        if len(data) > limits.head:
+            raise FramingError("head_too_large", 414 if one_line else 431)
+        if len(data) > limits.line and one_line:
+            raise FramingError("line_too_long", 414)
+        if data.count(b"\n") != data.count(b"\r\n"):  # the client may wait for a response to this
+            raise FramingError("line_end")
+        self._await_head(len(data))
+        return None
+
+    def _await_head(self, received: int) -> None:
+        """A part of a head has come. The whole head has `client_head`, and must keep the minimum rate."""
+        context = self.context
+        if self._awaited_head != self.requests:
+            self._awaited_head = self.requests
+            self._head_received = 0
+            self._arrival.begin(context.now)
+            if self.requests:  # the time for the first one runs since the connection was made
+                self._head_deadline = context.now + context.timeouts.client_head
+        self._arrival.add(received - self._head_received)
+        self._head_received = received
+        self.deadline = min(self._head_deadline, self._arrival.deadline(context.limits.min_rate))
+
+    def await_body(self) -> None:
+        """A body begins: more of it must come in time, and at the minimum rate."""
+        self._arrival.begin(self.context.now)
+        if not self._reading:
+            self._arrival.pause(self.context.now)
+        self._set_deadline()
+
+    def _await_more_body(self, exchange: Exchange, body: RequestBody) -> None:
+        idle_deadline = self.context.now + timeouts_of(exchange).client_body_idle
+        self.deadline = min(idle_deadline, self._arrival.deadline(body.limits.min_rate))
+
+    def _set_deadline(self) -> None:
+        """By what the client has to do next for its exchange: take what was written, or send more of its
+        body. While the gateway itself does not read, nothing."""
+        exchange = self.exchange
+        if self.congested or self.closing:
+            self._await_taking()
+        elif exchange is not None and (body := exchange.body) and not body.done and self._reading:
+            self._await_more_body(exchange, body)
+        else:
+            self.deadline = NEVER
+
+    def _feed_body(self, exchange: Exchange, data: bytes) -> bytes:
+        """Pass `data` to the exchange as request body; returns the bytes after the body."""
+        self._arrival.add(len(data))
+        self._set_deadline()
+        try:
+            rest = exchange.on_request_body(data)
+        except FramingError as error:
+            self.context.metrics.count(OfProcess.client_errors, error.reason)
+            exchange.on_failure(Failure.CLIENT_BROKE)
+            return b""
+        if exchange.body_received and self._serves(exchange):
+            self._set_deadline()
+        return rest
+
+    def _discard_body(self) -> None:
+        """Discard the rest of a request body that is not needed, so that the connection can be kept.
+
+        Whatever is wrong with it, the connection is only closed (threats R-A16): its request has a response,
+        and the client would take another one for that to its next request.
+        """
+        assert self._discarding is not None
+        data, self._buffer = self._buffer, b""
+        try:
+            rest = self._discarding.skip(data)
+        except FramingError as error:
+            self.context.metrics.count(OfProcess.client_errors, error.reason)
+            self._linger()
+            return
+        if not self._discarding.skippable():
+            self._linger()
+        elif self._discarding.done:
+            self._buffer, self._discarding = rest, None
+            self.deadline = self.context.now + self.context.timeouts.client_idle
+
+    def reject(self, error: FramingError) -> None:
+        """Respond to a broken request and end: nothing after it can be trusted (threats S17)."""
+        self.refuse(error)
+        self._linger()
+
+    def refuse(self, error: FramingError) -> None:
+        """Write why the connection ends. The caller closes it."""
+        self.context.metrics.count(OfProcess.client_errors, error.reason)
+        response = local_response.plain_error(error.status, error.reason)
+        self.respond(response, error.reason, is_head_request=False, close=True)
+
+    def hand_over(self) -> tuple[bytes, bool]:
+        """The connection becomes one end of a tunnel: no request is read from it any more. Gives the bytes
+        that came behind the request, and whether the client has closed its sending side."""
+        data, self._buffer = self._buffer, b""
+        self.deadline = NEVER
+        self._reads_bounded = True  # a tunnel reads in its own way
+        return data, self._half_closed
+
+    # -- writing
+
+    def connection_line(self, *, close: bool) -> bytes:
+        """The `Connection` line of a response; empty for a connection of HTTP/1.1 that stays open."""
+        if close:
+            return CLOSE_LINE
+        return b"" if self._minor else KEEP_ALIVE_LINE
+
+    def must_close(self) -> bool:
+        """Whether this response is the last one on this connection.
+
+        While the gateway drains, every response has `Connection: close`. Then no client sends a request into
+        a connection that is being closed (threats E1).
+        """
+        return (
+            self._last_requested
+            or self.closing
+            or (self._half_closed and not self._buffer)
+            or self.context.draining
+            or self.requests >= MAX_REQUESTS
+            or self.context.now - self.opened > MAX_AGE
+            or self._has_expired()
+        )
+
+    def respond(self, response: Response, reason: str, *, is_head_request: bool, close: bool) -> None:
+        """Write a whole local response. `reason`: why it is one (`proxy_status`)."""
+        connection = self.connection_line(close=close)
+        data = local_response.encode(response, reason, is_head_request=is_head_request, connection=connection)
+        self.context.send(self.transport, data)
+
+    def exchange_ended(self, *, keep: bool) -> None:
+        """The exchange has ended. `keep`: its response was written whole and the connection stays open;
+        otherwise close it."""
+        exchange, self.exchange = self.exchange, None
+        self._body_paused = False
+        if not keep or self.closing or self._has_expired():
+            self._remember_timeouts(exchange)
+            if exchange is not None and not exchange.body_received and not self.closing:
+                self._linger()
+            else:
+                self.close()
+            return
+        if not self.congested:
+            self.deadline = self.context.now + self.context.timeouts.client_idle
+        else:
+            self._remember_timeouts(exchange)
+        if exchange is not None and exchange.body is not None and not exchange.body.done:
+            self._discarding = exchange.body
+        if self._buffer or self._half_closed or not self._reading:
+            self._read_on()
+
+    def _remember_timeouts(self, exchange: Exchange | None) -> None:
+        if exchange is not None:
+            self._timeouts = timeouts_of(exchange)
+
+    def bound_writes(self, size: int) -> None:
+        """From `size` bytes that wait for the client, no more is read for it."""
+        if size != self._write_buffer:
+            self._write_buffer = size
+            self.transport.set_write_buffer_limits(high=size)
+
+    def _read_on(self) -> None:
+        """The next request may begin: read the heads that wait, and more when few are left."""
+        if (self._buffer or self._half_closed) and not self._reading_heads:
+            self._read_heads()
+        self._read_more()
+
+    def close(self) -> None:
+        """Close after everything that was written is sent, or after `timeouts.client_write_idle`."""
+        self.closing = True
+        self._buffer = b""
+        self._lingers_until = NEVER
+        self.context.flush()
+        self._progress.restart()
+        self._await_taking()
+        self.transport.close()
+
+    def _linger(self) -> None:
+        """End as `close` does, but for what the client is still sending: until it closes, or for `LINGER`, it
+        is read and dropped (threats R3-V11)."""
+        self.context.flush()
+        if self._half_closed or self.transport.is_closing() or not self.transport.can_write_eof():
+            self.close()
+            return
+        self.closing = True
+        self._buffer = b""
+        self.deadline = self._lingers_until = self.context.now + LINGER
+        self._linger_left = MAX_LINGER
+        self.transport.write_eof()
+        self.resume_reading()
+
+    def _drop(self, data: bytes) -> None:
+        self._linger_left -= len(data)
+        if self._linger_left < 0 and not self.transport.is_closing():
+            self.close()
+
+    def abort(self) -> None:
+        """Close at once, with a reset: the only correct end of a response that cannot be completed. Where the
+        end of the connection ends the response, an orderly close would look like a complete response."""
+        self.closing = True
+        self.exchange = None
+        reset(self.transport)
+
+    # -- flow control
+
+    def _await_taking(self) -> None:
+        """Set the deadline at which the client must have taken something more. A slow reader has no time
+        limit: the time-out is for one that takes nothing (threats R-B1)."""
+        if self._lingers_until != NEVER:
+            self.deadline = self._lingers_until
+            return
+        timeouts = self._timeouts if self.exchange is None else timeouts_of(self.exchange)
+        taken = -untaken(self.transport)  # nothing more is written meanwhile
+        self.deadline = self._progress.look(taken, self.context.now, timeouts.client_write_idle)
+
+    def pause_writing(self) -> None:
+        self.congested = True
+        self._progress.restart()
+        self._await_taking()
+        if self.exchange is not None:
+            self.exchange.pause_response()
+
+    def resume_writing(self) -> None:
+        self.congested = False
+        if self.exchange is not None:
+            self._set_deadline()
+            self.exchange.resume_response()
+        elif not self.closing:
+            self.deadline = self.context.now + self.context.timeouts.client_idle
+            self._read_on()
+
+    def pause_reading(self) -> None:
+        """Read no more of the body until the backend takes it. The client has no deadline meanwhile."""
+        self._body_paused = True
+        self._stop_reading()
+
+    def resume_reading(self) -> None:
+        """Read the body on."""
+        self._body_paused = False
+        self._read_more()
+
+    def bound_reads(self) -> None:
+        """Held bodies fill their total: from now on little is read of what could only wait here."""
+        if self._reads_bounded or self._half_closed or self.transport.is_closing():
+            return
+        self._reads_bounded = True
+        protocol = cast(asyncio.Protocol, self)
+        bound_reads(self.transport, protocol, self.context.read_buffer, self._reads_little)
+
+    def _reads_little(self) -> bool:
+        """Whether held bodies fill their total, and what comes next may be a part of one more, for which no
+        backend connection is there."""
+        exchange = self.exchange
+        return self.context.held_bodies.full and (exchange is None or exchange.stage is READING_BODY)
+
+    def _stop_reading(self) -> None:
+        if self._reading and not self.transport.is_closing():
+            self._reading = False
+            self.transport.pause_reading()
+            if self.exchange is not None and not self.exchange.body_received:
+                self._arrival.pause(self.context.now)
+                self._set_deadline()
+
+    def _read_more(self) -> None:
+        """Read again if nobody has a reason against it. After the end of the client's side nothing comes."""
+        if (
+            self._reading
+            or self._body_paused
+            or self._half_closed
+            or self._holds_enough()
+            or self.transport.is_closing()
+        ):
+            return
+        self._reading = True
+        self.transport.resume_reading()
+        if self.exchange is not None and not self.exchange.body_received:
+            self._arrival.resume(self.context.now)
+            self._set_deadline()
+
+
+def timeouts_of(exchange: Exchange) -> Timeouts:
+    """The time-outs of the service of an exchange; while it has none, those of the whole file."""
+    return exchange.resolution.timeouts if exchange.record.service else exchange.context.timeouts

@@ -1,0 +1,289 @@
+"""The clients of a worker, and which connection is closed when there is no room for one more.
+
+    a client connects                               -> one file, and soon another one for its request
+    a request needs a new connection to a backend   -> one file
+      -> enough files, and fewer clients than `limits.connections`: nothing is closed
+      -> else one is closed: a client that was silent since it came, a backend connection that was not used
+         lately, the client that has been idle longest; a newcomer, where all others are in use
+
+A newcomer has not sent a whole request head yet. At most `NEWCOMERS` of them take the places of idle clients;
+beyond that they yield to each other, so a crowd of silent ones costs no client in use its connection (threats
+R-B4, R3-V8). Closes no connection that has a request. Opens none.
+"""
+
+from __future__ import annotations
+
+import resource
+import select
+from collections import deque
+from collections.abc import Callable, Iterable
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Final, NamedTuple, final
+
+from gateway.runtime.process import admin_connections
+from gateway.telemetry.series.process import OfProcess
+
+if TYPE_CHECKING:
+    from gateway.dataplane.backends.connection import BackendConnection
+    from gateway.dataplane.backends.pool import BackendPool
+    from gateway.dataplane.context import Context
+    from gateway.dataplane.edge.client_connection import ClientConnection
+    from gateway.dataplane.edge.openings import Openings
+
+RESERVE: Final = 64
+"""File descriptors for probes, listeners and files, and for connections that are closed once accepted. Of a
+low limit at most a quarter is kept for that, and at least half as many. Three eighths of the reserve are lent
+when all clients are in use, one of them to requests only."""
+MIN_FILES: Final = 32
+MAX_FILES: Final = 200_000
+MAX_CLIENTS: Final = 100_000
+NEWCOMERS: Final = 128
+"""Clients without a request for which idle ones make room: at most that many, and half of the files."""
+UNUSED: Final = 1.0
+"""Seconds after which a connection counts as silent, or as idle. A client in use sends its next request
+earlier, and one that has just come its first one."""
+FOUND: Final = 64
+"""Idle clients that are found by one look at all: they are closed one by one."""
+MAX_LOOKED: Final = 50_000
+"""Clients that are looked at between two ticks: about 10 ms."""
+_GONE: Final[int] = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+_READABLE: Final = select.POLLIN | _GONE
+
+
+class FileRoom(NamedTuple):
+    """How many file descriptors clients and their connections to backends may use."""
+
+    room: int
+    lent: int
+    """More than that, when all of them are in use."""
+
+
+def file_room() -> FileRoom:
+    """What the limit of the process leaves to clients and backends. Two reserves are kept: one for the admin
+    listener (threats R-B7), and one for everything else, which shrinks with a low limit (threats L1, R3-V8).
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return FileRoom(MAX_FILES, 0)
+    reserve = min(RESERVE, max(RESERVE // 2, soft // 4))
+    room = soft - reserve - admin_connections()
+    return FileRoom(max(MIN_FILES, min(MAX_FILES, room)), reserve * 3 // 8)
+
+
+@final
+class ClientRoom:
+    """All clients of one worker, and the files that they and their requests use."""
+
+    __slots__ = (
+        *("_backends", "_context", "_found", "_lent", "_looked", "_looked_at", "_most_clients"),
+        *("_most_newcomers", "_openings", "_pools", "_room", "clients", "closed", "unproven"),
+    )
+
+    def __init__(
+        self, context: Context, openings: Openings, pools: Callable[[], Iterable[BackendPool]]
+    ) -> None:
+        self._context = context
+        self._openings = openings
+        self._pools = pools
+        self._room, self._lent = file_room()
+        self._most_clients = context.limits.connections or MAX_CLIENTS
+        self._most_newcomers = min(NEWCOMERS, self._room // 2)
+        self.clients: set[ClientConnection] = set()
+        self.unproven: dict[ClientConnection, None] = {}
+        """Clients that have not sent a whole head yet, the oldest first."""
+        self._backends: set[BackendConnection] = set()
+        """Connections to backends that are open, or being made."""
+        self._found: deque[tuple[ClientConnection, float]] = deque()
+        """Some idle clients, the longest idle first, with the deadlines that they had when found."""
+        self._looked_at, self._looked = float("-inf"), 0
+        """How many clients were looked at since the last tick, which was then."""
+        self.closed = 0
+        """Clients that were closed to make room, since the log last said so."""
+
+    def __len__(self) -> int:
+        """The number of connections of clients, those before HTTP included."""
+        return len(self.clients) + len(self._openings)
+
+    @property
+    def most(self) -> int:
+        """How many clients there may be at this moment."""
+        return max(1, min(self._most_clients, self._room - len(self._backends)))
+
+    # -- who comes and goes
+
+    def add(self, client: ClientConnection) -> None:
+        """A client has connected."""
+        self.clients.add(client)
+        self.unproven[client] = None
+
+    def prove(self, client: ClientConnection) -> None:
+        """A client has sent a whole head."""
+        self.unproven.pop(client, None)
+
+    def remove(self, client: ClientConnection) -> None:
+        """The connection of a client is closed."""
+        self.clients.discard(client)
+        self.unproven.pop(client, None)
+
+    def backend_opens(self, connection: BackendConnection) -> bool:
+        """Whether a connection to a backend may be made, or is made already. It counts until
+        `backend_closed`."""
+        if connection not in self._backends:
+            if not self._make_room_for_request():
+                return False
+            self._backends.add(connection)
+        return True
+
+    def backend_closed(self, connection: BackendConnection) -> None:
+        """A connection to a backend is closed, or could not be made."""
+        self._backends.discard(connection)
+
+    # -- when there is no room
+
+    def make_room_for_newcomer(self) -> None:
+        """A client has connected, or begun to open its connection: if there is no room for it, close a
+        connection, which may be the new one."""
+        count = len(self)
+        if count > self._most_clients:
+            self._close_newcomer()
+            return
+        if 2 * count <= self._room and count + len(self._backends) <= self._room:
+            return
+        # Each newcomer needs a connection to a backend soon, and each request in flight has or needs one.
+        newcomers = self._newcomers_count()
+        wanted = self._in_flight() + newcomers
+        needed = count + max(len(self._backends), wanted)
+        if needed <= self._room or self._close_unused():
+            return
+        if needed <= self._room + self._lent * 2 // 3:  # clients that connect anew count twice for a moment
+            return
+        in_use = max(wanted, count - newcomers)
+        if len(self._backends) > in_use and self._close_backend(0.0):
+            return
+        if not self._close_recent():
+            self._close_newcomer()
+
+    def _make_room_for_request(self) -> bool:
+        """Whether there is a file for a connection to a backend, perhaps since another one was closed."""
+        used = len(self) + len(self._backends)
+        if used < self._room or self._close_unused() or used < self._room + self._lent:
+            return True
+        return self._close_backend(0.0) or self._close_recent()
+
+    def _newcomers_count(self) -> int:
+        return len(self.unproven) + len(self._openings)
+
+    def _in_flight(self) -> int:
+        return sum(self._context.in_flight_by_service.values())
+
+    def _close_unused(self) -> bool:
+        """Close a connection that is not in use; False if there is none."""
+        return self._close_requestless() or self._close_backend(UNUSED) or self._close_idle(used_once=False)
+
+    def _close_recent(self) -> bool:
+        """Everybody came a moment ago, or sent a request then: close a client of the larger of these groups.
+        False if all are in use."""
+        newcomers = self._newcomers_count()
+        if newcomers > len(self) - newcomers - self._in_flight():
+            self._close_newcomer()
+            return True
+        return self._close_idle(used_once=True)
+
+    def _close_requestless(self) -> bool:
+        """Close the client that is without a request for longest, if it has had the time to send one."""
+        before = self._context.now - UNUSED
+        oldest = next(iter(self.unproven), None)
+        if oldest is not None and oldest.opened <= before:
+            self._close_unproven(oldest)
+            return True
+        if self._openings.oldest_deadline > before + self._context.timeouts.handshake:
+            return False
+        return self._close_opening()
+
+    def _close_newcomer(self) -> None:
+        """Close the oldest connection without a request."""
+        if self.unproven:
+            self._close_unproven(next(iter(self.unproven)))
+        else:
+            self._close_opening()
+
+    def _close_unproven(self, client: ClientConnection) -> None:
+        del self.unproven[client]  # it counts as a client until it is closed: the next one closes another
+        self._close(client)
+
+    def _close_opening(self) -> bool:
+        if not self._openings.yield_one():
+            return False
+        self._count_closed()
+        return True
+
+    def _close(self, client: ClientConnection) -> None:
+        self._count_closed()
+        client.close()
+
+    def _count_closed(self) -> None:
+        self._context.metrics.count(OfProcess.client_errors, "too_many_connections")
+        self.closed += 1
+
+    def _close_backend(self, unused: float) -> bool:
+        """Close the backend connection that is idle for longest, if that is at least `unused` seconds."""
+        idle = [(pool.idle[0].deadline, pool) for pool in self._pools() if pool.idle]
+        if not idle:
+            return False
+        deadline, pool = min(idle, key=lambda each: each[0])
+        if deadline > self._context.now + pool.idle[0].timeouts.backend_idle - unused:
+            return False
+        pool.close_oldest()
+        return True
+
+    def _close_idle(self, *, used_once: bool) -> bool:
+        """Close the client that is idle for longest, if that is `UNUSED` at least. `used_once`: or if it has
+        sent a single request so far. False if there is none, or newcomers have had their share."""
+        if self._newcomers_count() > self._most_newcomers:
+            return False
+        if self._close_found(used_once=used_once):
+            return True
+        return not self._found and self._look_for_idle() and self._close_found(used_once=used_once)
+
+    def _close_found(self, *, used_once: bool) -> bool:
+        """Close the first of the idle clients that were found."""
+        idle_time = self._context.timeouts.client_idle
+        unused_since = self._context.now - UNUSED
+        while self._found:
+            client, deadline = self._found[0]
+            unused = deadline - idle_time <= unused_since
+            if not unused and not used_once:
+                return False
+            self._found.popleft()
+            if client not in self.clients or client.deadline != deadline or not _is_idle(client):
+                continue
+            events = _events(client)
+            if events & _GONE or (not events and (unused or client.requests == 1)):
+                self._close(client)
+                return True
+        return False
+
+    def _look_for_idle(self) -> bool:
+        """Find the clients that are idle for longest; False where too much was looked at since the last
+        tick."""
+        if self._looked_at != self._context.now:
+            self._looked_at, self._looked = self._context.now, 0
+        if self._looked > MAX_LOOKED:
+            return False
+        self._looked += len(self.clients)
+        idle = [client for client in self.clients if _is_idle(client) and client not in self.unproven]
+        self._found.extend(
+            (client, client.deadline) for client in nsmallest(FOUND, idle, key=lambda client: client.deadline)
+        )
+        return bool(idle)
+
+
+def _is_idle(client: ClientConnection) -> bool:
+    return client.idle and not client.closing and not client.congested
+
+
+def _events(client: ClientConnection) -> int:
+    """What the kernel has for a client that the event loop has not reported yet: its next request perhaps."""
+    poll = select.poll()
+    poll.register(client.transport.get_extra_info("socket").fileno(), _READABLE)
+    return next((events for _, events in poll.poll(0)), 0)

@@ -1,0 +1,76 @@
+"""Who accepts from listening sockets: a server of the event loop for each of them.
+
+    ListeningSockets  ->  a duplicate -> server of the event loop -> `Entrance.connect` for each connection
+
+A TCP address without TLS and PROXY protocol is the loop's own server, whose connections are
+`ClientConnection` from the first moment on. Binds nothing, and removes no file of a Unix socket: both are the
+matter of whoever holds the sockets. What happens on a connection is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from typing import Any, Final, cast, final
+
+from gateway.dataplane.edge.listening_sockets import BACKLOG, reason_of
+from gateway.dataplane.edge.opening import Entrance
+from gateway.errors import StartupError
+
+_TURNS: Final = 3
+"""Of the loop, after which the protocol of an accepted connection knows it."""
+_LEAVES_FILE: Final[dict[str, Any]] = {} if sys.version_info < (3, 13) else {"cleanup_socket": False}
+"""A loop would remove the file of a Unix socket, on which others still listen."""
+
+
+@final
+class Listeners:
+    """All listeners of one worker."""
+
+    def __init__(self) -> None:
+        self._servers: list[asyncio.Server] = []
+
+    async def open(self, entrance: Entrance, sock: socket.socket) -> None:
+        """Accept clients from a bound socket, which stays the caller's. Raises `StartupError`."""
+        loop, own = asyncio.get_running_loop(), sock.dup()
+        try:
+            if sock.family == socket.AF_UNIX:
+                server = await loop.create_unix_server(
+                    entrance.connect, sock=own, backlog=BACKLOG, **_LEAVES_FILE
+                )
+            else:
+                server = await loop.create_server(entrance.connect, sock=own, backlog=BACKLOG)
+        except OSError as error:
+            own.close()
+            raise StartupError(f"cannot listen on {entrance.listen}: {reason_of(error)}") from error
+        self._servers.append(server)
+
+    async def stop(self) -> None:
+        """The same as `close`, but whoever was accepted before is served.
+
+        The loop of asyncio makes the transport of a connection a turn after it was accepted. If its server is
+        closed by then, it forgets the connection: nobody closes that, and the client waits.
+        """
+        loop = asyncio.get_running_loop()
+        for _ in range(_TURNS):  # who waits in the kernel gets a reset if nobody else has the socket
+            await asyncio.sleep(0)
+        for server in self._servers:
+            for sock in cast(Any, server).sockets:  # a tuple, or a list on uvloop: compiled code refuses one
+                loop.remove_reader(sock.fileno())  # uvloop does nothing here, and forgets nobody
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        self.close()
+        for _ in range(_TURNS):  # on uvloop, until their protocols know them
+            await asyncio.sleep(0)
+
+    def close(self) -> None:
+        """Accept no more."""
+        for server in self._servers:
+            server.close()
+
+    async def wait_closed(self) -> None:
+        """After `close` and the end of every connection."""
+        for server in self._servers:
+            await server.wait_closed()
+        self._servers.clear()

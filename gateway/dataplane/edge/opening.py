@@ -1,0 +1,388 @@
+"""A client connection before HTTP: the PROXY header, then TLS.
+
+    PROXY header (from trusted peers, where the listener says so)
+      -> the first byte: TLS, or plain HTTP on a TLS port
+        -> handshake -> `ClientConnection` over `TlsTransport`
+
+Only listeners with one of the two have it. Whatever goes wrong here ends the connection, is counted, and
+leaves nothing behind. Which connection goes on when is in `openings`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final, Protocol, cast, final
+
+from gateway.dataplane.edge.balance import Arrival, Balance
+from gateway.dataplane.edge.client_connection import CLOSE_LINE, TLS_HANDSHAKE, ClientConnection, ClientHome
+from gateway.dataplane.edge.openings import OpeningConnection, Openings
+from gateway.dataplane.edge.proxy_protocol import read_proxy_header
+from gateway.dataplane.edge.tls_transport import TlsTransport
+from gateway.dataplane.http1.forwarding import UNIX_PEER, Peer, plain_address
+from gateway.dataplane.local_responses import local_response
+from gateway.errors import FramingError
+from gateway.telemetry.series.process import OfProcess
+
+if TYPE_CHECKING:
+    from gateway.settings.values import Listen
+    from gateway.tls.server import ServerCertificates
+    from gateway.tls.values import ClientCertificate
+
+MAX_HANDSHAKE: Final = 128 * 1024
+"""Bytes that may come before a handshake is complete: OpenSSL's bound for a client's first message, and for
+its certificates. Real handshakes have two or three KiB."""
+MAX_PARKED: Final = 16 * 1024
+"""Bytes that are read before a slot is free."""
+LINGER: Final = 2.0
+"""Seconds in which a client may read why it was refused. Closed at once, with bytes unread, it would get a
+reset in place of the answer."""
+
+_PROXY_HEADER: Final = 0
+_FIRST_BYTE: Final = 1
+_PARKED: Final = 2
+_HANDSHAKE: Final = 3
+_ENDING: Final = 4
+_RECORD_HEAD: Final = 5
+"""Bytes before the content of a TLS record; the last two of them are its length."""
+
+_VERSION: Final = frozenset(
+    {
+        "UNSUPPORTED_PROTOCOL",
+        "UNKNOWN_PROTOCOL",
+        "WRONG_VERSION_NUMBER",
+        "WRONG_SSL_VERSION",
+        "VERSION_TOO_LOW",
+    }
+)
+_CIPHER: Final = frozenset({"NO_SHARED_CIPHER", "NO_SUITABLE_KEY_SHARE", "NO_SUITABLE_SIGNATURE_ALGORITHM"})
+_CERTIFICATE: Final = frozenset(
+    {"PEER_DID_NOT_RETURN_A_CERTIFICATE", "CERTIFICATE_VERIFY_FAILED", "CERT_LENGTH_MISMATCH"}
+)
+
+
+class OpeningHome(ClientHome, Protocol):
+    """The worker, as its opening connections see it."""
+
+    openings: Openings
+
+    def opening_began(self, opening: Opening, /) -> None:
+        """A connection has come that has something before HTTP."""
+
+    def opening_ended(self, opening: Opening, /) -> None:
+        """It has come to HTTP, or is closed."""
+
+
+@final
+class Entrance:
+    """One listener, as its connections see it."""
+
+    __slots__ = ("balance", "certificates", "home", "listen", "position")
+
+    def __init__(
+        self, home: OpeningHome, listen: Listen, certificates: ServerCertificates | None = None
+    ) -> None:
+        self.home = home
+        self.listen = listen
+        self.certificates = certificates
+        self.balance: Balance | None = None
+        """None: every connection that comes is kept."""
+        self.position = 0
+        """Of the address in the configuration's list."""
+
+    @property
+    def is_direct(self) -> bool:
+        """Nothing comes before HTTP."""
+        return self.certificates is None and not self.listen.proxy_protocol
+
+    def connect(self) -> asyncio.Protocol:
+        """The protocol for a new connection."""
+        if self.balance is not None:
+            return cast(asyncio.Protocol, Arrival(self.balance, self, self.position))
+        return self.protocol()
+
+    def protocol(self) -> asyncio.Protocol:
+        """The protocol for a connection that is served here."""
+        if not self.is_direct:
+            return cast(asyncio.Protocol, Opening(self))
+        peer = self.peer(UNIX_PEER, "http") if self.listen.path else None
+        return cast(asyncio.Protocol, ClientConnection(self.home, peer))
+
+    def peer(self, address: str, scheme: str, certificate: ClientCertificate | None = None) -> Peer:
+        """The other end of a connection from `address`."""
+        context = self.home.context
+        trusted_socket = self.listen.trusted and address == UNIX_PEER
+        return Peer(
+            address,
+            scheme,
+            context.trusted,
+            context.forwarding_lines,
+            trusted_socket=trusted_socket,
+            certificate=certificate,
+        )
+
+
+@final
+class Opening(OpeningConnection):
+    """One connection on its way to HTTP: an `asyncio.Protocol` by its methods. It does not derive from that
+    class, so that it can be compiled."""
+
+    __slots__ = (
+        *("_address", "_buffer", "_entrance", "_home", "_paused", "_raw", "_received", "_scheme"),
+        *("_stage", "_tls"),
+    )
+
+    def __init__(self, entrance: Entrance) -> None:
+        super().__init__()
+        self._entrance = entrance
+        self._home = entrance.home
+        self._raw: asyncio.Transport
+        self._stage = _FIRST_BYTE
+        self._buffer = b""
+        self._paused = False
+        self._address = ""
+        self._scheme = "http"
+        self._tls: TlsTransport | None = None
+        self._received = 0
+
+    # -- what the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._raw = cast(asyncio.Transport, transport)  # uvloop's has all its methods
+        entrance, context = self._entrance, self._home.context
+        peername = transport.get_extra_info("peername")
+        self._address = plain_address(str(peername[0])) if peername else UNIX_PEER
+        self.source = source_of(self._address)
+        self.heard_at = context.now
+        self.deadline = context.now + context.timeouts.handshake
+        if entrance.listen.proxy_protocol and entrance.peer(self._address, "http").is_trusted:
+            self._stage = _PROXY_HEADER
+        elif entrance.certificates is None:
+            self._begin_http()
+            return
+        self._home.opening_began(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_at = self._home.context.now
+        if self._stage == _ENDING:
+            return
+        self._buffer = self._buffer + data if self._buffer else data
+        self._go_on()
+
+    def eof_received(self) -> bool:
+        """Nobody who stops here gets an answer."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._stage != _ENDING:
+            if self._received or self._buffer:
+                self._count("closed")
+            self._end()
+        self._home.opening_ended(self)
+
+    def pause_writing(self) -> None:
+        """The peer does not take the handshake: the deadline ends it."""
+
+    def resume_writing(self) -> None:
+        """See `pause_writing`."""
+
+    # -- what `openings` calls
+
+    def activated(self) -> None:
+        certificates = self._entrance.certificates
+        assert certificates is not None
+        self.heard_at = self._home.context.now
+        self._stage = _HANDSHAKE
+        loop = asyncio.get_running_loop()
+        self._tls = TlsTransport(self._raw, certificates.context, loop, self._count_broken)
+        self._feed(self._tls)
+
+    def refuse(self, reason: str) -> None:
+        if self._stage != _ENDING:
+            self._count(reason)
+            self._end()
+        self._home.opening_ended(self)
+        self._raw.abort()
+
+    # -- from byte to byte
+
+    def _go_on(self) -> None:
+        if self._stage == _PROXY_HEADER and not self._read_proxy_header():
+            return
+        if not self._buffer:
+            return
+        if self._stage == _FIRST_BYTE:
+            self._await_first_record()
+        elif self._stage == _PARKED and len(self._buffer) > MAX_PARKED:
+            self._pause()
+        elif self._stage == _HANDSHAKE and self._tls is not None:
+            self._feed(self._tls)
+
+    def _await_first_record(self) -> None:
+        """Only a client that has sent one takes a slot: half of it costs nothing."""
+        if self._buffer[0] != TLS_HANDSHAKE:
+            self._refuse_plain()
+        elif (
+            len(self._buffer) >= _RECORD_HEAD
+            and len(self._buffer) >= _RECORD_HEAD + int.from_bytes(self._buffer[3:5], "big")
+        ) or len(self._buffer) > MAX_PARKED:  # OpenSSL says what is wrong with a longer one
+            self._stage = _PARKED
+            self._home.openings.enter(self)
+
+    def _feed(self, tls: TlsTransport) -> None:
+        self._received += len(self._buffer)
+        tls.feed(self._buffer)
+        self._buffer = b""
+        if self._received > MAX_HANDSHAKE:  # perhaps with what comes after it: no more until it was its turn
+            self._pause()
+        self._home.openings.queue(self)
+
+    def _read_proxy_header(self) -> bool:
+        """Whether it was read and something comes after it here."""
+        try:
+            header = read_proxy_header(self._buffer)
+        except FramingError as error:
+            self._home.context.metrics.count(OfProcess.client_errors, error.reason)
+            self._close()
+            return False
+        if header is None:
+            return False
+        self._buffer = self._buffer[header.size :]
+        if header.tls:
+            self._scheme = "https"
+        if header.address:
+            self._address = header.address
+            self.source = source_of(header.address)
+        self._stage = _FIRST_BYTE
+        if self._entrance.certificates is None:
+            self._begin_http()
+            return False
+        return True
+
+    def step(self) -> None:
+        tls = self._tls
+        if tls is None or self._stage != _HANDSHAKE:
+            return
+        try:
+            complete = tls.handshake()
+        except ssl.SSLError as error:
+            self._count(failure_of(error))
+            self._close()
+            return
+        if complete:
+            self._begin_https(tls)
+        elif self._received > MAX_HANDSHAKE:
+            self._count("oversized")
+            self._close()
+        else:
+            self._read_more()
+
+    # -- the end: HTTP, or nothing
+
+    def _begin_https(self, tls: TlsTransport) -> None:
+        certificates = self._entrance.certificates
+        assert certificates is not None
+        certificate = certificates.client_certificate(tls.tls)
+        if certificate is not None and certificate.not_after <= self._home.context.wall_clock():
+            self._count("client_certificate")  # in a session that was resumed OpenSSL does not look
+            self._close(tls)
+            return
+        self._count("resumed" if tls.tls.session_reused else "full")
+        peer = self._entrance.peer(self._address, "https", certificate)
+        self._stage = _ENDING
+        self._tls = None
+        client = ClientConnection(self._home, peer)
+        self._read_more()
+        self._home.opening_ended(self)
+        tls.begin(cast(asyncio.Protocol, client))
+
+    def _begin_http(self) -> None:
+        """Without TLS: the connection has no more to do with this object."""
+        rest, self._buffer = self._buffer, b""
+        self._stage = _ENDING
+        client = ClientConnection(self._home, self._entrance.peer(self._address, self._scheme))
+        self._raw.set_protocol(cast(asyncio.Protocol, client))
+        self._read_more()
+        self._home.opening_ended(self)
+        client.connection_made(self._raw)
+        if rest:
+            client.data_received(rest)
+
+    def _refuse_plain(self) -> None:
+        """Plain HTTP gets a plain answer that says so; what is neither that nor TLS gets none."""
+        first = self._buffer[:1]
+        if not first.isalpha() and first not in b"\r\n":
+            self._count("not_tls")
+            self._close()
+            return
+        self._count("plain_http")
+        self._home.context.metrics.count(OfProcess.client_errors, "plain_http")
+        response = local_response.encode(
+            local_response.plain_error(400, "plain_http"),
+            "plain_http",
+            is_head_request=False,
+            connection=CLOSE_LINE,
+        )
+        self._raw.write(response)
+        self._end()
+        self.deadline = min(self.deadline, self._home.context.now + LINGER)
+        if self._raw.can_write_eof():
+            self._raw.write_eof()
+
+    def _close(self, tls: TlsTransport | None = None) -> None:
+        """After what OpenSSL has to say was sent. `tls`: its handshake is complete."""
+        self._end()
+        self._home.opening_ended(self)
+        if tls is not None:
+            tls.close()
+        else:
+            self._raw.close()
+
+    def _end(self) -> None:
+        self._stage = _ENDING
+        self._buffer = b""
+        self._tls = None
+
+    def _pause(self) -> None:
+        if not self._paused and not self._raw.is_closing():
+            self._paused = True
+            self._raw.pause_reading()
+
+    def _read_more(self) -> None:
+        if self._paused and not self._raw.is_closing():
+            self._paused = False
+            self._raw.resume_reading()
+
+    def _count_broken(self, reason: str) -> None:
+        self._home.context.metrics.count(OfProcess.client_errors, reason)
+
+    def _count(self, result: str) -> None:
+        """How it ended. Without TLS only what went wrong is counted."""
+        metrics = self._home.context.metrics
+        if self._entrance.certificates is not None:
+            metrics.count(OfProcess.tls_handshakes, result)
+        elif result != "closed":
+            metrics.count(OfProcess.client_errors, "proxy_header")
+
+
+def source_of(address: str) -> str:
+    """Whose a connection is. One machine may have all addresses of an IPv6 network of 64 bits."""
+    if ":" not in address:
+        return address
+    try:
+        return str(int(ip_address(address)) >> 64)
+    except ValueError:  # a Unix socket
+        return address
+
+
+def failure_of(error: ssl.SSLError) -> str:
+    """The result of a handshake that OpenSSL has ended."""
+    reason = error.reason or ""
+    if reason in _VERSION:
+        return "version"
+    if reason in _CIPHER:
+        return "cipher"
+    if reason in _CERTIFICATE:
+        return "client_certificate"
+    return "client_refused" if "ALERT" in reason else "protocol"

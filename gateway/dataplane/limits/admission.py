@@ -1,0 +1,177 @@
+"""Whether a request is served at all, once its service is known and before anything else happens to it.
+
+    access        is its client's address allowed?                               403   access
+    shedding      can the event loop keep up with it? (`shedding`)               503   overload
+    concurrency   has its client fewer requests in flight than it may have?      429   client_concurrency
+    rate          has its client a token left? (`client_limiter`)                429   client_rate
+
+In this order: who is not allowed learns nothing else, and what is shed costs its client no token. A refusal
+is in the shape of the dialect, made once for equal requests, and costs no backend anything. `checks` is False
+while no service has rules and nothing is shed: then a request pays one look for all of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import ceil
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+from gateway.core.decision.local_responses import RETRY_AFTER, error_response
+from gateway.core.dialect import GatewayError
+from gateway.core.fleet.admission import NO_CLIENT_LIMITS
+from gateway.dataplane.limits.client_limiter import ClientLimiter, Lease, client_key
+from gateway.dataplane.limits.shedding import YOUNG, Shedder
+from gateway.dataplane.local_responses.answers import LocalAnswer
+from gateway.dataplane.local_responses.proxy_status import LocalReason
+
+if TYPE_CHECKING:
+    from gateway.core.decision.decision import Resolution
+    from gateway.core.dialect import RequestedVersion
+    from gateway.core.fleet.service import Service
+    from gateway.core.fleet.snapshot import ServiceView
+    from gateway.core.http.message import Response
+    from gateway.dataplane.http1.forwarding import Peer
+    from gateway.dataplane.http1.request_head import RequestHead
+    from gateway.dataplane.limits.sharing import SharedLimits
+    from gateway.telemetry.request_record import RequestRecord
+
+MAX_CACHED_RESPONSES: Final = 512
+MAX_CACHED_VERSION_SIZE: Final = 64
+"""Characters of a requested version: some dialects repeat it in errors, and clients choose it."""
+
+_TEXTS: Final = {
+    LocalReason.ACCESS: (403, "Forbidden", "Requests from this address are not allowed."),
+    LocalReason.OVERLOAD: (503, "Service Unavailable", "The gateway has more requests than it can serve."),
+    LocalReason.CLIENT_CONCURRENCY: (
+        429,
+        "Too Many Requests",
+        "This client has too many requests in flight.",
+    ),
+    LocalReason.CLIENT_RATE: (429, "Too Many Requests", "This client sends too many requests."),
+}
+_BUSY_RETRY_AFTER: Final = 1
+"""Seconds: nobody knows when a request of the client will end."""
+
+
+_ResponseKey: TypeAlias = "tuple[str, LocalReason, int | None, RequestedVersion | None]"
+
+
+@final
+class Admission:
+    """The rules of all services of a worker, and what their clients have used. `count`: is called with the
+    service and the reason of each refusal."""
+
+    __slots__ = ("_count", "_has_rules", "_limiters", "_responses", "_shared", "checks", "shed", "shedder")
+
+    def __init__(
+        self, shedder: Shedder, count: Callable[[str, str], None], shared: SharedLimits | None = None
+    ) -> None:
+        self._shared = shared
+        self.checks = False
+        """Whether `admit` must be asked."""
+        self.shedder = shedder
+        self._has_rules = False
+        self.shed = 0
+        """Requests that were shed."""
+        self._count = count
+        self._limiters: dict[str, ClientLimiter] = {}
+        self._responses: dict[_ResponseKey, tuple[ServiceView, Response]] = {}
+        """Responses that were made before, each with the view for which it holds."""
+
+    def configure(self, services: Iterable[Service]) -> None:
+        """A new configuration. What clients have used of a service that stays is kept."""
+        before, self._limiters = self._limiters, {}
+        any_access = False
+        for service in services:
+            any_access = any_access or service.access is not None
+            if service.client_limits != NO_CLIENT_LIMITS:
+                limiter = before.get(service.name)
+                if limiter is None:
+                    limiter = ClientLimiter(service.client_limits, shared=self._shared)
+                limiter.configure(service.client_limits)
+                self._limiters[service.name] = limiter
+        self._has_rules = any_access or bool(self._limiters)
+        self._update()
+
+    def limiters(self) -> Mapping[str, ClientLimiter]:
+        """Those that count, by service."""
+        return self._limiters
+
+    def observe_lag(self, lag: float, now: float) -> None:
+        """The event loop was late by `lag`: perhaps more or less is shed from now on."""
+        if self.shedder.observe(lag, now):
+            self._update()
+
+    @property
+    def refuses_connections(self) -> bool:
+        """Whether new connections are closed at once, before they cost anything else."""
+        return self.shedder.level >= YOUNG
+
+    def _update(self) -> None:
+        self.checks = self._has_rules or self.shedder.level > 0
+
+    def admit(
+        self,
+        resolution: Resolution,
+        peer: Peer,
+        opened: float,
+        request: RequestHead,
+        record: RequestRecord,
+        now: float,
+    ) -> LocalAnswer | Lease | None:
+        """Why the request is refused, or what counts it while it is in flight; None: nothing counts it.
+
+        `opened`: when its connection was made, by the coarse clock. `now`: by the exact one."""
+        admitted = self._admit(resolution, peer, opened, request, now)
+        if isinstance(admitted, LocalAnswer):
+            record.requested, record.result, record.version = None, None, ""  # nothing was negotiated
+        return admitted
+
+    def _admit(
+        self, resolution: Resolution, peer: Peer, opened: float, request: RequestHead, now: float
+    ) -> LocalAnswer | Lease | None:
+        service = resolution.view.service
+        if service.access is not None and not peer.is_allowed(service.access, request):
+            return self._refuse(resolution, LocalReason.ACCESS)
+        if service.maintenance is not None:
+            return None  # it is answered already
+        if self.shedder.level and self.shedder.sheds(opened):
+            self.shed += 1
+            closes = opened >= self.shedder.since
+            return self._refuse(resolution, LocalReason.OVERLOAD, RETRY_AFTER, closes=closes)
+        limiter = self._limiters.get(service.name)
+        if limiter is None:
+            return None
+        address = peer.client_ip(request)
+        if address is None:
+            return None
+        client = client_key(address)
+        if not limiter.has_room(client):
+            return self._refuse(resolution, LocalReason.CLIENT_CONCURRENCY, _BUSY_RETRY_AFTER)
+        wait = limiter.wait(client, now)
+        if wait > 0.0:
+            return self._refuse(resolution, LocalReason.CLIENT_RATE, ceil(wait))
+        return limiter.hold(client)
+
+    def _refuse(
+        self,
+        resolution: Resolution,
+        reason: LocalReason,
+        retry_after: int | None = None,
+        *,
+        closes: bool = False,
+    ) -> LocalAnswer:
+        self._count(resolution.service, reason)
+        view, requested = resolution.view, resolution.requested
+        key = (resolution.service, reason, retry_after, requested)
+        made = self._responses.get(key)
+        if made is not None and made[0] is view:
+            return LocalAnswer(made[1], reason, closes)
+        status, title, detail = _TEXTS[reason]
+        error = GatewayError(status, title, detail, retry_after, resolution.offered, requested)
+        response = error_response(view, error)
+        if requested is None or len(requested.text) <= MAX_CACHED_VERSION_SIZE:
+            if len(self._responses) >= MAX_CACHED_RESPONSES:
+                self._responses.clear()
+            self._responses[key] = view, response
+        return LocalAnswer(response, reason, closes)

@@ -1,0 +1,172 @@
+"""How much of one service each client may use: requests a second, and requests in flight.
+
+A client is an address; of IPv6 the first 64 bits, since a customer has at least as many addresses (RFC 6177).
+The table of buckets is bounded (`rate_limiter`). Requests in flight are counted only while there are any, and
+those are bounded by the connections. Knows no request and writes no response.
+
+Of several workers each tells the others what its clients have used (`Use`), ten times a second or more often
+while there is something to tell (`sharing`). So a client may get beyond its limits by what it does in that
+time at several workers, and of a rate this is taken off afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import IPv4Address
+from typing import TYPE_CHECKING, Final, final
+
+from gateway.core.fleet.admission import ClientLimits, IpAddress
+from gateway.dataplane.limits.rate_limiter import MAX_BUCKETS, TokenBuckets
+
+if TYPE_CHECKING:
+    from gateway.dataplane.limits.sharing import SharedLimits
+
+_INTERFACE_BITS: Final = 64
+_IPV4: Final = 1 << 64
+"""Added to a number that stands for an IPv4 address, so that none is that of an IPv6 network."""
+
+
+def client_key(address: IpAddress) -> int:
+    """The number of the client with this address."""
+    return int(address) | _IPV4 if isinstance(address, IPv4Address) else int(address) >> _INTERFACE_BITS
+
+
+def neighbourhood(key: int) -> int:
+    """What a client has in common with its neighbours: a /24 of IPv4, a /48 of IPv6."""
+    return key >> 8 if key & _IPV4 else key >> 16
+
+
+@final
+class Use:
+    """What the clients of one service have used at one of several workers since it was last told, and what
+    they use at the others."""
+
+    __slots__ = ("_shared", "elsewhere", "in_flight_changed", "tokens")
+
+    def __init__(self, shared: SharedLimits) -> None:
+        self._shared = shared
+        self.tokens: dict[int, int] = {}
+        self.in_flight_changed: set[int] = set()
+        self.elsewhere: dict[int, int] = {}
+        """Requests in flight."""
+
+    def took(self, client: int) -> None:
+        """The client has taken a token."""
+        self.tokens[client] = self.tokens.get(client, 0) + 1
+        self._shared.on_use()
+
+    def changed(self, client: int) -> None:
+        """The client has more or fewer requests in flight."""
+        self.in_flight_changed.add(client)
+        self._shared.on_use()
+
+
+@final
+class Lease:
+    """A request in flight, counted for its client until `end`."""
+
+    __slots__ = ("_client", "_in_flight", "_use")
+
+    def __init__(self, in_flight: dict[int, int], client: int, use: Use | None) -> None:
+        self._in_flight = in_flight
+        self._client = client
+        self._use = use
+        in_flight[client] = in_flight.get(client, 0) + 1
+        if use is not None:
+            use.changed(client)
+
+    def end(self) -> None:
+        """The request has ended."""
+        left = self._in_flight[self._client] - 1
+        if left:
+            self._in_flight[self._client] = left
+        else:
+            del self._in_flight[self._client]
+        if self._use is not None:
+            self._use.changed(self._client)
+
+
+@final
+class ClientLimiter:
+    """The limits of one service, and what its clients have used."""
+
+    __slots__ = ("_buckets", "_in_flight", "_max_clients", "_use", "limits")
+
+    def __init__(
+        self, limits: ClientLimits, max_clients: int = MAX_BUCKETS, shared: SharedLimits | None = None
+    ) -> None:
+        self.limits = ClientLimits()
+        self._use = None if shared is None else Use(shared)
+        self._max_clients = max_clients
+        self._buckets: TokenBuckets | None = None
+        self._in_flight: dict[int, int] = {}
+        self.configure(limits)
+
+    def configure(self, limits: ClientLimits) -> None:
+        """New limits. What clients have used stays counted, as far as it means the same."""
+        before, self.limits = self.limits, limits
+        if limits.rate is None:
+            self._buckets = None
+        elif (
+            self._buckets is None
+            or limits.rate != before.rate
+            or limits.effective_burst != before.effective_burst
+        ):
+            self._buckets = TokenBuckets(limits.rate, limits.effective_burst, self._max_clients)
+
+    def has_room(self, client: int) -> bool:
+        """Whether the client may have one more request in flight."""
+        most = self.limits.concurrency
+        if most is None:
+            return True
+        elsewhere = 0 if self._use is None else self._use.elsewhere.get(client, 0)
+        return self._in_flight.get(client, 0) + elsewhere < most
+
+    def wait(self, client: int, now: float) -> float:
+        """Count one request of the client; 0, or the seconds that it has to wait for the next one. One that
+        has to wait is not counted."""
+        if self._buckets is None:
+            return 0.0
+        wait = self._buckets.take(client, now, neighbourhood(client))
+        if self._use is not None and not wait:
+            self._use.took(client)
+        return wait
+
+    def hold(self, client: int) -> Lease | None:
+        """Count a request in flight; None: there is no limit for them."""
+        return None if self.limits.concurrency is None else Lease(self._in_flight, client, self._use)
+
+    # -- where there are several workers
+
+    def collect_tokens(self) -> dict[int, int]:
+        """By client the tokens that it has taken here since the last call."""
+        if self._use is None:
+            return {}
+        tokens, self._use.tokens = self._use.tokens, {}
+        return tokens
+
+    def collect_in_flight(self) -> dict[int, int]:
+        """By client its requests in flight here, of those for whom that has changed since the last call."""
+        if self._use is None:
+            return {}
+        changed, self._use.in_flight_changed = self._use.in_flight_changed, set()
+        return {client: self._in_flight.get(client, 0) for client in changed}
+
+    def take_elsewhere(self, tokens: Mapping[int, int], now: float) -> None:
+        """By client the tokens that it has taken at other workers."""
+        if self._buckets is not None:
+            for client, number in tokens.items():
+                self._buckets.debit(client, number, now, neighbourhood(client))
+
+    def count_elsewhere(self, in_flight: Mapping[int, int]) -> None:
+        """By client its requests in flight at other workers, of those for whom that has changed."""
+        if self._use is not None:
+            for client, number in in_flight.items():
+                if number:
+                    self._use.elsewhere[client] = number
+                else:
+                    self._use.elsewhere.pop(client, None)
+
+    def __len__(self) -> int:
+        """Clients of which something is known."""
+        return len(self._in_flight) + (0 if self._buckets is None else len(self._buckets))

@@ -1,0 +1,85 @@
+"""Local responses as bytes: refusals, documents of the gateway, failures, and short plain errors.
+
+Values in, bytes out, with the present date. After routing the content is written by the dialect.
+"""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPStatus
+from time import monotonic
+from typing import Final
+
+from gateway.core.http.message import Response, render
+from gateway.dataplane.local_responses.proxy_status import proxy_status_line
+
+REASON_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus} | {
+    413: "Payload Too Large",
+    414: "URI Too Long",
+    431: "Request Header Fields Too Large",
+}
+
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+_ALLOW: Final = ("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+OPTIONS_ENDS_HERE: Final = Response(200, (_ALLOW,))
+"""The answer to OPTIONS that is not to be forwarded again (`Max-Forwards: 0`, RFC 9110 7.6.2)."""
+
+_PLAIN_DETAILS: Final = {
+    400: "This request is not valid HTTP/1.1.",
+    404: "No service is configured for this host and path.",
+    405: "This method is not proxied.",
+    408: "The request did not arrive in time.",
+    413: "The request body is larger than this gateway accepts.",
+    414: "The request line is too long.",
+    417: "This expectation cannot be met.",
+    431: "The request's header fields are too large.",
+    501: "This transfer coding is not supported.",
+    503: "This gateway has more requests than it can serve.",
+    505: "Only HTTP/1.1 and HTTP/1.0 are spoken here.",
+    508: "This request has passed through this gateway too often.",
+}
+
+
+_DETAILS_OF_REASON: Final = {
+    "plain_http": "This port speaks TLS: use https:// here.",
+    "tls": "This port speaks plain HTTP, not TLS: use http:// here.",
+}
+
+
+def plain_error(status: int, reason: str = "") -> Response:
+    """An error before routing, when there is no dialect yet: one fixed sentence that echoes nothing."""
+    headers = [("Content-Type", "text/plain; charset=utf-8")]
+    if status == 405:
+        headers.append(_ALLOW)
+    details = _DETAILS_OF_REASON.get(reason) or _PLAIN_DETAILS.get(status)
+    return Response(
+        status, tuple(headers), ((details or REASON_PHRASES.get(status, "Error")) + "\n").encode()
+    )
+
+
+def encode(response: Response, reason: str, *, is_head_request: bool, connection: bytes) -> bytes:
+    """The whole response. `reason`: why the gateway makes it (`proxy_status`). `connection`: the `Connection`
+    line, or nothing. `is_head_request`: it responds to HEAD, so it has the length of the body but no body."""
+    head = b"HTTP/1.1 %d %b\r\n%b%bContent-Length: %d\r\n%b%b\r\n" % (
+        response.status,
+        REASON_PHRASES.get(response.status, "Unknown").encode(),
+        render(response.headers),
+        proxy_status_line(reason, response.status),
+        len(response.body),
+        date_line(),
+        connection,
+    )
+    return head if is_head_request else head + response.body
+
+
+def date_line() -> bytes:
+    """The field line `Date`, at most a second old."""
+    return _date_line(int(monotonic()))
+
+
+@lru_cache(maxsize=1)
+def _date_line(_second: int) -> bytes:
+    """Made once a second: it costs more than the rest of a head."""
+    return b"Date: %b\r\n" % formatdate(usegmt=True).encode()

@@ -1,0 +1,122 @@
+"""Why the gateway itself made a response: the closed set of reasons, and the `Proxy-Status` line of each.
+
+    reason -> the access log (`reason`), and `details` of the line
+    reason -> the registered error type of RFC 9209 2.3, `error` of the line
+
+So a 503 of the gateway is told from one of the API. A response of a backend that is passed on has no line of
+ours, and keeps those that it has. Only the table: nothing is decided here, only named.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+from gateway.core.decision.decision import NegotiationResult, Resolution
+from gateway.dataplane.local_responses.failures import Failure
+
+
+class LocalReason(StrEnum):
+    """Why a request was answered without a backend. What went wrong with one is a `Failure`; what is wrong
+    with a request that is not valid HTTP is in `errors.CLIENT_ERROR_REASONS`."""
+
+    NO_SERVICE = "no_service"
+    BELOW_MIN = "below_min"
+    ABOVE_MAX = "above_max"
+    MALFORMED = "malformed"
+    OPERATION = "operation"
+    UNAVAILABLE = "unavailable"
+    THROTTLED = "throttled"
+    LOCAL_DOCUMENT = "local_document"
+    KNOWN_DOCUMENT = "known_document"
+    MAX_FORWARDS = "max_forwards"
+    MAINTENANCE = "maintenance"
+    ACCESS = "access"
+    CLIENT_RATE = "client_rate"
+    CLIENT_CONCURRENCY = "client_concurrency"
+    OVERLOAD = "overload"
+
+
+_OF_RESULT: Final = {
+    NegotiationResult.BELOW_MIN: LocalReason.BELOW_MIN,
+    NegotiationResult.ABOVE_MAX: LocalReason.ABOVE_MAX,
+    NegotiationResult.MALFORMED: LocalReason.MALFORMED,
+}
+
+
+def local_reason(resolution: Resolution, status: int, result: NegotiationResult | None = None) -> LocalReason:
+    """The reason of a decision that needs no backend. `result`: of a refusal."""
+    if resolution.view.service.maintenance is not None:
+        return LocalReason.MAINTENANCE
+    if resolution.missing_operation is not None:
+        return LocalReason.OPERATION
+    if result is not None or status == 503:
+        return LocalReason.UNAVAILABLE if result is None else _OF_RESULT.get(result, LocalReason.UNAVAILABLE)
+    return LocalReason.THROTTLED if status == 429 else LocalReason.LOCAL_DOCUMENT
+
+
+_CLIENT: Final = "http_request_error"
+_DENIED: Final = "http_request_denied"
+_LOCAL: Final = "proxy_internal_response"
+_UNAVAILABLE: Final = "destination_unavailable"
+
+ERROR_TYPES: Final[dict[str, str]] = {
+    LocalReason.NO_SERVICE: "destination_not_found",
+    LocalReason.BELOW_MIN: _CLIENT,
+    LocalReason.ABOVE_MAX: _CLIENT,
+    LocalReason.MALFORMED: _CLIENT,
+    LocalReason.OPERATION: _CLIENT,
+    LocalReason.UNAVAILABLE: _UNAVAILABLE,
+    LocalReason.THROTTLED: _DENIED,
+    LocalReason.LOCAL_DOCUMENT: _LOCAL,
+    LocalReason.KNOWN_DOCUMENT: _UNAVAILABLE,  # else a backend would have given it
+    LocalReason.MAX_FORWARDS: _LOCAL,
+    LocalReason.MAINTENANCE: _LOCAL,
+    LocalReason.ACCESS: _DENIED,
+    LocalReason.CLIENT_RATE: _DENIED,
+    LocalReason.CLIENT_CONCURRENCY: _DENIED,
+    LocalReason.OVERLOAD: _LOCAL,
+    Failure.CONNECT: "connection_refused",
+    Failure.CONNECT_TIMEOUT: "connection_timeout",
+    Failure.TLS: "tls_protocol_error",
+    Failure.NOT_SENT: "connection_terminated",
+    Failure.NO_REPLY: "connection_terminated",
+    Failure.REPLY_TIMEOUT: "http_response_timeout",
+    Failure.BAD_REPLY: "http_protocol_error",
+    Failure.MISPLACED: "http_protocol_error",
+    Failure.REPLY_CUT: "http_response_incomplete",
+    Failure.REPLY_STALLED: "connection_read_timeout",
+    Failure.BAD_DOCUMENT: "http_protocol_error",
+    Failure.OTHER_VERSION: "http_protocol_error",
+    Failure.VERSION_REFUSED: _UNAVAILABLE,
+    Failure.VERSION_UNKNOWN: _UNAVAILABLE,
+    Failure.QUEUE_FULL: "connection_limit_reached",
+    Failure.QUEUE_TIMEOUT: "connection_limit_reached",
+    Failure.BODY_TOO_LARGE: _CLIENT,
+    Failure.CLIENT_STALLED: _CLIENT,
+    Failure.CLIENT_BROKE: _CLIENT,
+}
+"""The registered error type of each reason. `Failure.CLIENT_GONE` has none: nobody gets its response."""
+
+
+def _line(error: str, reason: str) -> bytes:
+    """Never with `next-hop`: an address of the inside is no client's business (threats O12). The access log
+    has it."""
+    return f'Proxy-Status: skewgate; error={error}; details="{reason}"\r\n'.encode()
+
+
+_LINES: Final = {reason: _line(error, reason) for reason, error in ERROR_TYPES.items()}
+
+
+def proxy_status_line(reason: str, status: int) -> bytes:
+    """The line of a response that the gateway makes. `status` matters only for a request that is not valid
+    HTTP: a type of RFC 9209 is for 4xx."""
+    return _LINES.get(reason) or _line_of_invalid_request(reason, server_error=status >= 500)
+
+
+@lru_cache(maxsize=128)
+def _line_of_invalid_request(reason: str, *, server_error: bool) -> bytes:
+    if reason == "loop":
+        return _line("proxy_loop_detected", reason)
+    return _line(_LOCAL if server_error else _CLIENT, reason)
