@@ -44,8 +44,8 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.series.service import OfService, TunnelEnding
 from gateway.telemetry.tracing import Tracing
-from gateway.tls.certificate import wall_clock
 from gateway.tls.client import ClientContexts
+from gateway.tls.values import wall_clock
 
 ResponseCacheKey: TypeAlias = tuple[Resolution, str, int, tuple[bytes, ...]]
 

@@ -1,30 +1,36 @@
-"""Certificates and keys as files: what is read from them, and what is wrong with them.
+"""Certificates and keys as files: what is read from them, and what is wrong with them, in a sentence each.
 
-What reads certificates (`pem`, with `cryptography`) takes 20 MiB and 60 ms, so it is loaded when the first
-file is read: a gateway without TLS does without it. This module makes no connection, and keeps no key.
+OpenSSL says of most wrong files only that something failed, so `cryptography` reads them. It takes 20 MiB and
+60 ms: this module is imported when the first file is read, and a gateway without TLS does without it. It
+makes no connection, and keeps no key.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
-from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
-from time import time
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import Final, final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.x509.oid import NameOID
 
 from gateway.errors import CertificateError
 from gateway.tls.values import CertificateFiles
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-CERTIFICATE: Final = "certificate"
-KEY: Final = "key"
 MAX_FILE: Final = 1024 * 1024
 """Bytes. A bundle of all public CAs has a quarter of that."""
+_CERTIFICATE_MARK: Final = b"-----BEGIN CERTIFICATE-----"
+_KEY_MARK: Final = b"PRIVATE KEY-----"
 
 
 @final
@@ -45,34 +51,81 @@ class Certificate:
 
 def read_pair(files: CertificateFiles) -> Certificate:
     """The certificate of a pair. Raises `CertificateError`, whose `part` names the file that is wrong."""
-    return cast(Certificate, _pem().read_pair(files))
+    chain = read_certificates(files.certificate, "certificate")
+    key = _read_key(files.key)
+    leaf = chain[0]
+    _check_times(chain, "certificate")
+    if _public_bytes(leaf) != key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo):
+        raise CertificateError(
+            "key",
+            "the key does not belong to the certificate",
+            "the file of the certificate must begin with the certificate of this key, not with a CA's",
+        )
+    _check_chain(chain)
+    return Certificate(
+        files.certificate,
+        names_of(leaf),
+        _key_type(leaf),
+        leaf.not_valid_after_utc.timestamp(),
+        leaf.subject.rfc4514_string(),
+    )
 
 
 def read_authorities(path: str, part: str = "client_ca") -> bytes:
     """The CA certificates in a file, as the PEM text for OpenSSL. Raises `CertificateError`."""
-    return cast(bytes, _pem().read_authorities(path, part))
+    found = read_certificates(path, part)
+    for number, certificate in enumerate(found, start=1):
+        if not _is_authority(certificate):
+            raise CertificateError(
+                part,
+                f"certificate {number} of the file is not that of a CA",
+                "name the CA that has issued the certificates, not one of them",
+            )
+    _check_times(found, part)
+    return b"".join(each.public_bytes(Encoding.PEM) for each in found)
 
 
 def read_trusted(path: str, part: str = "ca") -> bytes:
     """The certificates in a file that are trusted as they are, as the PEM text for OpenSSL: those of CAs, or
     of servers themselves. Raises `CertificateError`."""
-    return cast(bytes, _pem().read_trusted(path, part))
+    found = read_certificates(path, part)
+    _check_times(found, part)
+    return b"".join(each.public_bytes(Encoding.PEM) for each in found)
 
 
-def wall_clock() -> float:
-    """Seconds since the epoch: certificates expire by the time of day, not by a clock of this process."""
-    return time()
+def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
+    """The names in the extension; a certificate without one has its common name."""
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except (x509.ExtensionNotFound, ValueError):
+        common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        return tuple(str(each.value).lower() for each in common)
+    dns = extension.value.get_values_for_type(x509.DNSName)
+    addresses = extension.value.get_values_for_type(x509.IPAddress)
+    return (*(name.lower() for name in dns), *map(str, addresses))
 
 
 @lru_cache(maxsize=1024)
 def describe(der: bytes) -> tuple[str, str, float]:
     """Subject (RFC 4514), SHA-256 fingerprint (hexadecimal) and end (wall-clock seconds) of a peer's
     certificate."""
-    return cast("tuple[str, str, float]", _pem().describe(der))
+    certificate = x509.load_der_x509_certificate(der)
+    try:
+        subject = certificate.subject.rfc4514_string()
+    except ValueError:  # a name that is not valid; OpenSSL has verified the signature, not this
+        subject = ""
+    return subject, certificate.fingerprint(SHA256()).hex(), certificate.not_valid_after_utc.timestamp()
 
 
-def _pem() -> ModuleType:
-    return import_module("gateway.tls.pem")
+def read_certificates(path: str, part: str) -> Sequence[x509.Certificate]:
+    """The certificates of a PEM file, at least one. Raises `CertificateError`."""
+    data = read_whole(path, part)
+    if _CERTIFICATE_MARK not in data:
+        raise CertificateError(part, "the file has no certificate in PEM", _form_hint(data))
+    try:
+        return x509.load_pem_x509_certificates(data)
+    except ValueError as error:
+        raise CertificateError(part, "the file has a certificate that is damaged") from error
 
 
 def read_whole(path: str, part: str) -> bytes:
@@ -99,3 +152,89 @@ def _hint_for(path: str, error: Exception) -> str:
     if isinstance(error, PermissionError):
         return "the user that runs the gateway must be able to read it"
     return "" if Path(path).is_absolute() else "a relative path begins in the folder of the configuration"
+
+
+def _form_hint(data: bytes) -> str:
+    if data[:1] == b"\x30":
+        return "the file is DER: convert it with `openssl x509 -inform der`, or `openssl pkcs12`"
+    if _KEY_MARK in data:
+        return "the file is a private key: perhaps certificate and key are exchanged"
+    return ""
+
+
+def _read_key(path: str) -> PrivateKeyTypes:
+    data = read_whole(path, "key")
+    if _KEY_MARK not in data:
+        exchanged = _CERTIFICATE_MARK in data
+        hint = "the file is a certificate: perhaps certificate and key are exchanged" if exchanged else ""
+        raise CertificateError("key", "the file has no private key in PEM", hint or _key_form_hint(data))
+    try:
+        return load_pem_private_key(data, password=None)
+    except TypeError as error:
+        raise CertificateError(
+            "key",
+            "the key is encrypted",
+            "decrypt it with `openssl pkey`, and let nobody but the gateway read the file",
+        ) from error
+    except (ValueError, UnsupportedAlgorithm) as error:
+        message = "the private key is damaged, or of a kind that is not supported"
+        raise CertificateError("key", message) from error
+
+
+def _key_form_hint(data: bytes) -> str:
+    return "the file is DER: convert it with `openssl pkey -inform der`" if data[:1] == b"\x30" else ""
+
+
+def _check_times(chain: Sequence[x509.Certificate], part: str) -> None:
+    now = datetime.now(UTC)
+    for number, certificate in enumerate(chain, start=1):
+        which = "the certificate" if len(chain) == 1 else f"certificate {number} of the file"
+        if now > certificate.not_valid_after_utc:
+            raise CertificateError(
+                part,
+                f"{which} expired on {_day(certificate.not_valid_after_utc)}",
+                "renew it; the gateway reads files that have changed by itself",
+            )
+        if now < certificate.not_valid_before_utc:
+            raise CertificateError(
+                part,
+                f"{which} is not valid before {_day(certificate.not_valid_before_utc)}",
+                "is the clock of this machine right?",
+            )
+
+
+def _day(when: datetime) -> str:
+    return when.strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _check_chain(chain: Sequence[x509.Certificate]) -> None:
+    """Each certificate must be issued by the next one: clients build no chain out of a wrong order."""
+    for number, (one, issuer) in enumerate(pairwise(chain), start=1):
+        try:
+            one.verify_directly_issued_by(issuer)
+        except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm) as error:
+            raise CertificateError(
+                "certificate",
+                f"wrong chain: certificate {number} of the file is not issued by certificate {number + 1}",
+                "the server's own certificate first, then the one that has issued it, and so on",
+            ) from error
+
+
+def _is_authority(certificate: x509.Certificate) -> bool:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (x509.ExtensionNotFound, ValueError):
+        return certificate.subject == certificate.issuer  # as of X.509 version 1
+
+
+def _public_bytes(certificate: x509.Certificate) -> bytes:
+    try:
+        key = certificate.public_key()
+        return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        message = "the certificate has a kind of key that is not supported"
+        raise CertificateError("certificate", message) from error
+
+
+def _key_type(certificate: x509.Certificate) -> str:
+    return type(certificate.public_key()).__name__.removeprefix("_").removesuffix("PublicKey")

@@ -3,7 +3,8 @@
     BackendTls -> read_contexts (at start and at each reload) -> ClientContexts -> connections
 
 The certificate of the backend is verified unless the operator has said otherwise. Why a handshake failed is
-one sentence here, for `status` and the log. This module makes no connection, and reads no file itself.
+one sentence here, for `status` and the log. `settings` checks files with the functions that read them here,
+so what was checked is what runs. This module makes no connection.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Iterable, Mapping
-from importlib import import_module
+from hashlib import sha256
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
 from gateway.core.fleet.backend_tls import BackendTls, ContextKey
 from gateway.errors import CertificateError
+from gateway.tls.server import apply_profile, load_pair
+from gateway.tls.values import CertificateFiles
 
 if TYPE_CHECKING:
     import asyncio
@@ -119,14 +122,56 @@ def read_contexts(configured: Iterable[BackendTls]) -> Contexts:
     return contexts
 
 
+def client_context(tls: BackendTls) -> ClientContext:
+    """A context for a backend. Reads files, so it blocks. Raises `CertificateError`."""
+    context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.sessions = None
+    apply_profile(context)
+    if not tls.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif tls.ca is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        from gateway.tls.certificate import read_trusted  # noqa: PLC0415 - loads `cryptography`
+
+        # What the operator names is trusted as it is: an intermediate CA needs no root beside it.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.load_verify_locations(cadata=read_trusted(tls.ca, "ca").decode("ascii"))
+    if (own := _own_files(tls)) is not None:
+        load_pair(context, own)
+    return context
+
+
+def read_digest(tls: BackendTls) -> str:
+    """The digest of the files that `tls` names. Blocks. Raises `CertificateError` for the first that is
+    wrong."""
+    from gateway.tls.certificate import read_pair, read_trusted, read_whole  # noqa: PLC0415 - as above
+
+    digest = sha256()
+    if tls.ca is not None:
+        digest.update(read_trusted(tls.ca, "ca"))
+    if (own := _own_files(tls)) is not None:
+        read_pair(own)
+        digest.update(read_whole(own.certificate, "certificate") + read_whole(own.key, "key"))
+    client_context(tls)
+    return digest.hexdigest()[:32]
+
+
+def _own_files(tls: BackendTls) -> CertificateFiles | None:
+    """The pair that the gateway shows to a backend; None: it shows none."""
+    if tls.certificate is None or tls.key is None:
+        return None
+    return CertificateFiles(tls.certificate, tls.key)
+
+
 def _make_contexts(tls: BackendTls) -> ContextPair:
-    """What reads certificates is loaded only where a backend needs it: it takes 20 MiB and 60 ms."""
-    files = import_module("gateway.tls.client_files")
-    requests, probes = files.client_context(tls), files.client_context(tls)
-    assert isinstance(requests, ClientContext)
-    assert isinstance(probes, ClientContext)
+    from gateway.tls.certificate import read_pair  # noqa: PLC0415 - as above
+
+    requests, probes = client_context(tls), client_context(tls)
     requests.sessions = {}
-    return ContextPair(requests, probes, files.own_certificate(tls))
+    own = _own_files(tls)
+    return ContextPair(requests, probes, None if own is None else read_pair(own))
 
 
 @final

@@ -14,11 +14,13 @@ import ssl
 import sys
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 
 from gateway.errors import CertificateError
-from gateway.tls.certificate import CERTIFICATE, KEY, Certificate, describe, read_authorities, read_pair
 from gateway.tls.values import CertificateFiles, ClientCertificate, ServerTls
+
+if TYPE_CHECKING:
+    from gateway.tls.certificate import Certificate
 
 CIPHERS: Final = ":".join(
     f"ECDHE-{key}-{cipher}"
@@ -36,13 +38,18 @@ _DER: Final = 2
 _Stamp: TypeAlias = tuple[int, ...]
 
 
-def server_context(client_ca: bytes | None = None, *, client_required: bool = True) -> ssl.SSLContext:
-    """A context without a certificate. `client_ca`: PEM; clients are asked for a certificate then."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+def apply_profile(context: ssl.SSLContext) -> None:
+    """Have a context, of a listener or of connections to backends, negotiate by the profile."""
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
     context.set_alpn_protocols(ALPN)
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+
+
+def server_context(client_ca: bytes | None = None, *, client_required: bool = True) -> ssl.SSLContext:
+    """A context without a certificate. `client_ca`: PEM; clients are asked for a certificate then."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    apply_profile(context)
     context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     if client_ca is not None:
         context.load_verify_locations(cadata=client_ca.decode("ascii"))
@@ -65,7 +72,7 @@ def load_pair(context: ssl.SSLContext, files: CertificateFiles) -> None:
     except (ssl.SSLError, OSError) as error:
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "unknown reason"
         words = str(reason).replace("_", " ").lower()
-        raise CertificateError(CERTIFICATE, f"OpenSSL does not take this pair: {words}") from error
+        raise CertificateError("certificate", f"OpenSSL does not take this pair: {words}") from error
 
 
 def _no_password() -> str:
@@ -75,11 +82,13 @@ def _no_password() -> str:
 
 def check_pair(files: CertificateFiles) -> Certificate:
     """The certificate of a pair that listeners can use. Raises `CertificateError`."""
+    from gateway.tls.certificate import read_pair  # noqa: PLC0415 - loads `cryptography`
+
     try:
         certificate = read_pair(files)
         load_pair(server_context(), files)
     except CertificateError as error:
-        error.path = files.key if error.part == KEY else files.certificate
+        error.path = files.key if error.part == "key" else files.certificate
         raise
     return certificate
 
@@ -90,6 +99,8 @@ class _Contexts:
     __slots__ = ("by_name", "certificates", "client_ca", "default", "default_indices")
 
     def __init__(self, settings: ServerTls) -> None:
+        from gateway.tls.certificate import read_authorities  # noqa: PLC0415 - loads `cryptography`
+
         self.certificates = tuple(map(check_pair, settings.certificates))
         self.client_ca = None if settings.client_ca is None else read_authorities(settings.client_ca)
         made: dict[tuple[int, ...], ssl.SSLContext] = {}
@@ -181,6 +192,8 @@ class ServerCertificates:
         """The certificate that a client has shown in the handshake that is complete now, or in the one whose
         session it has resumed. OpenSSL has verified it then, and compares its times in no other handshake.
         None: it has shown none."""
+        from gateway.tls.certificate import describe  # noqa: PLC0415 - loads `cryptography`
+
         if self.settings.client_ca is None:
             return None
         der = connection.getpeercert(binary_form=True)
@@ -195,6 +208,8 @@ class ServerCertificates:
 
     def _learn_end(self, fingerprint: str, not_after: float, connection: ssl.SSLObject) -> None:
         """Remember when the chain of a certificate expires. Beyond `MAX_CHAIN_ENDS` the oldest is dropped."""
+        from gateway.tls.certificate import describe  # noqa: PLC0415 - loads `cryptography`
+
         ends = self._ends_by_chain
         ends.pop(fingerprint, None)
         end = min((describe(der)[2] for der in _verified_chain(connection)), default=not_after)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
+from time import time
 from typing import Final, final
 
 from gateway.keys.kinds import ListOf, section, without
@@ -11,6 +12,11 @@ from gateway.keys.texts import FILE_PATH, FLAG, one_of
 
 WARN_BEFORE: Final = 14 * 86_400.0
 """Seconds before a certificate expires from which on a warning says so."""
+
+
+def wall_clock() -> float:
+    """Seconds since the epoch: certificates expire by the time of day, not by a clock of this process."""
+    return time()
 
 
 @final

@@ -20,7 +20,6 @@ import ssl
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar, final
 
 import aiohttp
@@ -39,7 +38,7 @@ from gateway.controlplane.stores.store import (
 from gateway.errors import CertificateError
 from gateway.settings.values import EtcdSettings
 from gateway.telemetry.access_log import printable
-from gateway.tls.client import reason_of
+from gateway.tls.client import client_context, reason_of
 
 RANGE: Final = "/v3/kv/range"
 TXN: Final = "/v3/kv/txn"
@@ -332,18 +331,14 @@ class EtcdStore:
         )
 
     async def _tls_context(self) -> ssl.SSLContext | bool:
-        """What reads certificates is loaded only where it is needed."""
+        """Made at the first request over TLS: it reads files."""
         if self._settings.tls is None:
             return True
         if self._context is None:
-            files = import_module("gateway.tls.client_files")
             try:
-                context = await asyncio.to_thread(files.client_context, self._settings.tls)
+                self._context = await asyncio.to_thread(client_context, self._settings.tls)
             except CertificateError as error:
                 raise _NotSent(f"agreement.etcd.tls.{error.part}: {error}") from error
-            assert isinstance(context, ssl.SSLContext)
-            self._context = context
-            return context
         return self._context
 
     # -- watching

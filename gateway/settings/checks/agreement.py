@@ -153,6 +153,6 @@ def _check_files(tls: BackendTls, node: Node | None, findings: Findings) -> None
     if len(findings.problems) > before:
         return
     try:
-        import_module("gateway.tls.client_files").read_digest(tls)
+        import_module("gateway.tls.client").read_digest(tls)
     except CertificateError as error:
         findings.add(child(node, error.part), "bad-certificate", error.message, error.hint)

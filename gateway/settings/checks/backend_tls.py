@@ -101,7 +101,7 @@ def _read_files(tls: BackendTls, node: Node | None, findings: Findings) -> str:
     if tls.certificate and tls.key:
         check_pair(CertificateFiles(tls.certificate, tls.key), node, findings)
     try:
-        digest: str = import_module("gateway.tls.client_files").read_digest(tls)
+        digest: str = import_module("gateway.tls.client").read_digest(tls)
     except CertificateError as error:
         place = child(node, error.part)
         reported = any(

@@ -12,7 +12,6 @@ from gateway.errors import CertificateError
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Severity
 from gateway.settings.yaml.tree import Node, child
-from gateway.tls.certificate import read_authorities
 from gateway.tls.values import WARN_BEFORE, CertificateFiles, ServerTls
 
 
@@ -62,6 +61,7 @@ def check_authorities(path: str, node: Node | None, part: str, findings: Finding
     if not findings.check_files:
         return
     try:
-        read_authorities(path, part)
+        # It imports `cryptography`, which a file without TLS does without.
+        import_module("gateway.tls.certificate").read_authorities(path, part)
     except CertificateError as error:
         findings.add(node, "bad-certificate", error.message, error.hint)
