@@ -11,19 +11,15 @@ import logging
 import os
 import sys
 import webbrowser
-from pathlib import Path
 from random import SystemRandom
 from typing import Final
 
 import click
 
-from gateway.cli.command import FileName, Text, seconds, usage_error, verb
+from gateway.cli.command import Text, seconds, verb
 from gateway.demo.director import Director, Options
-from gateway.demo.picture import draw
-from gateway.demo.recording import Recording, record
 from gateway.demo.report import report
 from gateway.demo.terminal_show import is_terminal, show
-from gateway.errors import StartupError
 from gateway.runtime import process
 
 LENGTH: Final = 20.0
@@ -56,19 +52,9 @@ def _port(text: str) -> int:
     help="where the gateway listens; default: any free port",
 )
 @click.option("--compare", is_flag=True, help="the same clients go through a plain balancer as well")
-@click.option(
-    "--svg", "file", metavar="FILE", type=FileName(), help="write a picture of the whole course into FILE"
-)
 @click.option("--web", is_flag=True, help="open the operations page, which then takes commands")
-def command(
-    *, length: float | None, seed: int | None, port: int, compare: bool, file: Path | None, web: bool
-) -> int:
+def command(*, length: float | None, seed: int | None, port: int, compare: bool, web: bool) -> int:
     """Run the demonstration to its end, or until Ctrl-C. 0 when the gateway lost no request."""
-    if file is not None:
-        try:
-            file.open("a").close()
-        except OSError as problem:
-            usage_error(f"{file} cannot be written: {problem.strerror}")
     # What the gateway would log is shown by the demonstration, and by the page. Only bugs are printed.
     printed = logging.StreamHandler()
     printed.setLevel(logging.ERROR)
@@ -78,32 +64,18 @@ def command(
     chosen = SystemRandom().randrange(10_000) if seed is None else seed
     length = length if length is not None or on_terminal else LENGTH
     options = Options(length, chosen, port, compare, operator=web)
-    return 1 if process.run_in_loop(_run(options, file, on_terminal=on_terminal)) else 0
+    return 1 if process.run_in_loop(_run(options, on_terminal=on_terminal)) else 0
 
 
-async def _run(options: Options, file: Path | None, *, on_terminal: bool) -> int:
-    """How many requests the gateway lost. `file`: for the picture; None: none is drawn."""
+async def _run(options: Options, *, on_terminal: bool) -> int:
+    """How many requests the gateway lost."""
     director = Director(options)
     with process.handle_signals(director.quit):
         async with director:
             if options.operator and _has_browser():
                 await asyncio.to_thread(webbrowser.open, director.page)
-            shown = show(director) if on_terminal else report(director)
-            if file is None:
-                await shown
-            else:
-                _, recording = await asyncio.gather(shown, record(director))
-                await _draw(file, recording)
+            await (show(director) if on_terminal else report(director))
     return director.lost
-
-
-async def _draw(file: Path, recording: Recording | None) -> None:
-    if recording is None:
-        return
-    try:
-        await asyncio.to_thread(file.write_text, draw(recording), encoding="utf-8")
-    except OSError as problem:
-        raise StartupError(f"{file} cannot be written: {problem.strerror}") from None
 
 
 def _has_browser() -> bool:

@@ -78,7 +78,9 @@ def line(scene: Scene) -> str:
         offers,
         f"answered {gateway.answered}, refused {gateway.refused}, lost {gateway.lost}, {rate:.0f}/s",
     ]
-    parts += [f"{plain(other.name)}: lost {other.lost}" for other in scene.fronts[1:]]
+    for other in scene.fronts[1:]:
+        service = other.services[0]
+        parts.append(f"{plain(other.name)}: {service.name} shows {service.offer}, lost {other.lost}")
     return f"{scene.seconds:6.1f} s  {' | '.join(parts)}"
 
 

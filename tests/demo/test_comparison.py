@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -19,7 +18,6 @@ from gateway.demo.front import Front, GatewayFront, Ports
 from gateway.demo.haproxy_balancer import HAProxy
 from gateway.demo.performance import Performance
 from gateway.demo.scene import FrontScene
-from tests.cli.processes import call
 from tests.patience import PATIENCE
 
 TIMING = Timing(60.0, 10.0)
@@ -135,21 +133,3 @@ async def test_the_offer_of_a_balancer_is_what_the_server_said_that_answered_las
             offers.append(performance.scene().services[0].offer)
 
     assert offers == ["nothing yet", "1.1-1.90", "1.1-1.58", "1.1-1.58", "1.1-1.58", "1.1-1.90"]
-
-
-@pytest.mark.processes
-async def test_the_command_draws_a_picture(tmp_path: Path) -> None:
-    ended = await call("demo", "--for", "1", "--seed", "3", "--svg", str(tmp_path / "picture.svg"))
-
-    assert (ended.code, ended.err) == (0, "")
-    drawn = (tmp_path / "picture.svg").read_text(encoding="utf-8")
-    assert "@media(prefers-color-scheme:dark)" in drawn
-    assert "One rolling upgrade: skewgate lost none of" in drawn
-
-
-@pytest.mark.processes
-async def test_a_picture_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
-    ended = await call("demo", "--svg", str(tmp_path / "none" / "picture.svg"))
-
-    assert ended.code == 2
-    assert "picture.svg cannot be written: No such file or directory" in ended.err

@@ -18,7 +18,7 @@ def test_a_line_tells_the_gateway_first_and_what_the_balancer_lost() -> None:
     line = report.line(scene)
 
     assert f"lost {gateway.lost}, " in line
-    assert line.endswith(f"| {balancer.name}: lost {balancer.lost}")
+    assert line.endswith(f"| {balancer.name}: baremetal shows 1.1-1.90, lost {balancer.lost}")
 
 
 def test_the_summary_tells_why_requests_were_lost() -> None:
