@@ -49,7 +49,7 @@ async def first_facts(
     if handover.taken is not None:
         await handover.taken.probed(probed)
         if replication is not None:
-            await replication.first_join.over()  # else `/readyz` would be 503 for that long afterwards
+            await replication.joined()  # else `/readyz` would be 503 for that long afterwards
     else:
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_ROUND_TIME if orphans else FIRST_PROBES):

@@ -48,7 +48,7 @@ def test_R3_V3_after_one_ttl_it_is_detached_and_joining_no_more() -> None:
     async def main() -> None:
         async with site(2) as here:
             back = await _returning(here)
-            over = asyncio.get_running_loop().create_task(back.replication.first_join.over())
+            over = asyncio.get_running_loop().create_task(back.replication.joined())
             await here.passes(0.95 * SETTINGS.ttl)
             assert joining(back)
             assert not over.done()
@@ -65,7 +65,7 @@ def test_R3_V3_whoever_has_joined_once_is_never_joining_again() -> None:
     async def main() -> None:
         async with site(2) as here:
             cut = here.replicas[0]
-            await cut.replication.first_join.over()
+            await cut.replication.joined()
             cut.store.link.up = False
             await here.until(lambda: not cut.replication.report().attached)
             assert not joining(cut)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.controlplane.replication.readings import Readings
+from gateway.controlplane.replication.reading import Readings
 from gateway.controlplane.replication.texts import config_digest, read_live, write_live
 from gateway.core.agreement.document import UnreadableDocument
 from gateway.core.fleet.fleet import Drain, Pin

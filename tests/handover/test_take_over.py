@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from gateway.assembly import Gateway
-from gateway.controlplane.replication.first_join import FirstJoin
+from gateway.controlplane.replication.replication import Replication
 from gateway.errors import StartupError
 from gateway.handover.take_over import take_over
 from tests.handover.conftest import House, OtherRelease, until
@@ -352,11 +352,11 @@ async def test_R3_V3_a_replica_joins_before_the_other_gateway_stops(
     old = await house.start(file)
     awaited, joined = asyncio.Event(), asyncio.Event()
 
-    async def over(_: FirstJoin) -> None:
+    async def over(_: Replication) -> None:
         awaited.set()
         await joined.wait()
 
-    monkeypatch.setattr(FirstJoin, "over", over)
+    monkeypatch.setattr(Replication, "joined", over)
     starting = asyncio.create_task(house.start(file, takes_over=True))
     await awaited.wait()
     status, document = await house.admin(old, "GET", "/status")

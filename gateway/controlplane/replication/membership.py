@@ -4,140 +4,252 @@
     detached   its deadline has passed: it serves by the document that it holds, and refuses no version
     attached   its `live` stands, and a beat was sent less than 0.9 TTL ago
 
-Mutable, and `Replication`'s alone. No store, no connection: what follows from a moment is said, not done.
+Only a `Membership` writes its fields. `Replication` reports to it what was read and written, and everybody
+else asks. It writes nothing to a store, and logs what operators must know of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+import logging
 from typing import Final, final
 
 from gateway.controlplane.replication.clocks import Clocks
+from gateway.controlplane.replication.reading import Reading
 from gateway.core.agreement.agreed import NOT_JOINED, Agreed
 from gateway.core.agreement.attachment import (
     Attachment,
     LastAttached,
-    Registered,
+    adopts,
     attachment_at,
     deadline,
+    has_lost,
+    joined_document,
     may_resume,
+    seconds_to_forget,
 )
 from gateway.core.agreement.document import Document
+from gateway.core.agreement.ladder import all_transparent, legacy_only
+from gateway.core.fleet.offer_state import SavedState
+from gateway.settings import AgreementSettings
 
 NEVER: Final = float("-inf")
 
+_log = logging.getLogger("skewgate.agreement")
+
 
 @final
-@dataclass(slots=True)
 class Membership:
-    """Of one service."""
+    """This replica (`replica` is its id) and `service`. `saved`: what the state file says about the service.
+    After a restart it goes on, detached, by the document of that file, unless that is too old."""
 
-    held: Document | None = None
-    """By which it answers."""
-    joined: bool = False
-    """It may answer by it."""
-    sent_at: float = NEVER
-    """When its last good beat was sent, by the clock of deadlines."""
-    attached_at: float = NEVER
-    """When the first good beat was sent since it was not attached."""
-    recorded_at: float = NEVER
-    """The `sent_at` of this process that the state file has, or is being given."""
-    refuses_until: float = NEVER
-    """Its deadline. It ends early when the store has lost what this replica holds."""
-    live_revision: int = 0
-    """Of its `live` as it stood last; 0: it does not stand."""
-    joining: Document | None = None
-    """With which it is about to join, and which has to be in the state file before."""
-    filed: Document | None = None
-    """What the state file of an earlier process has, or what was held before everything ended here: it stays
-    in the file until this replica has joined, whatever comes between."""
-    saved: tuple[object, ...] = ()
-    """What the state file has of it; empty: nothing of this run."""
-    transparent: bool = False
-    legacy_only: bool = False
-    problem: str = ""
-    """Why it cannot join, a sentence."""
-    predecessors: tuple[str, ...] = ()
-    """Ids of processes before this one whose registrations are to be ended."""
-    last: LastAttached | None = None
-    """What the state file says of when it was attached: a moment not later than that."""
-    since: float = 0.0
-    """Wall-clock seconds since it is attached, or not."""
-    was_attached: bool = False
-    beats: bool = False
-    """A beat of this process was good."""
-    warned: bool = False
-    not_live_since: dict[str, float] = field(default_factory=dict)
-    """Since when registered replicas are seen without `live`."""
+    def __init__(
+        self,
+        service: str,
+        replica: str,
+        settings: AgreementSettings,
+        clocks: Clocks,
+        saved: SavedState | None,
+    ) -> None:
+        self.service = service
+        self.replica = replica
+        self._ttl = settings.ttl
+        self._forget = settings.forget
+        self._clocks = clocks
+        self.held: Document | None = None
+        """The document by which it answers."""
+        self.joined = False
+        """It may answer by that document."""
+        self.sent_at = NEVER
+        """When its last good beat was sent, by the clock of deadlines."""
+        self.attached_at = NEVER
+        """When the first good beat was sent since it was not attached."""
+        self.refuses_until = NEVER
+        """Its deadline. It ends early when the store has lost what this replica holds."""
+        self.live_revision = 0
+        """Revision of its `live` as it stood last; 0: it does not stand."""
+        self.joining: Document | None = None
+        """The document with which it is about to join, and which has to be in the state file before."""
+        self.filed = None if saved is None else saved.document
+        """The document that the state file of an earlier process has, or that was held before everything
+        ended here: it stays in the file until this replica has joined, whatever comes between."""
+        self.transparent = False
+        self.legacy_only = False
+        self.problem = ""
+        """Why it cannot join, a sentence."""
+        self.predecessors: tuple[str, ...] = ()
+        """Ids of processes before this one whose registrations are to be ended."""
+        self.last_before: LastAttached | None = None
+        """When the process before was attached last, at the latest."""
+        self.since = clocks.wall()
+        """Wall-clock seconds since it is attached, or not."""
+        self.was_attached = False
+        self.beats = False
+        """A beat of this process was good."""
+        self.warned = False
+        self.not_live_since: dict[str, float] = {}
+        """Since when registered replicas are seen without `live`."""
+        if saved is not None and saved.registered is not None:
+            self.predecessors, self.last_before = saved.registered.ids, saved.registered.last
+            self._resume(self.last_before)
+
+    def _resume(self, last: LastAttached | None) -> None:
+        now, wall, boot = self._clocks.boot_time(), self._clocks.wall(), self._clocks.boot
+        if last is not None and may_resume(last, boot, now, wall, self._forget):
+            age = now - last.boot_time if last.boot == boot else wall - last.wall_time
+            self.held, self.joined, self.sent_at = self.filed, True, now - age
+
+    # --- what is asked
 
     @property
     def to_save(self) -> Document | None:
-        """What has to be in the state file before it is acknowledged, or joined with."""
+        """The document that has to be in the state file before it is acknowledged, or joined with."""
         if self.joined:
             return self.held
         return self.filed if self.joining is None else self.joining
 
     @property
     def seq(self) -> int:
-        """Of what it holds; 0: nothing."""
+        """Number of the document that it holds; 0: none."""
         return 0 if self.held is None else self.held.seq
 
-    def attachment(self, now: float, ttl: float, forget: float | None) -> Attachment:
+    def attachment(self, now: float) -> Attachment:
         """Where it stands now."""
         if not self.joined:
             return Attachment.FORGOTTEN
         if now < self.refuses_until:
             return Attachment.ATTACHED
-        at = attachment_at(now, self.sent_at, ttl, forget)
+        at = attachment_at(now, self.sent_at, self._ttl, self._forget)
         return Attachment.DETACHED if at is Attachment.ATTACHED else at
 
-    def beaten(self, sent_at: float, ttl: float) -> None:
+    def is_attached(self, now: float) -> bool:
+        """Whether it may refuse a version now."""
+        return self.attachment(now) is Attachment.ATTACHED
+
+    def answers_for(self, now: float) -> float | None:
+        """Seconds for which it goes on answering while detached; None: it is attached, or has no such end."""
+        match self.attachment(now):
+            case Attachment.FORGOTTEN:
+                return 0.0
+            case Attachment.DETACHED if self._forget is not None and self.sent_at > NEVER:
+                return max(0.0, self.sent_at + self._forget - now)
+            case _:
+                return None
+
+    def agreed(self, now: float) -> Agreed:
+        """What its view is decided by."""
+        at = self.attachment(now)
+        if at is Attachment.FORGOTTEN:
+            return NOT_JOINED
+        return Agreed(
+            self.held,
+            attached=at is Attachment.ATTACHED,
+            transparent=self.transparent,
+            voting=True,
+            legacy_only=self.legacy_only,
+        )
+
+    def joins_with(self, reading: Reading) -> Document | None:
+        """The document with which it joins now."""
+        return joined_document(self.held if self.joined else None, reading.document)
+
+    # --- what is reported to it
+
+    def read(self, reading: Reading, now: float) -> None:
+        """The store was read: whether this replica can go on, and which others are not live."""
+        if self.joined and self.attachment(now) is Attachment.FORGOTTEN:
+            _log.error("%s: detached for too long: nothing is answered any more", self.service)
+            self._leave()
+        if reading.problem != self.problem:
+            self.problem = reading.problem
+            if self.problem:
+                _log.error("%s: nothing is answered: %s", self.service, self.problem)
+        if self.problem:
+            self._leave()
+        elif self._is_lost_in(reading):
+            if self.live_revision:
+                _log.warning("%s: the store has lost what this replica holds; it joins again", self.service)
+            self._detach()
+        elif self.live_revision:
+            self.live_revision = reading.revision_of(reading.live_key(self.replica))
+        self.not_live_since = {
+            each: self.not_live_since.get(each, now) for each in reading.known if each not in reading.live
+        }
+        if self.live_revision:
+            registered = {*reading.live, *reading.unreadable, *reading.known}
+            self.predecessors = tuple(each for each in self.predecessors if each in registered)
+
+    def _is_lost_in(self, reading: Reading) -> bool:
+        """Whether the store has not what it had: this replica refuses nothing until it has joined again."""
+        if not self.joined:
+            return False
+        gone = self.live_revision > 0 and self.replica not in reading.live
+        return gone or has_lost(self.held, reading.document)
+
+    def follow(self, reading: Reading, now: float) -> None:
+        """Go over to a newer document, or begin to join where `live` does not stand."""
+        if not self.live_revision:
+            self.joining = self.joins_with(reading)
+            return
+        if not self.is_attached(now):
+            return
+        if reading.document is not None and adopts(self.held, reading.document):
+            self.held = reading.document
+        if reading.live and self.held == reading.document:
+            replicas = [word.replica for word in reading.live.values()]
+            self.transparent = not reading.unreadable and all_transparent(self.held, replicas)
+            self.legacy_only = legacy_only(self.held, replicas)
+
+    def beaten(self, sent_at: float) -> None:
         """A beat that was sent then was good."""
         self.beats = True
         if sent_at >= self.sent_at:
             if sent_at >= self.refuses_until:
                 self.attached_at = sent_at
-            self.sent_at, self.refuses_until = sent_at, deadline(sent_at, ttl)
+            self.sent_at, self.refuses_until = sent_at, deadline(sent_at, self._ttl)
             self.warned = False
 
-    def resume(
-        self, document: Document | None, registered: Registered, clocks: Clocks, forget: float | None
-    ) -> None:
-        """After a restart: go on, detached, by the document of the state file, unless that is too old."""
-        self.predecessors, self.last = registered.ids, registered.last
-        now, wall, last = clocks.boot_time(), clocks.wall(), registered.last
-        if last is not None and may_resume(last, clocks.boot, now, wall, forget):
-            age = now - last.boot_time if last.boot == clocks.boot else wall - last.wall_time
-            self.held, self.joined, self.sent_at = document, True, now - age
+    def registered(self, document: Document | None, revision: int, sent_at: float) -> None:
+        """It has joined, and may answer by `document`."""
+        self.held, self.joined, self.joining, self.filed = document, True, None, None
+        self.live_revision = revision
+        self.beaten(sent_at)
 
-    def detach(self) -> None:
+    def rewritten(self, revision: int) -> None:
+        """Its `live` was written anew."""
+        self.live_revision = revision
+
+    def reconfigured(self, document: Document | None, *, in_same_scheme: bool) -> None:
+        """The service has another configuration, under which `document` is agreed on."""
+        if self.joined and document is None and self.held is not None:
+            self._leave()  # another dialect or scheme: nothing that was agreed on means anything
+            self.filed = None
+        elif self.joined:
+            self.held = document
+        elif not in_same_scheme:
+            self.filed = self.joining = None
+
+    def notice(self, now: float) -> bool:
+        """Time has passed, or a beat was good. Returns whether it is attached or detached since."""
+        attached = self.is_attached(now)
+        changed = attached is not self.was_attached
+        if changed:
+            self.was_attached, self.since = attached, self._clocks.wall()
+            words = "attached" if attached else "detached: it keeps its offer and refuses no version"
+            _log.log(logging.INFO if attached else logging.WARNING, "%s: %s", self.service, words)
+        if not attached and self.joined and not self.warned:
+            left = seconds_to_forget(now, self.sent_at, self._forget)
+            if left:
+                self.warned = True
+                _log.warning("%s: detached; nothing is answered any more in %.0f s", self.service, left)
+        return changed
+
+    def _detach(self) -> None:
         """Refuse nothing from now on."""
         self.refuses_until = NEVER
         self.live_revision = 0
 
-    def joins(self, document: Document | None) -> None:
-        """It is registered, and may answer by `document`."""
-        self.held, self.joined, self.joining, self.filed = document, True, None, None
-
-    def leave(self) -> None:
+    def _leave(self) -> None:
         """Answer nothing from now on."""
-        self.detach()
+        self._detach()
         self.filed = self.held if self.joined else self.filed
         self.joined, self.held, self.joining = False, None, None
-
-    def prune(self, registered: Collection[str]) -> None:
-        """Only these predecessors have left anything behind."""
-        self.predecessors = tuple(each for each in self.predecessors if each in registered)
-
-    def agreed(self, attachment: Attachment) -> Agreed:
-        """What its view is decided by."""
-        if attachment is Attachment.FORGOTTEN:
-            return NOT_JOINED
-        return Agreed(
-            self.held,
-            attached=attachment is Attachment.ATTACHED,
-            transparent=self.transparent,
-            voting=True,
-            legacy_only=self.legacy_only,
-        )

@@ -1,17 +1,21 @@
-"""One service in the store, as it was read at one revision: its keys, what they say, and what is wrong there.
+"""What was read of the store last: of each service its keys and what they say, of each replica its last beat.
 
-Keys that nobody here knows are named and passed over.
+Everything is one read, however many services there are. A service about which nothing has changed keeps its
+`Reading`, so nobody looks at it again. Keys that nobody here knows are named and passed over.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
-from gateway.controlplane.replication.texts import LiveWord, Who, read_live, read_names, read_who
-from gateway.controlplane.stores.store import Entry
+from gateway.controlplane.replication.texts import LiveWord, Who, read_json, read_live, read_names, read_who
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.controlplane.stores.store import Entry, Store
 from gateway.core.agreement.document import FORM, Document, UnreadableDocument, read_document, write_document
 from gateway.core.fleet.service import Service
 from gateway.core.versions.version import Version
@@ -23,18 +27,38 @@ GONE: Final = "gone"
 LIVE: Final = "live/"
 KNOWN: Final = "known/"
 
+_SHARE_OF_READS: Final = 4.0
+"""Between two reads of everything passes so many times what one has taken."""
+
+_SHARE_OF_RESYNCS: Final = 50.0
+"""The same while nothing seems to have changed."""
+
+_MAX_NAMED: Final = 10
+"""Foreign keys, or replicas, that one log line names."""
+
+_log = logging.getLogger("skewgate.agreement")
+
+
+class Beat(NamedTuple):
+    """The last beat of a replica that was seen."""
+
+    revision: int
+    """0: none."""
+    seen_at: float
+    """By the clock of deadlines of the one that saw it."""
+
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Reading:
-    """What stands under `prefix`, all keys of one service."""
+    """What stands under `prefix`, all keys of one service, at one revision of the store."""
 
     service: Service
     prefix: str
     beats: str
     """The prefix of all beats, which are outside."""
     revision: int
-    """Of the store when it was read."""
+    """Revision of the store when it was read."""
     entries: Mapping[str, Entry]
     """By what follows `prefix` in the key."""
     document: Document | None
@@ -57,7 +81,7 @@ class Reading:
         return key.removeprefix(self.prefix) in self.entries
 
     def revision_of(self, key: str) -> int:
-        """Of the last change of a key; 0: it does not stand."""
+        """Revision of the last change of a key; 0: it does not stand."""
         entry = self.entries.get(key.removeprefix(self.prefix))
         return 0 if entry is None else entry.revision
 
@@ -66,19 +90,15 @@ class Reading:
         return self.prefix + name
 
     def live_key(self, replica: str) -> str:
-        """Where a live replica speaks."""
+        """The key under which a live replica speaks."""
         return f"{self.prefix}{LIVE}{replica}"
 
     def known_key(self, replica: str) -> str:
-        """Where it is registered."""
+        """The key of its registration."""
         return f"{self.prefix}{KNOWN}{replica}"
 
-    def beat_key(self, replica: str) -> str:
-        """Where it counts."""
-        return self.beats + replica
-
     def written(self, document: Document, form: int = FORM) -> str:
-        """As it is put there."""
+        """The text of a document, as it is put there."""
         dialect = self.service.dialect
         return json.dumps(write_document(document, dialect.name, dialect.scheme, form), separators=(",", ":"))
 
@@ -89,13 +109,13 @@ def read_service(
     """What `entries` say about `service`."""
     scheme = service.dialect.scheme
     problem = ""
-    live, unreadable, foreign, unclear = {}, [], [], []
+    live, known, unreadable, foreign, unclear = {}, {}, [], [], []
     document = pin = None
     drained: frozenset[str] | None = frozenset()
     for name, entry in entries.items():
         if name == DOC:
             try:
-                document = read_document(_json(entry.text), service.dialect.name, scheme)
+                document = read_document(read_json(entry.text), service.dialect.name, scheme)
             except UnreadableDocument as error:
                 problem = f"the document under {prefix}{DOC} cannot be followed: {error}"
         elif name == PIN:
@@ -111,21 +131,129 @@ def read_service(
                 live[name.removeprefix(LIVE)] = read_live(entry.text, scheme)
             except UnreadableDocument:
                 unreadable.append(name.removeprefix(LIVE))
-        elif name != GONE and not name.startswith(KNOWN):
+        elif name.startswith(KNOWN):
+            known[name.removeprefix(KNOWN)] = read_who(entry.text)
+        elif name != GONE:
             foreign.append(prefix + name)
-    known = {
-        name.removeprefix(KNOWN): read_who(entry.text)
-        for name, entry in entries.items()
-        if name.startswith(KNOWN)
-    }
     return Reading(
-        *(service, prefix, beats, revision, entries, document, problem, pin, drained or frozenset()),
-        *(tuple(sorted(unclear)), live, tuple(unreadable), known, tuple(foreign)),
+        service=service,
+        prefix=prefix,
+        beats=beats,
+        revision=revision,
+        entries=entries,
+        document=document,
+        problem=problem,
+        pin=pin,
+        drained=drained or frozenset(),
+        unclear=tuple(sorted(unclear)),
+        live=live,
+        unreadable=tuple(unreadable),
+        known=known,
+        foreign=tuple(foreign),
     )
 
 
-def _json(text: str) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise UnreadableDocument("it is not JSON") from None
+@final
+class Readings:
+    """The last readings of the services of `snapshot_holder`, under `prefix`. `boot_time`: the clock of
+    deadlines."""
+
+    def __init__(
+        self, store: Store, prefix: str, snapshot_holder: SnapshotHolder, boot_time: Callable[[], float]
+    ) -> None:
+        self.prefix = prefix
+        self.beats_prefix = f"{prefix.removesuffix('/')}:beats/"
+        """Outside of `prefix`, so that a beat is no change there."""
+        self.services: dict[str, Reading] = {}
+        self.beats: dict[str, Beat] = {}
+        self.revision = 0
+        """Revision of the store at the last read of everything."""
+        self.stale = True
+        """Something has changed since, as far as is known."""
+        self.pause_until = float("-inf")
+        """When everything may be read again, by the clock of the loop."""
+        self._store = store
+        self._snapshot_holder = snapshot_holder
+        self._boot_time = boot_time
+        self._read_at = float("-inf")
+        self._seconds = 0.0
+
+    def resync_at(self, ttl: float) -> float:
+        """When everything is read again, even if nothing seems to have changed: somebody may have deleted
+        keys by hand, which leaves no revision behind."""
+        return self._read_at + max(ttl, _SHARE_OF_RESYNCS * self._seconds)
+
+    async def read(self, names: Iterable[str]) -> set[str]:
+        """Read everything. Returns those of these services about which something is new. Raises
+        `StoreError`."""
+        loop = asyncio.get_running_loop()
+        began, self.stale = loop.time(), False
+        contents = await self._store.read(self.prefix)
+        changed = await self.read_beats()
+        by_service: dict[str, dict[str, Entry]] = {name: {} for name in names}
+        for key, entry in contents.entries.items():
+            name, _, rest = key.removeprefix(self.prefix).partition("/")
+            if name in by_service:
+                by_service[name][rest] = entry
+        for name, entries in by_service.items():
+            known = self.services.get(name)
+            # A store that was restored counts its revisions from an earlier one: no guard may use the later.
+            if known is None or known.entries != entries or contents.revision < known.revision:
+                self.services[name] = reading = self._reading(name, contents.revision, entries)
+                changed.add(name)
+                _warn(known, reading)
+        self.revision, self._read_at = contents.revision, loop.time()
+        self._seconds = self._read_at - began
+        self.pause_until = self._read_at + _SHARE_OF_READS * self._seconds
+        return changed
+
+    async def read_beats(self) -> set[str]:
+        """Whoever has a new beat is alive. Returns the services about which time alone may decide. Raises
+        `StoreError`."""
+        entries = (await self._store.read(self.beats_prefix)).entries
+        now = self._boot_time()
+        found = {key.removeprefix(self.beats_prefix): entry.revision for key, entry in entries.items()}
+        for reading in self.services.values():
+            for each in (*reading.live, *reading.unreadable):
+                found.setdefault(each, 0)
+        quiet = set()
+        for each, revision in found.items():
+            known = self.beats.get(each)
+            if known is None or known.revision != revision:
+                self.beats[each] = Beat(revision, now)
+            else:
+                quiet.add(each)
+        self.beats = {each: beat for each, beat in self.beats.items() if each in found}
+        return {
+            name
+            for name, reading in self.services.items()
+            if reading.unreadable
+            or reading.drained
+            or len(reading.known) > len(reading.live)
+            or not quiet.isdisjoint(reading.live)
+        }
+
+    def configured_anew(self, name: str) -> None:
+        """The service is another object: what stands there may mean something else."""
+        if (reading := self.services.get(name)) is not None:
+            self.services[name] = self._reading(name, reading.revision, reading.entries)
+
+    def _reading(self, name: str, revision: int, entries: Mapping[str, Entry]) -> Reading:
+        service = self._snapshot_holder.current.views[name].service
+        return read_service(service, f"{self.prefix}{name}/", self.beats_prefix, revision, entries)
+
+
+def _warn(before: Reading | None, reading: Reading) -> None:
+    if reading.foreign and (before is None or before.foreign != reading.foreign):
+        _log.warning("foreign keys in the store are passed over: %s", ", ".join(reading.foreign[:_MAX_NAMED]))
+    if reading.unclear and (before is None or before.unclear != reading.unclear):
+        _log.warning(
+            "%s: what stands here cannot be read; what was in force stays so, and this replica takes no step "
+            "until an operator writes it anew: %s",
+            *(reading.service.name, ", ".join(map(reading.key, reading.unclear))),
+        )
+    if reading.unreadable and (before is None or before.unreadable != reading.unreadable):
+        _log.warning(
+            "%s: what these replicas say cannot be read, and counts as no vote: %s",
+            *(reading.service.name, ", ".join(reading.unreadable[:_MAX_NAMED])),
+        )

@@ -2,7 +2,7 @@
 
     store  ->  readings  ->  Membership  ->  SnapshotHolder.agree  ->  workers
       ▲                                                                  │ acknowledged
-      └── beats, acknowledgements, votes, steps  ◄── Following  ◄────────┘
+      └── beats, acknowledgements, votes, steps  ◄──── plans  ◄──────────┘
 
 One loop for all services. A round reads what stands there, sends a beat when it is time, adopts documents,
 and writes at most one transaction for each service; all of them go in a few bundles. The next round follows
@@ -25,28 +25,37 @@ from typing import Final, final
 from uuid import uuid4
 
 from gateway.controlplane.replication.clocks import Clocks, system_clocks
-from gateway.controlplane.replication.commits import MAX_OPERATIONS, commit_all
-from gateway.controlplane.replication.first_join import FirstJoin
-from gateway.controlplane.replication.following import FIRST_BEAT, Following, Kind, Plan, Situation
 from gateway.controlplane.replication.membership import NEVER, Membership
-from gateway.controlplane.replication.reading import Reading
-from gateway.controlplane.replication.readings import Readings
+from gateway.controlplane.replication.plans import (
+    FIRST_BEAT,
+    Kind,
+    Plan,
+    Situation,
+    awaits,
+    ending,
+    leaving,
+    next_plan,
+    own_words,
+    written_command,
+)
+from gateway.controlplane.replication.reading import DRAINED, PIN, Reading, Readings
 from gateway.controlplane.replication.reports import make_report
 from gateway.controlplane.replication.saving import Saving
 from gateway.controlplane.replication.texts import Who, write_live, write_who
-from gateway.controlplane.replication.words import own_words, take_words, written_command
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.controlplane.stores.store import Guard, NothingNewer, Store, StoreError, Transaction, Unchanged
-from gateway.core.agreement.attachment import (
-    Attachment,
-    Registered,
-    adopts,
-    beat_interval,
-    seconds_to_forget,
+from gateway.controlplane.stores.store import (
+    MAX_OPERATIONS,
+    Guard,
+    NothingNewer,
+    Store,
+    StoreError,
+    Transaction,
+    Unchanged,
+    commit_all,
 )
+from gateway.core.agreement.attachment import Registered, beat_interval
 from gateway.core.agreement.document import Document
-from gateway.core.agreement.ladder import all_transparent, legacy_only
-from gateway.core.fleet.fleet import OperatorCommand
+from gateway.core.fleet.fleet import Drain, OperatorCommand, Pin
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.settings import AgreementSettings
@@ -105,18 +114,18 @@ class Replication:
         self._clocks = clocks or system_clocks()
         self._clock = clock
         self._readings = Readings(store, settings.prefix, snapshot_holder, self._clocks.boot_time)
-        self._following = Following(
-            self.id,
-            self._readings.beats_prefix + self.id,
-            write_who(Who(name, host, release)),
-            settings.ttl,
-            settings.forget,
-        )
+        self._registration = write_who(Who(name, host, release))
+        self._beat_key = self._readings.beats_prefix + self.id
         self._members: dict[str, Membership] = {}
-        self.first_join = FirstJoin(settings.ttl, self._clocks)
+        """How this replica stands to each service. Each writes itself."""
+        self._first_members: tuple[Membership, ...] = ()
+        """Those of the start."""
+        self._joining_until = NEVER
+        """When clients may be sent here although it has not joined the others since its start: a replica that
+        comes back goes on by the offer of its state file, while the others may have gone on without it."""
         self._leaving: dict[str, tuple[float, Reading]] = {}
         """Services that were removed, since when, and how they were read last."""
-        self._own_beat = Unchanged(self._following.beat_key, 0)
+        self._own_beat = Unchanged(self._beat_key, 0)
         """The last own beat, as it stands."""
         self._beats = 0
         """How often one was sent: no two say the same."""
@@ -142,7 +151,8 @@ class Replication:
         file is written and before any worker serves."""
         for name in self._snapshot_holder.current.views:
             self._add(name)
-        self.first_join.begin(self._members.values())
+        self._first_members = tuple(self._members.values())
+        self._joining_until = self._clocks.boot_time() + self._settings.ttl
         self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
         self._show()
         self._store.watch(self._readings.prefix, self._hinted)
@@ -174,17 +184,13 @@ class Replication:
             if not self._holding:
                 await self._saving.end()  # first: without a registration nobody goes on by the file
             readings = [*self._readings.services.values(), *(each for _, each in self._leaving.values())]
-            leaving = [self._following.leaving(each, registered=self._holding) for each in readings]
-            beat = Transaction((), {}, (self._following.beat_key,))
-            await commit_all(self._store, [*(each for each in leaving if each.deletes), beat])
+            ends = [leaving(each, self.id, registered=self._holding) for each in readings]
+            beat = Transaction((), {}, (self._beat_key,))
+            await commit_all(self._store, [*(each for each in ends if each.deletes), beat])
 
     def _add(self, name: str) -> None:
-        me = self._members[name] = Membership(since=self._clocks.wall())
         saved = self._restored.pop(name, None)
-        if saved is not None:
-            me.filed = saved.document
-        if saved is not None and saved.registered is not None:
-            me.resume(saved.document, saved.registered, self._clocks, self._settings.forget)
+        self._members[name] = Membership(name, self.id, self._settings, self._clocks, saved)
         self._dirty.add(name)
 
     # --- what happens elsewhere
@@ -230,14 +236,8 @@ class Replication:
             name = view.service.name
             self._dirty.add(name)
             if old is not None and old.service is not view.service and view.agreed is not None:
-                me = self._members[name]
-                if me.joined and view.agreed.document is None and me.held is not None:
-                    me.leave()  # another dialect or scheme: nothing that was agreed on means anything
-                    me.filed = None
-                elif me.joined:
-                    me.held = view.agreed.document
-                elif old.service.scheme_id != view.service.scheme_id:
-                    me.filed = me.joining = None
+                in_same_scheme = old.service.scheme_id == view.service.scheme_id
+                self._members[name].reconfigured(view.agreed.document, in_same_scheme=in_same_scheme)
                 self._readings.configured_anew(name)
         self._wake.set()
 
@@ -288,8 +288,8 @@ class Replication:
             self._dirty |= await self._readings.read_beats()
         elif is_due or self._readings.stale:
             await self._read_all()
-            for name in self._members:
-                self._look_at_itself(name)
+            for me in self._members.values():
+                self._compare(me, self._readings.services[me.service])
             if is_due:
                 await self._beat()
         self._show()
@@ -313,7 +313,7 @@ class Replication:
             return False
         for me in self._members.values():
             if me.live_revision:
-                me.beaten(sent_at, self._settings.ttl)
+                me.beaten(sent_at)
         return True
 
     async def _beat(self) -> None:
@@ -330,11 +330,11 @@ class Replication:
                 self._readings.stale = True
                 continue
             for me, _ in part:
-                me.beaten(sent_at, self._settings.ttl)
+                me.beaten(sent_at)
 
     async def _commit_beat(self, guards: tuple[Guard, ...]) -> bool:
         self._beats += 1
-        key, text = self._following.beat_key, str(self._beats)
+        key, text = self._beat_key, str(self._beats)
         revision = await self._store.commit(Transaction(guards, {key: text}))
         if revision is not None:
             self._own_beat = Unchanged(key, revision, text)
@@ -344,84 +344,54 @@ class Replication:
         self._dirty |= await self._readings.read(self._members)
         self._dirty &= self._members.keys()
 
-    def _look_at_itself(self, name: str) -> None:
-        """What the reading says about this replica itself."""
-        me, reading = self._members[name], self._readings.services[name]
-        now = self._clocks.boot_time()
-        if me.joined and self._attachment(me, now) is Attachment.FORGOTTEN:
-            _log.error("%s: detached for too long: nothing is answered any more", name)
-            me.leave()
-        if reading.problem != me.problem:
-            me.problem = reading.problem
-            if me.problem:
-                _log.error("%s: nothing is answered: %s", name, me.problem)
-        if reading.problem:
-            me.leave()
-        elif self._following.lost(me, reading):
-            if me.live_revision:
-                _log.warning("%s: the store has lost what this replica holds; it joins again", name)
-            me.detach()
-        elif me.live_revision:
-            me.live_revision = reading.revision_of(reading.live_key(self.id))
-        me.not_live_since = {
-            each: me.not_live_since.get(each, now) for each in reading.known if each not in reading.live
-        }
+    def _compare(self, me: Membership, reading: Reading) -> None:
+        """Let this replica know what stands there about itself, and take over what operators have said."""
+        me.read(reading, self._clocks.boot_time())
         if not me.live_revision:
-            self._dirty.add(name)
-        elif me.predecessors:
-            me.prune((*reading.live, *reading.unreadable, *reading.known))
-        if not reading.problem and (reading.document is not None or me.live_revision):
-            take_words(self._snapshot_holder, reading)
+            self._dirty.add(me.service)
+        if reading.problem or (reading.document is None and not me.live_revision):
+            return
+        pool = self._snapshot_holder.current.fleet.pools[me.service]
+        if PIN not in reading.unclear and pool.pin != reading.pin:
+            self._snapshot_holder.apply(me.service, Pin(reading.pin))
+        for member in pool.members if DRAINED not in reading.unclear else ():
+            drained = member.backend.name in reading.drained
+            if member.drained is not drained:
+                self._snapshot_holder.apply(me.service, Drain(member.backend.name, drained))
 
     # --- what follows
-
-    def _attachment(self, me: Membership, now: float) -> Attachment:
-        return me.attachment(now, self._settings.ttl, self._settings.forget)
 
     def _adopt_all(self) -> None:
         """Go over to newer documents, and begin to join where `live` does not stand."""
         now = self._clocks.boot_time()
         for name in self._dirty:
-            me, reading = self._members[name], self._readings.services.get(name)
-            if reading is None or reading.problem:
-                continue
-            attached = self._attachment(me, now) is Attachment.ATTACHED
-            if me.live_revision:
-                if attached and reading.document is not None and adopts(me.held, reading.document):
-                    me.held = reading.document
-                if attached and reading.live and me.held == reading.document:
-                    words = [each.replica for each in reading.live.values()]
-                    me.transparent = not reading.unreadable and all_transparent(me.held, words)
-                    me.legacy_only = legacy_only(me.held, words)
-            else:
-                me.joining = self._following.joins_with(me, reading)
+            reading = self._readings.services.get(name)
+            if reading is not None and not reading.problem:
+                self._members[name].follow(reading, now)
         self._show()
         self._saving.save_what_is_new()
 
     def _plans(self) -> list[tuple[str, Plan]]:
         """What is to be written, by service."""
         found = []
-        now, may_end = self._clocks.boot_time(), not self._orphans() and not self._holding
         for name in sorted(self._dirty):
             reading = self._readings.services.get(name)
-            if reading is None:
-                continue
-            situation = self._situation(name, self._members[name], reading, now)
-            plan = self._following.plan(situation, self._readings.beats, ends_predecessors=may_end)
-            if plan is not None:
-                found.append((name, plan))
+            if reading is not None:
+                plan = next_plan(self._situation(self._members[name], reading))
+                if plan is not None:
+                    found.append((name, plan))
         self._dirty.clear()
         return found
 
-    def _situation(self, name: str, me: Membership, reading: Reading, now: float) -> Situation:
-        view, snapshot = self._snapshot_holder.current.views[name], self._snapshot_holder.current
-        pool = snapshot.fleet.pools[name]
+    def _situation(self, me: Membership, reading: Reading) -> Situation:
+        view, snapshot = self._snapshot_holder.current.views[me.service], self._snapshot_holder.current
+        pool = snapshot.fleet.pools[me.service]
         in_flight = self._in_flight()
         idle = frozenset(
             member.backend.name for member in pool.members if member.drained and not in_flight.get(member.key)
         )
-        own = snapshot.vote(name, self._clock())
-        held = self._held(name)
+        own = snapshot.vote(me.service, self._clock())
+        held = self._held(me.service)
         in_force_here = (held is None or held == me.seq) and self._saving.is_saved(me)
         before = reading.live.get(self.id)
         ack = me.seq if in_force_here or before is None else before.replica.ack
@@ -435,12 +405,16 @@ class Replication:
         return Situation(
             me=me,
             reading=reading,
+            beats=self._readings.beats,
+            registration=self._registration,
             own_text=text(ack),
             joining_text=text(joins),
             own_words=own_words(pool, view.service.dialect.scheme),
             in_force_here=in_force_here,
-            attached=self._attachment(me, now) is Attachment.ATTACHED,
-            now=now,
+            ends_predecessors=not self._orphans() and not self._holding,
+            ttl=self._settings.ttl,
+            forget=self._settings.forget,
+            now=self._clocks.boot_time(),
         )
 
     async def _write(self, plans: list[tuple[str, Plan]]) -> bool:
@@ -455,13 +429,11 @@ class Replication:
                 self._dirty.update({name} & self._members.keys())
                 continue
             if plan.kind is Kind.JOIN:
-                me.joins(plan.document)
-                me.live_revision = revision
-                self._own_beat = Unchanged(self._following.beat_key, revision, FIRST_BEAT)
-                me.beaten(sent_at, self._settings.ttl)
+                me.registered(plan.document, revision, sent_at)
+                self._own_beat = Unchanged(self._beat_key, revision, FIRST_BEAT)
             elif plan.kind is Kind.TELL:
-                me.live_revision = revision
-            if plan.kind is Kind.REMOVE:
+                me.rewritten(revision)
+            elif plan.kind is Kind.REMOVE:
                 _log.info("%s: ended what others left in the store", name)
         self._show()
         return True
@@ -474,8 +446,7 @@ class Replication:
             before = self._leaving.pop(name)[1]
             contents = await self._store.read(before.prefix)
             entries = {key.removeprefix(before.prefix): each for key, each in contents.entries.items()}
-            reading = replace(before, entries=entries)
-            transaction = self._following.leaving(reading, registered=False)
+            transaction = leaving(replace(before, entries=entries), self.id, registered=False)
             if transaction.deletes:
                 await self._store.commit(transaction)
         return bool(over)
@@ -484,24 +455,15 @@ class Replication:
 
     def _show(self) -> None:
         """Publish how this replica stands to each service, and when that changes by time alone."""
-        now, ttl, forget = self._clocks.boot_time(), self._settings.ttl, self._settings.forget
-        views = self._snapshot_holder.current.views
+        now, views = self._clocks.boot_time(), self._snapshot_holder.current.views
         changed, deadlines, next_at = {}, {}, float("inf")
         for name, me in self._members.items():
-            at = self._attachment(me, now)
-            attached = at is Attachment.ATTACHED
-            if attached is not me.was_attached:
-                me.was_attached, me.since = attached, self._clocks.wall()
+            if me.notice(now):
                 self._dirty.add(name)
-                words = "attached" if attached else "detached: it keeps its offer and refuses no version"
-                _log.log(logging.INFO if attached else logging.WARNING, "%s: %s", name, words)
-            if attached:
+            if me.was_attached:
                 next_at = min(next_at, me.refuses_until)
-            elif me.joined and not me.warned and (left := seconds_to_forget(now, me.sent_at, forget)):
-                me.warned = True
-                _log.warning("%s: detached; nothing is answered any more in %.0f s", name, left)
             deadlines[name] = me.refuses_until
-            agreed = me.agreed(at)
+            agreed = me.agreed(now)
             if name in views and views[name].agreed != agreed:
                 changed[name] = agreed
         if changed:
@@ -511,9 +473,8 @@ class Replication:
             self._deadlines(deadlines)
         if self._timer is not None:
             self._timer.cancel()
-        self.first_join.look()
         # An end of `forget` is noticed at the next beat.
-        wait = min(next_at - now, ttl) + 0.001
+        wait = min(next_at - now, self._settings.ttl) + 0.001
         self._timer = asyncio.get_running_loop().call_later(max(0.0, wait), self._show)
 
     def _store_answers(self, error: str) -> None:
@@ -524,6 +485,21 @@ class Replication:
         self._store_error = error
 
     # --- what it says, and what operators say
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether clients should not be sent here yet: it has not joined the others since its start, and one
+        TTL has not passed. After that it is sent clients detached, too: it serves."""
+        return not all(me.beats for me in self._first_members) and (
+            self._clocks.boot_time() < self._joining_until
+        )
+
+    async def joined(self) -> None:
+        """Wait until it is not joining any more."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, self._joining_until - self._clocks.boot_time())):
+                while self.is_joining:
+                    await self._changed.wait()
 
     async def in_force(self, service: str | None = None) -> bool:
         """Wait until the documents (or that of `service`) are where all votes lead, and every live replica
@@ -543,9 +519,9 @@ class Replication:
         now, found = self._clocks.boot_time(), {}
         for name, me in self._members.items():
             reading = self._readings.services.get(name)
-            if reading is None or self._attachment(me, now) is not Attachment.ATTACHED:
+            if reading is None or not me.is_attached(now):
                 found[name] = STORE
-            elif whom := self._following.awaits(me, reading, dirty=name in self._dirty):
+            elif whom := awaits(me, reading, dirty=name in self._dirty):
                 found[name] = ", ".join(whom)
         return found
 
@@ -558,7 +534,7 @@ class Replication:
             self._settings,
             self._clocks,
             store_error=self._store_error,
-            joining=self.first_join.is_awaited,
+            joining=self.is_joining,
         )
 
     def to_save(self) -> Mapping[str, Document]:
@@ -594,7 +570,6 @@ class Replication:
         readings = [each for each in self._readings.services.values() if replica in each.known]
         if not readings or any(replica in (*each.live, *each.unreadable) for each in readings):
             return False
-        ended = [self._following.ending(each, replica).transaction for each in readings]
-        revisions = await commit_all(self._store, ended)
+        revisions = await commit_all(self._store, [ending(each, replica, self.id) for each in readings])
         self._hinted()
         return None not in revisions

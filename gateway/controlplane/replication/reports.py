@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 
 from gateway.controlplane.replication.clocks import Clocks
-from gateway.controlplane.replication.following import Beat
 from gateway.controlplane.replication.membership import Membership
-from gateway.controlplane.replication.reading import Reading
-from gateway.controlplane.replication.readings import Readings
+from gateway.controlplane.replication.reading import Beat, Reading, Readings
 from gateway.controlplane.replication.texts import config_digest
-from gateway.core.agreement.attachment import Attachment
 from gateway.core.agreement.ladder import awaited
 from gateway.settings import AgreementSettings
 from gateway.telemetry.agreement import AgreementReport, ReplicaReport, ServiceReport
@@ -29,25 +25,27 @@ def make_report(
 ) -> AgreementReport:
     """Everything about it now."""
     now, readings = clocks.boot_time(), read.services
-    services = {name: _service(me, readings.get(name), now, settings) for name, me in sorted(members.items())}
-    found = {each for reading in readings.values() for each in reading.known}
-    replicas = tuple(_replica(each, own, readings, read.beats, clocks) for each in sorted(found))
-    return AgreementReport(own, store_error, replicas, services, settings.forget, joining)
+    registered = {each for reading in readings.values() for each in reading.known}
+    return AgreementReport(
+        id=own,
+        store_error=store_error,
+        replicas=tuple(_replica(each, readings, read.beats, clocks) for each in sorted(registered)),
+        services={name: _service(me, readings.get(name), now) for name, me in sorted(members.items())},
+        forget=settings.forget,
+        joining=joining,
+    )
 
 
-def _service(
-    me: Membership, reading: Reading | None, now: float, settings: AgreementSettings
-) -> ServiceReport:
-    at = me.attachment(now, settings.ttl, settings.forget)
-    attached = at is Attachment.ATTACHED
-    left = None
-    if at is Attachment.FORGOTTEN:
-        left = 0.0
-    elif not attached and settings.forget is not None and me.sent_at > -inf:
-        left = max(0.0, me.sent_at + settings.forget - now)
+def _service(me: Membership, reading: Reading | None, now: float) -> ServiceReport:
+    report = ServiceReport(
+        attached=me.is_attached(now),
+        since=me.since,
+        seq=me.seq,
+        answers_for=me.answers_for(now),
+        problem=me.problem,
+    )
     if reading is None:
-        return ServiceReport(attached, me.since, me.seq, left, problem=me.problem)
-    live = {each: word.replica for each, word in reading.live.items()}
+        return report
     not_idle = {
         backend: (  # what cannot be read may say anything
             *sorted(each for each, word in reading.live.items() if backend not in word.idle),
@@ -55,22 +53,17 @@ def _service(
         )
         for backend in reading.drained
     }
-    return ServiceReport(
-        attached,
-        me.since,
-        me.seq,
-        left,
-        awaited(reading.document, live),
-        me.problem,
-        reading.pin is not None,
-        frozenset(backend for backend, whom in not_idle.items() if not whom),
-        {backend: whom for backend, whom in not_idle.items() if whom},
-        tuple(sorted(reading.known.keys() - reading.live.keys() - {*reading.unreadable})),
+    return report._replace(
+        awaited=awaited(reading.document, {each: word.replica for each, word in reading.live.items()}),
+        pinned=reading.pin is not None,
+        idle=frozenset(backend for backend, whom in not_idle.items() if not whom),
+        not_idle={backend: whom for backend, whom in not_idle.items() if whom},
+        away=tuple(sorted(reading.known.keys() - reading.live.keys() - {*reading.unreadable})),
     )
 
 
 def _replica(
-    each: str, own: str, readings: Mapping[str, Reading], beats: Mapping[str, Beat], clocks: Clocks
+    each: str, readings: Mapping[str, Reading], beats: Mapping[str, Beat], clocks: Clocks
 ) -> ReplicaReport:
     registered = {name: reading for name, reading in readings.items() if each in reading.known}
     who = next(reading.known[each] for reading in registered.values())

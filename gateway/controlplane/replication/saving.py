@@ -12,11 +12,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final, final
 
 from gateway.controlplane.replication.clocks import Clocks
-from gateway.controlplane.replication.membership import Membership
-from gateway.core.agreement.attachment import Registered
+from gateway.controlplane.replication.membership import NEVER, Membership
+from gateway.core.agreement.attachment import LastAttached, Registered
 from gateway.core.agreement.document import Document
 
 SAVE_WAIT: Final = 2.0
@@ -32,6 +33,19 @@ MAX_IDS: Final = 64
 """Registrations that the file names: as many as its reader takes."""
 
 _log = logging.getLogger("skewgate.agreement")
+
+
+@final
+@dataclass(slots=True)
+class _Filed:
+    """What the state file has of one membership, or is being given."""
+
+    wanted: tuple[object, ...] = ()
+    """Document and ids; empty: nothing of this run."""
+    last: LastAttached | None = None
+    """A moment at which it was attached."""
+    recorded_at: float = NEVER
+    """The same moment, by the clock of deadlines; `NEVER`: it is of an earlier process."""
 
 
 @final
@@ -52,21 +66,22 @@ class Saving:
         self._save = save
         self._clocks = clocks
         self._written = written
+        self._filed: dict[Membership, _Filed] = {}
         self._task: asyncio.Task[None] | None = None
         self._unsaved = False
         """The last acknowledgement was not in the file."""
+        self._ended = False
         self._period = _RECORDED if forget is None else min(_RECORDED, _RECORDED_SHARE * forget)
 
     def is_saved(self, me: Membership) -> bool:
         """Whether all that is to be acknowledged, or joined with, is in the file."""
-        return self._save is None or me.saved == self._wanted(me)
+        return self._save is None or self._filed_of(me).wanted == self._wanted(me)
 
     def save_what_is_new(self) -> None:
         """Begin to write it, unless a write is under way."""
         if self._save is None or self._task is not None:
             return
-        new = any(me.saved != self._wanted(me) for me in self._members.values())
-        if new or any(map(self._is_to_be_recorded, self._members.values())):
+        if any(not self.is_saved(me) or self._is_to_be_recorded(me) for me in self._members.values()):
             # Owned by this object until `close`.
             self._task = asyncio.get_running_loop().create_task(self._write(), name="replication-state")
 
@@ -80,8 +95,7 @@ class Saving:
     async def end(self) -> None:
         """The registrations end: others may refuse by the next moment what is on offer here. So the file says
         that this replica was not attached, and whoever reads it answers nothing before it has joined."""
-        for me in self._members.values():
-            me.last, me.beats = None, False
+        self._ended = True
         if self._save is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SAVE_WAIT / 2):
@@ -94,7 +108,16 @@ class Saving:
 
     def registrations(self) -> Mapping[str, Registered]:
         """The same of the registrations."""
-        return {name: Registered(self._ids(me), me.last) for name, me in self._members.items()}
+        return {
+            name: Registered(self._ids(me), None if self._ended else self._filed_of(me).last)
+            for name, me in self._members.items()
+        }
+
+    def _filed_of(self, me: Membership) -> _Filed:
+        filed = self._filed.get(me)
+        if filed is None:
+            filed = self._filed[me] = _Filed(last=me.last_before)
+        return filed
 
     def _ids(self, me: Membership) -> tuple[str, ...]:
         # The oldest: those after them never reached the store, or they would have ended theirs.
@@ -107,15 +130,16 @@ class Saving:
         """Whether the file's last moment is of before this attachment, or from too long ago."""
         if me.held is None or not me.beats or not me.joined:
             return False
-        return me.recorded_at < max(me.attached_at, me.sent_at - self._period)
+        return self._filed_of(me).recorded_at < max(me.attached_at, me.sent_at - self._period)
 
     async def _write(self) -> None:
         """A disk that is slow or full holds nobody for ever: the log says what that costs."""
         assert self._save is not None
-        for me in self._members.values():
+        self._filed = {me: self._filed_of(me) for me in self._members.values()}
+        for me, filed in self._filed.items():
             if me.beats and me.joined:  # else it was attached before this process began
-                me.last, me.recorded_at = self._clocks.last_attached(me.sent_at), me.sent_at
-        begun = {name: self._wanted(me) for name, me in self._members.items()}
+                filed.last, filed.recorded_at = self._clocks.last_attached(me.sent_at), me.sent_at
+        begun = {me: self._wanted(me) for me in self._filed}
         saved = False
         try:
             with suppress(TimeoutError):
@@ -124,9 +148,8 @@ class Saving:
             self._report(saved=saved)
         finally:
             self._task = None
-        for name, wanted in begun.items():
-            if name in self._members:
-                self._members[name].saved = wanted
+        for me, wanted in begun.items():
+            self._filed_of(me).wanted = wanted
         self._written()
 
     def _report(self, *, saved: bool) -> None:

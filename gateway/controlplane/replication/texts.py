@@ -140,10 +140,12 @@ def write_names(names: frozenset[str]) -> str:
 def read_names(text: str) -> frozenset[str] | None:
     """None: it is no list of names."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = read_json(text)
+    except UnreadableDocument:
         return None
-    return frozenset(found) if isinstance(found, list) and _are(found, str) else None
+    if isinstance(found, list) and all(isinstance(each, str) for each in found):
+        return frozenset(found)
+    return None
 
 
 def config_digest(service: Service) -> str:
@@ -221,19 +223,20 @@ def _read_vote(found: Mapping[str, object], scheme: Scheme) -> Vote:
     )
 
 
-def _are(values: list[object], kind: type) -> bool:
-    return all(type(each) is kind for each in values)
-
-
 def _text(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _object(text: str) -> dict[str, object]:
+def read_json(text: str) -> object:
+    """Raises `UnreadableDocument`."""
     try:
-        found = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
         raise UnreadableDocument("it is not JSON") from None
+
+
+def _object(text: str) -> dict[str, object]:
+    found = read_json(text)
     if not isinstance(found, dict):
         raise UnreadableDocument("it is no object")
     return found

@@ -7,8 +7,8 @@ higher than all before it. Kinds of stores are beside this file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol, TypeAlias, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol, TypeAlias, final
 
 from gateway.errors import SkewgateError
 
@@ -86,3 +86,41 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """End all watches and connections."""
+
+
+MAX_OPERATIONS: Final = 100
+"""Guards, or keys, of one transaction: etcd takes 128 of each, unless somebody has lowered that."""
+
+
+async def commit_all(store: Store, transactions: Sequence[Transaction]) -> list[int | None]:
+    """Commit many small transactions, each of which stands or falls alone, in a few large ones.
+
+    Returns what `Store.commit` returns for each of them, in their order. Raises `StoreError`; then any of
+    them may have been carried out. No two may write different texts to one key.
+    """
+    revisions: list[int | None] = []
+    bundle: list[Transaction] = []
+    size = 0
+    for each in transactions:
+        operations = max(len(each.guards), len(each.puts) + len(each.deletes))
+        if bundle and size + operations > MAX_OPERATIONS:
+            revisions += await _commit_together(store, bundle)
+            bundle, size = [], 0
+        bundle.append(each)
+        size += operations
+    return revisions + await _commit_together(store, bundle) if bundle else revisions
+
+
+async def _commit_together(store: Store, bundle: Sequence[Transaction]) -> list[int | None]:
+    """If a guard of any of them does not hold, nothing of the large one was done, and its halves are tried:
+    so one whose guards fail costs a few calls and holds up no other."""
+    merged = Transaction(
+        tuple(dict.fromkeys(guard for each in bundle for guard in each.guards)),
+        {key: text for each in bundle for key, text in each.puts.items()},
+        tuple(key for each in bundle for key in each.deletes),
+    )
+    revision = await store.commit(merged)
+    if revision is not None or len(bundle) == 1:
+        return [revision] * len(bundle)
+    half = len(bundle) // 2
+    return [*await _commit_together(store, bundle[:half]), *await _commit_together(store, bundle[half:])]

@@ -1,0 +1,236 @@
+"""What a replica writes next about one service: the protocol's rules, asked in their order.
+
+    leave      it cannot read what the store holds: it answers nothing, and ends its registration
+    join       its `live` does not stand: with the document that is in the state file and held by all workers
+    tell       its acknowledgement and its vote
+    remove     others without beats, and registrations to which nobody comes back
+    step       the next document of the ladder
+
+One transaction for a service in each round at most, guarded by what was read. What operators say, a pin and
+the names of drained backends, stands in the store, too: a replica that joins a store without any writes its
+own there. Nothing here waits, and nothing is written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple, final
+
+from gateway.controlplane.replication.membership import Membership
+from gateway.controlplane.replication.reading import DOC, DRAINED, GONE, PIN, Beat, Reading
+from gateway.controlplane.replication.texts import write_names
+from gateway.controlplane.stores.store import NothingNewer, Transaction, Unchanged
+from gateway.core.agreement.attachment import may_end_registration, may_remove
+from gateway.core.agreement.document import Document, form_for_all
+from gateway.core.agreement.ladder import awaited, next_document
+from gateway.core.fleet.fleet import OperatorCommand, Pin
+from gateway.core.fleet.pool import Pool
+from gateway.core.versions.version import Scheme
+
+FIRST_BEAT: Final = "0"
+"""The beat with which a replica joins."""
+
+
+class Kind(Enum):
+    """What a transaction is for."""
+
+    LEAVE = "leave"
+    JOIN = "join"
+    TELL = "tell"
+    REMOVE = "remove"
+    STEP = "step"
+
+
+class Plan(NamedTuple):
+    """One transaction about one service."""
+
+    kind: Kind
+    transaction: Transaction
+    document: Document | None = None
+    """The document with which it joins."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """All that the rules look at for one service, at one moment."""
+
+    me: Membership
+    reading: Reading
+    beats: Mapping[str, Beat]
+    """The last beats of all replicas, by id."""
+    registration: str
+    """Text of this replica's registration."""
+    own_text: str
+    """What `live` is to say of this replica now. It acknowledges what it holds if `in_force_here`."""
+    joining_text: str
+    """The same with the acknowledgement of the document with which it joins."""
+    own_words: Mapping[str, str]
+    """Texts of the pin and of the drained backends that are in force here, by key."""
+    in_force_here: bool
+    """What it holds, or is about to join with, is in the state file, and all its workers hold it."""
+    ends_predecessors: bool
+    """No worker of an earlier process serves any more."""
+    ttl: float
+    forget: float | None
+    now: float
+    """By the clock of deadlines."""
+
+
+def next_plan(at: Situation) -> Plan | None:
+    """What is to be written next; None: nothing."""
+    me, reading = at.me, at.reading
+    if reading.problem:
+        return _leave(at) if at.in_force_here else None
+    own = reading.live.get(me.replica)
+    if not me.live_revision or own is None:
+        return _join(at)
+    if own.text != at.own_text:
+        guard = Unchanged(reading.live_key(me.replica), me.live_revision)
+        return Plan(Kind.TELL, Transaction((guard,), {guard.key: at.own_text}))
+    return _removal(at) or _step(at)
+
+
+def _leave(at: Situation) -> Plan | None:
+    reading, own = at.reading, at.me.replica
+    keys = [key for key in (reading.live_key(own), reading.known_key(own)) if key in reading]
+    if not keys:
+        return None
+    guards = tuple(Unchanged(key, reading.revision_of(key)) for key in keys)
+    return Plan(Kind.LEAVE, Transaction(guards, {reading.key(GONE): own}, tuple(keys)))
+
+
+def _join(at: Situation) -> Plan | None:
+    me, reading = at.me, at.reading
+    document = me.joins_with(reading)
+    if not at.in_force_here or me.joining != document:
+        return None
+    live = reading.live_key(me.replica)
+    puts = {
+        live: at.joining_text,
+        reading.known_key(me.replica): at.registration,
+        reading.beats + me.replica: FIRST_BEAT,
+    }
+    guards = [
+        Unchanged(reading.key(DOC), reading.revision_of(reading.key(DOC))),
+        Unchanged(live, reading.revision_of(live)),
+    ]
+    if document is not None and document != reading.document:
+        puts[reading.key(DOC)] = reading.written(document)
+    if reading.document is None or document != reading.document:
+        # The store is new, or has lost what was there: what operators have said is written back.
+        for name, text in at.own_words.items():
+            if (key := reading.key(name)) not in reading:
+                guards.append(Unchanged(key, 0))
+                puts[key] = text
+    gone = []
+    for each in me.predecessors:
+        # The lock of its state file says that the process is no more. Workers of it may still serve.
+        gone += [reading.live_key(each)] + ([reading.known_key(each)] if at.ends_predecessors else [])
+    gone = [key for key in gone if key in reading]
+    if gone:
+        puts[reading.key(GONE)] = me.replica
+    return Plan(Kind.JOIN, Transaction(tuple(guards), puts, tuple(gone)), document)
+
+
+def _removal(at: Situation) -> Plan | None:
+    """Remove one other replica: the next round looks at the next one."""
+    me, reading = at.me, at.reading
+    for each in (*reading.live, *reading.unreadable):
+        beat = at.beats.get(each)
+        if each == me.replica or beat is None or not may_remove(at.now, beat.seen_at, at.ttl):
+            continue
+        key = reading.live_key(each)
+        guards = Unchanged(reading.beats + each, beat.revision), Unchanged(key, reading.revision_of(key))
+        return Plan(Kind.REMOVE, Transaction(guards, {reading.key(GONE): me.replica}, (key,)))
+    for each in reading.known:
+        since = me.not_live_since.get(each)
+        own = at.ends_predecessors and each in me.predecessors
+        over = since is not None and may_end_registration(at.now, since, at.forget)
+        if each not in reading.live and (own or over):
+            return Plan(Kind.REMOVE, ending(reading, each, me.replica))
+    return None
+
+
+def _step(at: Situation) -> Plan | None:
+    reading = at.reading
+    if not at.me.is_attached(at.now) or at.me.held != reading.document:
+        return None
+    if reading.unreadable:
+        return None  # somebody has said what this release cannot read: it may be a vote against all
+    if reading.unclear:
+        return None  # the pin may be below what would be offered next
+    live = {each: word.replica for each, word in reading.live.items()}
+    document = next_document(
+        reading.document, live, reading.known, reading.pin, reading.service.dialect.scheme
+    )
+    form = form_for_all([word.forms for word in reading.live.values()])
+    if document is None or form is None:
+        return None
+    guard = NothingNewer(reading.prefix, reading.revision)
+    return Plan(Kind.STEP, Transaction((guard,), {reading.key(DOC): reading.written(document, form)}))
+
+
+def ending(reading: Reading, gone: str, replica: str) -> Transaction:
+    """End the registration of `gone`, which is not live. `replica`: the one that writes."""
+    key = reading.known_key(gone)
+    guards = Unchanged(key, reading.revision_of(key)), Unchanged(reading.live_key(gone), 0)
+    return Transaction(guards, {reading.key(GONE): replica}, (key,))
+
+
+def leaving(reading: Reading, replica: str, *, registered: bool) -> Transaction:
+    """A clean stop. `registered`: the registration stays, for the process that has taken over."""
+    keys = [reading.live_key(replica)] + ([] if registered else [reading.known_key(replica)])
+    return Transaction((), {reading.key(GONE): replica}, tuple(key for key in keys if key in reading))
+
+
+def awaits(me: Membership, reading: Reading, *, dirty: bool) -> list[str]:
+    """Ids of those for whom the next step waits; this one's own while it has something to do."""
+    document, scheme = reading.document, reading.service.dialect.scheme
+    live = {each: word.replica for each, word in reading.live.items()}
+    if found := [*awaited(document, live), *reading.unreadable]:
+        return found
+    if dirty or me.held != document:
+        return [me.replica]
+    if reading.unclear:
+        return [reading.key(name) for name in reading.unclear]
+    wanted = next_document(document, live, live, reading.pin, scheme)
+    if wanted is None:
+        return []
+    return [each for each in reading.known if each not in live] or [me.replica]
+
+
+# --- what operators say
+
+
+def written_command(
+    reading: Reading, command: OperatorCommand, pool: Pool, replica: str
+) -> Transaction | None:
+    """The transaction by which all replicas get the command; None: it stands there already. Where the names
+    of drained backends cannot be read, those that are drained here take their place."""
+    if isinstance(command, Pin):
+        key, scheme = reading.key(PIN), reading.service.dialect.scheme
+        text = None if command.ceiling is None else scheme.format(command.ceiling)
+    else:
+        key, one = reading.key(DRAINED), {command.backend}
+        before = _drained(pool) if DRAINED in reading.unclear else reading.drained
+        names = before | one if command.drained else before - one
+        text = write_names(names) if names else None
+    guard = Unchanged(key, reading.revision_of(key))
+    if text is not None:
+        return Transaction((guard,), {key: text})
+    return Transaction((guard,), {reading.key(GONE): replica}, (key,)) if key in reading else None
+
+
+def own_words(pool: Pool, scheme: Scheme) -> Mapping[str, str]:
+    """The pin and the drained backends that are in force here, as texts."""
+    words = {} if pool.pin is None else {PIN: scheme.format(pool.pin)}
+    if drained := _drained(pool):
+        words[DRAINED] = write_names(drained)
+    return words
+
+
+def _drained(pool: Pool) -> frozenset[str]:
+    return frozenset(member.backend.name for member in pool.members if member.drained)
