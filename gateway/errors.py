@@ -118,8 +118,8 @@ class BuildError(SkewgateError):
     """There is no compiled build, because it cannot be made here or because making it failed."""
 
 
-class LayoutError(SkewgateError):
-    """A configuration cannot be laid out: its layout would change what it means."""
+class FixError(SkewgateError):
+    """A configuration cannot be mended: its file cannot be written, or has changed since it was checked."""
 
 
 class AdminError(SkewgateError):

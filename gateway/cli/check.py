@@ -1,6 +1,7 @@
 """`skewgate check FILE…`: every problem of configurations, with position, source line, caret and hint.
 
-It prints the problems that `settings` found, on standard output, and looks for none itself.
+It prints the problems that `settings` found, on standard output, and looks for none itself. With `--fix` it
+first has `fix` mend what can be mended, and then checks as ever.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import Any, Final
 
 import click
 
-from gateway.cli.command import STDIN, STDIN_NAME, FileName, find_config, output_option, verb
+from gateway.cli.command import STDIN, STDIN_NAME, FileName, find_config, output_option, usage_error, verb
+from gateway.cli.fix import Fixed, fix
 from gateway.core.dialect import DefaultKind
 from gateway.core.fleet.service import Service
 from gateway.settings import Loaded, read_file
 from gateway.settings.load import read_bytes
+from gateway.settings.sources import is_stream
 from gateway.settings.yaml.problem import Problem
 from gateway.settings.yaml.tree import Position
 
@@ -37,19 +40,47 @@ DETAILS: Final = (
     type=click.Choice(["haproxy"]),
     help="a service of which no request can go past the gateway through this engine is an error, too",
 )
+@click.option(
+    "--fix",
+    "fixes",
+    is_flag=True,
+    help="first mend in place what can mean one thing only: versions without quotation marks, names of"
+    " earlier releases; everything else in the file stays, to the byte",
+)
 @output_option
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=FileName())
-def command(*, strict: bool, engine: str | None, output: str, files: Sequence[Path]) -> int:
-    """Print the problems of all files. 0 if all can be used, with or without warnings; otherwise 2."""
-    results = [_read(file) for file in files or [find_config(None)]]
+def command(*, strict: bool, engine: str | None, fixes: bool, output: str, files: Sequence[Path]) -> int:
+    """Print the problems of all files. 0 if all can be used, with or without warnings; otherwise 2. Raises
+    `FixError`."""
+    files = files or [find_config(None)]
+    fixed = _fix(files, shown=output == "text") if fixes else None
+    results = [_read(file) for file in files]
     if engine is not None:
         results = [_for_engine(loaded) for loaded in results]
     if output == "json":
-        print(json.dumps({"files": [_as_json(loaded) for loaded in results]}, ensure_ascii=False))
+        found = [_as_json(loaded) for loaded in results]
+        if fixed is not None:
+            found = [{**file, "fixed": [each._asdict() for each in of_file]}
+                     for file, of_file in zip(found, fixed, strict=True)]  # fmt: skip
+        print(json.dumps({"files": found}, ensure_ascii=False))
     else:
         for loaded in results:
             print(_as_text(loaded))
     return 2 if any(loaded.errors or (strict and loaded.problems) for loaded in results) else 0
+
+
+def _fix(files: Sequence[Path], *, shown: bool) -> list[list[Fixed]]:
+    """What was mended, for each file. `shown`: print it at once, because a later file may not be writable."""
+    for file in files:
+        if str(file) == STDIN or is_stream(file):
+            usage_error(f"--fix changes files, and {file} is none")
+    found = []
+    for file in files:
+        fixed = fix(file)
+        for each in fixed if shown else ():
+            print(each)
+        found.append(fixed)
+    return found
 
 
 def _read(file: Path) -> Loaded:

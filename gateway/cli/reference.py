@@ -61,7 +61,8 @@ One object: `files`, a list with one object for each file. Each has `file`, `usa
 `problems` in file order. A problem has `file` (an included file is named here), `line`, `column`, `severity`
 (`error` or `warning`), `code`, `message` and `hint` (or null). The codes are listed in
 [configuration](configuration.md#problem-codes). `notes` has the lines that `check` prints about services of
-which nothing is wrong.
+which nothing is wrong. With `--fix` there is `fixed` as well: of each token that was replaced `file`, `line`,
+`column`, `code`, and the texts `was` and `now`.
 
 ## The file of `test`
 

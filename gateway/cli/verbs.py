@@ -24,7 +24,6 @@ VERBS: Final[Mapping[str, str]] = {
     "reload": "make a running gateway read its configuration again",
     "healthcheck": "check whether a running gateway is ready: exit 0 or 1",
     "init": "write a configuration with comments from the answers of an API that runs",
-    "fmt": "lay a configuration out in one way; comments stay, versions get quotation marks",
     "schema": "print the JSON Schema of the configuration",
     "completion": "print the completion script of a shell",
     "build": "compile the hot path, if a C compiler is here",
@@ -34,6 +33,9 @@ VERBS: Final[Mapping[str, str]] = {
     ),
     "version": "print the versions of the program and its libraries",
 }
+
+REPLACED: Final = {"fmt": "check --fix"}
+"""Verbs of earlier releases, with what to write instead."""
 
 COMPILED: Final = frozenset({"run", "engine", "explain", "test", "demo", "version"})
 """The verbs that use the compiled build, if there is one, or tell of it. Whether one fits the sources is a

@@ -29,7 +29,7 @@ useful file, [config/skewgate.yaml](../config/skewgate.yaml) shows every key, an
 How the file is read:
 
 - A value is the text that was written: `1.90` is 1.90 and `off` is the word off. A version that other tools
-  would read as a number causes a warning.
+  would read as a number causes a warning; `check --fix` quotes it.
 - `${NAME}` in a value is replaced by the environment variable of that name. `${NAME:-default}` is replaced by
   the default when the variable is unset or empty. An unset variable without a default is an error. Inside
   `[ ]` and `{ }` such a value needs quotation marks. Messages show `${NAME}`, never its value.

@@ -82,7 +82,7 @@ class Sources:
     def read_main(self, path: str | Path) -> bytes:
         """The file of the configuration itself. It may be a pipe, which is read once and never watched.
         Raises `SourceError`, and `OSError` for a pipe."""
-        if _is_stream(path):
+        if is_stream(path):
             with Path(path).open("rb") as file:
                 return _bounded(file.read(MAX_SIZE + 1))
         return self.read(str(path))
@@ -141,10 +141,11 @@ class Sources:
 def folder_of(path: str | Path) -> Path:
     """Where the relative paths in a configuration begin: in its folder, and for a pipe, which has none, in
     the working folder."""
-    return Path() if _is_stream(path) else Path(path).parent
+    return Path() if is_stream(path) else Path(path).parent
 
 
-def _is_stream(path: str | Path) -> bool:
+def is_stream(path: str | Path) -> bool:
+    """Whether it is a pipe or a device, which can be read once and not written anew."""
     try:
         mode = Path(path).stat().st_mode
     except (OSError, ValueError):

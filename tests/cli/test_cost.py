@@ -45,7 +45,7 @@ HEAVY_VERBS = [
     ("check", "config/minimal.yaml"),
     ("check", "config/skewgate.yaml"),
     ("schema",),
-    ("fmt", "--check", "config/skewgate.yaml"),
+    ("check", "--fix", "config/skewgate.yaml"),
 ]
 DEAR = ("aiohttp", "asyncio", "yaml", "cryptography", "prometheus_client", "gateway.settings")
 """What the light verbs do without."""

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.layout import laid_out
 from gateway.settings import load
 from tests.cli.conftest import Call, Fleet
 from tests.cli.processes import free_port
@@ -16,7 +15,7 @@ def url(port: int) -> str:
     return f"http://127.0.0.1:{port}"
 
 
-async def test_what_is_written_has_no_problem_and_the_layout_of_fmt(fleet: Fleet, call_main: Call) -> None:
+async def test_what_is_written_has_no_problem(fleet: Fleet, call_main: Call) -> None:
     both = [url(fleet.old.port.number), url(fleet.new.port.number)]
 
     ended = await call_main("init", "--from", both[0], "--from", both[1], "--service", "metal")
@@ -29,7 +28,6 @@ async def test_what_is_written_has_no_problem_and_the_layout_of_fmt(fleet: Fleet
     assert [f"http://{backend.host}:{backend.port}" for backend in service.backends] == both
     assert "# served 1.1-1.58 when this was written" in ended.out
     assert '#   ceiling: "1.90"' in ended.out
-    assert laid_out(ended.out) == ended.out
 
 
 async def test_a_dialect_that_is_named_is_taken_and_shows_its_options(fleet: Fleet, call_main: Call) -> None:
@@ -41,7 +39,6 @@ async def test_a_dialect_that_is_named_is_taken_and_shows_its_options(fleet: Fle
     assert "    dialect: openstack\n    openstack:\n      service_type: baremetal\n" in ended.out
     assert "      # latest: preset\n" in ended.out
     assert load(ended.out, filename="x", environ={}).problems == ()
-    assert laid_out(ended.out) == ended.out
 
 
 async def test_a_server_that_is_down_is_written_with_a_warning(fleet: Fleet, call_main: Call) -> None:

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from gateway.cli.layout import laid_out
 from gateway.cli.own_api import infer
 from gateway.cli.own_api_file import Target, questions, written
 from gateway.cli.own_api_versions import notation_of
@@ -48,7 +47,6 @@ def read(text: str | None) -> Service:
     assert text is not None
     loaded = load(text, filename="x", environ={})
     assert loaded.problems == ()
-    assert laid_out(text) == text
     [service] = loaded.require().services
     assert service.default_version is not None
     assert questions(text) > 0

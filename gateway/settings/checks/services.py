@@ -148,13 +148,15 @@ class _ServiceReader:
         if kind is None:
             known = sorted(self.dialects)
             close = get_close_matches(name, known, n=1)
-            if name in RENAMED_DIALECTS:
-                hint = f"write {RENAMED_DIALECTS[name]}, which is its new name"
+            renamed = RENAMED_DIALECTS.get(name, "")
+            if renamed:
+                hint = f"write {renamed}, which is its new name"
             elif close:
                 hint = f"did you mean {close[0]}?"
             else:
                 hint = "known dialects: " + ", ".join(known)
-            self.findings.add(node, "unknown-dialect", "there is no dialect of this name", hint)
+            message = "there is no dialect of this name"
+            self.findings.add(node, "unknown-dialect", message, hint, mend=renamed)
             return None
         for other in self.dialects:
             if other != name and isinstance(self.node, MappingNode) and other in self.node.entries:
@@ -216,6 +218,7 @@ class _ServiceReader:
                     f"other tools read {node.written} as the number {float(node.written)}",
                     f'write "{node.written}"',
                     severity=Severity.WARNING,
+                    mend=f'"{node.written}"',
                 )
 
     def _check_names(self) -> None:

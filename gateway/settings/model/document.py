@@ -277,5 +277,8 @@ RENAMED: Final = {
 }
 """Keys of earlier releases, with the hint that names the new key."""
 
+NEW_NAMES: Final = {"services.*.offer.settle": "stabilization", "services.*.header": "custom"}
+"""The new names of those that only have another name, at the same place."""
+
 RENAMED_DIALECTS: Final = {"header": "custom"}
 """Names of dialects in earlier releases, with the new names."""

@@ -51,18 +51,28 @@ class Findings:
         hint: str | None = None,
         *,
         severity: Severity = Severity.ERROR,
+        mend: str = "",
     ) -> None:
-        """Report a problem of a node, unless one of it was reported before."""
+        """Report a problem of a node, unless one of it was reported before. `mend`: what to write instead; it
+        counts only for a text that is written plainly, whole and in this place."""
         if node is not None and node.broken:
             return
         if isinstance(node, Scalar) and severity is Severity.ERROR:
             more = _invisible(node) or _source(node, code)
             hint = f"{hint}; {more}" if hint and more else hint or more
         position = node.position if node is not None else Position()
+        is_plain = isinstance(node, Scalar) and node.plain and len(node.written) == position.width
         self.problems.append(
             Problem(
-                *(position.line, position.column, code, message, hint or None, severity, position.width),
+                position.line,
+                position.column,
+                code,
+                message,
+                hint or None,
+                severity,
+                position.width,
                 position.file,
+                mend=mend if is_plain else "",
             )
         )
 

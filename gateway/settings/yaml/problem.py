@@ -111,6 +111,9 @@ class Problem:
     """How many characters of the line get a caret."""
     file: str = ""
     """The included file that it is in; empty: the file that was named."""
+    mend: str = ""
+    """What to write instead of the `width` characters, where only one thing can be meant; empty: a person
+    decides."""
 
     def headline(self, filename: str) -> str:
         """`FILE:LINE:COL: error[CODE]: message`."""
@@ -153,6 +156,11 @@ def _cut(source: str, start: int) -> tuple[str, int]:
 def split_lines(text: str) -> list[str]:
     """The lines of a text as YAML counts them, without line ends."""
     return _LINE_END.split(text)
+
+
+def line_starts(text: str) -> list[int]:
+    """Where the lines of `split_lines` begin in the text."""
+    return [0, *(found.end() for found in _LINE_END.finditer(text))]
 
 
 def shown_lines(text: str, secrets: Iterable[tuple[int, int]] = ()) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar, final
 
 from gateway.errors import TextRefused
 from gateway.keys.kinds import Either, Key, Kind, ListOf, Section, Table, Text
-from gateway.settings.model.document import RENAMED
+from gateway.settings.model.document import NEW_NAMES, RENAMED
 from gateway.settings.schema import Path, dotted_path
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import quoted
@@ -220,16 +220,23 @@ class _Reader:
             close = get_close_matches(name, missing, n=1)
             misspelt.update(close)
             if not entry.value.broken:
-                self._report_unknown(section, place.entry(name, entry.key), close)
+                self._report_unknown(section, node, place.entry(name, entry.key), close)
             self._refuse(place.entry(name, entry.key))
         return misspelt
 
-    def _report_unknown(self, section: Section[Any], place: _Place, close: list[str]) -> None:
-        """Report a key that is not one of `section`. `close`: the missing key that it is similar to."""
+    def _report_unknown(
+        self, section: Section[Any], node: MappingNode, place: _Place, close: list[str]
+    ) -> None:
+        """Report a key of `node` that is not one of `section`. `close`: the missing key that it is similar
+        to."""
         key = place.path[-1]
-        renamed = RENAMED.get(".".join("*" if part == "[]" else part for part in place.path))
+        dotted = ".".join("*" if part == "[]" else part for part in place.path)
+        renamed = RENAMED.get(dotted)
         if renamed is not None:
-            self._findings.add(place.key, "unknown-key", f"the key {quoted(key)} was replaced", renamed)
+            new = NEW_NAMES.get(dotted, "")
+            mend = "" if new in node.entries else new
+            message = f"the key {quoted(key)} was replaced"
+            self._findings.add(place.key, "unknown-key", message, renamed, mend=mend)
         elif key in section.whole_file:
             self._findings.add(
                 place.key,

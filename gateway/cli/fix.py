@@ -1,0 +1,94 @@
+"""Mends configurations in place, for `check --fix`.
+
+    problems with a mend -> the tokens that they are about -> a file beside the old one, which takes its place
+
+Which problems have a mend, and what it is, is said by the checks of `settings`. Every byte outside of those
+tokens stays, and so do the permissions and the owner of the file, and a link to it. This module reads no YAML
+and prints nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from codecs import BOM_UTF8
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from gateway.errors import FixError
+from gateway.settings import read_file
+from gateway.settings.yaml.problem import Problem, line_starts
+
+
+class Fixed(NamedTuple):
+    """A token that was replaced. Line and column count from 1, in the file as it was."""
+
+    file: str
+    line: int
+    column: int
+    code: str
+    was: str
+    now: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.file}:{self.line}:{self.column}: fixed[{self.code}]: replaced {self.was} with {self.now}"
+        )
+
+
+def fix(file: Path) -> list[Fixed]:
+    """Mend a configuration and the files that it includes. Raises `FixError`."""
+    loaded = read_file(file, environ=os.environ)
+    mendable: dict[str, list[Problem]] = {}
+    for problem in loaded.problems:
+        if problem.mend:
+            mendable.setdefault(problem.file or loaded.filename, []).append(problem)
+    fixed: list[Fixed] = []
+    for name, problems in mendable.items():
+        fixed += _fix_file(name, problems, loaded.seen.files.get(name, ""))
+    return fixed
+
+
+def _fix_file(name: str, problems: Sequence[Problem], checksum: str) -> list[Fixed]:
+    """`problems`: those of one file, in its order. `checksum`: of what was checked."""
+    target = Path(name).resolve()
+    try:
+        data = target.read_bytes()
+        if sha256(data).hexdigest() != checksum:
+            raise FixError(f"{name} has changed meanwhile: run it again")
+        mark = BOM_UTF8 if data.startswith(BOM_UTF8) else b""
+        text = data.decode("utf-8-sig")
+        starts = line_starts(text)
+        fixed, pieces, end = [], [], 0
+        for problem in problems:
+            start = starts[problem.line - 1] + problem.column - 1
+            pieces += [text[end:start], problem.mend]
+            end = start + problem.width
+            at = problem.line, problem.column
+            fixed.append(Fixed(name, *at, problem.code, text[start:end], problem.mend))
+        _replace(target, mark + "".join([*pieces, text[end:]]).encode("utf-8"))
+    except OSError as error:
+        raise FixError(f"{name} cannot be written: {error.strerror}") from None
+    return fixed
+
+
+def _replace(target: Path, data: bytes) -> None:
+    """Write a file beside `target`, which takes its place: whoever reads it finds the old text or the new
+    one. Raises `OSError`."""
+    status = target.stat()
+    number, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    new = Path(name)
+    try:
+        with os.fdopen(number, "wb") as file:
+            os.fchown(file.fileno(), status.st_uid, status.st_gid)
+            shutil.copystat(target, new)  # and what else protects it, such as access control lists
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(target)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
