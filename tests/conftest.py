@@ -24,8 +24,8 @@ import hypothesis
 import pytest
 
 from gateway.runtime import compiled
-from tests import started_processes
-from tests.examples import WHOLE
+from tests.kit import started_processes
+from tests.kit.examples import WHOLE
 
 if TYPE_CHECKING:
     from _pytest._code.code import ExceptionRepr

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import settings
 from gateway.assembly import Gateway
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 TOKEN = "open-sesame-0123456789"
 FILE = f"""

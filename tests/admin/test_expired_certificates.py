@@ -22,7 +22,7 @@ from gateway.tls.values import CertificateFiles, ServerTls
 from tests.admin.raw_clients import Peer
 from tests.admin.test_tls import authority, running_tls
 from tests.admin.testbed import AdminTestbed, mixed_fleet
-from tests.certificates import client_context
+from tests.kit.certificates import client_context
 
 PATIENCE = 20.0
 """Seconds after which what is expected counts as missing. An idle connection lasts longer."""

@@ -24,7 +24,7 @@ from gateway.admin import site
 from gateway.runtime import compiled
 from gateway.telemetry.metrics import Metrics
 from tests.admin.raw_clients import FILE, TOKEN, Admin, at_most, connections_to, running, until
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 SHORT = 0.3
 """Seconds for a deadline that a test waits for."""

@@ -16,7 +16,7 @@ import pytest
 
 from gateway.admin import connection, site
 from tests.admin.raw_clients import FILE, TOKEN, Admin, Peer, at_most, connections_to, running, until
-from tests.certificates import Authority, client_context
+from tests.kit.certificates import Authority, client_context
 
 AT_MOST = 64
 """Connections that the admin listener keeps."""

@@ -17,7 +17,7 @@ import yaml
 from tests.before_and_after.faults import Words
 from tests.before_and_after.keys import VARIABLES, Path, keys_of, schema_of
 from tests.before_and_after.texts import Map, Tree, read
-from tests.certificates import Authority
+from tests.kit.certificates import Authority
 
 WHOLE: Final = FilePath(__file__).with_name("whole.yaml")
 PAIRS: Final = FilePath(__file__).with_name("pairs.yaml")

@@ -18,7 +18,7 @@ import aiohttp
 
 from tests.before_and_after.checkout import Checkout
 from tests.before_and_after.servers import LOOPBACK, PATIENCE, PLAIN
-from tests.dataplane.messages import Message, read_message
+from tests.kit.messages import Message, read_message
 
 PAUSE: Final = 0.02
 TOKEN: Final = "a-token-of-some-length"

@@ -18,8 +18,8 @@ from tests.before_and_after.checkout import Checkout
 from tests.before_and_after.report import Report
 from tests.before_and_after.running import running
 from tests.before_and_after.traffic import Traffic, configuration
-from tests.certificates import Authority
-from tests.cli.processes import free_port
+from tests.kit.certificates import Authority
+from tests.kit.networks import free_port
 
 OWN_PORTS: Final = ("plain", "tls", "proxied", "admin", "metrics", "nobody")
 """Of the gateway, the same for both checkouts; nobody listens on the last one."""

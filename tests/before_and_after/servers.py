@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final, final
 
-from tests.dataplane.messages import Message, read_message
-from tests.dataplane.testbed import reset
-from tests.stream_server import StreamServer
+from tests.kit.messages import Message, read_message
+from tests.kit.networks import reset
+from tests.kit.servers import StreamServer
 
 LOOPBACK: Final = "127.0.0.1"
 PATIENCE: Final = 60.0

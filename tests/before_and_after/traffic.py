@@ -20,8 +20,8 @@ from typing import Final, final
 
 from tests.before_and_after.running import FORMS, Running, at, do, head
 from tests.before_and_after.servers import IRONIC, LOOPBACK, PATIENCE, SICK, Server
-from tests.dataplane.messages import request_head
-from tests.dataplane.testbed import reset
+from tests.kit.messages import request_head
+from tests.kit.networks import reset
 
 TEMPLATE: Final = Path(__file__).with_name("gateway.yaml")
 

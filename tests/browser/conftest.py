@@ -16,7 +16,7 @@ from playwright.async_api import Browser, async_playwright
 
 from tests.browser.bed import Bed, running
 from tests.browser.tabs import Tabs
-from tests.cli.processes import kill_left
+from tests.kit.processes import kill_left
 
 CHROMIUM = "chromium"
 ARGUMENTS = ("--disable-dev-shm-usage", "--force-color-profile=srgb")

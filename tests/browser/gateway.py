@@ -11,7 +11,8 @@ from typing import Any, Final, final
 
 import aiohttp
 
-from tests.cli.processes import TIMEOUT, free_port, ready, start
+from tests.kit.networks import free_port
+from tests.kit.processes import TIMEOUT, ready, start
 
 TOKEN: Final = "the-token-of-an-operator"
 

@@ -16,7 +16,7 @@ from gateway.assembly import Gateway
 from gateway.cli import main
 from gateway.demo.fleet import NEW, OLD, Database, Server
 from gateway.settings import read_file
-from tests.cli.processes import Ended, kill_left, ready
+from tests.kit.processes import Ended, kill_left, ready
 
 
 class Fleet(NamedTuple):

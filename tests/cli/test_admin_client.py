@@ -23,8 +23,9 @@ from gateway.cli.status import page
 from gateway.runtime.terminal import Paint
 from gateway.settings import read_file
 from tests.cli.conftest import Call, Fleet, Running, Write
-from tests.cli.processes import TIMEOUT, Ended, finish, free_port, ready, start
-from tests.patience import PATIENCE
+from tests.kit.networks import free_port
+from tests.kit.processes import TIMEOUT, Ended, finish, ready, start
+from tests.kit.waiting import PATIENCE
 
 IRONIC = "X-OpenStack-Ironic-API-Version"
 

@@ -12,9 +12,9 @@ import pytest
 
 from gateway.assembly import Gateway
 from gateway.settings import read_file
-from tests.certificates import Authority
 from tests.cli.conftest import Call
-from tests.cli.processes import free_port
+from tests.kit.certificates import Authority
+from tests.kit.networks import free_port
 
 TOKEN = "open-sesame-0123456789"
 

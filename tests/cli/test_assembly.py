@@ -17,8 +17,9 @@ from gateway.errors import CLIENT_ERROR_REASONS, StartupError
 from gateway.settings import Loaded, read_file
 from gateway.telemetry.request_record import RequestRecord
 from tests.cli.conftest import Fleet, Running, Write
-from tests.cli.processes import free_port, ready
-from tests.patience import PATIENCE
+from tests.kit.networks import free_port
+from tests.kit.processes import ready
+from tests.kit.waiting import PATIENCE
 
 
 async def test_a_request_reaches_metrics_access_log_and_listeners(

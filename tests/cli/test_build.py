@@ -19,7 +19,7 @@ from gateway.cli import main
 from gateway.errors import BuildError, SettingsError
 from gateway.runtime import compiled
 from gateway.runtime.compiled import HOT_MODULE, STALE, VARIABLE, CompiledModules, is_compiled, note, stamp
-from tests.cli.processes import ROOT
+from tests.kit.processes import ROOT
 
 NEEDED_BY_RUN = ("sh", "dirname", "cat", "cksum", "env")
 """The programs that `./run` starts when the environment stands."""

@@ -13,8 +13,9 @@ import pytest
 from gateway.demo.fleet import SERVED
 from gateway.settings import read_file
 from tests.cli.conftest import Call, Fleet
-from tests.cli.processes import ROOT, finish, free_port, ready, start
 from tests.cli.test_service_manager import Manager, listening
+from tests.kit.networks import free_port
+from tests.kit.processes import ROOT, finish, ready, start
 
 CANARIES = tuple(
     f"c4n4ry-{kind}-0123456789" for kind in ("token", "probe", "key", "written", "added", "wrong")

@@ -15,7 +15,7 @@ import sys
 
 import pytest
 
-from tests.cli.processes import ROOT
+from tests.kit.processes import ROOT
 
 pytestmark = pytest.mark.processes
 

@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from gateway.assembly import Gateway
 from gateway.settings import read_file
-from tests.certificates import Authority, client_context
 from tests.cli.conftest import Call
-from tests.cli.processes import until
-from tests.dataplane.messages import Message, read_message, request
 from tests.docs.pages import blocks, page
-from tests.stream_server import serving
+from tests.kit.certificates import Authority, client_context
+from tests.kit.messages import Message, read_message, request
+from tests.kit.servers import serving
+from tests.kit.waiting import until
 
 FOLDER: Final = "/etc/skewgate/"
 SERVED: Final = "X-OpenStack-Ironic-API-Version: 1.1"

@@ -12,8 +12,8 @@ import pytest
 from gateway.assembly import Gateway
 from gateway.settings import read_file
 from tests.cli.conftest import Call
-from tests.cli.processes import until
-from tests.stream_server import StreamServer
+from tests.kit.servers import StreamServer
+from tests.kit.waiting import until
 
 FILE = """\
 listen: 127.0.0.1:0

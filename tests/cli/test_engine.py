@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from gateway.cli import main
-from tests.cli.processes import call, finish, free_port, start, until
+from tests.kit.networks import free_port
+from tests.kit.processes import call, finish, start
+from tests.kit.waiting import until
 
 SERVICE = "services:\n  baremetal:\n    dialect: ironic\n    backends:\n"
 DECLARED = "      - {name: one, url: 'http://127.0.0.1:1', versions: '1.1-1.9'}\n"

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.cli import main
 from tests.cli.conftest import Call, Running, Write
-from tests.cli.processes import ROOT
+from tests.kit.processes import ROOT
 
 CONFIG = """\
 listen: 127.0.0.1:8080

@@ -13,7 +13,8 @@ import aiohttp
 import pytest
 
 from tests.cli.conftest import Write
-from tests.cli.processes import finish, free_port, ready, start
+from tests.kit.networks import free_port
+from tests.kit.processes import finish, ready, start
 
 pytestmark = pytest.mark.processes
 

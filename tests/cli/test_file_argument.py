@@ -13,7 +13,8 @@ import pytest
 from gateway.assembly import Gateway
 from gateway.settings import read_file
 from tests.cli.conftest import Call, Write
-from tests.cli.processes import Ended, free_port, ready
+from tests.kit.networks import free_port
+from tests.kit.processes import Ended, ready
 
 
 async def test_R3_N7_reload_and_healthcheck_find_the_gateway_by_the_file(

@@ -21,9 +21,10 @@ import pytest
 
 from gateway.runtime import compiled
 from tests.cli.conftest import Fleet, Write
-from tests.cli.processes import ROOT, TIMEOUT, free_port, ready
 from tests.cli.test_run import declared
-from tests.stream_server import serving
+from tests.kit.networks import free_port
+from tests.kit.processes import ROOT, TIMEOUT, ready
+from tests.kit.servers import serving
 
 pytestmark = pytest.mark.processes
 

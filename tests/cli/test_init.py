@@ -8,7 +8,7 @@ import pytest
 
 from gateway.settings import load
 from tests.cli.conftest import Call, Fleet
-from tests.cli.processes import free_port
+from tests.kit.networks import free_port
 
 
 def url(port: int) -> str:

@@ -14,7 +14,7 @@ from aiohttp import web
 from pytest_aiohttp import AiohttpRawServer
 
 from tests.cli.conftest import Call
-from tests.cli.processes import free_port
+from tests.kit.networks import free_port
 
 OPENAPI = {"info": {"version": "1.7.3"}, "paths": {"/api/v1/users/{id}": {}, "/api/health": {}}}
 

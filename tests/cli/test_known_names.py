@@ -14,7 +14,8 @@ from gateway.cli import admin_client, known_names
 from gateway.cli.command import CONFIG_VARIABLE
 from gateway.cli.unpin import command
 from tests.cli.conftest import Running, Write
-from tests.cli.processes import call, free_port
+from tests.kit.networks import free_port
+from tests.kit.processes import call
 
 
 async def completed(line: str) -> set[str]:

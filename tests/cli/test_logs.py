@@ -18,7 +18,9 @@ from gateway.demo.fleet import SERVED
 from gateway.settings import read_file
 from gateway.telemetry.log_fields import ACCESS_LOG, LEFT_OUT, PROCESS_LOG
 from tests.cli.conftest import Write
-from tests.cli.processes import call, finish, free_port, ready, start, until
+from tests.kit.networks import free_port
+from tests.kit.processes import call, finish, ready, start
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.processes
 

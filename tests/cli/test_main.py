@@ -23,9 +23,9 @@ from gateway.errors import SettingsError
 from gateway.runtime import process
 from gateway.runtime.compiled import is_compiled
 from gateway.settings import schema_text
-from tests.cli.processes import ROOT, call, finish, start
-from tests.patience import PATIENCE
-from tests.stream_server import serving
+from tests.kit.processes import ROOT, call, finish, start
+from tests.kit.servers import serving
+from tests.kit.waiting import PATIENCE
 
 
 def test_every_verb_explains_itself(capfd: pytest.CaptureFixture[str]) -> None:

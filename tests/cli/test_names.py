@@ -21,8 +21,9 @@ from gateway.controlplane.resolver import Resolver
 from gateway.demo.fleet import SERVED
 from gateway.settings import read_file
 from tests.cli.closing_backend import backend
-from tests.cli.processes import TIMEOUT, ready, until
-from tests.controlplane.name_server import NXDOMAIN, SILENT, NameServer, name_server
+from tests.kit.name_servers import NXDOMAIN, SILENT, NameServer, name_server
+from tests.kit.processes import TIMEOUT, ready
+from tests.kit.waiting import until
 
 FIRST, SECOND = "127.0.54.1", "127.0.54.2"
 """Two addresses of one backend."""

@@ -16,8 +16,10 @@ import pytest
 from gateway.demo.fleet import HIGHEST, SERVED
 from gateway.settings import read_file
 from tests.cli.conftest import Call, Fleet, Running, Write
-from tests.cli.processes import TIMEOUT, Ended, finish, free_port, ready, start, until
-from tests.stream_server import serving
+from tests.kit.networks import free_port
+from tests.kit.processes import TIMEOUT, Ended, finish, ready, start
+from tests.kit.servers import serving
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.processes
 

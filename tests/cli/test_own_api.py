@@ -19,7 +19,7 @@ from gateway.cli.own_api_versions import notation_of
 from gateway.core.dialect import Advertisement, ProbeRequest, ProbeResponse
 from gateway.core.fleet.service import Service
 from gateway.settings import load
-from tests.examples import examples
+from tests.kit.examples import examples
 
 NO_HEADERS: Mapping[str, str] = {}
 HOST = "127.0.0.1:7001"

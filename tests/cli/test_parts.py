@@ -34,9 +34,10 @@ from gateway.errors import StartupError
 from gateway.settings import Loaded, read_file
 from gateway.telemetry.process_log import GATEWAY
 from gateway.workers.supervisor import WorkerProcesses
-from tests.certificates import Authority
 from tests.cli.conftest import Write
-from tests.cli.processes import ready, until
+from tests.kit.certificates import Authority
+from tests.kit.processes import ready
+from tests.kit.waiting import until
 
 
 def gateway_of(file: Path) -> Gateway:

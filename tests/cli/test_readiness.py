@@ -11,8 +11,9 @@ import aiohttp
 from gateway.assembly import Gateway
 from gateway.settings import read_file
 from tests.cli.conftest import Fleet, Write
-from tests.cli.processes import TIMEOUT, free_port
 from tests.cli.test_run import declared
+from tests.kit.networks import free_port
+from tests.kit.processes import TIMEOUT
 
 LISTENERS = 100
 """So many that the admin listener answers while they are opened, one after the other."""

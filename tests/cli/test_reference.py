@@ -12,7 +12,7 @@ import pytest
 from gateway.cli import main
 from gateway.cli.reference import man_page, page, verbs
 from gateway.cli.verbs import VERBS
-from tests.cli.processes import ROOT, call
+from tests.kit.processes import ROOT, call
 
 
 def test_the_page_is_up_to_date() -> None:

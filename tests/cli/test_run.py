@@ -17,8 +17,10 @@ import pytest
 
 from gateway.demo.fleet import HIGHEST, SERVED
 from tests.cli.conftest import Write
-from tests.cli.processes import call, finish, free_port, ready, start, until
-from tests.stream_server import serving
+from tests.kit.networks import free_port
+from tests.kit.processes import call, finish, ready, start
+from tests.kit.servers import serving
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.processes
 

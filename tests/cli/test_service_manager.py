@@ -16,7 +16,8 @@ import pytest
 
 from gateway.runtime.service_manager import MAX_STATUS, Moment, ServiceManager
 from tests.cli.conftest import Call, Write
-from tests.cli.processes import TIMEOUT, finish, free_port, ready, start
+from tests.kit.networks import free_port
+from tests.kit.processes import TIMEOUT, finish, ready, start
 
 pytestmark = pytest.mark.processes
 

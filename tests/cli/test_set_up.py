@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import ROOT
+from tests.kit.processes import ROOT
 
 pytestmark = pytest.mark.processes
 

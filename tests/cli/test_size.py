@@ -12,7 +12,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.cli.processes import finish, free_port, ready, start, until
+from tests.kit.networks import free_port
+from tests.kit.processes import finish, ready, start
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.processes
 

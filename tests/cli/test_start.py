@@ -17,8 +17,8 @@ from gateway.controlplane.state.keeper import StateKeeper
 from gateway.settings import read_file
 from gateway.workers.supervisor import WorkerProcesses
 from tests.cli.conftest import Fleet, Write
-from tests.cli.processes import ROOT
-from tests.patience import PATIENCE
+from tests.kit.processes import ROOT
+from tests.kit.waiting import PATIENCE
 
 NOT_AT_THE_START = ("cryptography", "dns", "gateway.demo", "jinja2", "opentelemetry", "rich")
 """What many gateways never need, or only when they are asked for something."""

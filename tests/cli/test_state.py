@@ -13,7 +13,9 @@ import aiohttp
 import pytest
 
 from tests.cli.conftest import Call, Fleet, Write
-from tests.cli.processes import finish, free_port, ready, start, until
+from tests.kit.networks import free_port
+from tests.kit.processes import finish, ready, start
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.processes
 

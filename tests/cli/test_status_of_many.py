@@ -14,8 +14,8 @@ import pytest
 from gateway.cli.status import SHOWN, page
 from gateway.runtime.terminal import Paint
 from tests.cli.conftest import Call, Running
-from tests.cli.processes import Ended
 from tests.cli.test_known_names import completed
+from tests.kit.processes import Ended
 
 
 def member(number: int, **more: object) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from gateway.core.fleet.probe import Probe
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dialects.openstack.ironic import Ironic
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 Behaviour = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -14,8 +14,8 @@ from gateway.telemetry.series.declaring import Counter
 from gateway.telemetry.series.process import OfProcess
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import CertificateFiles, ServerTls
-from tests.certificates import Authority
-from tests.patience import PATIENCE
+from tests.kit.certificates import Authority
+from tests.kit.waiting import PATIENCE
 from tests.telemetry.builders import NobodyCounts
 
 ROOT = Authority()

@@ -33,7 +33,7 @@ from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
 from gateway.telemetry.recent import LastHour
 from tests.controlplane.fakes import reconfigure, service
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 BACKENDS = tuple(Backend(f"api-{number}", "127.0.0.1", number) for number in range(1, 7))
 V58, V90 = Version(1, 58), Version(1, 90)

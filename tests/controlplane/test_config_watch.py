@@ -16,7 +16,7 @@ from gateway.controlplane.reload import Reloader
 from gateway.settings import Loaded, read_file
 from tests.controlplane.fakes import holder_of
 from tests.controlplane.test_reload import Recorder
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 MAIN = "listen: 127.0.0.1:8080\ninclude: {files: conf.d/*.yaml, folders: [.]}\nservices:\n"
 SERVICE = """\

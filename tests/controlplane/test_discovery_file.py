@@ -14,7 +14,7 @@ from gateway.controlplane.discovery.file import FileLister
 from gateway.controlplane.discovery.lister import Answer, Failed, Listed
 from gateway.core.fleet.source import MAX_BACKENDS, Address
 from gateway.settings.target_file import MAX_ITEMS, MAX_SIZE, MAX_YAML_SIZE, TargetsError, read_targets
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 
 def targets(*texts: object, **labels: str) -> bytes:

@@ -11,7 +11,7 @@ from gateway.controlplane.discovery.lister import Failed, Listed
 from gateway.controlplane.discovery.names import DnsLister, SrvLister
 from gateway.controlplane.name_lookup import NO_ADDRESS, NO_ANSWER, NO_RECORD, NO_SUCH_NAME, NameLookup
 from gateway.core.fleet.source import MAX_BACKENDS, Address
-from tests.controlplane.name_server import AAAA, NO_ERROR, SERVFAIL, SILENT, A, NameServer, name_server
+from tests.kit.name_servers import AAAA, NO_ERROR, SERVFAIL, SILENT, A, NameServer, name_server
 
 NAME = "api.fleet.test"
 SRV_NAME = "_api._tcp.fleet.test"

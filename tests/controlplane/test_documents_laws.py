@@ -21,7 +21,7 @@ from gateway.core.versions.version import Version
 from tests.controlplane.several_workers import ManyWorkers
 from tests.core.builders import XY
 from tests.core.test_upgrade_laws import UNIVERSE, Upgrades
-from tests.examples import examples
+from tests.kit.examples import examples
 
 WHICH = st.integers(0, 3)
 REFUSED = {NegotiationResult.BELOW_MIN, NegotiationResult.ABOVE_MAX}

@@ -7,8 +7,8 @@ from __future__ import annotations
 import asyncio
 
 from tests.controlplane.test_replication import SETTINGS, Replica, Site, site
-from tests.controlplane.virtual_time import run
 from tests.core.builders import service
+from tests.kit.clocks import run
 
 
 def joining(replica: Replica) -> bool:

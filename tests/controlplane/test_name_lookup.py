@@ -21,7 +21,7 @@ from gateway.controlplane.name_lookup import (
     NameLookup,
     NotFound,
 )
-from tests.controlplane.name_server import AAAA, NXDOMAIN, SERVFAIL, SILENT, A, NameServer, name_server
+from tests.kit.name_servers import AAAA, NXDOMAIN, SERVFAIL, SILENT, A, NameServer, name_server
 
 NAME = "api.fleet.test"
 

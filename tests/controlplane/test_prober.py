@@ -43,7 +43,7 @@ from tests.controlplane.fakes import (
     until,
     until_member,
 )
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 from tests.telemetry.builders import NobodyCounts
 
 

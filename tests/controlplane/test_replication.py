@@ -23,8 +23,8 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.settings import AgreementSettings, EtcdSettings
 from tests.controlplane.memory_store import MemoryCluster
-from tests.controlplane.virtual_time import run
 from tests.core.builders import service, upto, v
+from tests.kit.clocks import run
 
 SETTINGS = AgreementSettings(EtcdSettings(("http://127.0.0.1:2379",)), "here", ttl=3.0, forget=60.0)
 P = "/skewgate/here/toy/"

@@ -10,8 +10,8 @@ import pytest
 from gateway.controlplane.stores.store import StoreError
 from gateway.core.fleet.fleet import Pin
 from tests.controlplane.test_replication import SETTINGS, Replica, Site, site
-from tests.controlplane.virtual_time import run
 from tests.core.builders import v
+from tests.kit.clocks import run
 
 EVENTS = 60
 

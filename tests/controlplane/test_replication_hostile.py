@@ -16,8 +16,8 @@ from gateway.core.fleet.fleet import Drain, Pin
 from gateway.core.fleet.service import Service
 from tests.controlplane.memory_store import MemoryCluster
 from tests.controlplane.test_replication import P, Replica, Site, site
-from tests.controlplane.virtual_time import run
 from tests.core.builders import XY, Toy, service, upto, v
+from tests.kit.clocks import run
 
 
 @pytest.mark.parametrize(

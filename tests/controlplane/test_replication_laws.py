@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from gateway.controlplane.stores.store import StoreError
 from gateway.core.fleet.fleet import Pin
 from tests.controlplane.test_replication import SETTINGS, Replica, Site, site
-from tests.controlplane.virtual_time import run
 from tests.core.builders import v
-from tests.examples import examples
+from tests.kit.clocks import run
+from tests.kit.examples import examples
 
 REPLICAS: Final = 3
 PAUSES: Final = (0.01, 0.05, 0.3, 1.0, 3.5)

@@ -20,8 +20,8 @@ from gateway.core.versions.ranges import VersionRange, VersionSet
 from gateway.core.versions.version import Version
 from gateway.settings import read_file
 from tests.controlplane.test_replication import Replica, Site, site
-from tests.controlplane.virtual_time import run
 from tests.core.builders import upto
+from tests.kit.clocks import run
 
 FORGET = 3600.0
 AGREED = VersionSet.of([VersionRange(Version(1, 1), Version(1, 80))])

@@ -27,7 +27,7 @@ from gateway.core.fleet.service import Policy
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
 from tests.controlplane.fakes import holder_of, reconfigure, service, until
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 API = service(Backend("api-1", "127.0.0.1", 1), Backend("api-2", "127.0.0.1", 2))
 UPTO_58 = VersionSet.between(Version(1, 1), Version(1, 58))

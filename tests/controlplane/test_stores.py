@@ -26,9 +26,10 @@ from gateway.controlplane.stores.store import (
 )
 from gateway.core.fleet.backend_tls import BackendTls
 from gateway.settings import EtcdSettings, Secret
-from tests.cli.processes import TIMEOUT, free_port
 from tests.controlplane.memory_store import MemoryCluster
 from tests.controlplane.store_law import P, hold_to_the_law
+from tests.kit.networks import free_port
+from tests.kit.processes import TIMEOUT
 
 HEADER: Final = {"cluster_id": "1", "member_id": "2", "revision": "7", "raft_term": "2"}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

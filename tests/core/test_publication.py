@@ -41,7 +41,7 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Named, Scheme, Version
 from gateway.workers.pickling import dumps, loads
 from tests.core.builders import XY, Toy, backend, explained, service, upto
-from tests.examples import examples
+from tests.kit.examples import examples
 
 NAMES: Final = ("one", "two", "three")
 BACKENDS: Final = ("a", "b", "c", "d")

@@ -34,7 +34,7 @@ from gateway.core.versions.version import CalendarDate, Scheme, Version
 from tests.core.builders import XY, Toy, backend, service
 from tests.core.model import NONE, Known, Model, Versions, between
 from tests.core.timeline import Timeline
-from tests.examples import examples
+from tests.kit.examples import examples
 
 NAMES = "abcd"
 DATES = CalendarDate()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tests.dataplane.messages import MAX_FIELD, MIN_FIELD, SMUGGLED, Message
-from tests.dataplane.testbed import Testbed, serve
+from tests.kit.backends import serve
+from tests.kit.messages import MAX_FIELD, MIN_FIELD, SMUGGLED, Message
+from tests.kit.workers import Testbed
 
 
 async def assert_refused(testbed: Testbed, data: bytes, *statuses: int) -> Message:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.backend_tls import BackendTls
-from tests.certificates import Authority, Leaf
-from tests.dataplane.testbed import LOOPBACK, NEW, versions
-from tests.patience import PATIENCE
+from tests.kit.certificates import Authority, Leaf
+from tests.kit.ironic import NEW, versions
+from tests.kit.networks import LOOPBACK
+from tests.kit.waiting import PATIENCE
 
 NAME = "backend.test"
 SOON = PATIENCE

@@ -20,7 +20,7 @@ import pytest
 from gateway.dataplane.exchange.exchange import Exchange
 from gateway.runtime.compiled import is_compiled
 from tests.dataplane.stage_check import CheckedStage
-from tests.dataplane.testbed import Testbed
+from tests.kit.workers import Testbed
 
 LOOPS_DIFFER: Final = frozenset(
     {

@@ -13,8 +13,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from gateway.core.fleet.backend import Backend
-from tests.dataplane.messages import VERSION_FIELD, request, response
-from tests.dataplane.testbed import LOOPBACK, NEW, versions
+from tests.kit.ironic import NEW, versions
+from tests.kit.messages import VERSION_FIELD, request, response
+from tests.kit.networks import LOOPBACK
 
 HIDDEN: Final = request("GET", "/hidden")
 """The body that such a backend takes for a request."""

@@ -9,8 +9,9 @@ from pathlib import Path
 from gateway.settings.values import Listen
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import CertificateFiles, ServerTls
-from tests.certificates import Authority, Leaf, client_context
-from tests.dataplane.testbed import LOOPBACK, Listener
+from tests.kit.certificates import Authority, Leaf, client_context
+from tests.kit.networks import LOOPBACK
+from tests.kit.workers import Listener
 
 
 @cache

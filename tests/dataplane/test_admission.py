@@ -7,7 +7,9 @@ import resource
 import pytest
 
 from gateway.dataplane.edge.client_room import MAX_FILES, MIN_FILES, FileRoom, file_room
-from tests.dataplane.testbed import Testbed, serve, until, wait_ticks
+from tests.kit.backends import serve
+from tests.kit.waiting import until
+from tests.kit.workers import Testbed, wait_ticks
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import final
 import pytest
 
 from bench.lane import Lane
-from tests.dataplane.messages import VERSION_FIELD, request
+from tests.kit.messages import VERSION_FIELD, request
 
 REQUESTS = 1000
 IN_FLIGHT = 16

@@ -16,8 +16,11 @@ from gateway.controlplane.name_lookup import Addresses
 from gateway.controlplane.resolver import Resolve, UnresolvedError
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import ConnectFailed
-from tests.dataplane.messages import request
-from tests.dataplane.testbed import LOOPBACK, NEW, ScriptedBackend, Testbed, versions
+from tests.kit.backends import ScriptedBackend
+from tests.kit.ironic import NEW, versions
+from tests.kit.messages import request
+from tests.kit.networks import LOOPBACK
+from tests.kit.workers import Testbed
 
 OTHER = "127.0.0.9"
 """An address of loopback at which no backend listens."""

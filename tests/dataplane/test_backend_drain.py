@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from gateway.core.fleet.fleet import Drain
-from tests.dataplane.messages import Ended, request
-from tests.dataplane.testbed import (
-    Client,
-    Gateway,
-    Testbed,
-    UpstreamConnection,
-    ironic_response,
-    serve,
-    until,
-)
+from tests.kit.backends import UpstreamConnection, ironic_response, serve
+from tests.kit.clients import Client, Ended
+from tests.kit.messages import request
+from tests.kit.waiting import until
+from tests.kit.workers import Gateway, Testbed
 
 
 async def half_sent(gateway: Gateway, number: int) -> list[Client]:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from gateway.dataplane.edge.balance import NOT_SERVING, Arrival, Balance, Board, Descriptors
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 WORKERS = 4
 CONNECTIONS = 64

@@ -18,17 +18,11 @@ import pytest
 from gateway.dataplane.exchange.stages import AWAITING_RESPONSE, CONNECTING
 from gateway.dataplane.http1.request_body import HeldBodies
 from gateway.dataplane.sockets.bounded_reads import SMALL_READ_SIZE
-from tests.dataplane.messages import KIB, request
-from tests.dataplane.testbed import (
-    Client,
-    Gateway,
-    ScriptedBackend,
-    Testbed,
-    UpstreamConnection,
-    serve,
-    until,
-)
-from tests.patience import PATIENCE
+from tests.kit.backends import ScriptedBackend, UpstreamConnection, serve
+from tests.kit.clients import Client
+from tests.kit.messages import KIB, request
+from tests.kit.waiting import PATIENCE, until
+from tests.kit.workers import Gateway, Testbed
 
 TOTAL: Final = 100 * KIB
 SIZE: Final = 60 * KIB

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from gateway.dataplane.http1.chunked import LAST_CHUNK, ChunkedDecoder
 from gateway.errors import FramingError
-from tests.dataplane.messages import KIB, chunked, request, response
-from tests.dataplane.testbed import Testbed, UpstreamConnection, always, serve
-from tests.examples import examples
+from tests.kit.backends import UpstreamConnection, always, serve
+from tests.kit.examples import examples
+from tests.kit.messages import KIB, chunked, request, response
+from tests.kit.workers import Testbed
 
 SEGMENT = 64 * KIB
 TINY = b"1\r\nx\r\n" * 1_000_000 + LAST_CHUNK

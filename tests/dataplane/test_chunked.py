@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.dataplane.http1.chunked import LAST_CHUNK, ChunkedDecoder, encode_chunk
 from gateway.errors import FramingError
-from tests.dataplane.messages import KIB
+from tests.kit.messages import KIB
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 

@@ -8,18 +8,10 @@ import asyncio
 
 from gateway.core.fleet.snapshot import Snapshot
 from tests.dataplane.assertions import assert_ironic_error
-from tests.dataplane.messages import KIB, VERSION_FIELD, chunked, request, response
-from tests.dataplane.testbed import (
-    NEW,
-    OLD,
-    Testbed,
-    UpstreamConnection,
-    never_respond,
-    serve,
-    service_of,
-    versions,
-    wait_ticks,
-)
+from tests.kit.backends import UpstreamConnection, never_respond, serve
+from tests.kit.ironic import NEW, OLD, versions
+from tests.kit.messages import KIB, VERSION_FIELD, chunked, request, response
+from tests.kit.workers import Testbed, service_of, wait_ticks
 
 # --- clients that leave ------------------------------------------------------------------------------------
 

@@ -15,9 +15,12 @@ from typing import Final
 import pytest
 
 from gateway.dataplane.edge.client_room import MIN_FILES, UNUSED, file_room
-from tests.dataplane.messages import request, response
 from tests.dataplane.test_slow_clients import established, is_closed
-from tests.dataplane.testbed import Client, Gateway, Script, Testbed, UpstreamConnection, serve, settle, until
+from tests.kit.backends import Script, UpstreamConnection, serve
+from tests.kit.clients import Client
+from tests.kit.messages import request, response
+from tests.kit.waiting import until
+from tests.kit.workers import Gateway, Testbed, settle
 
 FILES: Final = MIN_FILES
 LENT: Final = 12

@@ -8,8 +8,10 @@ import pytest
 from gateway.core.agreement.agreed import Agreed
 from gateway.core.agreement.document import Document
 from gateway.dataplane.limits.refusals import Refusals
-from tests.dataplane.messages import VERSION_FIELD, request
-from tests.dataplane.testbed import Gateway, Testbed, serve, versions
+from tests.kit.backends import serve
+from tests.kit.ironic import versions
+from tests.kit.messages import VERSION_FIELD, request
+from tests.kit.workers import Gateway, Testbed
 
 OFFERED = versions("1.1-1.90")
 DOCUMENT = Document(3, "guaranteed", OFFERED, OFFERED, OFFERED, OFFERED)

@@ -20,9 +20,12 @@ from gateway.dataplane.backends.pool import BackendPool
 from gateway.dataplane.backends.sent_ids import MAX_SENT_IDS
 from tests.controlplane.fakes import reconfigure
 from tests.dataplane.desync import HIDDEN, unread_body_backend
-from tests.dataplane.messages import TIMEOUT, VERSION_FIELD, Message, request, response
 from tests.dataplane.test_reuse import client_socket, first_response, raw_backend
-from tests.dataplane.testbed import Client, Gateway, Script, Testbed, UpstreamConnection, serve, until
+from tests.kit.backends import Script, UpstreamConnection, serve
+from tests.kit.clients import Client
+from tests.kit.messages import VERSION_FIELD, Message, request, response
+from tests.kit.waiting import PATIENCE, until
+from tests.kit.workers import Gateway, Testbed
 
 UNREAD = request("POST", "/v1/start", body=HIDDEN)
 ID = "X-Openstack-Request-Id"
@@ -109,7 +112,7 @@ async def test_R3_T1_a_response_that_came_with_the_last_piece_of_a_body_ends_the
         await client.send(whole[:-1])
         connection = await backend.accept()
         data = b""
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             while data.count(b"x") < 99_999:
                 data += await asyncio.get_running_loop().sock_recv(connection, 1 << 20)
         with client_socket(client) as sock:

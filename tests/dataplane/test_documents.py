@@ -16,24 +16,16 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import PassiveObservation, ProbeSucceeded
 from gateway.core.fleet.service import Service
-from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.nova import Nova
-from tests.dataplane.messages import KIB, MAX_FIELD, MIN_FIELD, Message, chunked, request, response
-from tests.dataplane.testbed import (
-    OLD,
-    Gateway,
-    ScriptedBackend,
-    Testbed,
-    UpstreamConnection,
-    always,
-    refusing_backend,
-)
+from tests.kit.backends import ScriptedBackend, UpstreamConnection, always, refusing_backend
+from tests.kit.ironic import OLD
+from tests.kit.messages import KIB, MAX_FIELD, MIN_FIELD, Message, chunked, request, response
+from tests.kit.workers import Gateway, Testbed
 
 LIMIT: Final = 256 * KIB
 JSON: Final = "Content-Type: application/json"
@@ -407,9 +399,7 @@ def refusal(version: str, highest: int) -> bytes:
 async def nova_gateway(testbed: Testbed, *backends: ScriptedBackend) -> Gateway:
     """A gateway in front of Nova servers that were last seen to serve up to 2.90."""
     service = Service("compute", Nova(), tuple(each.backend for each in backends))
-    gateway = Gateway(SnapshotHolder(Snapshot.configured([service], now=0.0)), {}, {}, ())
-    testbed.gateways.append(gateway)
-    await gateway.start()
+    gateway = await testbed.started(Gateway(service))
     for backend in backends:
         probe = ProbeSucceeded(Advertisement(nova_versions(90)), 0.0)
         gateway.snapshot_holder.observe("compute", backend.name, probe)

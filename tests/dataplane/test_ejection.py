@@ -22,23 +22,13 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.backends.ejection import Ejections
 from gateway.dataplane.local_responses.failures import FAILURES, Failure, Side
 from gateway.telemetry.metrics import Metrics
-from tests.dataplane.messages import request, response
-from tests.dataplane.testbed import (
-    NEW,
-    Gateway,
-    Testbed,
-    UpstreamConnection,
-    always,
-    closed_port,
-    probe_succeeded,
-    refusing_backend,
-    serve,
-    service_of,
-    until,
-    versions,
-    wait_ticks,
-)
-from tests.examples import examples
+from tests.kit.backends import UpstreamConnection, always, refusing_backend, serve
+from tests.kit.examples import examples
+from tests.kit.ironic import NEW, versions
+from tests.kit.messages import request, response
+from tests.kit.networks import closed_port
+from tests.kit.waiting import until
+from tests.kit.workers import Gateway, Testbed, probe_succeeded, service_of, wait_ticks
 
 PLAN: Final = Ejection(failures=3, time=10.0, max_time=25.0, max_share=50)
 

@@ -8,7 +8,8 @@ import pytest
 
 from gateway.core.fleet.match import Match
 from gateway.telemetry.request_record import NO_BACKEND
-from tests.dataplane.messages import (
+from tests.kit.backends import UpstreamConnection, always, respond_with, serve
+from tests.kit.messages import (
     KIB,
     MAX_FIELD,
     MIN_FIELD,
@@ -19,7 +20,7 @@ from tests.dataplane.messages import (
     response,
     version_line,
 )
-from tests.dataplane.testbed import Testbed, UpstreamConnection, always, respond_with, serve
+from tests.kit.workers import Testbed
 
 
 async def test_a_request_is_negotiated_forwarded_answered_and_recorded(testbed: Testbed) -> None:

@@ -14,12 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import DAY, Authority, Leaf, client_context
 from tests.dataplane.listener_tls import authority, client_leaf, tls_listener
-from tests.dataplane.messages import TIMEOUT, response
 from tests.dataplane.test_tls_listeners import GET, handshakes
-from tests.dataplane.testbed import Client, Gateway, Testbed, UpstreamConnection, serve, until, wait_ticks
 from tests.dataplane.upgrades import SWITCHES, UPGRADE, echo, exactly
+from tests.kit.backends import UpstreamConnection, serve
+from tests.kit.certificates import DAY, Authority, Leaf, client_context
+from tests.kit.clients import Client
+from tests.kit.messages import response
+from tests.kit.waiting import PATIENCE, until
+from tests.kit.workers import Gateway, Testbed, wait_ticks
 
 MONTH = 30 * DAY.total_seconds()
 """Seconds for which the short certificates are valid; the others are for three times as long."""
@@ -55,7 +58,7 @@ def session_of(
 
     def once(session: ssl.SSLSession | None) -> tuple[bytes, bool | None, ssl.SSLSession | None]:
         with (
-            socket.create_connection(gateway.address, TIMEOUT) as raw,
+            socket.create_connection(gateway.address, PATIENCE) as raw,
             context.wrap_socket(raw, server_hostname="localhost", session=session) as sock,
         ):
             try:
@@ -168,7 +171,7 @@ async def test_R3_T2_a_response_that_has_begun_is_sent_whole_and_the_last(
     gateway, backend = await testbed.gateway_and_backend(script)
     client = await gateway.client()
     await client.send(GET + GET)
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         head = await client.reader.readuntil(b"begin")
     gateway.ahead = MONTH + 1
     await wait_ticks(gateway)

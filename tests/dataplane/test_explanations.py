@@ -14,8 +14,9 @@ from gateway.core.fleet.fleet import Drain
 from gateway.core.http.message import Header
 from gateway.errors import FramingError
 from tests.core.builders import explained
-from tests.dataplane.messages import HOST, STANDARD_FIELD, VERSION_FIELD, Message
-from tests.dataplane.testbed import Gateway, ScriptedBackend, Testbed
+from tests.kit.backends import ScriptedBackend
+from tests.kit.messages import HOST, STANDARD_FIELD, VERSION_FIELD, Message
+from tests.kit.workers import Gateway, Testbed
 
 REQUESTS: Final = 1000
 METHODS: Final = ("GET", "GET", "GET", "HEAD", "OPTIONS", "DELETE", "TRACE")

@@ -12,9 +12,10 @@ import socket
 
 import pytest
 
-from tests.dataplane.messages import request, response
-from tests.dataplane.testbed import Gateway, Testbed, UpstreamConnection, always, serve, until
-from tests.patience import PATIENCE
+from tests.kit.backends import UpstreamConnection, always, serve
+from tests.kit.messages import request, response
+from tests.kit.waiting import PATIENCE, until
+from tests.kit.workers import Gateway, Testbed
 
 MIB = 1024 * 1024
 HUGE = 256 * MIB

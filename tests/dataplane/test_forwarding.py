@@ -19,7 +19,10 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.http1.forwarding import MAX_CACHED_SIZE
 from gateway.settings import read_file
-from tests.dataplane.messages import (
+from tests.kit.backends import ScriptedBackend, UpstreamConnection, always, refusing_backend, serve
+from tests.kit.clients import Client
+from tests.kit.ironic import OLD
+from tests.kit.messages import (
     MAX_FIELD,
     MIN_FIELD,
     VERSION_FIELD,
@@ -29,18 +32,7 @@ from tests.dataplane.messages import (
     response,
     version_line,
 )
-from tests.dataplane.testbed import (
-    OLD,
-    Client,
-    Gateway,
-    ScriptedBackend,
-    Testbed,
-    UpstreamConnection,
-    always,
-    refusing_backend,
-    serve,
-    service_of,
-)
+from tests.kit.workers import Gateway, Testbed, service_of
 
 VALUES = (
     "X-Forwarded-For: 6.6.6.6, 10.0.0.7",

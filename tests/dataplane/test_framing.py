@@ -7,7 +7,8 @@ from __future__ import annotations
 import pytest
 
 from tests.dataplane.assertions import assert_body_refused, assert_refused
-from tests.dataplane.messages import (
+from tests.kit.backends import UpstreamConnection, serve
+from tests.kit.messages import (
     HOST,
     KIB,
     SMUGGLED,
@@ -18,7 +19,7 @@ from tests.dataplane.messages import (
     response,
     version_line,
 )
-from tests.dataplane.testbed import Testbed, UpstreamConnection, serve
+from tests.kit.workers import Testbed
 
 
 @pytest.mark.parametrize("order", [0, 1])

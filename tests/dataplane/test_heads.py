@@ -30,7 +30,7 @@ from gateway.dataplane.http1.response_head import ResponseHead, read_response_he
 from gateway.errors import FramingError
 from gateway.settings import Limits
 from tests.dataplane.damages import damaged
-from tests.dataplane.messages import STANDARD_FIELD, VERSION_FIELD, read_fields, request, response
+from tests.kit.messages import STANDARD_FIELD, VERSION_FIELD, read_fields, request, response
 
 OWNED = frozenset({normalize_name(VERSION_FIELD), normalize_name(STANDARD_FIELD)})
 REQUESTS = NameTable.for_requests(OWNED)

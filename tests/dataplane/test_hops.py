@@ -7,8 +7,9 @@ from __future__ import annotations
 import pytest
 
 from tests.dataplane.assertions import assert_refused
-from tests.dataplane.messages import KIB, SMUGGLED, VERSION_FIELD, Message, request, request_head, response
-from tests.dataplane.testbed import Gateway, ScriptedBackend, Testbed, UpstreamConnection, always, serve
+from tests.kit.backends import ScriptedBackend, UpstreamConnection, always, serve
+from tests.kit.messages import KIB, SMUGGLED, VERSION_FIELD, Message, request, request_head, response
+from tests.kit.workers import Gateway, Testbed
 
 
 async def test_H1_fields_that_connection_lists_are_removed_both_ways(testbed: Testbed) -> None:

@@ -12,17 +12,11 @@ import json
 
 import pytest
 
-from tests.dataplane.messages import KIB, MAX_FIELD, MIN_FIELD, VERSION_FIELD, chunked, request, response
-from tests.dataplane.testbed import (
-    Client,
-    Script,
-    Testbed,
-    UpstreamConnection,
-    always,
-    respond_with,
-    serve,
-    until,
-)
+from tests.kit.backends import Script, UpstreamConnection, always, respond_with, serve
+from tests.kit.clients import Client
+from tests.kit.messages import KIB, MAX_FIELD, MIN_FIELD, VERSION_FIELD, chunked, request, response
+from tests.kit.waiting import until
+from tests.kit.workers import Testbed
 
 
 def first_then_serve(data: bytes, *, close: bool = False) -> Script:

@@ -18,16 +18,10 @@ import pytest
 from gateway.core.fleet.fleet import Pin
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import Ironic
-from tests.dataplane.messages import KIB, MAX_FIELD, MIN_FIELD, Message, request, response
-from tests.dataplane.testbed import (
-    OLD,
-    Gateway,
-    ScriptedBackend,
-    Testbed,
-    UpstreamConnection,
-    always,
-    refusing_backend,
-)
+from tests.kit.backends import ScriptedBackend, UpstreamConnection, always, refusing_backend
+from tests.kit.ironic import OLD
+from tests.kit.messages import KIB, MAX_FIELD, MIN_FIELD, Message, request, response
+from tests.kit.workers import Gateway, Testbed
 
 LIMIT: Final = 256 * KIB
 JSON: Final = "Content-Type: application/json"

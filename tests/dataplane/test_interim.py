@@ -13,16 +13,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.dataplane.messages import (
-    MAX_FIELD,
-    MIN_FIELD,
-    VERSION_FIELD,
-    Message,
-    request,
-    response,
-    version_line,
-)
-from tests.dataplane.testbed import Client, Testbed, UpstreamConnection, always, serve
+from tests.kit.backends import UpstreamConnection, always, serve
+from tests.kit.clients import Client
+from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, request, response, version_line
+from tests.kit.workers import Testbed
 
 LINK = "Link: </style.css>; rel=preload; as=style"
 HINTS = f"HTTP/1.1 103 Early Hints\r\n{LINK}\r\n\r\n".encode()

@@ -26,7 +26,7 @@ from gateway.dataplane.http1.response_head import MAX_RESPONSE_HEAD, ResponseHea
 from gateway.errors import FramingError
 from gateway.settings import Limits
 from tests.dataplane.damages import damaged
-from tests.dataplane.messages import STANDARD_FIELD, VERSION_FIELD, request
+from tests.kit.messages import STANDARD_FIELD, VERSION_FIELD, request
 
 OWNED = frozenset({normalize_name(VERSION_FIELD), normalize_name(STANDARD_FIELD)})
 IDS = frozenset({"x-openstack-request-id"})

@@ -20,8 +20,11 @@ from gateway.dataplane.sockets.keepalive import IDLE
 from gateway.errors import StartupError
 from gateway.settings.values import Listen
 from tests.dataplane.listener_tls import tls_listener
-from tests.dataplane.messages import TIMEOUT
-from tests.dataplane.testbed import LOOPBACK, Client, Gateway, Listener, Testbed, ended, reload, serve, until
+from tests.kit.backends import serve
+from tests.kit.clients import Client, ended
+from tests.kit.networks import LOOPBACK
+from tests.kit.waiting import PATIENCE, until
+from tests.kit.workers import Gateway, Listener, Testbed, reload
 
 GET = b"GET /v1/nodes HTTP/1.1\r\nHost: api.example\r\nX-OpenStack-Ironic-API-Version: 1.31\r\n\r\n"
 HEADER = b"PROXY TCP4 192.0.2.1 198.51.100.2 4711 443\r\n"
@@ -363,8 +366,8 @@ async def test_who_connects_just_before_a_drain_is_served(testbed: Testbed, turn
         sock.setblocking(False)
         for _ in range(turns):
             await asyncio.sleep(0)
-        async with asyncio.timeout(TIMEOUT):
-            await gateway.drain(TIMEOUT)
+        async with asyncio.timeout(PATIENCE):
+            await gateway.drain(PATIENCE)
             answer = await asyncio.get_running_loop().sock_recv(sock, 4096)
 
     assert answer.startswith(b"HTTP/1.1 200")
@@ -386,7 +389,7 @@ async def test_who_comes_after_the_end_is_closed(testbed: Testbed) -> None:
 
     right.setblocking(False)
     with right:
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             assert await loop.sock_recv(right, 1) == b""
     await until(lambda: not gateway.worker._clients)
 

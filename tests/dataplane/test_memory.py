@@ -23,19 +23,12 @@ from typing import Final, cast, final
 
 import pytest
 
-from tests.dataplane.messages import KIB, TIMEOUT, request, response
-from tests.dataplane.testbed import (
-    LOOPBACK,
-    Client,
-    Gateway,
-    Testbed,
-    UpstreamConnection,
-    refusing_backend,
-    serve,
-    settle,
-    until,
-)
-from tests.patience import PATIENCE
+from tests.kit.backends import UpstreamConnection, refusing_backend, serve
+from tests.kit.clients import Client
+from tests.kit.messages import KIB, request, response
+from tests.kit.networks import LOOPBACK
+from tests.kit.waiting import PATIENCE, until
+from tests.kit.workers import Gateway, Testbed, settle
 
 MIB = KIB * KIB
 
@@ -259,7 +252,7 @@ class Process:
         try:
             with await self.connect() as sock:
                 await loop.sock_sendall(sock, request("GET", "/v1/quick"))
-                async with asyncio.timeout(TIMEOUT):
+                async with asyncio.timeout(PATIENCE):
                     return (await loop.sock_recv(sock, KIB)).startswith(b"HTTP/1.1 200 ")
         except ConnectionError:
             return False

@@ -17,29 +17,11 @@ from gateway.core.fleet.fleet import PassiveObservation
 from gateway.core.fleet.match import Match
 from gateway.core.fleet.retry import DEFAULT_RETRY, Retry, RetryCause
 from tests.controlplane.fakes import reconfigure
-from tests.dataplane.messages import (
-    MAX_FIELD,
-    MIN_FIELD,
-    VERSION_FIELD,
-    Message,
-    request,
-    response,
-    version_line,
-)
-from tests.dataplane.testbed import (
-    OLD,
-    Gateway,
-    ScriptedBackend,
-    Testbed,
-    UpstreamConnection,
-    always,
-    highest_version,
-    probe_succeeded,
-    serve,
-    service_of,
-    until,
-    versions,
-)
+from tests.kit.backends import ScriptedBackend, UpstreamConnection, always, serve
+from tests.kit.ironic import OLD, highest_version, versions
+from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, request, response, version_line
+from tests.kit.waiting import until
+from tests.kit.workers import Gateway, Testbed, probe_succeeded, service_of
 
 
 async def test_the_range_in_a_response_is_a_passive_observation(testbed: Testbed) -> None:

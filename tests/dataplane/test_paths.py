@@ -8,8 +8,9 @@ from __future__ import annotations
 import pytest
 
 from tests.dataplane.assertions import assert_refused
-from tests.dataplane.messages import HOST, request, request_head
-from tests.dataplane.testbed import Testbed, always, serve
+from tests.kit.backends import always, serve
+from tests.kit.messages import HOST, request, request_head
+from tests.kit.workers import Testbed
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,11 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from gateway.dataplane.backends.connection import BackendConnection
-from tests.dataplane.messages import KIB, Ended, request, response
-from tests.dataplane.testbed import (
-    Client,
-    Gateway,
-    Testbed,
-    UpstreamConnection,
-    ironic_response,
-    until,
-)
+from tests.kit.backends import UpstreamConnection, ironic_response
+from tests.kit.clients import Client, Ended
+from tests.kit.messages import KIB, request, response
+from tests.kit.waiting import until
+from tests.kit.workers import Gateway, Testbed
 
 MIB = KIB * KIB
 GET = request()

@@ -16,8 +16,11 @@ import pytest
 
 from gateway.core.fleet.match import Match
 from gateway.dataplane.edge.client_connection import MAX_PIPELINED
-from tests.dataplane.messages import KIB, TIMEOUT, request, response
-from tests.dataplane.testbed import Client, Testbed, UpstreamConnection, always, serve, until
+from tests.kit.backends import UpstreamConnection, always, serve
+from tests.kit.clients import Client
+from tests.kit.messages import KIB, request, response
+from tests.kit.waiting import PATIENCE, until
+from tests.kit.workers import Testbed
 
 MIB = KIB * KIB
 ONE_READ = 256 * KIB
@@ -182,7 +185,7 @@ async def test_R_B4_pipelined_requests_wait_in_a_bounded_buffer(testbed: Testbed
 
     (connection,) = gateway.worker._clients
     most = 0
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while len(gateway.records) * len(data) < 3 * MAX_PIPELINED:
             most = max(most, len(connection._buffer))
             await asyncio.sleep(0)

@@ -14,16 +14,9 @@ from gateway.dataplane.local_responses.failures import FAILURES, Failure
 from gateway.dataplane.local_responses.proxy_status import ERROR_TYPES, LocalReason, proxy_status_line
 from gateway.errors import CLIENT_ERROR_REASONS
 from gateway.telemetry.series.service import ADMISSION_REASONS, TunnelEnding
-from tests.dataplane.messages import request, response, version_line
-from tests.dataplane.testbed import (
-    ScriptedBackend,
-    Testbed,
-    always,
-    never_respond,
-    refusing_backend,
-    respond_with,
-    serve,
-)
+from tests.kit.backends import ScriptedBackend, always, never_respond, refusing_backend, respond_with, serve
+from tests.kit.messages import request, response, version_line
+from tests.kit.workers import Testbed
 
 NODES = request("GET", "/v1/nodes", version_line("1.31"))
 

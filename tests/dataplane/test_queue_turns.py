@@ -23,8 +23,10 @@ from gateway.dataplane.backends.queue import RequestQueue, Turn
 from gateway.dataplane.local_responses.failures import Failure
 from gateway.telemetry.metrics import Metrics
 from tests.dataplane.test_request_queue import Held, bounded, queued, sent
-from tests.dataplane.testbed import Testbed, UpstreamConnection, refusing_backend, service_of, until
-from tests.examples import examples
+from tests.kit.backends import UpstreamConnection, refusing_backend
+from tests.kit.examples import examples
+from tests.kit.waiting import until
+from tests.kit.workers import Testbed, service_of
 
 KEY = "baremetal/api-1"
 NOT_ITS_TURN = ALL_REQUESTS - 1

@@ -16,9 +16,10 @@ import pytest
 
 from gateway.dataplane.edge.client_connection import MAX_LINGER, ClientConnection
 from tests.dataplane.listener_tls import tls_listener
-from tests.dataplane.messages import KIB, request, request_head, version_line
-from tests.dataplane.testbed import Gateway, Testbed, serve, until
-from tests.patience import PATIENCE
+from tests.kit.backends import serve
+from tests.kit.messages import KIB, request, request_head, version_line
+from tests.kit.waiting import PATIENCE, until
+from tests.kit.workers import Gateway, Testbed
 
 PIECE = b"X-Filler: " + b"x" * (16 * KIB - 12) + b"\r\n"
 POST = "POST /v1/nodes HTTP/1.1"

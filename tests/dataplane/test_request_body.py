@@ -10,7 +10,7 @@ from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_body import HeldBodies, RequestBody
 from gateway.dataplane.http1.request_head import read_request_head
 from gateway.settings import Limits
-from tests.dataplane.messages import request
+from tests.kit.messages import request
 
 
 def held_bodies(total: int = 1 << 20, told: list[None] | None = None) -> HeldBodies:

@@ -31,20 +31,18 @@ from gateway.dataplane.http1.request_head import read_request_head
 from gateway.dataplane.http1.request_ids import RequestIdSource, id_lines
 from gateway.dialects import discover
 from gateway.settings import Limits
-from tests.dataplane.messages import Message, read_fields, request, response, version_line
-from tests.dataplane.testbed import (
-    Gateway,
+from tests.kit.backends import (
     Script,
     ScriptedBackend,
-    Testbed,
     UpstreamConnection,
     always,
     refusing_backend,
     respond_with,
     serve,
-    service_of,
 )
-from tests.examples import examples
+from tests.kit.examples import examples
+from tests.kit.messages import Message, read_fields, request, response, version_line
+from tests.kit.workers import Gateway, Testbed, service_of
 
 ID_FIELD: Final = "X-Openstack-Request-Id"
 GIVEN: Final = "req-0f5e7a9c-1b2d-4c3e-8f40-5a6b7c8d9e0f"

@@ -9,8 +9,9 @@ import asyncio
 import pytest
 
 from tests.dataplane.assertions import assert_refused
-from tests.dataplane.messages import SMUGGLED, VERSION_FIELD, request, request_head, response, version_line
-from tests.dataplane.testbed import Testbed, UpstreamConnection, serve
+from tests.kit.backends import UpstreamConnection, serve
+from tests.kit.messages import SMUGGLED, VERSION_FIELD, request, request_head, response, version_line
+from tests.kit.workers import Testbed
 
 
 @pytest.mark.parametrize(

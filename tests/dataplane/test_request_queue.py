@@ -14,20 +14,12 @@ from gateway.core.fleet.service import Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.exchange.stages import Stage
 from tests.dataplane.assertions import assert_ironic_error
-from tests.dataplane.messages import KIB, Message, request, version_line
-from tests.dataplane.testbed import (
-    OLD,
-    Client,
-    Gateway,
-    ScriptedBackend,
-    Testbed,
-    UpstreamConnection,
-    ironic_response,
-    refusing_backend,
-    serve,
-    service_of,
-    until,
-)
+from tests.kit.backends import ScriptedBackend, UpstreamConnection, ironic_response, refusing_backend, serve
+from tests.kit.clients import Client
+from tests.kit.ironic import OLD
+from tests.kit.messages import KIB, Message, request, version_line
+from tests.kit.waiting import until
+from tests.kit.workers import Gateway, Testbed, service_of
 
 HOUR = 3600.0
 

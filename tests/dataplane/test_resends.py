@@ -11,19 +11,11 @@ from typing import Final
 import pytest
 
 from gateway.core.fleet.fleet import Drain
-from tests.dataplane.messages import HOST, Message, request, response
-from tests.dataplane.testbed import (
-    Client,
-    Gateway,
-    ScriptedBackend,
-    Testbed,
-    UpstreamConnection,
-    ironic_response,
-    never_respond,
-    serve,
-    settle,
-    until,
-)
+from tests.kit.backends import ScriptedBackend, UpstreamConnection, ironic_response, never_respond, serve
+from tests.kit.clients import Client
+from tests.kit.messages import HOST, Message, request, response
+from tests.kit.waiting import until
+from tests.kit.workers import Gateway, Testbed, settle
 
 HEAD_TIME: Final = 900.0
 """Seconds for a response head, which pass only when the test says so."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dataplane.messages import SMUGGLED, request, request_head, response, version_line
-from tests.dataplane.testbed import Client, Gateway, Testbed, UpstreamConnection, serve
+from tests.kit.backends import UpstreamConnection, serve
+from tests.kit.clients import Client
+from tests.kit.messages import SMUGGLED, request, request_head, response, version_line
+from tests.kit.workers import Gateway, Testbed
 
 POST = "POST /v1/nodes HTTP/1.1"
 

@@ -14,7 +14,9 @@ from gateway.core.fleet.fleet import ConnectFailed
 from gateway.core.fleet.retry import DEFAULT_RETRY, Retry, RetryCause
 from gateway.dataplane.exchange.stages import Stage
 from tests.dataplane.assertions import assert_ironic_error
-from tests.dataplane.messages import (
+from tests.kit.backends import ScriptedBackend, UpstreamConnection, ironic_response, refusing_backend, serve
+from tests.kit.ironic import OLD, versions
+from tests.kit.messages import (
     KIB,
     MAX_FIELD,
     MIN_FIELD,
@@ -24,19 +26,8 @@ from tests.dataplane.messages import (
     response,
     version_line,
 )
-from tests.dataplane.testbed import (
-    OLD,
-    Gateway,
-    ScriptedBackend,
-    Testbed,
-    UpstreamConnection,
-    ironic_response,
-    probe_succeeded,
-    refusing_backend,
-    serve,
-    until,
-    versions,
-)
+from tests.kit.waiting import until
+from tests.kit.workers import Gateway, Testbed, probe_succeeded
 
 # --- no connection -----------------------------------------------------------------------------------------
 

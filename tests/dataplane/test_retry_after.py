@@ -7,8 +7,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.core.fleet.snapshot import Snapshot
-from tests.dataplane.messages import Message, request, version_line
-from tests.dataplane.testbed import Testbed, refusing_backend, service_of
+from tests.kit.backends import refusing_backend
+from tests.kit.messages import Message, request, version_line
+from tests.kit.workers import Testbed, service_of
 
 
 async def unavailable(testbed: Testbed, *, retry_after: bool | None = None) -> list[Message]:

@@ -21,8 +21,12 @@ import pytest
 
 from gateway.core.fleet.backend import Backend
 from tests.dataplane.assertions import assert_ironic_error
-from tests.dataplane.messages import Message, request, response
-from tests.dataplane.testbed import LOOPBACK, NEW, Client, Gateway, Testbed, until, versions
+from tests.kit.clients import Client
+from tests.kit.ironic import NEW, versions
+from tests.kit.messages import Message, request, response
+from tests.kit.networks import LOOPBACK
+from tests.kit.waiting import until
+from tests.kit.workers import Gateway, Testbed
 
 SURPLUS = response(200, body=b"nobody asked for this")
 SOON = 2.0

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from gateway.core.fleet.match import Match
 from gateway.dataplane.local_responses.failures import IDEMPOTENT, SAFE
 from tests.dataplane.assertions import assert_refused
-from tests.dataplane.messages import Message, request, request_head, response
-from tests.dataplane.testbed import Testbed, UpstreamConnection, always, serve
+from tests.kit.backends import UpstreamConnection, always, serve
+from tests.kit.messages import Message, request, request_head, response
+from tests.kit.workers import Testbed
 
 # --- methods -----------------------------------------------------------------------------------------------
 

@@ -17,17 +17,12 @@ from gateway.dataplane.limits.shedding import ALL, NEW, YOUNG
 from gateway.telemetry.request_record import RequestRecord
 from tests.dataplane.assertions import assert_ironic_error
 from tests.dataplane.listener_tls import tls_listener
-from tests.dataplane.messages import Message, request, request_head, version_line
-from tests.dataplane.testbed import (
-    Client,
-    Gateway,
-    Testbed,
-    never_respond,
-    reload,
-    serve,
-    until,
-)
 from tests.dataplane.upgrades import ALLOWED, UPGRADE, echo
+from tests.kit.backends import never_respond, serve
+from tests.kit.clients import Client
+from tests.kit.messages import Message, request, request_head, version_line
+from tests.kit.waiting import until
+from tests.kit.workers import Gateway, Testbed, reload
 
 NODES = request("GET", "/v1/nodes", version_line("1.31"))
 LOOPBACK_ONLY = Access([ip_network("127.0.0.0/8")], [])

@@ -11,20 +11,11 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.timeouts import NO_TIMEOUT, TIMEOUTS
 from gateway.dataplane.exchange.stages import AWAITING_RESPONSE, READING_BODY, RESPONDING
 from tests.controlplane.fakes import reconfigure
-from tests.dataplane.messages import VERSION_FIELD, request, response
 from tests.dataplane.test_slow_readers import reader_with_small_buffer, turned_until_recorded
-from tests.dataplane.testbed import (
-    Gateway,
-    Script,
-    ScriptedBackend,
-    Testbed,
-    UpstreamConnection,
-    always,
-    never_respond,
-    serve,
-    service_of,
-    until,
-)
+from tests.kit.backends import Script, ScriptedBackend, UpstreamConnection, always, never_respond, serve
+from tests.kit.messages import VERSION_FIELD, request, response
+from tests.kit.waiting import until
+from tests.kit.workers import Gateway, Testbed, service_of
 
 VERSION = f"{VERSION_FIELD}: 1.31"
 PATIENT: dict[str, Any] = {

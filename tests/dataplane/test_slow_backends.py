@@ -18,17 +18,13 @@ import pytest
 
 from gateway.core.fleet.backend import Backend
 from tests.dataplane.assertions import assert_ironic_error
-from tests.dataplane.messages import KIB, TIMEOUT, Message, chunked, request, response
-from tests.dataplane.testbed import (
-    LOOPBACK,
-    NEW,
-    Client,
-    Gateway,
-    Testbed,
-    UpstreamConnection,
-    settle,
-    versions,
-)
+from tests.kit.backends import UpstreamConnection
+from tests.kit.clients import Client
+from tests.kit.ironic import NEW, versions
+from tests.kit.messages import KIB, Message, chunked, request, response
+from tests.kit.networks import LOOPBACK
+from tests.kit.waiting import PATIENCE
+from tests.kit.workers import Gateway, Testbed, settle
 
 MIB = KIB * KIB
 IDLE: Final = 10.0
@@ -60,14 +56,14 @@ class RawBackend:
         return Backend(name, LOOPBACK, port, weight=weight, declared=versions(NEW))
 
     async def accept(self) -> socket.socket:
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
         self._connections.append(connection)
         return connection
 
     async def read(self, connection: socket.socket, most: int = MIB) -> bool:
         """Take some bytes; False if the connection is closed."""
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             data = await asyncio.get_running_loop().sock_recv(connection, most)
         self.received += data
         return bool(data)

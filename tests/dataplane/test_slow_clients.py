@@ -17,8 +17,11 @@ import pytest
 from gateway.dataplane.exchange.stages import Stage
 from gateway.dataplane.limits.arrival import MIN_RATE_GRACE
 from tests.dataplane.assertions import assert_ironic_error
-from tests.dataplane.messages import KIB, request, response
-from tests.dataplane.testbed import Client, Gateway, Testbed, UpstreamConnection, serve, until
+from tests.kit.backends import UpstreamConnection, serve
+from tests.kit.clients import Client
+from tests.kit.messages import KIB, request, response
+from tests.kit.waiting import until
+from tests.kit.workers import Gateway, Testbed
 
 GRACE: Final = MIN_RATE_GRACE
 RATE: Final = {"min_rate": 1000}

@@ -17,8 +17,10 @@ import pytest
 
 from gateway.dataplane.edge.client_connection import ClientConnection
 from gateway.telemetry.request_record import RequestRecord
-from tests.dataplane.messages import KIB, TIMEOUT, request, response
-from tests.dataplane.testbed import Gateway, Testbed, UpstreamConnection, always, settle, until
+from tests.kit.backends import UpstreamConnection, always
+from tests.kit.messages import KIB, request, response
+from tests.kit.waiting import PATIENCE, until
+from tests.kit.workers import Gateway, Testbed, settle
 
 MIB = KIB * KIB
 WRITE_IDLE = 10.0
@@ -59,7 +61,7 @@ async def read_slowly(gateway: Gateway, sock: socket.socket, most: int = MIB) ->
     taken = b""
     for _ in range(ROUNDS):
         for _ in range(8):
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(PATIENCE):
                 taken += await asyncio.get_running_loop().sock_recv(sock, PIECE)
         await settle()
         gateway.turn(0.7 * WRITE_IDLE)
@@ -83,7 +85,7 @@ async def read_rest(sock: socket.socket, before: bytes, length: int) -> bytes:
     head, _, body = before.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 ")
     pieces = [body]
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while sum(map(len, pieces)) < length and (data := await loop.sock_recv(sock, MIB)):
             pieces.append(data)
     return b"".join(pieces)
@@ -153,7 +155,7 @@ async def test_R3_V9_a_kernel_that_acknowledges_nothing_for_50_seconds_is_a_slow
         await asyncio.get_running_loop().sock_sendall(sock, request())
         begin = b""
         for _ in range(2):
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(PATIENCE):
                 begin += await asyncio.get_running_loop().sock_recv(sock, 64 * KIB)
             await settle()
             for _ in range(50):

@@ -15,19 +15,18 @@ import pytest
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.queue import Queue
 from gateway.dataplane.exchange.stages import TRANSITIONS, Stage
-from tests.dataplane.messages import request, version_line
 from tests.dataplane.stage_check import CheckedStage
-from tests.dataplane.testbed import (
-    Gateway,
+from tests.kit.backends import (
     ScriptedBackend,
-    Testbed,
     UpstreamConnection,
     ironic_response,
     never_respond,
     refusing_backend,
     serve,
-    until,
 )
+from tests.kit.messages import request, version_line
+from tests.kit.waiting import until
+from tests.kit.workers import Gateway, Testbed
 
 Transition = tuple[Stage, Stage]
 Scenario = Callable[[Testbed], Awaitable[None]]

@@ -11,17 +11,11 @@ import pytest
 
 from gateway.core.fleet.backend import Backend
 from tests.dataplane.assertions import assert_ironic_error
-from tests.dataplane.messages import KIB, request, response
-from tests.dataplane.testbed import (
-    Testbed,
-    UpstreamConnection,
-    always,
-    never_respond,
-    serve,
-    until,
-    versions,
-    wait_ticks,
-)
+from tests.kit.backends import UpstreamConnection, always, never_respond, serve
+from tests.kit.ironic import versions
+from tests.kit.messages import KIB, request, response
+from tests.kit.waiting import until
+from tests.kit.workers import Testbed, wait_ticks
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

@@ -16,18 +16,12 @@ import pytest
 
 from gateway.core.fleet.backend_tls import BackendTls
 from gateway.core.fleet.fleet import ConnectFailed
-from tests.certificates import Authority, Leaf
 from tests.dataplane.backend_tls import NAME, authority, both_sides, raw_backend
-from tests.dataplane.messages import VERSION_FIELD, request, response
-from tests.dataplane.testbed import (
-    Gateway,
-    ScriptedBackend,
-    Testbed,
-    UpstreamConnection,
-    serve,
-    settle,
-    until,
-)
+from tests.kit.backends import ScriptedBackend, UpstreamConnection, serve
+from tests.kit.certificates import Authority, Leaf
+from tests.kit.messages import VERSION_FIELD, request, response
+from tests.kit.waiting import until
+from tests.kit.workers import Gateway, Testbed, settle
 
 
 def reasons(gateway: Gateway) -> set[str]:

@@ -17,7 +17,7 @@ from tests.dataplane import test_flow_control as flow_control
 from tests.dataplane import test_pipelining as pipelining
 from tests.dataplane import test_slow_clients as slow_clients
 from tests.dataplane.listener_tls import tls_listener
-from tests.dataplane.testbed import Testbed
+from tests.kit.workers import Testbed
 
 LEFT_OUT = (
     "half_clos",  # asyncio's own TLS, which these clients have, cannot close one side: `test_tls_relayed`

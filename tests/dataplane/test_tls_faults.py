@@ -16,7 +16,7 @@ from tests.dataplane import test_hostile_backends as hostile_backends
 from tests.dataplane import test_resends as resends
 from tests.dataplane import test_timeouts as timeouts
 from tests.dataplane.backend_tls import both_sides
-from tests.dataplane.testbed import Testbed
+from tests.kit.workers import Testbed
 
 for module, names in {
     flow_control: (

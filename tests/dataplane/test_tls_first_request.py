@@ -13,8 +13,8 @@ from pathlib import Path
 from time import monotonic
 
 from tests.dataplane.backend_tls import SOON, raw_backend
-from tests.dataplane.messages import request, response
-from tests.dataplane.testbed import Gateway, Testbed
+from tests.kit.messages import request, response
+from tests.kit.workers import Gateway, Testbed
 
 
 def at_first_send(gateway: Gateway, action: Callable[[], None]) -> None:

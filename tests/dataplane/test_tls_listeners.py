@@ -19,19 +19,13 @@ from gateway.runtime.process import without_odd_names
 from gateway.settings.values import Listen
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import ServerTls
-from tests.certificates import Authority, client_context, new_key
 from tests.dataplane.listener_tls import authority, client_leaf, files_of, local_leaf, tls_listener
-from tests.dataplane.testbed import (
-    LOOPBACK,
-    Client,
-    Gateway,
-    Listener,
-    Testbed,
-    ended,
-    serve,
-    until,
-)
-from tests.patience import PATIENCE
+from tests.kit.backends import serve
+from tests.kit.certificates import Authority, client_context, new_key
+from tests.kit.clients import Client, ended
+from tests.kit.networks import LOOPBACK
+from tests.kit.waiting import PATIENCE, until
+from tests.kit.workers import Gateway, Listener, Testbed
 
 GET = b"GET /v1/nodes HTTP/1.1\r\nHost: api.example\r\nX-OpenStack-Ironic-API-Version: 1.31\r\n\r\n"
 

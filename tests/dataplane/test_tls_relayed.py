@@ -16,8 +16,8 @@ import pytest
 from tests.dataplane import test_flow_control as flow_control
 from tests.dataplane import test_pipelining as pipelining
 from tests.dataplane.listener_tls import tls_listener
-from tests.dataplane.testbed import Testbed
 from tests.dataplane.tls_relay import TlsRelay
+from tests.kit.workers import Testbed
 
 PARTS = ("half_clos", "fin", "unread", "does_not_read", "not_read_cost")
 for module in (flow_control, pipelining):

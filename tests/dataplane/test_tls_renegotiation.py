@@ -17,9 +17,11 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tests.dataplane.listener_tls import tls_listener
-from tests.dataplane.messages import TIMEOUT, response
 from tests.dataplane.test_tls_listeners import GET
-from tests.dataplane.testbed import Gateway, Testbed, UpstreamConnection, serve, until
+from tests.kit.backends import UpstreamConnection, serve
+from tests.kit.messages import response
+from tests.kit.waiting import PATIENCE, until
+from tests.kit.workers import Gateway, Testbed
 
 HANDSHAKE = b"\x16"
 CIPHER = "ECDHE-ECDSA-AES128-GCM-SHA256"
@@ -115,7 +117,7 @@ async def renegotiator(
     context.keylog_filename = str(folder / "keys")
     with socket.socket() as sock:
         sock.setblocking(False)
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.get_running_loop().sock_connect(sock, gateway.address)
             client = Renegotiator(sock, context, folder / "keys")
             await client.handshake()

@@ -17,12 +17,14 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from gateway.dataplane.edge.openings import OpeningConnection, Openings
 from gateway.dataplane.edge.tls_transport import MAX_WITHOUT_CONTENT, TlsTransport
-from tests.certificates import client_context
 from tests.dataplane.listener_tls import authority, tls_listener
-from tests.dataplane.messages import KIB, TIMEOUT, response
 from tests.dataplane.test_tls_listeners import GET
 from tests.dataplane.test_tunnels_over_tls import RawTlsClient
-from tests.dataplane.testbed import Testbed, UpstreamConnection, serve, until
+from tests.kit.backends import UpstreamConnection, serve
+from tests.kit.certificates import client_context
+from tests.kit.messages import KIB, response
+from tests.kit.waiting import PATIENCE, until
+from tests.kit.workers import Testbed
 
 
 async def test_what_follows_the_end_of_tls_is_not_kept(testbed: Testbed, tmp_path: Path) -> None:
@@ -41,7 +43,7 @@ async def test_what_follows_the_end_of_tls_is_not_kept(testbed: Testbed, tmp_pat
     loop = asyncio.get_running_loop()
     with socket.socket() as sock:
         sock.setblocking(False)
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             await loop.sock_connect(sock, gateway.address)
             client = RawTlsClient(sock, context)
             await client.handshake()
@@ -204,7 +206,7 @@ async def test_a_client_that_sends_nothing_but_key_updates_is_cut_off(
     loop = asyncio.get_running_loop()
     with socket.socket() as sock:
         sock.setblocking(False)
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             await loop.sock_connect(sock, gateway.address)
             client = RawTlsClient(sock, context)
             await client.handshake()

@@ -12,17 +12,16 @@ from gateway.core.http.header_edits import HeaderEdits
 from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.trace_context import is_well_formed
 from gateway.telemetry.tracing import RequestTrace, Sampler, SpanSink, Tracing
-from tests.dataplane.messages import Message, request, response, version_line
-from tests.dataplane.testbed import (
-    Gateway,
+from tests.kit.backends import (
     ScriptedBackend,
-    Testbed,
     UpstreamConnection,
     always,
     refusing_backend,
     respond_with,
     serve,
 )
+from tests.kit.messages import Message, request, response, version_line
+from tests.kit.workers import Gateway, Testbed
 
 TRACE: Final = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN: Final = "00f067aa0ba902b7"

@@ -18,32 +18,21 @@ import pytest
 from gateway.core.fleet.fleet import VersionMismatch
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.telemetry.series.service import TunnelEnding
-from tests.dataplane.messages import (
+from tests.dataplane.upgrades import ALLOWED, ASKS, SWITCHES, UPGRADE, echo, exactly, switching, waiting_in
+from tests.kit.backends import Script, ScriptedBackend, UpstreamConnection, refusing_backend, serve
+from tests.kit.clients import Client
+from tests.kit.messages import (
     KIB,
     MAX_FIELD,
     MIN_FIELD,
     SMUGGLED,
-    TIMEOUT,
     VERSION_FIELD,
     request,
     response,
     version_line,
 )
-from tests.dataplane.testbed import (
-    Client,
-    Gateway,
-    Script,
-    ScriptedBackend,
-    Testbed,
-    UpstreamConnection,
-    refusing_backend,
-    serve,
-    service_of,
-    until,
-    wait_ticks,
-)
-from tests.dataplane.upgrades import ALLOWED, ASKS, SWITCHES, UPGRADE, echo, exactly, switching, waiting_in
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE, until
+from tests.kit.workers import Gateway, Testbed, service_of, wait_ticks
 
 SHOWN: Final = f"\r\n{MIN_FIELD}: 1.1\r\n{MAX_FIELD}: 1.95"
 
@@ -735,7 +724,7 @@ async def test_many_pieces_of_every_size_keep_their_order(testbed: Testbed) -> N
         got.append(await talk(upstream.reader, upstream.writer))
 
     gateway, backend, client = await tunnel_to(testbed, script)
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         got.append(await talk(client.reader, client.writer))
     await backend.disconnected()
     record = await gateway.recorded()

@@ -14,9 +14,12 @@ import pytest
 
 from tests.dataplane.backend_tls import both_sides
 from tests.dataplane.listener_tls import tls_listener
-from tests.dataplane.messages import KIB, TIMEOUT
-from tests.dataplane.testbed import Client, Gateway, Script, Testbed, UpstreamConnection
 from tests.dataplane.upgrades import SWITCHES, UPGRADE, echo, exactly, waiting_in
+from tests.kit.backends import Script, UpstreamConnection
+from tests.kit.clients import Client
+from tests.kit.messages import KIB
+from tests.kit.waiting import PATIENCE
+from tests.kit.workers import Gateway, Testbed
 
 MUCH: Final = 8 * KIB * KIB
 MOST: Final = 400 * KIB
@@ -78,7 +81,7 @@ async def test_what_a_client_sends_at_its_end_arrives(testbed: Testbed, tmp_path
     await client.send(b"x" * MUCH)
     client.writer.close()
 
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         assert await got == MUCH
     await gateway.recorded()
 
@@ -159,7 +162,7 @@ async def test_a_client_of_tls_closes_one_side_and_still_reads(testbed: Testbed,
     with socket.socket() as sock:
         sock.setblocking(False)
         await asyncio.get_running_loop().sock_connect(sock, gateway.address)
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             client = RawTlsClient(sock, context)
             await client.handshake()
             await client.send(UPGRADE)
@@ -189,7 +192,7 @@ async def test_a_backend_closes_one_side_and_a_client_of_tls_still_sends(
     with socket.socket() as sock:
         sock.setblocking(False)
         await asyncio.get_running_loop().sock_connect(sock, gateway.address)
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             client = RawTlsClient(sock, context)
             await client.handshake()
             await client.send(UPGRADE)

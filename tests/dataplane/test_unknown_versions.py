@@ -12,36 +12,18 @@ import asyncio
 
 import pytest
 
-from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import Drain, ProbeSucceeded, VersionMismatch
 from gateway.core.fleet.match import Match
 from gateway.core.fleet.retry import DEFAULT_RETRY, Retry, RetryCause
 from gateway.core.fleet.service import Service
-from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.dialects.chef.dialect import Chef, ChefOptions
-from tests.dataplane.messages import (
-    MAX_FIELD,
-    MIN_FIELD,
-    VERSION_FIELD,
-    Message,
-    request,
-    response,
-    version_line,
-)
-from tests.dataplane.testbed import (
-    Client,
-    Gateway,
-    ScriptedBackend,
-    Testbed,
-    UpstreamConnection,
-    always,
-    highest_version,
-    never_respond,
-    probe_succeeded,
-    serve,
-)
+from tests.kit.backends import ScriptedBackend, UpstreamConnection, always, never_respond, serve
+from tests.kit.clients import Client
+from tests.kit.ironic import highest_version
+from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, request, response, version_line
+from tests.kit.workers import Gateway, Testbed, probe_succeeded
 
 UNVERSIONED = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{"nodes": []}'
 """What a legacy Ironic sends, which executes every request at 1.1."""
@@ -245,9 +227,7 @@ async def chef_zero(testbed: Testbed) -> tuple[Gateway, ScriptedBackend]:
     )
     chef = Chef(ChefOptions())
     service = Service("chef", chef, (backend.backend,))
-    gateway = Gateway(SnapshotHolder(Snapshot.configured([service], now=0.0)), {}, {}, ())
-    await gateway.start()
-    testbed.gateways.append(gateway)
+    gateway = await testbed.started(Gateway(service))
     advertisement = Advertisement(VersionSet.read("0-2", chef.scheme))
     gateway.snapshot_holder.observe("chef", backend.name, ProbeSucceeded(advertisement, 1.0))
     return gateway, backend

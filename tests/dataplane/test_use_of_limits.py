@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dataplane.messages import KIB, request, version_line
-from tests.dataplane.testbed import Testbed, never_respond, serve, until
 from tests.dataplane.upgrades import ALLOWED, UPGRADE, echo
+from tests.kit.backends import never_respond, serve
+from tests.kit.messages import KIB, request, version_line
+from tests.kit.waiting import until
+from tests.kit.workers import Testbed
 
 POST = ("POST", "/v1/nodes", version_line("1.31"))
 

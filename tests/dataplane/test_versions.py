@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 
 from gateway.core.http.message import normalize_name
 from gateway.core.versions.version import Version
-from tests.dataplane.messages import (
+from tests.kit.backends import always, serve
+from tests.kit.examples import examples
+from tests.kit.ironic import versions
+from tests.kit.messages import (
     MAX_FIELD,
     STANDARD_FIELD,
     VERSION_FIELD,
@@ -24,8 +27,7 @@ from tests.dataplane.messages import (
     response,
     version_line,
 )
-from tests.dataplane.testbed import Gateway, Testbed, always, serve, versions
-from tests.examples import examples
+from tests.kit.workers import Gateway, Testbed
 
 TWIN = VERSION_FIELD.replace("-", "_")
 

@@ -23,9 +23,11 @@ from websockets.http11 import Request, Response
 
 from gateway.core.fleet.backend import Backend
 from gateway.dataplane.exchange.tunnel import Tunnel
-from tests.dataplane.messages import KIB
-from tests.dataplane.testbed import LOOPBACK, NEW, Gateway, Testbed, reset, until, versions
-from tests.patience import PATIENCE
+from tests.kit.ironic import NEW, versions
+from tests.kit.messages import KIB
+from tests.kit.networks import LOOPBACK, reset
+from tests.kit.waiting import PATIENCE, until
+from tests.kit.workers import Gateway, Testbed
 
 MIB: Final = KIB * KIB
 TARGET: Final = "/v1/nodes"

@@ -47,17 +47,10 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.series.now import Now
 from gateway.tls.server import ServerCertificates
-from tests.dataplane.messages import (
-    MAX_FIELD,
-    MIN_FIELD,
-    TIMEOUT,
-    VERSION_FIELD,
-    Ended,
-    Message,
-    read_message,
-    response,
-)
-from tests.stream_server import StreamServer
+from tests.kit.clients import Ended
+from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, read_message, response
+from tests.kit.servers import StreamServer
+from tests.kit.waiting import PATIENCE
 
 LOOPBACK: Final = "127.0.0.1"
 NEW: Final = "1.1-1.90"
@@ -69,7 +62,7 @@ RESET: Final = struct.pack("ii", 1, 0)
 
 async def until(holds: Callable[[], bool]) -> None:
     """Run the event loop until `holds` is true; for conditions without an event."""
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while not holds():  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0)
 
@@ -241,12 +234,12 @@ class ScriptedBackend:
 
     async def disconnected(self) -> None:
         """Wait until no connection is open."""
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             while handlers := self._server.handlers:
                 await asyncio.wait(handlers)
 
     async def _until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             while not holds():
                 self._changed.clear()
                 await self._changed.wait()
@@ -320,7 +313,7 @@ async def ended(reader: asyncio.StreamReader) -> Ended:
     """Read until the other end closes or resets (`aborted`)."""
     pieces: list[bytes] = []
     try:
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             while piece := await reader.read(_STREAM):
                 pieces.append(piece)
     except ConnectionResetError:
@@ -498,7 +491,7 @@ class Gateway:
 
     async def recorded(self, number: int = 1) -> RequestRecord:
         """Wait for record number `number`, counted from 1."""
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             while len(self.records) < number:
                 self._record_added.clear()
                 await self._record_added.wait()

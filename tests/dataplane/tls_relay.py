@@ -16,7 +16,7 @@ import ssl
 import threading
 from typing import Final, final
 
-from tests.dataplane.testbed import LOOPBACK, RESET
+from tests.kit.networks import LOOPBACK, RESET
 
 PIECE: Final = 16 * 1024
 SMALL: Final = 4096

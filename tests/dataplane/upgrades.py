@@ -6,8 +6,11 @@ import asyncio
 from typing import Final
 
 from gateway.dataplane.exchange.tunnel import Tunnel
-from tests.dataplane.messages import KIB, TIMEOUT, request
-from tests.dataplane.testbed import Client, Gateway, Script, UpstreamConnection, until
+from tests.kit.backends import Script, UpstreamConnection
+from tests.kit.clients import Client
+from tests.kit.messages import KIB, request
+from tests.kit.waiting import PATIENCE, until
+from tests.kit.workers import Gateway
 
 ASKS: Final = ("Connection: Upgrade", "Upgrade: echo")
 UPGRADE: Final = request("GET", "/v1/nodes", *ASKS)
@@ -36,7 +39,7 @@ def switching(head: bytes = SWITCHES, *, body: bool = False) -> Script:
 
 async def exactly(client: Client, size: int) -> bytes:
     """So many bytes that have come to the client."""
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         return await client.reader.readexactly(size)
 
 

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestClient
 from pytest_aiohttp import AiohttpClient
 
 from gateway.demo.fleet import NEW, OLD, Database, Server
-from tests.cli.processes import TIMEOUT
+from tests.kit.processes import TIMEOUT
 
 ServerClient: TypeAlias = TestClient[web.Request, web.Application]
 

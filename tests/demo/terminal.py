@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO, cast
 
-from tests.cli.processes import TIMEOUT
+from tests.kit.processes import TIMEOUT
 
 CLEAN = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 

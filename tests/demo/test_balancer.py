@@ -24,7 +24,7 @@ from gateway.demo import haproxy_balancer
 from gateway.demo.balancer import LOOPBACK, Balancer, Pool, Rotation, RoundRobin, Target, Timing
 from gateway.demo.haproxy_balancer import HAProxy, program
 from gateway.errors import StartupError
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 SLOW: Final = Timing(check_interval=60.0, timeout=10.0)
 """No health check comes in time to matter."""

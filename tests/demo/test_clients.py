@@ -29,8 +29,8 @@ from gateway.demo.clients import (
 from gateway.demo.embedded_fleet import BAREMETAL
 from gateway.demo.fleet import HIGHEST, LOWEST, SERVED
 from gateway.demo.sums import Sums
-from tests.cli.processes import TIMEOUT
 from tests.demo.conftest import Fleet, url_of
+from tests.kit.processes import TIMEOUT
 
 Headers = dict[str, str]
 

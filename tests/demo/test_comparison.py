@@ -18,7 +18,7 @@ from gateway.demo.front import Front, GatewayFront, Ports
 from gateway.demo.haproxy_balancer import HAProxy
 from gateway.demo.performance import Performance
 from gateway.demo.scene import FrontScene
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 TIMING = Timing(60.0, 10.0)
 ROUNDS = 8

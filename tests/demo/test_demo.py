@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from gateway.demo.clients import KINDS
-from tests.cli.processes import Ended, call, finish, start
+from tests.kit.processes import Ended, call, finish, start
 
 pytestmark = pytest.mark.processes
 

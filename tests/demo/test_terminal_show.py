@@ -18,10 +18,10 @@ import pytest
 
 from gateway.demo.command import Command
 from gateway.demo.terminal_show import is_terminal, show
-from tests.cli.processes import ROOT, TIMEOUT
 from tests.demo.scenes import COMPARE
 from tests.demo.shown_scene import ShownScene
 from tests.demo.terminal import CLEAN, Terminal
+from tests.kit.processes import ROOT, TIMEOUT
 
 ALTERNATE, NORMAL = "\x1b[?1049h", "\x1b[?1049l"
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"

@@ -36,7 +36,7 @@ from gateway.demo.scene import (
 )
 from gateway.demo.view import screen, summary
 from tests.demo.scenes import COMPARE, END, MIDDLE, PROBLEMS
-from tests.examples import examples
+from tests.kit.examples import examples
 
 SCENES = pytest.mark.parametrize("scene", [MIDDLE, END, PROBLEMS, COMPARE])
 

@@ -26,7 +26,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
 from tests.differential.apis import APIS, DOMAIN, Api, Header, Query, configuration
 from tests.differential.draft import Case
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 LOOPBACK: Final = "127.0.0.1"
 TIMEOUT: Final = PATIENCE

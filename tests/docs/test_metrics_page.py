@@ -26,9 +26,9 @@ from gateway.telemetry.series.process import ADMIN_ERRORS, HANDSHAKE_RESULTS
 from gateway.telemetry.series.reference import with_table
 from gateway.telemetry.series.service import ADMISSION_REASONS, RETRY_REASONS
 from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, plus
-from tests.certificates import Authority
-from tests.dataplane.testbed import until
 from tests.docs.pages import page, rows, section
+from tests.kit.certificates import Authority
+from tests.kit.waiting import until
 
 PAGE = page("docs/metrics.md")
 NAME = re.compile(r"`([^`]+)`")

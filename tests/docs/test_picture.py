@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from docs.images import demo
-from tests.cli.processes import call
 from tests.docs.pages import page
+from tests.kit.processes import call
 
 
 @pytest.fixture

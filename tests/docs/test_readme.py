@@ -19,7 +19,7 @@ from gateway.cli.status import BACKEND_COLUMNS, SERVICE_COLUMNS
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.demo.fleet import NEW, OLD, Database, Server
 from tests.docs.pages import blocks, page
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 CONFIGURATION = """
 listen: 127.0.0.1:0

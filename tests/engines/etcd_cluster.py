@@ -27,7 +27,8 @@ from typing import Any, Final
 
 import aiohttp
 
-from tests.cli.processes import free_port, until
+from tests.kit.networks import free_port
+from tests.kit.waiting import until
 
 COUNT: Final = 3
 ANSWERS: Final = 10.0

@@ -22,8 +22,8 @@ from threading import Thread
 from typing import Final
 
 from tests.architecture.source import ROOT
-from tests.cli import processes
-from tests.cli.processes import until
+from tests.kit import processes
+from tests.kit.waiting import until
 from tests.scenarios.fakes import Ironic
 
 SEARCHED: Final = f"{os.environ['PATH']}:/usr/sbin:/sbin"

@@ -24,8 +24,9 @@ from typing import Any, Final, NamedTuple
 import aiohttp
 
 from gateway.demo.fleet import HIGHEST, NEW, OLD, SERVED, Database, Server
-from tests.cli.processes import TIMEOUT, finish, free_port, start
 from tests.engines.etcd_cluster import Cluster, Link, etcd_cluster, relay
+from tests.kit.networks import free_port
+from tests.kit.processes import TIMEOUT, finish, start
 
 TTL: Final = 2.0
 STABILIZATION: Final = 1.0

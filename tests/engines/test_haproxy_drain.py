@@ -15,9 +15,11 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.fleet import Drain
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.settings import load
-from tests.cli.processes import call, finish, free_port, start, until
 from tests.engines.equality.haproxy import running_haproxy
 from tests.engines.test_haproxy_driver import following, places, wait_for, write
+from tests.kit.networks import free_port
+from tests.kit.processes import call, finish, start
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(120)]
 

@@ -24,8 +24,9 @@ from gateway.engines.haproxy.map_file import map_text
 from gateway.engines.haproxy.runtime import RuntimeProblem, chunks, conversation
 from gateway.engines.table import compile_table
 from gateway.settings import load
-from tests.cli.processes import free_port, until
 from tests.engines.equality.haproxy import running_haproxy
+from tests.kit.networks import free_port
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(60)]
 

@@ -12,7 +12,6 @@ from typing import Final
 
 import pytest
 
-from tests.cli.processes import free_port
 from tests.engines.equality.apis import FLEETS, services
 from tests.engines.equality.comparison import Pair, differences, members_seen, report
 from tests.engines.equality.engine import running_engine
@@ -23,6 +22,7 @@ from tests.engines.equality.haproxy import running_haproxy
 from tests.engines.equality.members import MEMBER_HEADER, running_members
 from tests.engines.equality.refusals import UNACCEPTABLE, other_refusal
 from tests.engines.equality.requests import Asked, requests
+from tests.kit.networks import free_port
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(170)]
 

@@ -24,7 +24,6 @@ from gateway.engines.haproxy.configuration import server_name
 from gateway.engines.haproxy.runtime import CHUNK
 from gateway.engines.table import compile_table
 from gateway.settings import load
-from tests.cli.processes import free_port, until
 from tests.engines.equality.haproxy import running_haproxy
 from tests.engines.test_haproxy_driver import (
     following,
@@ -36,6 +35,8 @@ from tests.engines.test_haproxy_driver import (
     wait_until_held,
     write,
 )
+from tests.kit.networks import free_port
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(120)]
 

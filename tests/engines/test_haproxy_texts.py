@@ -20,10 +20,10 @@ from gateway.engines.haproxy.configuration import HaproxyOptions, configuration_
 from gateway.engines.haproxy.map_file import encoded, map_text
 from gateway.engines.table import PoolMember, compile_table
 from gateway.settings import load
-from tests.cli.processes import free_port
 from tests.differential.testbed import LOOPBACK, head_of
 from tests.engines.equality.exchange import Answer, Connection
 from tests.engines.equality.haproxy import program, running_haproxy
+from tests.kit.networks import free_port
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(60)]
 

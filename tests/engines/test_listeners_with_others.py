@@ -15,9 +15,11 @@ import pytest
 
 from gateway.assembly import Gateway
 from gateway.settings import load
-from tests.certificates import Authority, Leaf, new_key
-from tests.dataplane.messages import request
-from tests.dataplane.testbed import ScriptedBackend, Testbed, closed_port, serve
+from tests.kit.backends import ScriptedBackend, serve
+from tests.kit.certificates import Authority, Leaf, new_key
+from tests.kit.messages import request
+from tests.kit.networks import closed_port
+from tests.kit.workers import Testbed
 
 pytestmark = pytest.mark.engines
 

@@ -16,8 +16,10 @@ import aiohttp
 import pytest
 
 from gateway.demo.fleet import SERVED
-from tests.cli.processes import ROOT, finish, free_port, ready, start
-from tests.dataplane.testbed import ScriptedBackend, Testbed, serve
+from tests.kit.backends import ScriptedBackend, serve
+from tests.kit.networks import free_port
+from tests.kit.processes import ROOT, finish, ready, start
+from tests.kit.workers import Testbed
 
 pytestmark = pytest.mark.engines
 

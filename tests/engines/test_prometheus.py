@@ -19,10 +19,12 @@ from gateway.assembly.counting import now
 from gateway.settings import read_file
 from gateway.telemetry.agreement import AgreementReport, ServiceReport
 from tests.architecture.source import ROOT
-from tests.certificates import Authority
-from tests.dataplane.messages import request
-from tests.dataplane.testbed import Testbed, closed_port, serve
 from tests.docs import promql
+from tests.kit.backends import serve
+from tests.kit.certificates import Authority
+from tests.kit.messages import request
+from tests.kit.networks import closed_port
+from tests.kit.workers import Testbed
 
 pytestmark = pytest.mark.engines
 

@@ -19,8 +19,8 @@ from aiohttp import web
 
 from gateway.core.fleet.falls import MAX_DOUBLINGS
 from gateway.demo.fleet import NEW, OLD
-from tests.cli.processes import call, finish, start
 from tests.engines.replicas import STABILIZATION, TTL, Bed, Replica, Watch, ask, namespace, replicas, run
+from tests.kit.processes import call, finish, start
 
 pytestmark = pytest.mark.engines
 

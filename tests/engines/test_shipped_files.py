@@ -22,10 +22,10 @@ import pytest
 import yaml
 
 from tests.architecture.source import ROOT
-from tests.cli.processes import until
 from tests.docs.pages import page
 from tests.engines.equality.haproxy import program
 from tests.engines.machines import Machine, apis, machines
+from tests.kit.waiting import until
 from tests.packaging.test_helm import objects
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]

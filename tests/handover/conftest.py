@@ -22,7 +22,7 @@ from gateway.handover.inheritance import Inheritance
 from gateway.handover.line import path_of
 from gateway.handover.take_over import TakenOver, take_over
 from gateway.settings import read_file
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 TIMEOUT = PATIENCE
 

@@ -13,10 +13,11 @@ import aiohttp
 import pytest
 
 from gateway.demo.fleet import SERVED
-from tests.cli.processes import finish, free_port, kill_left, ready, start, until
-from tests.dataplane.testbed import ScriptedBackend, UpstreamConnection, ironic_response
 from tests.handover.test_processes import Requests
-from tests.patience import PATIENCE
+from tests.kit.backends import ScriptedBackend, UpstreamConnection, ironic_response
+from tests.kit.networks import free_port
+from tests.kit.processes import finish, kill_left, ready, start
+from tests.kit.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.processes
 

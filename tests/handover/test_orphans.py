@@ -14,7 +14,7 @@ from gateway.handover.line import SUFFIX, path_of, short
 from gateway.handover.orphan import NextGateway, offer_sockets
 from gateway.handover.server import HandoverServer
 from tests.handover.conftest import House, until
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 
 def of_group(count: int) -> list[socket.socket]:

@@ -15,8 +15,10 @@ import aiohttp
 import pytest
 
 from gateway.demo.fleet import SERVED
-from tests.cli.processes import finish, free_port, kill_left, ready, start, until
 from tests.handover.conftest import House
+from tests.kit.networks import free_port
+from tests.kit.processes import finish, kill_left, ready, start
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.processes
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from gateway.runtime.compiled import VARIABLE
-from tests.cli.processes import ROOT, finish, kill_left, ready, start
 from tests.handover.conftest import House
 from tests.handover.test_processes import Requests, ports, stop  # noqa: F401 - `ports` is a fixture
+from tests.kit.processes import ROOT, finish, kill_left, ready, start
 from tests.real.environments import build, find_python
 
 pytestmark = pytest.mark.load

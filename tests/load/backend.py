@@ -22,12 +22,12 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, SupportsIndex
 
-from tests.dataplane.messages import Message, read_message
+from tests.kit.messages import Message, read_message
+from tests.kit.servers import StreamServer
 from tests.load.connection import framed
 from tests.load.records import Execution, RecordFile
 from tests.load.workload import ANSWERED, BETWEEN, DELAY, DIGEST, IMAGE, SLOW, digest, ident_of, pieces
 from tests.scenarios.fakes import END, OWN, Head, Ironic, bound_socket
-from tests.stream_server import StreamServer
 
 BACKLOG: Final = 128
 

@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from time import monotonic
 from typing import ClassVar, Final, Literal, TypeAlias, final
 
-from tests.dataplane.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, request
+from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, request
 from tests.load.connection import HOST, Connection, framed
 from tests.load.records import LATEST, RecordFile, Request, number
 from tests.load.workload import ANSWERED, DIGEST, IMAGE, NODES, SLOW, V1, digest, pieces, target

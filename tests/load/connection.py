@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias, final
 
-from tests.dataplane.messages import Message, chunked, read_message
+from tests.kit.messages import Message, chunked, read_message
 from tests.load.workload import BETWEEN
 
 HOST: Final = "127.0.0.1"

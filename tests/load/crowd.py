@@ -20,7 +20,7 @@ from collections import Counter
 from random import Random
 from typing import Final
 
-from tests.dataplane.messages import request
+from tests.kit.messages import request
 from tests.load.connection import HOST
 from tests.load.tls import client_context
 

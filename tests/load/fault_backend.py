@@ -19,7 +19,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from tests.dataplane.messages import Message
+from tests.kit.messages import Message
+from tests.kit.servers import StreamServer
 from tests.load.backend import BACKLOG, RecordingIronic, TrackingReader, serve, with_field
 from tests.load.records import RecordFile
 from tests.load.tls import server_context
@@ -36,7 +37,6 @@ from tests.load.workload import (
     slow_pieces,
 )
 from tests.scenarios.fakes import END, Head
-from tests.stream_server import StreamServer
 
 REQUESTS_ON_CONNECTION: Final = 20
 """After so many responses a connection ends."""

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Final, Self
 
-from tests.controlplane.name_server import NO_ERROR, NXDOMAIN, SILENT, NameServer, name_server
+from tests.kit.name_servers import NO_ERROR, NXDOMAIN, SILENT, NameServer, name_server
 
 PORT: Final = 53
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, NamedTuple
 
-from tests.dataplane.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, read_message, request
+from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, read_message, request
 from tests.load.clients import PINNED
 from tests.load.connection import HOST, framed
 from tests.load.records import RecordFile, Request

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dataplane.messages import Message, read_message, request, response
+from tests.kit.messages import Message, read_message, request, response
 from tests.load import fault_figures
 from tests.load.fault_backend import PacedReader
 from tests.load.fault_testbed import FaultRecord

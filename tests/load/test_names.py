@@ -23,8 +23,10 @@ import pytest
 
 from gateway.demo.fleet import SERVED
 from tests.cli.closing_backend import backend
-from tests.cli.processes import ROOT, Ended, finish, free_port, ready, until
-from tests.controlplane.name_server import NXDOMAIN, SILENT, NameServer, name_server
+from tests.kit.name_servers import NXDOMAIN, SILENT, NameServer, name_server
+from tests.kit.networks import free_port
+from tests.kit.processes import ROOT, Ended, finish, ready
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.load, pytest.mark.timeout(300)]
 

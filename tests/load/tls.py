@@ -12,7 +12,7 @@ import ssl
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
-from tests.certificates import Authority
+from tests.kit.certificates import Authority
 
 READ: Final = 64 * 1024
 

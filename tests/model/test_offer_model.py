@@ -22,7 +22,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import MajorMinor, Scheme, Semantic, Version
 from tests.core.builders import Toy
-from tests.examples import examples
+from tests.kit.examples import examples
 from tests.model import offer_model
 from tests.model.offer_model import Known, Model, Pair
 

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tests import started_processes
+from tests.kit import started_processes
 
 LOOPBACK = "127.0.0.1"
 PAUSE = 0.05  # seconds between two checks of a condition

@@ -19,7 +19,7 @@ import pytest
 
 from gateway.assembly import Gateway
 from gateway.settings import read_file
-from tests.certificates import Authority
+from tests.kit.certificates import Authority
 from tests.real.clients import Call, Clients
 from tests.scenarios.fakes import Ironic, running
 

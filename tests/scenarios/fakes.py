@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple, TypeAlias
 
-from tests.stream_server import StreamServer
+from tests.kit.servers import StreamServer
 
 LOOPBACK: Final = "127.0.0.1"
 OWN: Final = "X-OpenStack-Ironic-API-Version"

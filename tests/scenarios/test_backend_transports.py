@@ -18,8 +18,8 @@ from aiohttp import web
 
 from gateway.assembly import Gateway
 from gateway.settings import read_file
-from tests.certificates import Authority
-from tests.patience import PATIENCE
+from tests.kit.certificates import Authority
+from tests.kit.waiting import PATIENCE
 
 TIMEOUT = PATIENCE
 RANGE = {

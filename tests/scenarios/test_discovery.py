@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientSession
 
 from gateway.controlplane import resolver
-from tests.controlplane.name_server import SILENT, NameServer, name_server
+from tests.kit.name_servers import SILENT, NameServer, name_server
 from tests.scenarios.fakes import OWN
 from tests.scenarios.pods import (
     NAME,

@@ -9,7 +9,7 @@ from time import monotonic
 
 from gateway.controlplane.passive_observation import CHANGES_PER_SECOND
 from gateway.core.versions.version import Version
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 from tests.scenarios.fakes import OWN, Ironic
 from tests.scenarios.ironic_client import IronicClient
 from tests.scenarios.testbed import REPEATS, TIMEOUT, in_front_of, version_fields

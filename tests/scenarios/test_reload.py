@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aiohttp
 
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 from tests.scenarios.fakes import LOOPBACK, Ironic
 from tests.scenarios.ironic_client import IronicClient
 from tests.scenarios.testbed import configuration, in_front_of, version_fields

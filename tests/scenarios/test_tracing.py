@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.telemetry import otel
-from tests.otlp_receiver import CLIENT, SERVER, otlp_receiver
+from tests.kit.collectors import CLIENT, SERVER, otlp_receiver
+from tests.kit.servers import serving
 from tests.scenarios.fakes import Ironic
 from tests.scenarios.testbed import in_front_of
-from tests.stream_server import serving
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from gateway.assembly import Gateway
 from gateway.core.fleet.offer import Phase
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.settings import load
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 from tests.scenarios.fakes import END, HIGHEST, LOOPBACK, LOWEST, OWN, Head, Ironic, read_head, running
 
 TIMEOUT: Final = PATIENCE

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.core.fleet.backend_tls import BackendTls
 from gateway.settings import AgreementSettings, EtcdSettings, Secret, Severity
-from tests.certificates import Authority
+from tests.kit.certificates import Authority
 from tests.settings.texts import BASE, load_text
 
 # Its endpoints are in line 10.

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.backend_tls import BackendTls
-from tests.certificates import Authority
+from tests.kit.certificates import Authority
 from tests.settings.texts import BASE, load_text
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.core.fleet.service import Service
 from gateway.core.http.header_edits import HeaderEdits
 from gateway.settings import load
-from tests.examples import examples
+from tests.kit.examples import examples
 
 BASE = """\
 listen: 127.0.0.1:8080

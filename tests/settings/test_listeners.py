@@ -9,7 +9,7 @@ import pytest
 from gateway.settings import load
 from gateway.settings.values import Listen
 from gateway.tls.values import CertificateFiles, ServerTls
-from tests.certificates import Authority, Leaf
+from tests.kit.certificates import Authority, Leaf
 from tests.settings.dialects import DIALECTS
 from tests.settings.texts import BASE, load_text
 

@@ -11,7 +11,7 @@ from gateway.dialects import discover
 from gateway.settings import load
 from gateway.settings.named_dialects import named_dialects
 from gateway.settings.yaml.tree import child, read_tree
-from tests.cli.processes import ROOT
+from tests.kit.processes import ROOT
 
 HEAD = "listen: 127.0.0.1:8080\nservices:\n  a:\n    backends: [{url: 'http://127.0.0.1:1'}]\n"
 FILES = sorted(

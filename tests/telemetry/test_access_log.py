@@ -35,7 +35,7 @@ from gateway.telemetry.access_log import (
 from gateway.telemetry.log_fields import ACCESS_LOG, LEFT_OUT
 from gateway.telemetry.request_record import RequestRecord
 from gateway.tls.values import ClientCertificate
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 from tests.telemetry.builders import Received, record
 
 

@@ -22,7 +22,7 @@ import pytest
 
 from gateway.telemetry import line_writer
 from gateway.telemetry.line_writer import MAX_BACKLOG, LineWriter
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 DEADLINE: Final = PATIENCE
 LONG: Final = 10_000

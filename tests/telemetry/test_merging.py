@@ -36,7 +36,7 @@ from gateway.telemetry.series.service import (
     OfService,
     TunnelEnding,
 )
-from tests.examples import examples
+from tests.kit.examples import examples
 from tests.telemetry.builders import advertisement, record
 
 Event: TypeAlias = Callable[[Metrics], None]

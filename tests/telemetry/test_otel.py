@@ -19,9 +19,9 @@ from gateway.telemetry import otel as module
 from gateway.telemetry.otel import OpenTelemetry, read_sampler, start_tracing
 from gateway.telemetry.request_record import NO_BACKEND, RequestRecord
 from gateway.telemetry.tracing import Sampler, Tracing
-from tests.otlp_receiver import CLIENT, ERROR, SERVER, OtlpReceiver, otlp_receiver
-from tests.patience import PATIENCE
-from tests.stream_server import serving
+from tests.kit.collectors import CLIENT, ERROR, SERVER, OtlpReceiver, otlp_receiver
+from tests.kit.servers import serving
+from tests.kit.waiting import PATIENCE
 from tests.telemetry.builders import Received
 
 TRACE: Final = "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -15,7 +15,7 @@ import pytest
 
 from gateway.telemetry.process_log import _STACK
 from gateway.telemetry.stall_watch import MAX_PAUSE, StallWatch
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 TIMEOUT = PATIENCE
 

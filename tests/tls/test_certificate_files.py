@@ -15,7 +15,7 @@ from gateway.errors import CertificateError
 from gateway.tls.certificate import read_authorities, read_pair, read_trusted, read_whole
 from gateway.tls.server import ServerCertificates, check_pair
 from gateway.tls.values import CertificateFiles, ServerTls
-from tests.certificates import Authority, Leaf, new_key
+from tests.kit.certificates import Authority, Leaf, new_key
 
 ROOT = Authority()
 MIDDLE = Authority("Middle CA", above=ROOT)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gateway.core.fleet.backend_tls import BackendTls
 from gateway.tls.client import ClientContexts, read_contexts
-from tests.certificates import Authority
+from tests.kit.certificates import Authority
 
 
 def test_the_expiry_of_what_backends_are_shown_is_known_by_path(tmp_path: Path) -> None:

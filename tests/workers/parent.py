@@ -27,7 +27,9 @@ from gateway.settings.values import Listen
 from gateway.workers.channel import Channel
 from gateway.workers.identity import identity
 from gateway.workers.messages import Ack, Facts, Report, Serve, Serving, Start, Update
-from tests.dataplane.testbed import LOOPBACK, Client, versions
+from tests.kit.clients import Client
+from tests.kit.ironic import versions
+from tests.kit.networks import LOOPBACK
 
 WAIT: Final = 20.0
 """Seconds that a test waits for what must happen."""

@@ -26,9 +26,9 @@ from gateway.dataplane.edge.listening_sockets import Inherited, ListeningSockets
 from gateway.settings.values import Listen
 from gateway.workers import deputy
 from gateway.workers.deputy import Deputy
-from tests.certificates import client_context
 from tests.dataplane.listener_tls import authority, local_leaf
-from tests.dataplane.testbed import ScriptedBackend, serve
+from tests.kit.backends import ScriptedBackend, serve
+from tests.kit.certificates import client_context
 from tests.workers.fakes import Plane, plane_at
 
 WAIT: Final = 20.0

@@ -18,8 +18,10 @@ import pytest
 from gateway import __version__
 from gateway.runtime import compiled
 from gateway.workers.identity import OTHER_CODE, OTHER_CODE_REASON, identity
-from tests.cli.processes import ROOT, finish, free_port, kill_left, ready, start, until
-from tests.dataplane.testbed import ScriptedBackend, serve
+from tests.kit.backends import ScriptedBackend, serve
+from tests.kit.networks import free_port
+from tests.kit.processes import ROOT, finish, kill_left, ready, start
+from tests.kit.waiting import until
 from tests.workers.parent import PROGRAM
 
 pytestmark = pytest.mark.processes

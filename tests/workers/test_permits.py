@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.workers.messages import Permits, PermitUse
 from gateway.workers.permits import PermitLedger
-from tests.examples import examples
+from tests.kit.examples import examples
 
 KEY = "baremetal/api-1"
 

@@ -28,19 +28,13 @@ from gateway.telemetry.metrics import Metrics
 from gateway.workers.messages import Failed, HeldBack, Shares, Used
 from gateway.workers.share_client import ShareClient
 from gateway.workers.share_keeper import ShareKeeper
-from tests.dataplane.messages import request
 from tests.dataplane.test_request_queue import Held, bounded, sent
-from tests.dataplane.testbed import (
-    NEW,
-    Client,
-    Gateway,
-    ScriptedBackend,
-    Testbed,
-    service_of,
-    until,
-    versions,
-)
-from tests.patience import PATIENCE
+from tests.kit.backends import ScriptedBackend
+from tests.kit.clients import Client
+from tests.kit.ironic import NEW, versions
+from tests.kit.messages import request
+from tests.kit.waiting import PATIENCE, until
+from tests.kit.workers import Gateway, Testbed, service_of
 
 KEY: Final = "baremetal/api-1"
 PLAN: Final = Ejection(failures=4, time=10.0, max_time=25.0, max_share=50)

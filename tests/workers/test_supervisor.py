@@ -20,7 +20,7 @@ import pytest
 from gateway.core.fleet.fleet import Drain as DrainBackend
 from gateway.errors import StartupError
 from gateway.workers.supervisor import Timing
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 from tests.workers.fakes import PATIENT, FakeWorker, Plane, agree, control_at, plane_at, settings_of
 
 pytestmark = pytest.mark.processes

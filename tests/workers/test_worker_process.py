@@ -27,17 +27,11 @@ from gateway.telemetry.series.service import OfRequests
 from gateway.workers.messages import Ack, Beat, Deadlines, Do, Drain, Pause, Report, Serve, Serving, Stopped
 from tests.controlplane.fakes import reconfigure
 from tests.dataplane.listener_tls import authority, tls_listener
-from tests.dataplane.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, response
-from tests.dataplane.testbed import (
-    Client,
-    ScriptedBackend,
-    Testbed,
-    UpstreamConnection,
-    ironic_response,
-    serve,
-    service_of,
-    versions,
-)
+from tests.kit.backends import ScriptedBackend, UpstreamConnection, ironic_response, serve
+from tests.kit.clients import Client
+from tests.kit.ironic import versions
+from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, response
+from tests.kit.workers import Testbed, service_of
 from tests.workers.parent import PROGRAM, WAIT, Parent, document, parent_of
 
 pytestmark = pytest.mark.processes

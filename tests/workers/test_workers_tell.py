@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import settings
 from gateway.assembly import Gateway
-from tests.dataplane.testbed import Script, ScriptedBackend, UpstreamConnection, serve
+from tests.kit.backends import Script, ScriptedBackend, UpstreamConnection, serve
 
 pytestmark = pytest.mark.processes
 

@@ -21,7 +21,7 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import Ironic
 from tests.admin.testbed import AdminTestbed
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 VOID: Final = frozenset({"meta", "link", "input", "br"})
 

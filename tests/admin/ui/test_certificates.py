@@ -18,7 +18,7 @@ from gateway.admin.ui.stream import MAX_OF_SESSION
 from tests.admin.raw_clients import TOKEN
 from tests.admin.test_tls import TlsAdmin, authority, running_tls
 from tests.admin.ui.visitor import FORM, Form, forms_of
-from tests.certificates import client_context
+from tests.kit.certificates import client_context
 
 PIN = "/ui/services/baremetal/confirm?do=pin&version=1.30"
 

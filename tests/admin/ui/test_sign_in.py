@@ -10,7 +10,7 @@ import pytest
 from gateway.admin.ui.access import local_page
 from tests.admin.testbed import AdminTestbed, mixed_fleet
 from tests.admin.ui.visitor import FORM, TOKEN, visited
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 CONFIRM = "/ui/services/baremetal/confirm?do=unpin"
 

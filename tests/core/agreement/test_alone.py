@@ -10,7 +10,7 @@ from gateway.core.fleet.service import Service
 from gateway.core.versions.ranges import NO_VERSIONS
 from tests.core.agreement.replica import LadderedTimeline
 from tests.core.test_upgrade_laws import Upgrades
-from tests.examples import examples
+from tests.kit.examples import examples
 
 
 class LadderedUpgrades(Upgrades):

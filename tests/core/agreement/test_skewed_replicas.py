@@ -17,7 +17,7 @@ from gateway.core.fleet.service import Policy
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead
 from tests.core.builders import XY, legacy, service, upto, v
-from tests.examples import examples
+from tests.kit.examples import examples
 
 STABILIZATION = 4.0
 LONG = 1000.0

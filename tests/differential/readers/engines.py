@@ -20,7 +20,7 @@ from typing import Any, Final, final
 from tests.differential.apis import PATHS, QUERY_NAMES, Path
 from tests.differential.readers.view import MediaType, View
 from tests.differential.readers.wsgi import key_of
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
 LOOPBACK: Final = "127.0.0.1"
 START_TIMEOUT: Final = 30.0

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.cli.processes import until
 from tests.differential.testbed import LOOPBACK
+from tests.kit.waiting import until
 
 PATH: Final = "/usr/sbin:/usr/local/sbin:/sbin"
 

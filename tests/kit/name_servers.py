@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from typing import Final
 
-from tests.patience import PATIENCE
-from tests.stream_server import serving
+from tests.kit.servers import serving
+from tests.kit.waiting import PATIENCE
 
 LOOPBACK: Final = "127.0.0.1"
 TIMEOUT: Final = PATIENCE

@@ -9,10 +9,8 @@ import asyncio
 import re
 from typing import Final, NamedTuple
 
-from tests.patience import PATIENCE
+from tests.kit.waiting import PATIENCE
 
-TIMEOUT: Final = PATIENCE
-"""Seconds that a test waits for what must happen."""
 KIB: Final = 1024
 
 HOST: Final = "api.example"
@@ -70,13 +68,6 @@ class Message(NamedTuple):
         return self.start_line.split(" ")[1]
 
 
-class Ended(NamedTuple):
-    """How a connection ended: the bytes that were left to read, and whether it was reset."""
-
-    rest: bytes
-    aborted: bool
-
-
 def read_fields(head: bytes) -> list[tuple[str, str]]:
     """Name and value of each line; fails where a line is not exactly one field."""
     lines = head[:-4].split(b"\r\n")[1:]
@@ -90,7 +81,7 @@ def read_fields(head: bytes) -> list[tuple[str, str]]:
 
 async def read_message(reader: asyncio.StreamReader, *, response_to: str | None = None) -> Message:
     """The next response to a request of method `response_to`; None: the next request."""
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         head = await reader.readuntil(b"\r\n\r\n")
         message = Message(head, b"", "none")
         lengths, codings = message.every("content-length"), message.every("transfer-encoding")
