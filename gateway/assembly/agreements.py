@@ -50,16 +50,18 @@ def make_agreement(plan: Plan, followers: Followers) -> Agreed:
         replication = _replication(plan, followers, plan.settings.agreement)
         agreed = Agreed(replication, replication)
     else:
+        restored = restored_documents(plan.known.saved)
         documents = Documents(
             plan.known.snapshot_holder,
             followers.held,
-            restored=restored_documents(plan.known.saved),
+            restored=restored,
             alone=plan.alone,
-            orphans=plan.handover.orphans_left,
+            # One that stood alone has left no documents, and no workers.
+            orphans=plan.handover.orphans_left if restored or not plan.alone else lambda: False,
             save=None if plan.known.state_file is None else followers.save,
         )
         agreed = Agreed(documents, None)
-    plan.handover.orphans_changed = agreed.agreement.acknowledged
+    plan.handover.orphans_ended = agreed.agreement.acknowledged
     return agreed
 
 

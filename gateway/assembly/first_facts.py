@@ -2,8 +2,8 @@
 
     Prober  ->  SnapshotHolder  ->  offers  ->  every live worker has acknowledged  ->  listen
 
-Clients wait in the sockets meanwhile: those of systemd, of a gateway that is taken over, or of workers whose
-parent was killed. Each wait has an end. Accepts nobody itself.
+Clients wait in the sockets meanwhile: those of systemd, or of a gateway that is taken over. Each wait has an
+end. Accepts nobody itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.handover.handover import Handover
 from gateway.handover.inheritance import FIRST_OFFER
-from gateway.handover.take_over import FIRST_ROUND_TIME
 from gateway.workers.data_plane import DataPlane
 
 if TYPE_CHECKING:
@@ -38,13 +37,13 @@ async def first_facts(
     """Wait for the probes of what was offered before, and until every live worker holds what they brought.
 
     What was offered before a restart is known to be served by somebody first. A gateway that takes over waits
-    for them while the other one serves; so does one beside which the workers of a killed gateway serve. Where
-    clients wait in sockets of systemd, nothing may be known any more of what was offered: they wait for the
-    first offer. Without the last wait `listen` would overtake the update that holds the offer.
+    for them while the other one serves. Where clients wait in sockets of systemd, nothing may be known any
+    more of what was offered: they wait for the first offer. Without the last wait `listen` would overtake the
+    update that holds the offer.
     """
     views = snapshot_holder.current.views
-    orphans, waited_for = handover.orphans_left(), handover.clients_wait()
-    offered = [name for name, view in views.items() if orphans or waited_for or has_offer(view)]
+    waited_for = handover.clients_wait()
+    offered = [name for name, view in views.items() if waited_for or has_offer(view)]
     probed = prober.probed(offered)
     if handover.taken is not None:
         await handover.taken.probed(probed)
@@ -52,7 +51,7 @@ async def first_facts(
             await replication.joined()  # else `/readyz` would be 503 for that long afterwards
     else:
         with suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_ROUND_TIME if orphans else FIRST_PROBES):
+            async with asyncio.timeout(FIRST_PROBES):
                 await probed
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_OFFER if waited_for else FIRST_PROBES):

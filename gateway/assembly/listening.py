@@ -29,9 +29,9 @@ class Sockets(NamedTuple):
 async def listening(plan: Plan) -> AsyncIterator[Sockets]:
     """Binds all or none. Raises `StartupError`. After a drain they are closed already, and those of the admin
     sites, too; after an error, or a start that fails, they are closed here."""
-    handover, admin = plan.handover, plan.settings.admin
+    handover, settings, admin = plan.handover, plan.settings, plan.settings.admin
     with ExitStack() as stack:
-        clients = await handover.bind(plan.settings.listen, plan.workers)
+        clients = await handover.bind(settings.listen, plan.workers, settings.timeouts.drain)
         stack.callback(clients.close)
         metrics = None
         if admin.metrics_listen is not None:

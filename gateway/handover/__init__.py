@@ -2,7 +2,6 @@
 the lock of the old one.
 
     old     Predecessor  ->  HandoverServer  --STATE.handover-->  take_over  ->  TakenOver    new
-    orphan  (a worker whose parent is gone)  offer_sockets  --STATE.handover-->  HandoverServer
 
 What both say is in `messages`: form 1, read by releases before and after this one. What is done with the
 parts that are handed over is `assembly`'s.

@@ -1,6 +1,6 @@
 """What a gateway has to do with the one before it and with the one after it.
 
-    before it   sockets of systemd, of the gateway that it takes over, or of orphans  ->  bind
+    before it   sockets of systemd, or of the gateway that it takes over  ->  bind
                 TakenOver  ->  when it may accept, and when the old one is gone
     after it    Predecessor  ->  HandoverServer
 
@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import final
+from typing import Final, final
 
 from gateway.controlplane.state.file import StateFile
 from gateway.dataplane.edge.listening_sockets import Inherited, ListeningSockets
@@ -25,6 +25,11 @@ from gateway.handover.server import HandoverServer
 from gateway.handover.take_over import TakenOver
 from gateway.runtime.file_trust import require_all_own, trusted_users
 from gateway.settings.values import Listen
+
+ADDRESS_TIME: Final = 2.0
+"""Seconds in which the workers of a gateway that was killed give its addresses free."""
+_RETRY: Final = 0.05
+"""Seconds between two tries to bind meanwhile."""
 
 log = logging.getLogger("skewgate.handover")
 
@@ -54,9 +59,11 @@ class Handover:
         if state is not None:
             path = path_of(state, self._users)
             require_all_own((path,), self._users)
-            self._server = HandoverServer(path, self._orphans_changed)
-        self.orphans_changed: Callable[[], None] = lambda: None
-        """Called when one of the workers of an earlier gateway has ended."""
+            self._server = HandoverServer(path)
+        self.orphans_ended: Callable[[], None] = lambda: None
+        """Called when the workers of a gateway that was killed have ended."""
+        self._orphans: asyncio.TimerHandle | None = None
+        """Fires when they have."""
         self.handed_over = handed_over
         self._predecessor: Predecessor | None = None
         self._waiting: asyncio.Task[None] | None = None
@@ -82,16 +89,14 @@ class Handover:
         """What the listener for metrics inherits."""
         return self._inheritance.metrics
 
-    async def bind(self, listen: Sequence[Listen], slots: int) -> ListeningSockets:
-        """The clients' sockets: those of whoever had them before, the others new. Raises `StartupError`."""
-        inherited = self._inheritance.listening
-        try:
-            found = await ListeningSockets.bind(listen, slots, inherited)
-        except AddressTakenError:
-            orphans = await self._of_orphans()
-            if not orphans:
-                raise
-            found = await ListeningSockets.bind(listen, slots, (*inherited, *orphans))
+    async def bind(self, listen: Sequence[Listen], slots: int, drain: float) -> ListeningSockets:
+        """The clients' sockets: those of whoever had them before, the others new. `drain`: seconds in which
+        workers finish their requests. Raises `StartupError`."""
+        killed = self._earlier_was_killed()
+        found = await self._bound(listen, slots, ADDRESS_TIME if killed else 0.0)
+        if killed:
+            # Its workers accept nobody any more, or these addresses were taken; they finish what they have.
+            self._orphans = asyncio.get_running_loop().call_later(drain, self._orphans_have_ended)
         if self.taken is None:
             found.own()
         for address in found.surplus:
@@ -105,22 +110,30 @@ class Handover:
         self._sockets = found
         return found
 
-    async def _of_orphans(self) -> list[Inherited]:
-        """An address is taken, perhaps by the workers of a gateway that was killed."""
-        if self._server is None or self.taken is not None:
-            return []
-        try:
-            self._server.start()
-        except OSError:
-            return []
-        return await self._server.orphans()
+    async def _bound(self, listen: Sequence[Listen], slots: int, seconds: float) -> ListeningSockets:
+        """Try for so long where an address is taken."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while True:
+            try:
+                return await ListeningSockets.bind(listen, slots, self._inheritance.listening)
+            except AddressTakenError:
+                if loop.time() >= deadline:
+                    raise
+            await asyncio.sleep(_RETRY)
 
-    def _orphans_changed(self) -> None:
-        self.orphans_changed()
+    def _earlier_was_killed(self) -> bool:
+        """Whether the gateway before this one has left its socket behind, which one that ends in order
+        removes. Its workers may live for a while."""
+        return self.taken is None and self._server is not None and self._server.path.is_socket()
+
+    def _orphans_have_ended(self) -> None:
+        self._orphans = None
+        self.orphans_ended()
 
     def orphans_left(self) -> bool:
-        """Whether workers of an earlier gateway still serve."""
-        return self._server is not None and self._server.orphans_left
+        """Whether workers of a gateway that was killed may still finish requests."""
+        return self._orphans is not None
 
     def clients_wait(self) -> bool:
         """Whether clients are in nobody's care yet: they wait in sockets that systemd holds."""
@@ -129,8 +142,6 @@ class Handover:
     async def serving(self, gone: Callable[[], None]) -> None:
         """Clients are accepted here now. `gone` is called when the gateway that was taken over has ended.
         Raises `StartupError`: it has given up waiting, and goes on."""
-        if self._server is not None:
-            self._server.take_orphans()
         if self.taken is None:
             return
         await self.taken.serving()
@@ -153,7 +164,7 @@ class Handover:
         if self._server is None:
             return
         try:
-            self._server.start(replace=self.taken is not None)
+            self._server.start(predecessor, replace=self.taken is not None)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             log.warning(
@@ -161,7 +172,6 @@ class Handover:
             )
             return
         self._predecessor = predecessor
-        self._server.serve(predecessor)
 
     def frozen(self) -> str:
         """Why commands and reloads are refused at this moment, a sentence; empty: they are not."""
@@ -179,6 +189,8 @@ class Handover:
 
     async def close(self) -> None:
         """The last thing that a gateway does: the others learn from it that it has ended."""
+        if self._orphans is not None:
+            self._orphans.cancel()
         if self._waiting is not None:
             self._waiting.cancel()
             with suppress(asyncio.CancelledError):

@@ -9,9 +9,6 @@
     serving {}                          ->
                                              (closed)           the old one has drained and ended
 
-    orphan {forms, pid, slot, workers, sockets} + descriptors  ->
-                                        <-   taken {}           the orphan stops accepting, drains and ends
-
 Before `serving` the end of a connection undoes everything. A reader ignores keys that it does not know, and
 refuses what lacks one that it needs. `FORM` is raised when an older release could misread what a newer one
 writes. Values only: `line` carries them.
@@ -87,31 +84,8 @@ class Offer(NamedTuple):
 
 
 @final
-class Orphan(NamedTuple):
-    """The first word of a worker whose parent is gone."""
-
-    pid: int
-    slot: int
-    workers: int
-    """How many slots its parent had."""
-    descriptors: tuple[Described, ...]
-    forms: tuple[int, ...] = (FORM,)
-
-    def write(self) -> dict[str, Any]:
-        return {
-            "kind": "orphan",
-            "forms": list(self.forms),
-            "pid": self.pid,
-            "slot": self.slot,
-            "workers": self.workers,
-            "sockets": _write_described(self.descriptors),
-        }
-
-
-@final
 class Word(NamedTuple):
-    """A message that is nothing but its kind: `ready`, `stopped`, `serving`, `taken`; or `refused` with a
-    reason."""
+    """A message that is nothing but its kind: `ready`, `stopped`, `serving`; or `refused` with a reason."""
 
     kind: str
     reason: str = ""
@@ -123,10 +97,9 @@ class Word(NamedTuple):
 READY: Final = Word("ready")
 STOPPED: Final = Word("stopped")
 SERVING: Final = Word("serving")
-TAKEN: Final = Word("taken")
 
 
-def read(message: object) -> TakeOver | Offer | Orphan | Word:
+def read(message: object) -> TakeOver | Offer | Word:
     """Raises `HandoverError` for what is none of them, or of a form that this release does not speak."""
     if not isinstance(message, dict):
         raise HandoverError("it said what is no message")
@@ -146,11 +119,7 @@ def read(message: object) -> TakeOver | Offer | Orphan | Word:
             _described(message),
             _variables(message.get("manager", {})),
         )
-    if kind == "orphan":
-        forms = _forms(message)
-        slot, workers = _number(message, "slot"), _number(message, "workers")
-        return Orphan(_number(message, "pid"), slot, workers, _described(message), forms)
-    if kind in {"ready", "stopped", "serving", "taken", "refused"}:
+    if kind in {"ready", "stopped", "serving", "refused"}:
         return Word(str(kind), _text(message, "reason") if "reason" in message else "")
     raise HandoverError(f"it said {_quoted(kind)}, which this release does not know")
 

@@ -1,7 +1,6 @@
-"""Listens beside the state file: hands this gateway over to a new one, and collects orphans' sockets.
+"""Listens beside the state file: hands this gateway over to a new one.
 
     new gateway  ->  HandoverServer  ->  Owner: freeze, stop, then handed_over; or back: unfreeze, resume
-    orphan       ->  HandoverServer  ->  whoever starts: `orphans`, later `take_orphans`
 
 Only processes of the same user, or root's, are heard. One take-over at a time. Whatever goes wrong before the
 new gateway serves, this one goes on as if nothing had been.
@@ -11,27 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, final
+from typing import Final, Protocol, final
 
-from gateway.dataplane.edge.listening_sockets import Inherited, remove_stale
+from gateway.dataplane.edge.listening_sockets import remove_stale
 from gateway.handover import messages
 from gateway.handover.line import BACKLOG, Line, short
-from gateway.handover.messages import (
-    READY,
-    SERVING,
-    STOPPED,
-    TAKEN,
-    HandoverError,
-    Offer,
-    Orphan,
-    TakeOver,
-    Word,
-)
+from gateway.handover.messages import READY, SERVING, STOPPED, HandoverError, Offer, TakeOver, Word
 
 WORD_TIME: Final = 5.0
 """Seconds in which whoever connects must say what it wants."""
@@ -40,10 +28,6 @@ START_TIME: Final = 120.0
 SERVE_TIME: Final = 10.0
 """Seconds from the moment when nobody accepts to the one when the new gateway does: a few milliseconds are
 usual."""
-ORPHAN_TIME: Final = 2.0
-"""Seconds for which a start waits for the orphans that have its addresses."""
-FIRST_ORPHAN_TIME: Final = 1.0
-"""Seconds for the first of them; they try four times a second."""
 
 log = logging.getLogger("skewgate.handover")
 
@@ -69,28 +53,15 @@ class Owner(Protocol):
 
 
 @final
-class _Orphan(NamedTuple):
-    line: Line
-    message: Orphan
-    sockets: list[Inherited]
-
-
-@final
 class HandoverServer:
-    """`start`, later `serve`, then `close`, on one event loop. `orphans_changed` is called when an orphan is
-    gone."""
+    """`start`, then `close`, on one event loop."""
 
-    def __init__(self, path: Path, orphans_changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._orphans_changed = orphans_changed
         self._owner: Owner | None = None
         self._sock: socket.socket | None = None
         self._identity: tuple[int, int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._orphans: list[_Orphan] = []
-        self._orphans_left = 0
-        self._orphan_came = asyncio.Event()
-        self._takes_orphans = asyncio.Event()
         self._is_busy = False
         self._changed = asyncio.Event()
         """A take-over has ended, one way or the other."""
@@ -100,11 +71,10 @@ class HandoverServer:
 
     # --- its life
 
-    def start(self, *, replace: bool = False) -> None:
-        """Listen. `replace`: in place of the gateway that was taken over. A socket that a killed process has
-        left is replaced as well. Raises `OSError`: another gateway listens there, or nobody can."""
-        if self._sock is not None:
-            return
+    def start(self, owner: Owner, *, replace: bool) -> None:
+        """Listen: from now on `owner` can be taken over. `replace`: in place of the gateway that was taken
+        over. A socket that a killed process has left is replaced as well. Raises `OSError`: another gateway
+        listens there, or nobody can."""
         if not replace:
             remove_stale_handover(self.path)
         new = self.path.with_name(self.path.name + ".new")
@@ -122,12 +92,8 @@ class HandoverServer:
             with suppress(OSError):
                 new.unlink(missing_ok=True)
             raise
-        self._sock, self._identity = sock, (status.st_dev, status.st_ino)
+        self._owner, self._sock, self._identity = owner, sock, (status.st_dev, status.st_ino)
         asyncio.get_running_loop().add_reader(sock.fileno(), self._accept)
-
-    def serve(self, owner: Owner) -> None:
-        """From now on this gateway can be taken over."""
-        self._owner = owner
 
     def stop_listening(self) -> None:
         """Nobody can connect any more. The file goes, unless the next gateway has put its own there."""
@@ -160,36 +126,6 @@ class HandoverServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # --- orphans
-
-    async def orphans(self) -> list[Inherited]:
-        """The listening sockets of the workers whose parent is gone, as far as they come in time."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + ORPHAN_TIME
-        deadline = loop.time() + FIRST_ORPHAN_TIME
-        while self._awaits_orphans():
-            try:
-                async with asyncio.timeout_at(end if self._orphans else deadline):
-                    await self._orphan_came.wait()
-            except TimeoutError:
-                break
-            self._orphan_came.clear()
-        return [each for orphan in self._orphans for each in orphan.sockets]
-
-    def take_orphans(self) -> None:
-        """This gateway accepts clients on their sockets now: they drain and end, those that still come,
-        too."""
-        self._takes_orphans.set()
-
-    @property
-    def orphans_left(self) -> bool:
-        """Whether workers of an earlier process still serve."""
-        return self._orphans_left > 0
-
-    def _awaits_orphans(self) -> bool:
-        slots = {orphan.message.slot for orphan in self._orphans}
-        return not slots or len(slots) < max(orphan.message.workers for orphan in self._orphans)
-
     # --- connections
 
     def _accept(self) -> None:
@@ -216,37 +152,14 @@ class HandoverServer:
                 except HandoverError as error:
                     await line.send(Word("refused", f"what you said was not understood: {error}").write())
                     return
-            match message:
-                case TakeOver():
-                    await self._hand_over(line, message)
-                case Orphan():
-                    await self._collect(line, message)
-                case _:
-                    await line.send(Word("refused", "begin with `take_over` or `orphan`").write())
+            if isinstance(message, TakeOver):
+                await self._hand_over(line, message)
+            else:
+                await line.send(Word("refused", "begin with `take_over`").write())
         except (HandoverError, TimeoutError):
             pass  # whoever connected is gone, or says nothing
         finally:
             line.close()
-
-    async def _collect(self, line: Line, message: Orphan) -> None:
-        """Keep what an orphan has until this gateway serves, then send it away and wait for its end."""
-        numbers = await line.descriptors(len(message.descriptors))
-        orphan = _Orphan(line, message, inherited(message.descriptors, numbers))
-        log.info("worker %d (process %d) of an earlier gateway still serves", message.slot, message.pid)
-        self._orphans_left += 1
-        try:
-            if self._takes_orphans.is_set():
-                close_all(orphan.sockets)  # this gateway has sockets of its own
-            else:
-                self._orphans.append(orphan)
-                self._orphan_came.set()
-            await self._takes_orphans.wait()
-            await line.send(TAKEN.write())
-            await line.ended()
-            log.info("worker %d (process %d) of an earlier gateway has ended", message.slot, message.pid)
-        finally:
-            self._orphans_left -= 1
-            self._orphans_changed()
 
     async def _hand_over(self, line: Line, new: TakeOver) -> None:
         owner = self._owner
@@ -310,20 +223,3 @@ def remove_stale_handover(path: Path) -> None:
     """Remove what a killed gateway has left. Raises `OSError` when somebody listens there."""
     with short(path) as name:
         remove_stale(Path(name))
-
-
-def inherited(described: Sequence[messages.Described], numbers: Sequence[int]) -> list[Inherited]:
-    """The clients' listening sockets among the descriptors; the others are closed. Raises `HandoverError`."""
-    found = []
-    for each, number in zip(described, numbers, strict=True):
-        if each.role != messages.CLIENTS:
-            os.close(number)
-            continue
-        found.append(Inherited(socket.socket(fileno=number), each.written, each.managed))
-    return found
-
-
-def close_all(sockets: Sequence[Inherited]) -> None:
-    """They are not needed."""
-    for each in sockets:
-        each.sock.close()

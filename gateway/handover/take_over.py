@@ -26,8 +26,8 @@ from gateway.handover.messages import READY, SERVING, HandoverError, Offer, Take
 OFFER_TIME: Final = 30.0
 """Seconds in which the old gateway must say what it hands over: it writes its state first."""
 FIRST_ROUND_TIME: Final = 60.0
-"""Seconds for which a start waits until every backend has been probed once, while another gateway or its
-workers serve."""
+"""Seconds for which a start waits until every backend has been probed once, while the other gateway
+serves."""
 STOP_TIME: Final = 30.0
 """Seconds in which all of its workers must have stopped accepting."""
 

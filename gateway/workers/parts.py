@@ -14,12 +14,14 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from time import monotonic
 from typing import final
 
 from gateway.controlplane.passive_observation import PassiveObserver
 from gateway.controlplane.resolver import Resolver
 from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.agreement.agreed import NOTHING_AGREED
 from gateway.core.fleet.limits import share_of
 from gateway.core.fleet.publication import published
 from gateway.core.fleet.snapshot import Snapshot
@@ -132,9 +134,16 @@ class Parts:
             sock.close()
 
     def parent_is_gone(self) -> None:
-        """Nobody is told anything any more."""
+        """Nobody is told anything any more, and no version is refused: others may offer by now what this
+        worker would refuse, so it answers 503 there."""
         self.own_facts.parent_is_gone()
         self.shares.close()
+        self.snapshot_holder.agree(
+            {
+                name: replace(view.agreed or NOTHING_AGREED, attached=False)
+                for name, view in self.snapshot_holder.current.views.items()
+            }
+        )
 
     # --- what is known and configured
 

@@ -6,7 +6,8 @@
 
 Each Start and Update is acknowledged once it is in force. While the parent lives it alone says when a worker
 ends: signals that every process of a service or of a terminal gets mean nothing here. When its channel
-closes, the worker is an orphan (`orphan`). Decides nothing about offers, and probes nobody.
+closes, the parent is gone: an orphan accepts nobody any more, drains, and ends. Decides nothing about offers,
+and probes nobody.
 """
 
 from __future__ import annotations
@@ -42,7 +43,6 @@ from gateway.workers.messages import (
     Stopped,
     Update,
 )
-from gateway.workers.orphan import Orphan
 from gateway.workers.parts import Parts
 
 LAST_WORDS: Final = 1.0
@@ -102,7 +102,7 @@ class WorkerProcess:
         """Something has come, or nothing will any more."""
         self._gone = False
         """The parent is."""
-        self._stop = asyncio.Event()
+        self._stopping = False
         """The parent is gone, and somebody has sent a stop signal."""
         self._parts: Parts | None = None
         """Since `Start`."""
@@ -131,7 +131,7 @@ class WorkerProcess:
                     case _:
                         raise StartupError(f"the parent has sent a {type(message).__name__} before `Start`")
             if self._parts is not None and self._parts.serves:
-                await Orphan(self._parts).run(self._stop)
+                await self._end_as_orphan(self._parts)
 
     async def _start(self, start: Start, stack: AsyncExitStack) -> None:
         self._process_log.of_worker(str(start.slot))
@@ -174,6 +174,18 @@ class WorkerProcess:
             await parts.worker.drain(seconds)
             self._report(parts, Beat(0, counters=True))
 
+    async def _end_as_orphan(self, parts: Parts) -> None:
+        """Give the addresses free for the next gateway, finish the requests under way, and end."""
+        seconds = parts.settings.timeouts.drain
+        _log.error(
+            "the parent process is gone: this worker accepts no more, and ends after the requests in flight, "
+            "at most %g s",
+            seconds,
+        )
+        parts.parent_is_gone()
+        await parts.stop_accepting()
+        await parts.worker.drain(seconds)
+
     async def _close_channel(self) -> None:
         self._channel.close()
         await self._channel.closed(LAST_WORDS)
@@ -204,13 +216,14 @@ class WorkerProcess:
         self._news.set()
 
     def on_stop_signal(self) -> None:
-        """While the parent lives, it says when its workers end. It may be gone, and the end of the channel
-        not read yet: whoever watches over a service tells all its processes when the first one has ended."""
+        """While the parent lives, it says when its workers end. Without it they end anyway, and a second
+        signal is for what takes too long. The parent may be gone, and the end of the channel not read yet:
+        whoever watches over a service tells all its processes when the first one has ended."""
         if not self._gone and os.getppid() == self._parent:
             return
-        if self._stop.is_set():
+        if self._stopping:
             process.exit_at_once()
-        self._stop.set()
+        self._stopping = True
 
     def _report(self, parts: Parts, beat: Beat) -> None:
         self._channel.send(parts.report(beat, self._process_log))

@@ -1,61 +1,28 @@
-"""Workers whose parent is gone hand their listening sockets to the next gateway."""
+"""After a gateway that was killed: its workers finish their requests, and the next gateway counts on it."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from gateway.dataplane.edge.listening_sockets import Inherited
 from gateway.errors import StartupError
-from gateway.handover.line import SUFFIX, path_of, short
-from gateway.handover.orphan import NextGateway, offer_sockets
-from gateway.handover.server import HandoverServer
+from gateway.handover.line import SUFFIX, connect, path_of, short
+from gateway.handover.server import HandoverServer, Owner
 from tests.handover.conftest import House, until
 from tests.kit.waiting import PATIENCE
 
 
-def of_group(count: int) -> list[socket.socket]:
-    """Listening sockets of one address."""
-    found: list[socket.socket] = []
-    for _ in range(count):
-        sock = socket.socket()
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        sock.bind(("127.0.0.1", found[0].getsockname()[1] if found else 0))
-        sock.listen(16)
-        found.append(sock)
-    return found
+def was_killed(house: House) -> None:
+    """The file of a socket on which nobody listens."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(house.path))
 
 
-async def test_the_next_gateway_gets_the_sockets_of_all_orphans(house: House) -> None:
-    sockets = of_group(2)
-    port = sockets[0].getsockname()[1]
-    written = f"127.0.0.1:{port}"
-    offering = [
-        asyncio.create_task(offer_sockets(house.path, [Inherited(sock, written)], slot=slot, workers=2))
-        for slot, sock in enumerate(sockets)
-    ]
-    waiting = [socket.create_connection(("127.0.0.1", port)) for _ in range(8)]
-
-    gateway = await house.start(house.write(written))
-    left = await asyncio.gather(*offering)
-    for sock in sockets:  # as orphans do that have stopped accepting
-        sock.close()
-    assert gateway.parts.plan.handover.orphans_left()
-    for each in left:
-        each.close()
-
-    for client in waiting:  # none of those that waited is lost
-        client.sendall(b"GET /v1/nodes HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        client.settimeout(20)
-        assert (await asyncio.to_thread(client.recv, 9)) == b"HTTP/1.1 "
-        client.close()
-    await until(lambda: not gateway.parts.plan.handover.orphans_left())
-
-
-async def test_an_address_of_a_stranger_is_not_waited_for_long(house: House) -> None:
+async def test_an_address_of_a_stranger_is_not_waited_for(house: House) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         async with asyncio.timeout(PATIENCE):
             with pytest.raises(StartupError, match="is another gateway running"):
@@ -64,29 +31,47 @@ async def test_an_address_of_a_stranger_is_not_waited_for_long(house: House) -> 
     assert not house.path.exists()
 
 
-async def test_an_orphan_goes_on_until_somebody_serves(house: House) -> None:
-    """One that collects the sockets and dies has changed nothing."""
-    [sock] = of_group(1)
-    offering = asyncio.create_task(offer_sockets(house.path, [Inherited(sock, "x")], slot=0, workers=1))
-    dies = HandoverServer(house.path)
-    dies.start()
-    [inherited] = await dies.orphans()
-    assert inherited.sock.getsockname() == sock.getsockname()
-    inherited.sock.close()
-    await dies.close()
-    assert not offering.done()
+async def test_workers_of_a_killed_gateway_have_a_moment_to_give_the_address_free(house: House) -> None:
+    was_killed(house)
+    with socket.create_server(("127.0.0.1", 0)) as left:
+        address = f"127.0.0.1:{left.getsockname()[1]}"
+        starting = asyncio.create_task(house.start(house.write(address)))
+        await asyncio.sleep(0.2)
+        assert not starting.done()
 
-    lives = HandoverServer(house.path)
-    lives.start()
-    lives.take_orphans()
+    gateway = await starting
 
-    found = await offering
-    assert isinstance(found, NextGateway)
-    assert lives.orphans_left
-    found.close()
-    await until(lambda: not lives.orphans_left)
-    await lives.close()
-    sock.close()
+    assert gateway.urls == (f"http://{address}",)
+    assert await house.get(gateway) == 200
+
+
+async def test_one_that_is_never_free_ends_the_start(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.handover.handover.ADDRESS_TIME", 0.1)
+    was_killed(house)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        pytest.raises(StartupError, match="is another gateway running"),
+    ):
+        await house.start(house.write(f"127.0.0.1:{other.getsockname()[1]}"))
+
+
+async def test_what_they_still_serve_is_not_refused_until_they_have_drained(house: House) -> None:
+    was_killed(house)
+    gateway = await house.start(house.write(more="timeouts: {drain: 1s}"))
+    handover, told = gateway.parts.plan.handover, asyncio.Event()
+    assert handover.orphans_left()
+    handover.orphans_ended = told.set
+
+    await until(told.is_set)
+
+    assert not handover.orphans_left()
+
+
+async def test_one_that_ended_in_order_has_left_no_worker(house: House) -> None:
+    file = house.write()
+    await house.end(await house.start(file))
+
+    assert not (await house.start(file)).parts.plan.handover.orphans_left()
 
 
 async def test_a_long_path_is_no_obstacle(tmp_path: Path) -> None:
@@ -94,13 +79,15 @@ async def test_a_long_path_is_no_obstacle(tmp_path: Path) -> None:
     folder.mkdir()
     path = path_of(folder / "state.json")
     server = HandoverServer(path)
-    server.start()
-    server.take_orphans()
+    server.start(cast(Owner, None), replace=False)
+    line = connect(path)
+    assert line is not None
 
-    (await offer_sockets(path, [], slot=0, workers=1)).close()
+    await line.send({})
 
+    assert "not understood" in str(await line.receive())
+    line.close()
     assert path.name == f"state.json{SUFFIX}"
-    await until(lambda: not server.orphans_left)
     await server.close()
     assert not path.exists()
     with short(tmp_path / "y") as name:

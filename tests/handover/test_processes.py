@@ -108,6 +108,10 @@ def command_line(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
 
 
+def lives(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
 async def stop(process: Process) -> None:
     process.send_signal(signal.SIGTERM)
     assert (await finish(process)).code == 0
@@ -194,24 +198,21 @@ async def test_one_that_cannot_start_says_why_and_the_old_one_goes_on(
     await stop(process)
 
 
-async def test_without_a_state_orphans_serve_until_the_next_gateway_has_an_offer(
+async def test_one_that_is_killed_leaves_no_worker_and_no_address(
     house: House, ports: tuple[int, int]
 ) -> None:
     file = house.folder / "skewgate.yaml"
     file.write_text("workers: 2\n" + file.read_text())
     killed = await begin(house, ports)
-    requests = Requests(ports[0])
-    async with requests.under_way():
-        await requests.count(20)
-        killed.kill()
+    async with house.session.get(f"http://127.0.0.1:{ports[1]}/status") as response:
+        workers = [each["pid"] for each in (await response.json())["workers"]]
+    killed.kill()
 
-        async def is_gone() -> bool:
-            return killed.returncode is not None  # `wait` would wait for its workers: they have its output
+    async def none_is_left() -> bool:
+        return not any(map(lives, workers))
 
-        await until(is_gone, "the end of the gateway")
-        house.state.write_text("damaged")
-        await requests.count(20)
-        process = await begin(house, ports)
-        await requests.count(60)
-    assert {*requests.results} == {200}
+    await until(none_is_left, "the end of its workers")
+    process = await begin(house, ports)
+    async with house.session.get(f"http://127.0.0.1:{ports[0]}/v1/nodes") as response:
+        assert response.status == 200
     await stop(process)

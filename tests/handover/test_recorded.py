@@ -196,7 +196,6 @@ def test_what_is_written_is_read_again() -> None:
     for each in (
         messages.TakeOver(1, "9"),
         messages.Offer(1, "9", None, (messages.Described("clients", "a:1", True),), {"A": "b"}),
-        messages.Orphan(1, 0, 2, ()),
         messages.Word("refused", "no"),
         messages.SERVING,
     ):

@@ -20,7 +20,8 @@ the request that proves it. The following is allowed:
   during the request, or while the connection was idle. Never on a connection that was made later: those that
   wait go to the next worker.
 - `TURNED_AWAY`: 503 or no response, without an execution, to a request on a new connection in a crowd: while
-  more clients connected than the gateway has descriptors for. Never on an established connection, and never
+  more clients connected than the gateway has descriptors for, or while the next gateway starts after one with
+  workers was killed. Never on an established connection, and never
   because the gateway had closed one that was established.
 
 A partition is to a request what a hang is. Every other request must succeed. A backend executed it, an
@@ -127,10 +128,10 @@ class Ledger:
     """All records of one run.
 
     `falls`: the spans in which an operator or the fleet took the offer back. `crowds`: those in which more
-    clients connected than the gateway has descriptors for. `deaths`: when processes of the gateway were
-    killed or replaced, which closes idle connections. `agreement`: several workers serve, which show a
-    rise or a fall a little apart. `prompt`: the seconds that a request may take, and `delays` what may be
-    added; without it no request is late.
+    clients connected than the gateway has descriptors for, or nobody listened. `deaths`: when processes of
+    the gateway were killed or replaced, which closes idle connections. `agreement`: several workers serve,
+    which show a rise or a fall a little apart. `prompt`: the seconds that a request may take, and `delays`
+    what may be added; without it no request is late.
     """
 
     def __init__(

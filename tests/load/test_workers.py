@@ -19,7 +19,7 @@ import pytest
 from tests.load.conftest import WORKERS
 from tests.load.fleet import NAMES, NEW, OLD
 from tests.load.ledger import End
-from tests.load.records import Death
+from tests.load.records import Death, Span
 from tests.load.test_nothing_lost import evaluate, restart
 from tests.load.testbed import Testbed
 from tests.real.processes import Process, wait_for
@@ -119,13 +119,15 @@ def take_over(testbed: Testbed) -> None:
 
 
 def kill_parent(testbed: Testbed) -> None:
-    """Its workers serve on until the next gateway, which nobody has told of them, has their sockets."""
+    """Its workers finish what they have, and accept nobody: until the next gateway serves nobody listens."""
     process = testbed.gateway.process
     with testbed.poller.interrupted():
+        began = monotonic()
         process.kill()
-        testbed.deaths.append(Death(monotonic(), killed=False))
+        testbed.deaths.append(Death(began, killed=False))
         process.start()
         process.wait_until(testbed.gateway.is_ready, "ready (/readyz 200)")
+        testbed.closed.append(Span(began, monotonic()))
     testbed.wait_for_traffic()
 
 

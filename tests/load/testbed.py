@@ -90,6 +90,8 @@ class Testbed:
         self.steps: list[Step] = []
         self.falls: list[Span] = []
         self.deaths: list[Death] = []
+        self.closed: list[Span] = []
+        """While no gateway listens."""
         self.folder = folder
         self.records = folder / REQUESTS
         self._backend_tls = f", tls: {{ca: {ca}}}" if ca is not None else ""
@@ -255,6 +257,7 @@ class Testbed:
             outages=[outage for backend in backends for outage in backend.outages],
             serving=[serving for backend in backends for serving in backend.serving],
             falls=self.falls,
+            crowds=self.closed,
             deaths=self.deaths,
             agreement=self.workers > 1,
         )

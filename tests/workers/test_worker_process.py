@@ -17,9 +17,6 @@ from gateway.core.agreement.agreed import Agreed
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import ProbeSucceeded
-from gateway.dataplane.edge.listening_sockets import Inherited
-from gateway.handover.line import path_of
-from gateway.handover.server import HandoverServer
 from gateway.runtime.process import boot_time
 from gateway.settings import AccessLog, Log
 from gateway.telemetry.counters import Counted
@@ -312,36 +309,47 @@ async def test_it_looks_at_the_deadline_before_it_refuses(api: ScriptedBackend) 
         assert (await client.request(get("1.91"))).status == 503
         assert (await client.request(get("1.31"))).status == 200
 
-        parent.hang_up()  # an orphan is detached
-        assert (await client.request(get("1.91"))).status == 503
-        assert (await client.request(get("1.31"))).status == 200
-
 
 # --- orphans -----------------------------------------------------------------------------------------------
 
 
-async def test_an_orphan_serves_refuses_no_version_and_ends_when_it_is_told(api: ScriptedBackend) -> None:
+async def test_an_orphan_accepts_nobody_refuses_no_version_and_ends(api: ScriptedBackend) -> None:
     async with parent_of(service_of(api), agreed=OFFERED, drain=60.0) as parent:
         await parent.begin()
-        client = await parent.client()
-        assert (await client.request(get("1.91"))).status == 406
+        [address] = parent.sockets.addresses
+        finishes, is_refused = await parent.client(), await parent.client()
+        assert (await finishes.request(get("1.31"))).status == 200
+        assert (await is_refused.request(get("1.91"))).status == 406
+        await finishes.send(get("1.31")[:20])
+        await is_refused.send(get("1.91")[:20])
 
         parent.hang_up()
-        async with asyncio.timeout(WAIT):  # from the moment on at which it notices
-            while (answer := await client.request(get("1.91"))).status == 406:
-                pass
-        assert answer.status == 503
-        assert (await client.request(get("1.31"))).status == 200
-        assert (await (await parent.client()).request(get("1.31"))).status == 200
+        parent.sockets.close()  # as the kernel does with those of a killed parent
+        await refused_at(*address)
 
-        parent.signal(signal.SIGTERM)
-        answer = await client.request(get("1.31"))
-        while not answer.every("connection"):
-            answer = await client.request(get("1.31"))
+        await finishes.send(get("1.31")[20:])
+        await is_refused.send(get("1.91")[20:])
+        answer = await finishes.response()
         assert (answer.status, answer.one("connection")) == (200, "close")
+        assert (await is_refused.response()).status == 503
         code, logged = await parent.ended()
         assert code == 0
-        assert "worker 0: the parent process is gone: this worker serves by what it knows for 60 s" in logged
+        assert (
+            "worker 0: the parent process is gone: this worker accepts no more, and ends after the requests "
+            "in flight, at most 60 s"
+        ) in logged
+
+
+async def refused_at(host: str, port: int) -> None:
+    """Wait until nobody listens there any more."""
+    async with asyncio.timeout(WAIT):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection(host, port)
+            except ConnectionRefusedError:
+                return
+            writer.close()
+            await asyncio.sleep(0.01)
 
 
 async def test_an_orphan_is_left_for_no_longer_than_its_drain_time(api: ScriptedBackend) -> None:
@@ -349,6 +357,7 @@ async def test_an_orphan_is_left_for_no_longer_than_its_drain_time(api: Scripted
         await parent.begin()
         client = await parent.client()
         assert (await client.request(get())).status == 200
+        await client.send(get()[:20])
 
         parent.hang_up()
         code, _ = await parent.ended()
@@ -360,21 +369,29 @@ async def test_an_orphan_is_left_for_no_longer_than_its_drain_time(api: Scripted
 async def test_a_stop_signal_that_is_quicker_than_the_end_of_the_channel_counts(
     api: ScriptedBackend, tmp_path: Path
 ) -> None:
-    """The process above it is killed, as the parent by the kernel: the channel is here, and stays open."""
+    """The process above it is killed, as the parent by the kernel: the channel is here, and stays open. The
+    second signal from then on cuts what the worker still has."""
     pid = tmp_path / "pid"
     shell = ("/bin/sh", "-c", f'"$@" & echo $! > {pid}; wait', "sh", *PROGRAM)
     async with parent_of(service_of(api), agreed=OFFERED, drain=60.0, start=False) as parent:
         await parent.start(shell)
         await parent.begin()
+        client = await parent.client()
+        assert (await client.request(get())).status == 200
+        await client.send(get()[:20])
         worker = int(pid.read_text())
-        os.kill(worker, signal.SIGTERM)
-        parent.send(Beat(1, counters=False))
-        await parent.report(1)  # it means nothing yet
+        for number in (1, 2):
+            os.kill(worker, signal.SIGTERM)
+            parent.send(Beat(number, counters=False))
+            await parent.report(number)  # it means nothing yet
 
         parent.signal(signal.SIGKILL)
         await parent.dead()
         os.kill(worker, signal.SIGTERM)
+        parent.send(Beat(3, counters=False))
+        await parent.report(3)
         parent.hang_up()
+        os.kill(worker, signal.SIGTERM)
 
         await gone(worker)
 
@@ -493,7 +510,7 @@ async def test_another_configuration_is_in_force_with_its_names(testbed: Testbed
     assert "INFO" not in logged
 
 
-# --- pauses, and the next gateway --------------------------------------------------------------------------
+# --- pauses ------------------------------------------------------------------------------------------------
 
 
 async def test_a_paused_worker_goes_on_with_its_clients_and_serves_again(api: ScriptedBackend) -> None:
@@ -515,33 +532,3 @@ async def test_a_paused_worker_goes_on_with_its_clients_and_serves_again(api: Sc
         await parent.heard(Serving, 2)
         assert (await waits.response()).status == 200
         assert not (await waits.request(get())).every("connection")
-
-
-async def test_an_orphan_gives_its_sockets_to_the_next_gateway(
-    api: ScriptedBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gateway.handover.server.ORPHAN_TIME", 0.05)  # the other worker does not come
-    state = tmp_path / "state.json"
-    next_gateway = HandoverServer(path_of(state))
-    async with parent_of(service_of(api), agreed=OFFERED, drain=60.0, state=str(state)) as parent:
-        await parent.begin()
-        client = await parent.client()
-        await client.send(get()[:20])
-        parent.hang_up()
-        next_gateway.start()
-        taken: list[Inherited] = []
-        try:
-            while not taken:
-                taken = await next_gateway.orphans()
-            assert [one.written for one in taken] == [str(parent.settings.listen[0])]
-            assert taken[0].sock.getsockname() == parent.sockets.addresses[0]
-            assert (await (await parent.client()).request(get())).status == 200  # it serves until it is told
-
-            next_gateway.take_orphans()
-            await client.send(get()[20:])
-            assert (await client.response()).status == 200
-            assert (await parent.ended())[0] == 0
-        finally:
-            await next_gateway.close()
-            for one in taken:
-                one.sock.close()

@@ -105,7 +105,8 @@ class ListeningSockets:
                 try:
                     await found._listen(position, each, left, bound)
                 except OSError as error:
-                    kind = AddressTakenError if error.errno == errno.EADDRINUSE else StartupError
+                    taken = error.errno == errno.EADDRINUSE or isinstance(error, FileExistsError)
+                    kind = AddressTakenError if taken else StartupError
                     raise kind(f"{whose}cannot listen on {each}: {reason_of(error, key)}") from error
         except BaseException:
             for sock in bound:
