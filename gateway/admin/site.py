@@ -16,7 +16,7 @@ from gateway.admin.error_log import ErrorLog
 from gateway.admin.opening import AdminOpening, HandshakeSteps
 from gateway.dataplane.edge.listening_sockets import BACKLOG, Inherited, ListeningSockets
 from gateway.runtime.process import admin_connections
-from gateway.settings.values import Listen
+from gateway.settings.sections.listen import Listen
 from gateway.tls.server import ServerCertificates
 
 SHUTDOWN_TIMEOUT: Final = 1.0

@@ -33,7 +33,7 @@ from gateway.engines.engine import MakeEngine
 from gateway.handover.handover import Handover
 from gateway.runtime.service_manager import ServiceManager
 from gateway.settings import Settings
-from gateway.settings.sources import Seen
+from gateway.settings.files import Seen
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.process_log import ProcessLog
 from gateway.telemetry.status import GatewayStatus

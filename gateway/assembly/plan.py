@@ -27,8 +27,8 @@ from gateway.handover.handover import Handover
 from gateway.runtime.cpus import usable_cpus
 from gateway.runtime.service_manager import ServiceManager
 from gateway.settings import Settings
-from gateway.settings.model.document import MAX_WORKERS
-from gateway.settings.sources import Seen
+from gateway.settings.files import Seen
+from gateway.settings.sections.workers import MAX_WORKERS
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.process_log import ProcessLog
 from gateway.workers.recording import Listener

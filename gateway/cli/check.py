@@ -21,8 +21,8 @@ from gateway.cli.fix import Fixed, fix
 from gateway.core.dialect import DefaultKind
 from gateway.core.fleet.service import Service
 from gateway.settings import Loaded, read_file
+from gateway.settings.files import is_stream
 from gateway.settings.load import read_bytes
-from gateway.settings.sources import is_stream
 from gateway.settings.yaml.problem import Problem
 from gateway.settings.yaml.tree import Position
 

@@ -26,7 +26,7 @@ from gateway.engines.haproxy.map_file import map_text
 from gateway.engines.table import compile_table
 from gateway.errors import StartupError
 from gateway.settings import Settings, read_file
-from gateway.settings.values import Listen
+from gateway.settings.sections.listen import Listen
 
 SOCKET: Final = "/run/haproxy/admin.sock"
 """Where Debian's own configuration of HAProxy has it, and most others."""

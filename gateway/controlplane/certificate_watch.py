@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
 from gateway.errors import CertificateError
-from gateway.settings.values import Listen, Settings
+from gateway.settings.sections.listen import Listen
+from gateway.settings.values import Settings
 from gateway.telemetry.series.declaring import Counting
 from gateway.telemetry.series.process import OfProcess
 from gateway.tls.server import ServerCertificates

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Final, final
 
 from gateway.controlplane.reload import Reloader
-from gateway.settings.sources import Seen
+from gateway.settings.files import Seen
 
 INTERVAL: Final = 1.0
 """Seconds between two looks. One costs some 0.1 ms for a file."""

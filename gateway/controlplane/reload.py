@@ -26,7 +26,7 @@ from gateway.errors import CertificateError
 from gateway.runtime import process
 from gateway.runtime.service_manager import Moment
 from gateway.settings import Loaded, Problem, Settings
-from gateway.settings.sources import Seen
+from gateway.settings.files import Seen
 from gateway.settings.yaml.tree import Position
 from gateway.telemetry.series.declaring import Counting
 from gateway.telemetry.series.process import OfConfiguration

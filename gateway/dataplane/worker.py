@@ -32,7 +32,7 @@ from gateway.dataplane.edge.openings import Openings
 from gateway.dataplane.http1.forwarding import Network
 from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.errors import FramingError, StartupError
-from gateway.settings.values import Listen
+from gateway.settings.sections.listen import Listen
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.series.process import OfProcess

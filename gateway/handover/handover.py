@@ -24,7 +24,7 @@ from gateway.handover.predecessor import Predecessor
 from gateway.handover.server import HandoverServer
 from gateway.handover.take_over import TakenOver
 from gateway.runtime.file_trust import require_all_own, trusted_users
-from gateway.settings.values import Listen
+from gateway.settings.sections.listen import Listen
 
 ADDRESS_TIME: Final = 2.0
 """Seconds in which the workers of a gateway that was killed give its addresses free."""

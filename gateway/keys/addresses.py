@@ -20,6 +20,8 @@ _URL: Final = r"[Hh][Tt][Tt][Pp][Ss]?://[^@?#/]+(?:/[^?#@%]*)?|unix:/.*[^/]"
 _URL_OF_NAME: Final = r"[Hh][Tt][Tt][Pp][Ss]?://[^@?#/]+(?:/[^?#@%]*)?"
 UNIX: Final = "unix:"
 """The beginning of an address that is the path of a Unix socket. Among trusted peers: all that connect so."""
+LOCALHOST: Final = "localhost"
+"""The one name that is always this machine."""
 MAX_SOCKET_PATH: Final = 107
 """Bytes, of `sun_path` in Linux without the zero at its end."""
 _PATH: Final = r"/|(?:/[A-Za-z0-9._~!$&'()*+,;=:@-]+)+"
@@ -56,6 +58,11 @@ class BackendUrl(NamedTuple):
     tls: bool = False
     socket_path: str = ""
     """Of a Unix socket; host and port have no meaning then."""
+
+
+def addresses_of(host: str) -> tuple[str, ...]:
+    """The addresses of `localhost`; of any other host the text itself, because no name is looked up."""
+    return ("127.0.0.1", "::1") if host == LOCALHOST else (host,)
 
 
 def read_host(text: str) -> str:

@@ -1,18 +1,28 @@
-"""The configuration: YAML text in, frozen settings or every problem of the file out.
+"""READS the configuration: YAML text in, frozen settings or every problem of the file out.
 
-`load` and `read_file` are the only entry points. Rooms: `yaml` (text and positions), `model` (the shape of a
-file), `checks` (rules between keys, and what needs the dialect). This package decides what a configuration
-means and nothing else. It opens no socket, starts nothing, and reads the environment only as it is given.
+`load` is the entry point, `values.Settings` what comes out. Rooms:
+
+- `yaml`: text to a tree with positions, and the tree read by the kinds of its keys. It knows no key.
+- `sections`: one module for each noun of the file (`listen`, `admin`, `backend`, `offer`): its keys, how they
+  become a value, and what is checked of them beside their own kinds.
+
+Here at the top are the files themselves (`files`, `target_file`), what is made of the keys (`schema`,
+`reference`), and the gateway's own addresses. How a single text is read belongs to `keys`; a section whose
+value core uses as it is read is declared in `core.fleet`; the options of a dialect are its own. This package
+decides what a configuration means and nothing else: it opens no socket, starts nothing, and reads the
+environment only as it is given.
 """
 
 from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.timeouts import Timeouts
 from gateway.keys.secrets import MaskedText, Secret
 from gateway.settings.load import Loaded, load, read_file
-from gateway.settings.model.admin import Admin
-from gateway.settings.model.document import AccessLog, Log
 from gateway.settings.schema import schema_json, schema_text
-from gateway.settings.values import AgreementSettings, EtcdSettings, Listen, Settings
+from gateway.settings.sections.admin import Admin
+from gateway.settings.sections.agreement import AgreementSettings, EtcdSettings
+from gateway.settings.sections.document import AccessLog, Log
+from gateway.settings.sections.listen import Listen
+from gateway.settings.values import Settings
 from gateway.settings.yaml.problem import Problem, Severity
 
 __all__ = [

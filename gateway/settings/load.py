@@ -14,28 +14,24 @@ from pathlib import Path
 from typing import final
 
 from gateway.core.dialect import Dialect
+from gateway.dialects import discover, find
 from gateway.errors import SettingsError
-from gateway.settings.checks.admin import check_admin
-from gateway.settings.checks.agreement import read_agreement
-from gateway.settings.checks.document import (
-    check_declared,
-    check_default_version,
+from gateway.settings.files import Seen, SourceError, Sources, folder_of
+from gateway.settings.own_addresses import check_own_addresses
+from gateway.settings.schema import document_section, keys_of
+from gateway.settings.sections.admin import check_admin
+from gateway.settings.sections.agreement import read_agreement
+from gateway.settings.sections.document import (
     check_limits,
     check_matches,
-    check_option_paths,
-    check_option_warnings,
-    check_signed_paths,
     check_trust,
     check_untrusted_headers,
 )
-from gateway.settings.checks.listeners import read_listeners
-from gateway.settings.checks.services import read_services
-from gateway.settings.checks.shares import check_shares
-from gateway.settings.checks.surroundings import check_own_addresses, check_state_path, check_workers
-from gateway.settings.include import Included, add_included
-from gateway.settings.named_dialects import named_dialects
-from gateway.settings.schema import document_section, keys_of
-from gateway.settings.sources import Seen, SourceError, Sources, folder_of
+from gateway.settings.sections.include import Included, add_included
+from gateway.settings.sections.listen import read_listeners
+from gateway.settings.sections.service import SERVICE, read_services
+from gateway.settings.sections.state import check_state_path
+from gateway.settings.sections.workers import check_shares, check_workers
 from gateway.settings.values import Settings
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Problem, Severity, shown_lines, split_lines
@@ -238,23 +234,22 @@ def _read(
         folder,
         findings,
     )
-    listen = read_listeners(document, root, findings)
-    check_admin(document, root, findings)
+    services_node = child(root, "services")
+    listen = read_listeners(document.listen, document.admin, document.trusted_proxies, root, findings)
+    check_admin(document.admin, child(root, "admin"), findings)
     check_limits(document.limits, root, findings)
     check_trust(root, findings)
-    services = read_services(document, root, dialects, findings)
+    services = read_services(
+        document.services, document.timeouts, document.limits, services_node, dialects, findings
+    )
     check_matches(services, root, findings)
-    check_option_paths(services, root, findings)
-    check_option_warnings(services, root, findings)
-    check_signed_paths(services, root, findings)
-    check_default_version(services, root, findings)
-    check_declared(services, root, findings)
-    check_untrusted_headers(document, services, root, findings)
+    check_untrusted_headers(services, root, findings)
     check_own_addresses(listen, document.admin, services, root, findings)
     check_state_path(document.state, root, findings)
     check_workers(document.workers, root, findings)
-    check_shares(document, services, root, findings)
-    agreement = read_agreement(document, root, findings)
+    check_shares(document.workers, document.limits, document.services, services, root, findings)
+    has_state = document.state is not None or findings.is_dropped("state")
+    agreement = read_agreement(document.agreement, child(root, "agreement"), findings, has_state=has_state)
     return Settings(
         listen=listen,
         services=services,
@@ -271,6 +266,30 @@ def _read(
         state=document.state,
         watch=document.watch,
     )
+
+
+def named_dialects(services: Node | None) -> Mapping[str, type[Dialect]]:
+    """The dialects of the services, and those whose options any of them has: for a file without mistakes, all
+    that reading it takes. If something is named that is no dialect, all are known: messages list them, and
+    tell which was meant."""
+    found: dict[str, type[Dialect]] = {}
+    for name in _names(services):
+        dialect = find(name)
+        if dialect is None:
+            return discover()
+        found[name] = dialect
+    return found
+
+
+def _names(services: Node | None) -> set[str]:
+    """What must be names of dialects in a file without mistakes."""
+    names: set[str] = set()
+    for entry in services.entries.values() if isinstance(services, MappingNode) else ():
+        if isinstance(service := entry.value, MappingNode):
+            written = service.entries.get("dialect")
+            names.add(written.value.text if written and isinstance(written.value, Scalar) else "")
+            names |= service.entries.keys() - SERVICE.keys.keys()
+    return names
 
 
 def _secrets(root: Node) -> list[Node]:

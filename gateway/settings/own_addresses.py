@@ -10,10 +10,14 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from gateway.core.fleet.backend import Backend
-from gateway.settings.model.admin import Admin
-from gateway.settings.values import Listen
+from gateway.core.fleet.service import Service
+from gateway.keys.addresses import addresses_of
+from gateway.settings.sections.admin import Admin
+from gateway.settings.sections.listen import Listen
+from gateway.settings.yaml.findings import Findings
+from gateway.settings.yaml.tree import MappingNode, Scalar, child
 
-LOCALHOST: Final = "localhost"
+HINT: Final = "name the API's own address"
 
 
 class OwnAddress(NamedTuple):
@@ -31,13 +35,13 @@ def own_addresses(listen: Sequence[Listen], admin: Admin) -> tuple[OwnAddress, .
         *(
             OwnAddress(
                 "where the gateway itself serves clients",
-                (*_hosts(one.host), "0.0.0.0") if one.dual_stack else _hosts(one.host),  # noqa: S104
+                (*addresses_of(one.host), "0.0.0.0") if one.dual_stack else addresses_of(one.host),  # noqa: S104
                 one.port,
                 one.path,
             )
             for one in listen
         ),
-        OwnAddress("the gateway's own admin listener", _hosts(admin.listen.host), admin.listen.port),
+        OwnAddress("the gateway's own admin listener", addresses_of(admin.listen.host), admin.listen.port),
     )
 
 
@@ -51,11 +55,7 @@ def _is_at(backend: Backend, own: OwnAddress) -> bool:
         return bool(own.path) and os.path.normpath(backend.socket_path) == os.path.normpath(own.path)
     if backend.port != own.port:
         return False
-    return any(_reaches(mine, theirs) for mine in own.hosts for theirs in _hosts(backend.host))
-
-
-def _hosts(host: str) -> tuple[str, ...]:
-    return ("127.0.0.1", "::1") if host == LOCALHOST else (host,)
+    return any(_reaches(mine, theirs) for mine in own.hosts for theirs in addresses_of(backend.host))
 
 
 def _reaches(own: str, host: str) -> bool:
@@ -68,3 +68,22 @@ def _reaches(own: str, host: str) -> bool:
         return False
     local = theirs.is_loopback or theirs.is_unspecified
     return mine.is_unspecified and local and mine.version == theirs.version
+
+
+def check_own_addresses(
+    listen: Sequence[Listen],
+    admin: Admin,
+    services: Sequence[Service],
+    root: MappingNode,
+    findings: Findings,
+) -> None:
+    """A backend that is the gateway itself would get its own requests again and again."""
+    if findings.is_dropped("listen") or findings.is_dropped("admin", "listen"):
+        return
+    own = own_addresses(listen, admin)
+    for service in services:
+        for index, backend in enumerate(service.backends):
+            node = child(root, "services", service.name, "backends", index, "url")
+            found = own_address_of(backend, own)
+            if found is not None and isinstance(node, Scalar):
+                findings.add(node, "own-address", f"this is {found.name}", HINT)

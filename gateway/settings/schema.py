@@ -16,8 +16,8 @@ from gateway.core.dialect import Dialect
 from gateway.dialects import discover
 from gateway.keys.kinds import Either, Key, Kind, ListOf, Schema, Section, Table, Text, section
 from gateway.keys.texts import NAME, read_text
-from gateway.settings.model.document import DOCUMENT, Document
-from gateway.settings.model.service import SERVICE, Service
+from gateway.settings.sections.document import DOCUMENT, Document
+from gateway.settings.sections.service import SERVICE, WrittenService
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -37,9 +37,9 @@ def _document_section(dialects: tuple[tuple[str, type[Dialect]], ...]) -> Sectio
     word = Text(read_text, {"type": "string", "enum": list(options)})
     keys = {**SERVICE.keys, "dialect": replace(SERVICE.keys["dialect"], kind=word), **options}
 
-    def make(**values: Any) -> Service:  # noqa: ANN401 - of all keys
+    def make(**values: Any) -> WrittenService:  # noqa: ANN401 - of all keys
         chosen = {name: values.pop(name) for name in options if name in values}
-        return Service(**values, options=chosen)
+        return WrittenService(**values, options=chosen)
 
     services = replace(DOCUMENT.keys["services"], kind=Table(NAME, replace(SERVICE, make=make, keys=keys)))
     return replace(DOCUMENT, keys={**DOCUMENT.keys, "services": services})

@@ -7,86 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, IPv6Network
-from typing import Final, final
+from typing import final
 
-from gateway.core.fleet.backend_tls import BackendTls
 from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.http.message import UNTRUSTED_HEADERS
-from gateway.keys.secrets import Secret
-from gateway.settings.model.admin import Admin
-from gateway.settings.model.document import AccessLog, Log, Metrics
-from gateway.tls.values import CertificateFiles, ServerTls
-
-_SOME_TLS: Final = ServerTls((CertificateFiles("", ""),))
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Listen:
-    """An address on which clients are served. `host` is a name, or an IP address without brackets. Port 0 is
-    any free port."""
-
-    host: str
-    port: int
-    path: str = ""
-    """Of a Unix socket, which has neither host nor port."""
-    mode: int = 0o660
-    """Of the Unix socket."""
-    dual_stack: bool = False
-    """`[::]` takes IPv4 connections, too."""
-    trusted: bool = False
-    """Whoever connects to this Unix socket is a trusted proxy."""
-    proxy_protocol: bool = False
-    """Trusted peers begin with a PROXY header."""
-    tls: ServerTls | None = None
-
-    def __str__(self) -> str:
-        """As it is written in the file."""
-        if self.path:
-            return f"unix:{self.path}"
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def fixed(self) -> Listen:
-        """What a reload cannot change: all but the certificates."""
-        if self.tls is None:
-            return self
-        return replace(self, tls=replace(_SOME_TLS, forward_client_cert=self.tls.forward_client_cert))
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class EtcdSettings:
-    """The etcd in which replicas keep what they agree on."""
-
-    endpoints: tuple[str, ...]
-    """`http://HOST:PORT` or `https://HOST:PORT`, at least one; all of one scheme."""
-    tls: BackendTls | None = None
-    """Of https endpoints. Without a `server_name` the host of each endpoint is its name."""
-    user: str | None = None
-    password: Secret | None = None
-    prefix: str = "/skewgate"
-    """It begins with a slash, and does not end with one."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class AgreementSettings:
-    """What several replicas agree over."""
-
-    etcd: EtcdSettings
-    cluster: str
-    """Of all replicas that agree with each other, and of no others."""
-    ttl: float = 3.0
-    forget: float | None = 86_400.0
-    """Seconds for which a detached replica goes on answering; None: for ever."""
-
-    @property
-    def prefix(self) -> str:
-        """Of all keys of this cluster. It ends with a slash."""
-        return f"{self.etcd.prefix}/{self.cluster}/"
+from gateway.settings.sections.admin import Admin
+from gateway.settings.sections.agreement import AgreementSettings
+from gateway.settings.sections.document import AccessLog, Log, Metrics
+from gateway.settings.sections.listen import Listen
 
 
 @final

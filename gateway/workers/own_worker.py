@@ -11,7 +11,7 @@ from gateway.core.decision.document_key import DocumentKey
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.dataplane.worker import Worker
 from gateway.settings import Settings
-from gateway.settings.values import Listen
+from gateway.settings.sections.listen import Listen
 from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.status import WorkerState
 from gateway.telemetry.worker_report import WorkerReport

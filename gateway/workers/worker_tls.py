@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import final
 
 from gateway.errors import CertificateError, StartupError
-from gateway.settings.values import Listen, Settings
+from gateway.settings.sections.listen import Listen
+from gateway.settings.values import Settings
 from gateway.tls.client import ClientContexts, backends_tls, read_contexts
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import ServerTls

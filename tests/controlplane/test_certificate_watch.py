@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from gateway.controlplane.certificate_watch import CertificateWatch
-from gateway.settings.values import Listen, Settings
+from gateway.settings.sections.listen import Listen
+from gateway.settings.values import Settings
 from gateway.telemetry.series.declaring import Counter
 from gateway.telemetry.series.process import OfProcess
 from gateway.tls.server import ServerCertificates

@@ -40,9 +40,9 @@ from gateway.core.fleet.source import MAX_BACKENDS, Address, Source, SourceKind
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.keys.addresses import Address as ListenAddress
-from gateway.settings.model.admin import Admin
 from gateway.settings.own_addresses import OwnAddress, own_address_of, own_addresses
-from gateway.settings.values import Listen
+from gateway.settings.sections.admin import Admin
+from gateway.settings.sections.listen import Listen
 from tests.controlplane.fakes import TIMEOUT, holder_of, service
 
 SOURCE = Source(SourceKind.DNS, "http://api.svc:80", "api.svc", 80, leave_grace=60.0)

@@ -20,8 +20,9 @@ from gateway.core.versions.version import Version
 from gateway.keys.addresses import Address
 from gateway.runtime.service_manager import Moment
 from gateway.settings import Loaded, Secret
-from gateway.settings.model.admin import Admin
-from gateway.settings.values import Listen, Settings
+from gateway.settings.sections.admin import Admin
+from gateway.settings.sections.listen import Listen
+from gateway.settings.values import Settings
 from gateway.settings.yaml.problem import Problem, Severity
 from gateway.settings.yaml.tree import Position
 from gateway.telemetry.series.declaring import Counter, Gauge

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from gateway.settings.values import Listen
+from gateway.settings.sections.listen import Listen
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import CertificateFiles, ServerTls
 from tests.kit.certificates import Authority, Leaf, client_context

@@ -18,7 +18,7 @@ from gateway.dataplane.edge.opening import Entrance
 from gateway.dataplane.edge.proxy_protocol import SIGNATURE
 from gateway.dataplane.sockets.keepalive import IDLE
 from gateway.errors import StartupError
-from gateway.settings.values import Listen
+from gateway.settings.sections.listen import Listen
 from tests.dataplane.listener_tls import tls_listener
 from tests.kit.backends import serve
 from tests.kit.clients import Client, ended

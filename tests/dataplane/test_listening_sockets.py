@@ -14,7 +14,7 @@ import pytest
 from gateway.dataplane.edge.listening_sockets import Inherited, ListeningSockets, name_of
 from gateway.dataplane.sockets.keepalive import IDLE
 from gateway.errors import AddressTakenError, StartupError
-from gateway.settings.values import Listen
+from gateway.settings.sections.listen import Listen
 from gateway.tls.values import CertificateFiles, ServerTls
 
 ANY = Listen("127.0.0.1", 0)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from gateway.runtime.process import without_odd_names
-from gateway.settings.values import Listen
+from gateway.settings.sections.listen import Listen
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import ServerTls
 from tests.dataplane.listener_tls import authority, client_leaf, files_of, local_leaf, tls_listener

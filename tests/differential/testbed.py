@@ -21,7 +21,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.dataplane.worker import Worker
 from gateway.settings import load
-from gateway.settings.values import Listen
+from gateway.settings.sections.listen import Listen
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
 from tests.differential.apis import APIS, DOMAIN, Api, Header, Query, configuration

@@ -11,7 +11,7 @@ from typing import Final
 from gateway.dataplane.edge.opening import Entrance
 from gateway.dataplane.edge.proxy_protocol import MAX_BINARY, MAX_TEXT, ProxyHeader, read_proxy_header
 from gateway.errors import FramingError
-from gateway.settings.values import Listen
+from gateway.settings.sections.listen import Listen
 from gateway.tls.server import ServerCertificates
 from tests.dataplane.listener_tls import tls_listener
 from tests.fuzz.exchanges import Received, Server, read_responses, sent_requests

@@ -16,8 +16,8 @@ from gateway.handover import inheritance
 from gateway.handover.inheritance import Inheritance, passed_sockets
 from gateway.keys.addresses import Address
 from gateway.settings import Settings
-from gateway.settings.model.admin import Admin
-from gateway.settings.values import Listen
+from gateway.settings.sections.admin import Admin
+from gateway.settings.sections.listen import Listen
 
 SETTINGS = Settings((), ())
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pytest
 
 from gateway.settings import Loaded, read_file
-from gateway.settings.sources import MAX_FILES
+from gateway.settings.files import MAX_FILES
 from tests.settings.dialects import DIALECTS
 
 MAIN = "listen: 127.0.0.1:8080\ninclude: conf.d/*.yaml\n"

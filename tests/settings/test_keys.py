@@ -10,8 +10,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import pytest
 
 from gateway.keys.kinds import Key, Section, section
-from gateway.settings.model.document import DOCUMENT
 from gateway.settings.schema import document_section, keys_of
+from gateway.settings.sections.document import DOCUMENT
 
 SECTIONS = {
     key.kind.title: key.kind for _, key in keys_of(document_section()) if isinstance(key.kind, Section)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.settings import load
-from gateway.settings.values import Listen
+from gateway.settings.sections.listen import Listen
 from gateway.tls.values import CertificateFiles, ServerTls
 from tests.kit.certificates import Authority, Leaf
 from tests.settings.dialects import DIALECTS

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.dialects import discover
 from gateway.settings import load
-from gateway.settings.named_dialects import named_dialects
+from gateway.settings.load import named_dialects
 from gateway.settings.yaml.tree import child, read_tree
 from tests.kit.processes import ROOT
 

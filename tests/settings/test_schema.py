@@ -11,9 +11,10 @@ import yaml
 
 from gateway.dialects import discover
 from gateway.settings import load, read_file, schema_json, schema_text
-from gateway.settings.model.document import RENAMED, RENAMED_DIALECTS
 from gateway.settings.reference import reference_text
 from gateway.settings.schema import Path, document_section, dotted_path, keys_of
+from gateway.settings.sections.dialect import RENAMED_DIALECTS
+from gateway.settings.sections.document import RENAMED
 from tests.architecture.source import ROOT
 from tests.settings.dialects import DIALECTS
 from tests.settings.schema_check import accepts

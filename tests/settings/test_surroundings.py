@@ -52,7 +52,7 @@ def test_a_state_file_whose_name_is_too_long_for_the_files_beside_it(tmp_path: P
 
 @pytest.mark.parametrize("text, told", [("1", False), ("2", False), ("3", True), ("auto", False)])
 def test_more_workers_than_cpus(monkeypatch: pytest.MonkeyPatch, text: str, told: bool) -> None:
-    monkeypatch.setattr("gateway.settings.checks.surroundings.usable_cpus", lambda: 2)
+    monkeypatch.setattr("gateway.settings.sections.workers.usable_cpus", lambda: 2)
     problems = load_text(f"{BASE}workers: {text}\n").problems
     warning = ("too-many-workers", Severity.WARNING, "3 workers share 2 CPUs here")
     assert [(each.code, each.severity, each.message) for each in problems] == [warning] * told

@@ -21,7 +21,7 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.settings import Settings
-from gateway.settings.values import Listen
+from gateway.settings.sections.listen import Listen
 from gateway.telemetry.worker_report import Ejected
 from gateway.workers.messages import Failed, Used
 from gateway.workers.supervisor import Timing, WorkerProcesses

@@ -23,7 +23,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.edge.balance import Board
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.settings import Settings, Timeouts
-from gateway.settings.values import Listen
+from gateway.settings.sections.listen import Listen
 from gateway.workers.channel import Channel
 from gateway.workers.identity import identity
 from gateway.workers.messages import Ack, Facts, Report, Serve, Serving, Start, Update

@@ -23,7 +23,7 @@ from gateway import settings
 from gateway.assembly import Gateway
 from gateway.dataplane.edge.balance import Board
 from gateway.dataplane.edge.listening_sockets import Inherited, ListeningSockets
-from gateway.settings.values import Listen
+from gateway.settings.sections.listen import Listen
 from gateway.workers import deputy
 from gateway.workers.deputy import Deputy
 from tests.dataplane.listener_tls import authority, local_leaf

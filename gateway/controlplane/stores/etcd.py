@@ -36,7 +36,7 @@ from gateway.controlplane.stores.store import (
     Unchanged,
 )
 from gateway.errors import CertificateError
-from gateway.settings.values import EtcdSettings
+from gateway.settings.sections.agreement import EtcdSettings
 from gateway.telemetry.access_log import printable
 from gateway.tls.client import client_context, reason_of
 

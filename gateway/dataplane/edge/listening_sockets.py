@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, final
 
 from gateway.dataplane.sockets.keepalive import keep_asking
 from gateway.errors import AddressTakenError, StartupError
-from gateway.settings.values import Listen
+from gateway.settings.sections.listen import Listen
 
 BACKLOG: Final = 1024
 HINTS: Final = {

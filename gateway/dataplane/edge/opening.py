@@ -26,7 +26,7 @@ from gateway.errors import FramingError
 from gateway.telemetry.series.process import OfProcess
 
 if TYPE_CHECKING:
-    from gateway.settings.values import Listen
+    from gateway.settings.sections.listen import Listen
     from gateway.tls.server import ServerCertificates
     from gateway.tls.values import ClientCertificate
 

@@ -12,7 +12,7 @@ from typing import Final, final
 from unicodedata import category
 
 from gateway.settings.yaml.problem import Problem, Severity, quoted
-from gateway.settings.yaml.tree import Location, Node, Position, Scalar
+from gateway.settings.yaml.tree import Location, Node, Position, Scalar, child
 
 NO_BREAK: Final = "\u00a0\u202f\u2007"
 """Blanks that are none to YAML."""
@@ -70,11 +70,30 @@ class Findings:
                 message,
                 hint or None,
                 severity,
-                position.width,
-                position.file,
+                width=position.width,
+                file=position.file,
                 mend=mend if is_plain else "",
             )
         )
+
+    def warn(
+        self, node: Node | None, code: str, message: str, hint: str | None = None, *, mend: str = ""
+    ) -> None:
+        """Report what is allowed, and probably not what was meant."""
+        self.add(node, code, message, hint, severity=Severity.WARNING, mend=mend)
+
+    def require_both(self, node: Node | None, one: str, other: str) -> None:
+        """Report a key of a mapping that is there without the other one."""
+        for name, missing in ((one, other), (other, one)):
+            place = child(node, name)
+            if place is not None and child(node, missing) is None:
+                message = f"{name} and {missing} belong together"
+                self.add(place, "missing-key", message, f"add `{missing}: ...`")
+
+    def has_at(self, node: Node | None) -> bool:
+        """Whether something was reported at this node already."""
+        at = None if node is None else (node.position.line, node.position.column)
+        return any((problem.line, problem.column) == at for problem in self.problems)
 
     def line_of(self, node: Node, beside: Node | None) -> str:
         """Where `node` is, for a message that is shown at `beside`."""

@@ -18,8 +18,8 @@ from typing import Any, Final, TypeVar, final
 
 from gateway.errors import TextRefused
 from gateway.keys.kinds import Either, Key, Kind, ListOf, Section, Table, Text
-from gateway.settings.model.document import NEW_NAMES, RENAMED
 from gateway.settings.schema import Path, dotted_path
+from gateway.settings.sections.document import NEW_NAMES, RENAMED
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import quoted
 from gateway.settings.yaml.tree import (

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, final
 
 import yaml
 
-from gateway.settings.sources import SourceError
+from gateway.settings.files import SourceError
 from gateway.settings.yaml.problem import Problem, quoted, split_lines
 
 MAX_CHARACTERS: Final = 1024 * 1024

@@ -13,7 +13,8 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.dataplane.worker import Worker
 from gateway.settings import load
-from gateway.settings.values import Listen, Settings
+from gateway.settings.sections.listen import Listen
+from gateway.settings.values import Settings
 from gateway.telemetry.metrics import Metrics
 from tests.differential.testbed import LOOPBACK
 

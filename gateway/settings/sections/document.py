@@ -1,38 +1,44 @@
-"""The shape of a whole file: every key with its default and the reason for it. One service is in `service`.
+"""The whole file: its keys, its small sections, and what services have to agree about with it and each other.
 
-Each section is a frozen dataclass whose fields are keys. The JSON Schema and the reference page are made from
-them. Defaults are written as an operator would write them, and read by the same code. What concerns more than
-one key is in `checks`.
+Each section of the file is a frozen dataclass whose fields are keys. Defaults are written as an operator
+would write them, and read by the same code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final, final
 
 from gateway.core.fleet.limits import LIMITS, Limits
+from gateway.core.fleet.service import Service
 from gateway.core.fleet.timeouts import TIMEOUTS, Timeouts
-from gateway.core.http.message import UNTRUSTED_HEADERS
-from gateway.keys.addresses import CLIENT_ADDRESS, TRUSTED_PEER, Address, UnixAddress
-from gateway.keys.kinds import TEXT, Either, ListOf, PathText, Table, Text, reject, section
+from gateway.core.http.message import HOP_BY_HOP, UNLISTABLE, UNTRUSTED_HEADERS, normalize_pattern
+from gateway.core.http.request_ids import PLAIN_IDS
+from gateway.keys.addresses import CLIENT_ADDRESS, TRUSTED_PEER, UNIX, read_network
+from gateway.keys.kinds import TEXT, Either, ListOf, PathText, Table, section
 from gateway.keys.texts import (
     FILE_PATH,
     FILE_PATTERN,
     FLAG,
     HEADER_PATTERN_TEXT,
-    LINE,
     NAME,
-    VARIABLE_NAME,
     one_of,
-    read_count,
     read_text,
 )
-from gateway.settings.model.admin import ADMIN, Admin
-from gateway.settings.model.agreement import AGREEMENT, Agreement
-from gateway.settings.model.listener import LISTENER, Listener
-from gateway.settings.model.service import SERVICE, Service
+from gateway.settings.sections.admin import ADMIN, Admin
+from gateway.settings.sections.agreement import AGREEMENT, AgreementSettings
+from gateway.settings.sections.headers import read_by
+from gateway.settings.sections.include import INCLUDE, Include
+from gateway.settings.sections.listen import LISTENER, ClientAddress, Listener
+from gateway.settings.sections.service import SERVICE, WrittenService
+from gateway.settings.sections.workers import MAX_WORKERS, WORKERS
+from gateway.settings.yaml.findings import Findings
+from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child
+
+_OF_THE_MESSAGE: Final = HOP_BY_HOP | UNLISTABLE | {"expect", "via"}
+"""Headers (normalized names) that the gateway itself reads from every peer or removes."""
 
 
 @final
@@ -106,62 +112,13 @@ class Metrics:
 METRICS: Final = section(Metrics)
 
 
-MAX_WORKERS: Final = 64
-
-
-def read_workers(text: str) -> int | None:
-    """`auto` (None) or a whole number."""
-    if text == "auto":
-        return None
-    value = read_count(text)
-    if not 1 <= value <= MAX_WORKERS:
-        reject(f"the number must be from 1 to {MAX_WORKERS}", "or write auto: one for each CPU")
-    return value
-
-
-_WORKERS: Final = Text(
-    read_workers, {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": MAX_WORKERS}]}
-)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Include:
-    """Files with further services, and which values they may read from elsewhere."""
-
-    files: str = field(
-        metadata=FILE_PATTERN.required(
-            "A pattern of the files. `*`, `?` and `[ ]` as in a shell, relative to the folder of the main "
-            "file, which is itself left out.",
-            reason="Only the operator knows where they are.",
-            example="conf.d/*.yaml",
-        )
-    )
-    environment: tuple[str, ...] = ListOf(VARIABLE_NAME).key(
-        (),
-        "The environment variables that these files may read by `${NAME}`.",
-        reason="Whoever writes such a file could put the secrets of the gateway into responses.",
-        example=["TEAM_TOKEN"],
-    )
-    folders: tuple[str, ...] = ListOf(LINE).key(
-        (),
-        "The folders beneath which these files may read values by `${FILE:PATH}`, with symbolic links "
-        "resolved. Relative to the folder of the main file.",
-        reason="Whoever writes such a file could put the secrets of the gateway into responses.",
-        example=["/run/secrets/team"],
-    )
-
-
-INCLUDE: Final = section(Include)
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class Document:
     """A whole file. `schema` replaces the type of the services, because the keys of a service depend on the
     dialects."""
 
-    listen: Address | UnixAddress | tuple[Listener, ...] = field(
+    listen: ClientAddress | tuple[Listener, ...] = field(
         metadata=Either(CLIENT_ADDRESS, ListOf(LISTENER)).required(
             "Where clients are served: HOST:PORT, unix:PATH, or a list of `{address: HOST:PORT}` with more "
             "keys. `[::]:PORT` is for IPv4, too, unless another listener has the port there.",
@@ -169,7 +126,7 @@ class Document:
             example="127.0.0.1:8080",
         )
     )
-    services: Mapping[str, Service] = field(
+    services: Mapping[str, WrittenService] = field(
         metadata=Table(NAME, SERVICE).required(
             "The APIs, each under a name of 1 to 64 letters, digits, `_`, `.` or `-`.",
             reason="Without a service the gateway has nothing to do.",
@@ -198,7 +155,7 @@ class Document:
         reason="Every installation needs health and metrics.",
         example={"listen": "127.0.0.1:9900"},
     )
-    workers: int | None = _WORKERS.key(
+    workers: int | None = WORKERS.key(
         1,
         "How many processes serve requests; `auto`: one for each CPU that the gateway may use, at most "
         f"{MAX_WORKERS}. With 1 they are served by the process that also probes. With more, that one serves "
@@ -206,7 +163,7 @@ class Document:
         reason="One process handles thousands of requests a second, and needs the least of everything.",
         example="auto",
     )
-    agreement: Agreement | None = AGREEMENT.key(
+    agreement: AgreementSettings | None = AGREEMENT.key(
         None,
         "What all replicas of this gateway agree over, so that they offer the same (docs/replicas.md).",
         reason="Without it a replica stands alone.",
@@ -280,5 +237,107 @@ RENAMED: Final = {
 NEW_NAMES: Final = {"services.*.offer.settle": "stabilization", "services.*.header": "custom"}
 """The new names of those that only have another name, at the same place."""
 
-RENAMED_DIALECTS: Final = {"header": "custom"}
-"""Names of dialects in earlier releases, with the new names."""
+
+def check_limits(limits: Limits, root: MappingNode, findings: Findings) -> None:
+    """Limits that contradict each other. The problem is shown at the limit that the file sets."""
+    for small, large, why in (
+        ("line", "head", "a line is a part of the head"),
+        ("replay_body", "body", "a larger body is never accepted"),
+    ):
+        dropped = findings.is_dropped("limits", small) or findings.is_dropped("limits", large)
+        if not dropped and getattr(limits, small) > getattr(limits, large):
+            findings.add(
+                child(root, "limits", small) or child(root, "limits", large),
+                "contradiction",
+                f"limits.{small} is larger than limits.{large}",
+                why,
+            )
+
+
+def check_trust(root: MappingNode, findings: Findings) -> None:
+    """Trusting every network is allowed, and nearly always a mistake."""
+    node = child(root, "trusted_proxies")
+    for item in node.items if isinstance(node, SequenceNode) else ():
+        text = getattr(item, "text", "")
+        if not item.broken and text != UNIX and read_network(text).prefixlen == 0:
+            findings.warn(
+                item,
+                "trusts-everyone",
+                "every client is trusted and can claim any origin",
+                "name the networks of your load balancers",
+            )
+
+
+def check_untrusted_headers(services: Sequence[Service], root: MappingNode, findings: Findings) -> None:
+    """A header that the gateway or a dialect needs from every peer cannot be dropped. The default list has no
+    effect on such headers, so only a list in the file is checked."""
+    node = child(root, "untrusted_headers")
+    items = node.items if isinstance(node, SequenceNode) else ()
+    for item in items:
+        text = getattr(item, "text", "")
+        if item.broken or not text:
+            continue
+        pattern = normalize_pattern(text)
+        if _covers(pattern, _OF_THE_MESSAGE):
+            findings.add(
+                item,
+                "contradiction",
+                "this would drop a header of the connection or the framing, which the gateway handles",
+                "name the headers one by one" if text.endswith("*") else "remove it from the list",
+            )
+            continue
+        for service in services:
+            if name := _covers(pattern, read_by(service.dialect)) or _exactly(pattern):
+                findings.add(
+                    item,
+                    "contradiction",
+                    f"service {service.name!r} reads the header {name!r}, which this would drop",
+                    "name the headers one by one" if text.endswith("*") else "remove it from the list",
+                )
+                break
+
+
+def _exactly(pattern: str) -> str:
+    """A request id is taken from everybody. A pattern with `*` may include it, and has no effect on it."""
+    return pattern if pattern == PLAIN_IDS.normalized_header else ""
+
+
+def _covers(pattern: str, names: frozenset[str]) -> str:
+    """The first of these names that a normalized pattern includes; empty if none."""
+    beginning = pattern.removesuffix("*")
+    if beginning == pattern:
+        return pattern if pattern in names else ""
+    return next((name for name in sorted(names) if name.startswith(beginning)), "")
+
+
+def check_matches(services: Sequence[Service], root: MappingNode, findings: Findings) -> None:
+    """No request may belong to two services."""
+    seen: dict[tuple[str | None, str], str] = {}
+    for service in services:
+        if findings.is_dropped("services", service.name, "match"):
+            continue
+        for host in service.match.hosts or (None,):
+            other = seen.setdefault((host, service.match.path), service.name)
+            if other == service.name:
+                continue
+            node = _match_node(root, service, host)
+            first = _match_node(root, next(one for one in services if one.name == other), host)
+            findings.add(
+                node,
+                "duplicate-match",
+                f"services {other!r} and {service.name!r} match the same requests"
+                + (f" in {findings.line_of(first, node)}" if first else ""),
+                "give one of them another match.path or match.host",
+            )
+
+
+def _match_node(root: MappingNode, service: Service, host: str | None) -> Node | None:
+    """The node that says that a service matches `host`, the most specific that there is."""
+    match = child(root, "services", service.name, "match")
+    hosts = child(match, "host")
+    if isinstance(hosts, SequenceNode) and len(hosts.items) == len(service.match.hosts) and host is not None:
+        return hosts.items[service.match.hosts.index(host)]
+    if node := child(match, "path") or hosts:
+        return node
+    services = child(root, "services")
+    return services.entries[service.name].key if isinstance(services, MappingNode) else None

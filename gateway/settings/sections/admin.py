@@ -1,14 +1,18 @@
-"""The admin listener in the file. Whether it is exposed is checked in `checks.admin`."""
+"""`admin`: the listener for people and programs, who can reach it, and by what its clients are known."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from typing import Final, final
 
-from gateway.keys.addresses import HOST, LISTEN_ADDRESS, Address
+from gateway.keys.addresses import HOST, LISTEN_ADDRESS, LOCALHOST, Address
 from gateway.keys.kinds import ListOf, section
 from gateway.keys.secrets import Secret
 from gateway.keys.texts import SECRET
+from gateway.settings.sections.tls import check_server_tls
+from gateway.settings.yaml.findings import Findings
+from gateway.settings.yaml.tree import Node, child
 from gateway.tls.values import SERVER_TLS, CertificateFiles, ServerTls
 
 
@@ -62,3 +66,26 @@ class Admin:
 
 
 ADMIN: Final = section(Admin)
+
+
+def check_admin(admin: Admin, node: Node | None, findings: Findings) -> None:
+    """An admin listener that other machines can reach needs to know who its clients are: they can change the
+    offer. Problems go to the findings."""
+    check_server_tls(admin.tls, child(node, "tls"), findings)
+    known = admin.token is not None or (admin.tls is not None and admin.tls.client_ca is not None)
+    dropped = findings.is_dropped("admin", "token") or findings.is_dropped("admin", "tls")
+    if not known and not dropped and not is_loopback(admin.listen.host):
+        findings.add(
+            child(node, "listen"),
+            "admin-exposed",
+            "other machines could reach the admin listener without a token or a certificate",
+            "set admin.token: ${SKEWGATE_ADMIN_TOKEN} or admin.tls.client_ca, or listen on 127.0.0.1",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address. A name other than localhost may be any address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == LOCALHOST

@@ -1,64 +1,18 @@
-"""Checks of the file against the machine: a backend that is the gateway itself, a state file that cannot be
-written, more workers than CPUs. No socket is opened, and nothing is written.
-"""
+"""`state`: a file that this user cannot write, or that others may change. Nothing is written."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from gateway.core.fleet.service import Service
-from gateway.runtime.cpus import usable_cpus
 from gateway.runtime.file_trust import ForeignFileError, real_path, require_all_own, trusted_users
-from gateway.settings.model.admin import Admin
-from gateway.settings.own_addresses import own_address_of, own_addresses
-from gateway.settings.values import Listen
 from gateway.settings.yaml.findings import Findings
-from gateway.settings.yaml.problem import Severity
-from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child
+from gateway.settings.yaml.tree import MappingNode, Node, child
 
-HINT: Final = "name the API's own address"
 LONGEST_NAME: Final = 255 - len(".handover")
 """Bytes of the state file's name: those beside it have longer ones, and NAME_MAX is 255 on Linux."""
-
-
-def check_own_addresses(
-    listen: Sequence[Listen],
-    admin: Admin,
-    services: Sequence[Service],
-    root: MappingNode,
-    findings: Findings,
-) -> None:
-    """A backend that is the gateway itself would get its own requests again and again."""
-    if findings.is_dropped("listen") or findings.is_dropped("admin", "listen"):
-        return
-    own = own_addresses(listen, admin)
-    for service in services:
-        nodes = child(root, "services", service.name, "backends")
-        items = nodes.items if isinstance(nodes, SequenceNode) else []
-        for index, backend in enumerate(service.backends):
-            node = child(items[index], "url") if index < len(items) else None
-            found = own_address_of(backend, own)
-            if found is not None and isinstance(node, Scalar):
-                findings.add(node, "own-address", f"this is {found.name}", HINT)
-
-
-def check_workers(workers: int | None, root: MappingNode, findings: Findings) -> None:
-    """More of them than CPUs wait for each other."""
-    node = child(root, "workers")
-    if workers is None or workers == 1 or node is None or not findings.check_files:
-        return
-    if workers > (cpus := usable_cpus()):
-        findings.add(
-            node,
-            "too-many-workers",
-            f"{workers} workers share {cpus} {'CPU' if cpus == 1 else 'CPUs'} here",
-            "write auto: one for each CPU that the gateway may use",
-            severity=Severity.WARNING,
-        )
 
 
 def check_state_path(path: str | None, root: MappingNode, findings: Findings) -> None:
@@ -91,20 +45,18 @@ def check_state_path(path: str | None, root: MappingNode, findings: Findings) ->
     if not is_folder:
         findings.add(node, "bad-value", "the folder of this file does not exist", "make it, or name another")
     elif mode == 0 or not os.access(folder, os.W_OK | os.X_OK):
-        findings.add(
+        findings.warn(
             node,
             "not-writable",
             "this user cannot write the folder of this file",
             "run `check` as the user of the gateway, and give that user the folder",
-            severity=Severity.WARNING,
         )
     elif foreign := _foreign(real):
-        findings.add(
+        findings.warn(
             node,
             "not-writable",
             f"this user cannot use {foreign}, which belongs to another one",
             "run `check` as the user of the gateway, and give that user the files whose names begin so",
-            severity=Severity.WARNING,
         )
     else:
         _check_others(real, node, findings)
@@ -127,7 +79,7 @@ def _check_others(state: Path, node: Node, findings: Findings) -> None:
 
 def _warn_of_others(node: Node, message: str, findings: Findings) -> None:
     hint = "name a file in a folder that only the user of the gateway may write"
-    findings.add(node, "untrusted", message, hint, severity=Severity.WARNING)
+    findings.warn(node, "untrusted", message, hint)
 
 
 def _foreign(state: Path) -> Path | None:

@@ -1,4 +1,4 @@
-"""Checks of `services.NAME.headers`: which headers may be changed, and that no two changes contradict.
+"""`headers` of a service: what is set, added and removed; which may be, and that no two changes contradict.
 
 A version, the framing and what is told about the client are written by the dialect and by the data plane, in
 one place each. A configuration that wrote them, too, could make a backend execute another version than its
@@ -7,14 +7,17 @@ client was told. Names are compared as servers compare them, so another spelling
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, final
 
 from gateway.core.dialect import Dialect
 from gateway.core.http.header_edits import HeaderEdits
 from gateway.core.http.message import CLIENT_CERT, FORWARDING, HOP_BY_HOP, HTTPOXY, UNLISTABLE, normalize_name
 from gateway.core.http.request_ids import PLAIN_IDS
-from gateway.settings.model.service import HeaderChanges, Headers
+from gateway.keys.kinds import ListOf, Table, section
+from gateway.keys.secrets import MaskedText
+from gateway.keys.texts import HEADER_TOKEN, HEADER_TOKEN_TEXT, HEADER_VALUE
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child
 
@@ -34,6 +37,60 @@ _OF_RESPONSES: Final = _OF_MESSAGES | {
     "proxy-status": "the gateway writes it where it has made the response",
 }
 _VARY: Final = "the gateway lists the headers there on which versions depend; only `add` may be used"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class HeaderChanges:
+    """What is changed in one direction. A name that the dialect owns, that belongs to the connection or the
+    framing, or that the gateway itself writes is refused."""
+
+    set: Mapping[str, MaskedText] = Table(HEADER_TOKEN, HEADER_VALUE).key(
+        {},
+        "Headers that replace all of the same name, each with its value.",
+        reason="Backends and clients get what the other has sent.",
+        example={"X-Frame-Options": "DENY"},
+    )
+    add: Mapping[str, MaskedText] = Table(HEADER_TOKEN, HEADER_VALUE).key(
+        {},
+        "Headers that come in addition to those of the same name, each with its value.",
+        reason="Backends and clients get what the other has sent.",
+        example={"Vary": "Origin"},
+    )
+    remove: tuple[str, ...] = ListOf(HEADER_TOKEN_TEXT).key(
+        (),
+        "Headers that are removed, in every spelling that servers take for the same name (`X_User` with "
+        "`X-User`).",
+        reason="Backends and clients get what the other has sent.",
+        example=["X-Powered-By"],
+    )
+
+
+HEADER_CHANGES: Final = section(HeaderChanges)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """What is changed in the heads of requests and responses."""
+
+    request: HeaderChanges = HEADER_CHANGES.key(
+        {},
+        "In requests to backends. Probes have headers of their own (`probe.headers`). The values are never "
+        "shown.",
+        reason="The gateway adds only what describes the client.",
+        example={"remove": ["X-Debug"]},
+    )
+    response: HeaderChanges = HEADER_CHANGES.key(
+        {},
+        "In responses to clients, also in those that the gateway makes for this service. Errors before a "
+        "request has its service have none of them.",
+        reason="The gateway adds nothing of its own but `Vary`.",
+        example={"set": {"X-Frame-Options": "DENY"}},
+    )
+
+
+HEADERS: Final = section(Headers)
 
 
 def read_by(dialect: Dialect) -> frozenset[str]:

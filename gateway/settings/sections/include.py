@@ -1,4 +1,4 @@
-"""The files that `include` names: each adds services to those of the main file, and nothing else.
+"""`include`: files each of which adds services to those of the main file, and nothing else.
 
     include -> paths -> text -> tree -> its services, in the tree of the main file
 
@@ -15,7 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, final
 
-from gateway.settings.sources import MAX_FILES, SourceError, Sources, is_pattern
+from gateway.keys.kinds import ListOf, section
+from gateway.keys.texts import FILE_PATTERN, LINE, VARIABLE_NAME
+from gateway.settings.files import MAX_FILES, SourceError, Sources, is_pattern
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Problem, Severity, quoted
 from gateway.settings.yaml.tree import (
@@ -30,6 +32,37 @@ from gateway.settings.yaml.tree import (
 )
 
 SERVICES: Final = "services"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Include:
+    """Files with further services, and which values they may read from elsewhere."""
+
+    files: str = field(
+        metadata=FILE_PATTERN.required(
+            "A pattern of the files. `*`, `?` and `[ ]` as in a shell, relative to the folder of the main "
+            "file, which is itself left out.",
+            reason="Only the operator knows where they are.",
+            example="conf.d/*.yaml",
+        )
+    )
+    environment: tuple[str, ...] = ListOf(VARIABLE_NAME).key(
+        (),
+        "The environment variables that these files may read by `${NAME}`.",
+        reason="Whoever writes such a file could put the secrets of the gateway into responses.",
+        example=["TEAM_TOKEN"],
+    )
+    folders: tuple[str, ...] = ListOf(LINE).key(
+        (),
+        "The folders beneath which these files may read values by `${FILE:PATH}`, with symbolic links "
+        "resolved. Relative to the folder of the main file.",
+        reason="Whoever writes such a file could put the secrets of the gateway into responses.",
+        example=["/run/secrets/team"],
+    )
+
+
+INCLUDE: Final = section(Include)
 
 
 @final
@@ -51,7 +84,7 @@ def add_included(
     node = child(include, "files") if isinstance(include, MappingNode) else include
     variables, folders = _texts(child(include, "environment")), _texts(child(include, "folders"))
     if not isinstance(node, Scalar) or node.broken or not node.text:
-        return included  # the model says so
+        return included  # the reader says so
     left = MAX_CHARACTERS - len(text)
     before = len(findings.problems)
     for path in _paths(node, sources, findings):
@@ -146,7 +179,7 @@ def _add_services(root: MappingNode, tree: Node, include: Scalar, findings: Find
         root.entries[SERVICES] = MappingEntry(key, MappingNode(at))
     services = child(root, SERVICES)
     if not isinstance(services, MappingNode):
-        return  # the model says so
+        return  # the reader says so
     for name, entry in added.entries.items():
         other = services.entries.get(name)
         if other is None:

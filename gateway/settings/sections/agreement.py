@@ -1,13 +1,18 @@
-"""What several replicas agree over, in the file. What concerns more than one key is in `checks.agreement`."""
+"""`agreement`: what several replicas agree over, in which etcd, and what excludes what there.
+
+The files of TLS are read as the gateway will read them. etcd is not asked.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, final
 
+from gateway.core.fleet.backend_tls import BackendTls
 from gateway.keys.addresses import HOST, read_host, read_port
-from gateway.keys.kinds import ListOf, Text, matching, reject, section
+from gateway.keys.kinds import ListOf, Section, Text, keys_of_class, matching, reject, section
 from gateway.keys.secrets import Secret
 from gateway.keys.texts import (
     DURATION_PATTERN,
@@ -18,6 +23,10 @@ from gateway.keys.texts import (
     read_name,
     read_text,
 )
+from gateway.settings.sections.admin import is_loopback
+from gateway.settings.sections.tls import read_digest
+from gateway.settings.yaml.findings import Findings
+from gateway.settings.yaml.tree import Node, child
 
 DEFAULT_PORT: Final = 2379
 _PREFIX: Final = r"(?:/[A-Za-z0-9_.-]{1,64}){1,8}"
@@ -25,6 +34,9 @@ _ENDPOINT: Final = r"https?://[^/@?#]+/?"
 SHORTEST_TTL: Final = 0.5
 LONGEST_TTL: Final = 60.0
 LONGEST_FORGET_HOURS: Final = 720
+FEWEST_TTLS: Final = 3
+"""`forget` is at least so many `ttl`: nobody is forgotten who missed a few beats."""
+SHORT_FORGET: Final = 600.0
 
 
 @final
@@ -94,7 +106,7 @@ def read_forget(text: str) -> float | None:
     return read_duration(text, ", or never")
 
 
-ENDPOINT: Final = Text(read_endpoint, matching(_ENDPOINT))
+ENDPOINT: Final = Text(lambda text: str(read_endpoint(text)), matching(_ENDPOINT))
 PASSWORD: Final = Text(read_password, {"type": "string", "minLength": 1, "writeOnly": True})
 CLUSTER_NAME: Final = Text(read_name, matching(NAME_PATTERN))
 PREFIX: Final = Text(read_prefix, matching(_PREFIX))
@@ -105,7 +117,7 @@ FORGET: Final = Text(read_forget, matching(f"{DURATION_PATTERN}|never"))
 @final
 @dataclass(frozen=True, slots=True)
 class EtcdTls:
-    """TLS to etcd. Its certificate is always verified."""
+    """The keys of TLS to etcd. What is written becomes a `BackendTls`."""
 
     ca: str | None = FILE_PATH.key(
         None,
@@ -134,15 +146,29 @@ class EtcdTls:
     )
 
 
-ETCD_TLS: Final = section(EtcdTls)
+def _etcd_tls(
+    ca: str | None = None,
+    server_name: str | None = None,
+    certificate: str | None = None,
+    key: str | None = None,
+) -> BackendTls:
+    return BackendTls(server_name or "", ca, certificate, key)
+
+
+ETCD_TLS: Final = Section(
+    _etcd_tls,
+    keys_of_class(EtcdTls),
+    about="TLS to etcd. Its certificate is always verified.",
+    title="EtcdTls",
+)
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Etcd:
+class EtcdSettings:
     """The etcd in which replicas keep what they agree on: version 3.4 or newer."""
 
-    endpoints: tuple[Endpoint, ...] = field(
+    endpoints: tuple[str, ...] = field(
         metadata=ListOf(ENDPOINT, least=1).required(
             "The client URLs of its members, `http://HOST:PORT` or `https://HOST:PORT` (port 2379 if none is "
             "written). One that does not answer is passed over.",
@@ -150,7 +176,7 @@ class Etcd:
             example=["https://etcd-1:2379", "https://etcd-2:2379", "https://etcd-3:2379"],
         )
     )
-    tls: EtcdTls | None = ETCD_TLS.key(
+    tls: BackendTls | None = ETCD_TLS.key(
         None,
         "How the certificates of https endpoints are verified, and what the gateway shows.",
         reason="https needs nothing where the system trusts the CA.",
@@ -177,15 +203,15 @@ class Etcd:
     )
 
 
-ETCD: Final = section(Etcd)
+ETCD: Final = section(EtcdSettings, title="Etcd")
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class AgreementSettings:
     """What all replicas of this gateway agree over, so that they offer the same."""
 
-    etcd: Etcd = field(
+    etcd: EtcdSettings = field(
         metadata=ETCD.required(
             "The etcd in which replicas keep what they agree on: version 3.4 or newer.",
             reason="Replicas need one place that all of them can reach.",
@@ -216,5 +242,109 @@ class Agreement:
         example="never",
     )
 
+    @property
+    def prefix(self) -> str:
+        """The beginning of all keys of this cluster. It ends with a slash."""
+        return f"{self.etcd.prefix}/{self.cluster}/"
 
-AGREEMENT: Final = section(Agreement)
+
+AGREEMENT: Final = section(AgreementSettings, title="Agreement")
+
+
+def read_agreement(
+    written: AgreementSettings | None, node: Node | None, findings: Findings, *, has_state: bool
+) -> AgreementSettings | None:
+    """The same with TLS for https endpoints; None: this replica stands alone. Problems go to the findings."""
+    if written is None:
+        return None
+    etcd, place = written.etcd, child(node, "etcd")
+    endpoints = list(map(read_endpoint, etcd.endpoints))
+    _check_endpoints(endpoints, child(place, "endpoints"), findings)
+    _check_user(etcd, endpoints, place, findings)
+    _check_durations(written, node, findings)
+    if not has_state:
+        findings.warn(
+            node,
+            "no-state",
+            "without `state` a replica that is started anew answers nothing until it has reached etcd, and "
+            "what it was before holds back every withdrawal of a version until it is forgotten",
+            "add `state: /var/lib/skewgate/state.json`",
+        )
+    return replace(written, etcd=replace(etcd, tls=_read_tls(etcd, endpoints, child(place, "tls"), findings)))
+
+
+def _check_endpoints(endpoints: Sequence[Endpoint], node: Node | None, findings: Findings) -> None:
+    if findings.is_dropped("agreement", "etcd", "endpoints") or (node is not None and node.broken):
+        return
+    for index, endpoint in enumerate(endpoints):
+        if endpoint in endpoints[:index]:
+            at = child(node, index)
+            findings.add(at, "bad-value", "this endpoint is in the list twice", "name each member once")
+    if len({endpoint.tls for endpoint in endpoints}) > 1:
+        findings.add(
+            child(node, next(at for at, each in enumerate(endpoints) if not each.tls)),
+            "contradiction",
+            "some endpoints are https, and this one is not",
+            "write https:// for all of them",
+        )
+    if len(endpoints) == 1:
+        findings.warn(
+            node,
+            "one-endpoint",
+            "while this one member is away, no offer can change",
+            "name all members: three survive the loss of one",
+        )
+
+
+def _check_user(
+    etcd: EtcdSettings, endpoints: Sequence[Endpoint], node: Node | None, findings: Findings
+) -> None:
+    if not any(findings.is_dropped("agreement", "etcd", each) for each in ("user", "password")):
+        findings.require_both(node, "user", "password")
+    if etcd.password is not None and any(not each.tls and not is_loopback(each.host) for each in endpoints):
+        findings.warn(
+            child(node, "password"),
+            "password-exposed",
+            "without TLS anyone on the way to etcd can read this password",
+            "write https:// for the endpoints",
+        )
+
+
+def _check_durations(written: AgreementSettings, node: Node | None, findings: Findings) -> None:
+    forget = written.forget
+    if forget is None or findings.is_any_dropped("ttl") or findings.is_any_dropped("forget"):
+        return
+    place = child(node, "forget") or child(node, "ttl")
+    if forget < FEWEST_TTLS * written.ttl:
+        findings.add(
+            place,
+            "contradiction",
+            f"agreement.forget is less than {FEWEST_TTLS} times agreement.ttl: a few lost beats would be the "
+            "end of a replica",
+            "raise forget: 24h is its default",
+        )
+    elif forget < SHORT_FORGET:
+        findings.warn(
+            place,
+            "short-forget",
+            "when etcd is away for so long, every replica stops answering",
+            "raise it: 24h is its default",
+        )
+
+
+def _read_tls(
+    etcd: EtcdSettings, endpoints: Sequence[Endpoint], node: Node | None, findings: Findings
+) -> BackendTls | None:
+    if not any(endpoint.tls for endpoint in endpoints):
+        if etcd.tls is not None:
+            findings.add(
+                node,
+                "contradiction",
+                "no endpoint is https",
+                "write https://HOST:PORT for the endpoints, or remove this key",
+            )
+        return None
+    tls = etcd.tls or BackendTls("")
+    findings.require_both(node, "certificate", "key")
+    read_digest(tls, node, findings)
+    return tls

@@ -1,0 +1,61 @@
+"""`access` of a service: from which addresses it may be used; from its lists to the tables of core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+from typing import Final, final
+
+from gateway.core.fleet.admission import Access
+from gateway.keys.addresses import NETWORK
+from gateway.keys.kinds import ListOf, section
+from gateway.settings.yaml.findings import Findings
+from gateway.settings.yaml.tree import Node, SequenceNode, child
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WrittenAccess:
+    """From which addresses the service may be used."""
+
+    allow: tuple[IPv4Network | IPv6Network, ...] | None = ListOf(NETWORK).key(
+        None,
+        "Networks that may use the service. If there are any, no other address may. Of all networks in both "
+        "lists that hold an address the one with the longest prefix decides.",
+        reason="Who may reach the listener may use its services.",
+        example=["10.0.0.0/8", "fd00::/8"],
+    )
+    deny: tuple[IPv4Network | IPv6Network, ...] | None = ListOf(NETWORK).key(
+        None,
+        "Networks that may not use it. They get 403 in the dialect's shape. Behind `trusted_proxies` the "
+        "address that they forward counts; a forwarded text that is no address gets 403, with `allow` as "
+        "well.",
+        reason="Who may reach the listener may use its services.",
+        example=["10.9.0.0/16"],
+    )
+
+
+ACCESS: Final = section(WrittenAccess, title="Access")
+
+
+def read_access(service: str, written: WrittenAccess, node: Node | None, findings: Findings) -> Access | None:
+    """The rules for addresses; None: there are none. `node`: of `access`."""
+    for name in ("allow", "deny"):
+        listed, dropped = child(node, name), findings.is_dropped("services", service, "access", name)
+        if isinstance(listed, SequenceNode) and not listed.items and not dropped:
+            findings.add(
+                listed,
+                "bad-value",
+                "the list is empty, which would change nothing",
+                'name networks, or remove the key; `deny: [0.0.0.0/0, "::/0"]` allows nobody',
+            )
+    allow, deny = written.allow or (), written.deny or ()
+    for index, network in enumerate(deny):
+        if network in allow:
+            findings.add(
+                child(node, "deny", index),
+                "contradiction",
+                "this network is allowed and denied",
+                "remove it from one of the lists",
+            )
+    return Access(allow, deny) if allow or deny else None

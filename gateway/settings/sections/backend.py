@@ -1,0 +1,415 @@
+"""`backends` of a service: an item's keys, its name, its TLS, and the sources of backends that come and go.
+
+The file of a source is read as the gateway will read it. What is wrong with it is a warning: it may be
+written later, and until it is there and whole the gateway goes by what it knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+from typing import Final, final
+
+from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.backend_tls import BackendTls
+from gateway.core.fleet.queue import QUEUE, Queue
+from gateway.core.fleet.source import Source, SourceKind
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Scheme
+from gateway.errors import VersionTextError
+from gateway.keys.addresses import DNS_URL, NETWORK, SRV_URL, URL, Address, BackendUrl
+from gateway.keys.kinds import SHARED, ListOf, section
+from gateway.keys.texts import (
+    BACKEND_NAME,
+    BACKEND_NAME_PATTERN,
+    FILE_PATH,
+    FLAG,
+    VERSION,
+    WAIT,
+    count,
+)
+from gateway.settings.sections.tls import BACKEND_TLS, WrittenTls, read_backend_tls
+from gateway.settings.target_file import MAX_SIZE, TargetsError, read_targets
+from gateway.settings.yaml.findings import Findings
+from gateway.settings.yaml.tree import Location, MappingNode, Node, Scalar, SequenceNode, child
+
+PLACES: Final = ("url", "dns", "srv", "file")
+"""The keys of which a backend has exactly one."""
+_OF_SOURCES: Final = {
+    "leave_grace": "a backend with a url of its own never leaves by itself",
+    "networks": "a backend with a url of its own may have any address",
+}
+_CREDENTIAL: Final = re.compile(
+    "authori[sz]ation|token|secret|password|passwd|cookie|credential|api-?key|signature", re.IGNORECASE
+)
+"""Names of headers whose values are usually secret."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WrittenBackend:
+    """One replica's address, or a source of several: exactly one of `url`, `dns`, `srv` and `file`."""
+
+    url: BackendUrl | None = URL.key(
+        None,
+        "http://HOST[:PORT][/base], https://HOST[:PORT][/base] or unix:/PATH of a socket. The base path is "
+        "added before every path.",
+        reason="A backend has no other identity than its address; `dns`, `srv` and `file` find several.",
+        example="http://127.0.0.1:6385",
+    )
+    dns: BackendUrl | None = DNS_URL.key(
+        None,
+        "Instead of `url`: http://NAME:PORT, or https. Each address of the name is a backend, which comes "
+        "and goes with it. A headless service of Kubernetes is such a name.",
+        reason="Backends that do not come and go are named one by one.",
+        example="http://ironic-api.openstack.svc.cluster.local:6385",
+    )
+    srv: BackendUrl | None = SRV_URL.key(
+        None,
+        "Instead of `url`: http://_SERVICE._tcp.NAME, or https. Each address of the targets of these SRV "
+        "records is a backend, at the port of its record.",
+        reason="Backends that do not come and go are named one by one.",
+        example="http://_api._tcp.ironic-api.openstack.svc.cluster.local",
+    )
+    file: str | None = FILE_PATH.key(
+        None,
+        "Instead of `url`: a file with a list of backends in the form of Prometheus' file_sd, JSON or YAML. "
+        "It is read again when it changes.",
+        reason="Backends that do not come and go are named one by one.",
+        example="/etc/skewgate/backends.json",
+    )
+    leave_grace: float = WAIT.key(
+        "5m",
+        "For how long a backend that `dns`, `srv` or `file` lists no more counts for the offer with what it "
+        "advertised last. It gets no new requests in this time, and is removed at its end.",
+        reason="Longer than it takes to replace a pod: so a restart never moves the offer.",
+        example="15m",
+    )
+    networks: tuple[IPv4Network | IPv6Network, ...] | None = ListOf(NETWORK).key(
+        None,
+        "Networks in which the addresses of `dns`, `srv` or `file` must be; others are not taken. Without "
+        "this key: any but link-local, multicast and unspecified ones.",
+        reason="Whoever keeps the source could send probes to the metadata service of a cloud.",
+        example=["10.0.0.0/8", "fd00::/8"],
+    )
+    name: str | None = BACKEND_NAME.key(
+        None,
+        "The name in status, metrics and logs, unique in the service. Without it: HOST:PORT of the URL, or "
+        "the last part of a socket's path.",
+        reason="People look for HOST:PORT first.",
+        example="api-1",
+    )
+    versions: str | None = VERSION.key(
+        None,
+        "The versions that it serves, instead of probes: `1.1-1.58`, `1.1-1.58, 1.60`; dates and names as "
+        "`a..b` or a list.",
+        reason="A probe is always true; declared versions are for servers that do not say what they serve.",
+        example="1.1-1.58",
+    )
+    weight: int = count(1, 1000).key(
+        1,
+        "Its share of the requests, relative to the other backends.",
+        reason="Replicas are usually equal.",
+        example=2,
+    )
+    backup: bool = FLAG.key(
+        default=False,
+        meaning="Whether it gets requests only where no other backend that serves the version is usable: "
+        "all others are lost, ejected, drained, unhealthy, or cannot be connected to. Its versions count for "
+        "the offer like any other's.",
+        reason="Replicas are usually equal.",
+        example=True,
+    )
+    max_requests: int | None = count(1, 100_000).key(
+        None,
+        "How many requests it takes at the same time. When all that serve the version are "
+        "full, requests wait in their queues, then get 503.",
+        reason="An API server has its own limit and refuses, or queues, what is beyond it.",
+        example=64,
+        workers=f"{SHARED}: never more, from all workers together. They lend each other what they do not "
+        "use. If it is less than their number, they take turns",
+    )
+    max_connections: int | None = count(1, 100_000).key(
+        None,
+        "How many connections are open to it at the same time. A request needs one of its own, so this "
+        "bounds requests, too.",
+        reason="Most servers take more connections than any gateway opens.",
+        example=64,
+        workers=f"{SHARED}, as `max_requests`",
+    )
+    queue: Queue = QUEUE.key(
+        {},
+        "How requests wait for it while it is full.",
+        reason="A short burst passes.",
+        example={"length": 100},
+    )
+    tls: WrittenTls | None = BACKEND_TLS.key(
+        None,
+        "How it is spoken to over TLS, with an https URL.",
+        reason="The CAs of the system, and the host of the URL.",
+        example={"ca": "/etc/skewgate/backends-ca.crt"},
+    )
+
+    @property
+    def place(self) -> str:
+        """The key that says where it is, one of `PLACES`; empty: it has none that can be used."""
+        return next((name for name in PLACES if getattr(self, name) is not None), "")
+
+    @property
+    def effective_name(self) -> str:
+        """The name of a backend with a URL: its own, HOST:PORT, or the last part of a socket's path."""
+        if self.name or self.url is None:
+            return self.name or ""
+        host, port, path = self.url.host, self.url.port, self.url.socket_path
+        return path.rpartition("/")[2] if path else str(Address(host, port))
+
+
+BACKEND: Final = section(WrittenBackend, title="Backend", oneOf=[{"required": [name]} for name in PLACES])
+
+
+def check_backends(
+    written: Sequence[WrittenBackend], node: Node | None, at: Location, findings: Findings
+) -> None:
+    """Report what needs no dialect: no backend at all, names and URLs that are there twice, backups only.
+    `node`: of the key `backends`, `at`: its place."""
+    if not written and not (isinstance(node, SequenceNode) and node.broken):
+        findings.add(node, "bad-value", "the service has no backend", "add one: `- url: http://HOST:PORT`")
+    if written and all(backend.backup for backend in written):
+        findings.warn(
+            child(node, 0, "backup"),
+            "contradiction",
+            "every backend of the service is a backup, so they get all requests",
+            "remove the key from those that are to get the requests",
+        )
+    names: set[str] = set()
+    urls: set[BackendUrl] = set()
+    for index, backend in enumerate(written):
+        item = child(node, index)
+        _check_place(backend, item, (*at, index), findings)
+        if backend.url is None:
+            continue
+        name, url_node = backend.effective_name, child(item, "url")
+        if re.fullmatch(BACKEND_NAME_PATTERN, name, re.ASCII) is None:
+            message = "the last part of this path cannot be a name"
+            findings.add(url_node, "bad-value", message, "add `name: ...`")
+        if name in names:
+            findings.add(
+                child(item, "name") or url_node,
+                "duplicate-backend",
+                "two backends of the service have this name"
+                if backend.name
+                else "two backends of the service have the same name, which is that of their socket"
+                if backend.url.socket_path
+                else "two backends of the service have this address, which is also their name",
+                "give each its own name" if backend.name else "remove one, or give each a name",
+            )
+        elif backend.url in urls:
+            findings.warn(
+                url_node,
+                "duplicate-url",
+                "another backend of the service has this URL",
+                "the replica would get twice its share of the requests",
+            )
+        names.add(name)
+        urls.add(backend.url)
+
+
+def _check_place(written: WrittenBackend, node: Node | None, at: Location, findings: Findings) -> None:
+    """Report a backend without a place, or with several; and keys that do not fit the place. `at`: the place
+    of `node` in the file."""
+    entries = node.entries if isinstance(node, MappingNode) else {}
+    found = [name for name in PLACES if name in entries]
+    # One that was refused, or misspelt, is reported already.
+    refused = [str(path[-1]) for path in findings.dropped if path[:-1] == at]
+    if not found and not any(get_close_matches(name, PLACES, n=1) for name in refused):
+        findings.add(
+            node, "missing-key", "the key 'url' is missing", "add `url: ...`, or one of `dns`, `srv`, `file`"
+        )
+    if len(found) > 1:
+        findings.add(
+            entries[found[1]].key,
+            "contradiction",
+            f"the backend has the key {found[0]!r} already",
+            "write two items of `backends`, each with one of them",
+        )
+    elif found == ["url"]:
+        for name, why in _OF_SOURCES.items():
+            if name in entries:
+                hint = "remove this key, or write dns, srv or file instead of url"
+                findings.add(entries[name].key, "contradiction", why, hint)
+    elif found and written.name is not None:
+        findings.add(
+            entries["name"].key,
+            "contradiction",
+            f"{found[0]} may find several backends, and each is named by its address",
+            "remove this key",
+        )
+
+
+def read_backends(
+    written: Sequence[WrittenBackend], scheme: Scheme, service: Node | None, findings: Findings
+) -> tuple[tuple[Backend, ...], tuple[Source, ...]]:
+    """The backends that the file names, and the sources of others. Problems go to the findings."""
+    backends: list[Backend] = []
+    sources: list[Source] = []
+    for index, each in enumerate(written):
+        node = child(service, "backends", index)
+        template = _template(each, scheme, node, findings)
+        if each.url is not None:
+            host, port, path, _, socket_path = each.url
+            backends.append(
+                replace(
+                    template,
+                    name=each.effective_name,
+                    host=host,
+                    port=port,
+                    path=path,
+                    socket_path=socket_path,
+                    tls=_tls(each, each.url, host, node, findings),
+                )
+            )
+        elif each.place:
+            source = _source(each, template, node, findings)
+            if any(source.key == other.key for other in sources):
+                message = "the service has this source already"
+                findings.add(child(node, each.place), "duplicate-backend", message, "remove one")
+            sources.append(source)
+    _warn_of_secrets(sources, child(service, "probe", "headers"), findings)
+    return tuple(backends), tuple(sources)
+
+
+def _template(written: WrittenBackend, scheme: Scheme, node: Node | None, findings: Findings) -> Backend:
+    """A backend without name and address, as the file describes it."""
+    declared = None
+    if written.versions is not None:
+        try:
+            declared = VersionSet.read(written.versions, scheme)
+        except VersionTextError as error:
+            hint = f'write one version such as "{scheme.example}", or a range'
+            findings.refused(child(node, "versions"), error, hint)
+    template = Backend(
+        name="", host="", port=0, weight=written.weight, declared=declared, backup=written.backup
+    )
+    requests, connections = written.max_requests or 0, written.max_connections or 0
+    if requests or connections:
+        return replace(template, max_requests=requests, max_connections=connections, queue=written.queue)
+    if (queue := child(node, "queue")) is not None:
+        findings.add(
+            queue,
+            "contradiction",
+            "without a bound nothing waits for this backend",
+            "add max_requests or max_connections, or remove this key",
+        )
+    return template
+
+
+def _tls(
+    written: WrittenBackend, url: BackendUrl, server_name: str, node: Node | None, findings: Findings
+) -> BackendTls | None:
+    """TLS to the backends of an item; None: its URL is not https. `server_name`: where the file has none."""
+    if url.tls:
+        return read_backend_tls(written.tls or WrittenTls(), server_name, child(node, "tls"), findings)
+    if isinstance(node, MappingNode) and "tls" in node.entries:
+        what, example = ("backend", "HOST:PORT") if written.place == "url" else ("source", "NAME")
+        findings.add(
+            node.entries["tls"].key,
+            "contradiction",
+            f"the URL of this {what} is not https",
+            f"write {written.place}: https://{example}, or remove this key",
+        )
+    return None
+
+
+# --- sources of backends that come and go
+
+
+def _source(written: WrittenBackend, template: Backend, node: Node | None, findings: Findings) -> Source:
+    """The source that an item names. `template`: what its backends have in common."""
+    kind = SourceKind(written.place)
+    source = Source(
+        kind,
+        written.file or "",
+        leave_grace=written.leave_grace,
+        networks=written.networks or (),
+        template=template,
+    )
+    url = written.dns or written.srv
+    if url is None:
+        _check_file(source.text, child(node, "file"), findings)
+        if written.tls is None:
+            return source
+        return replace(source, tls=read_backend_tls(written.tls, "", child(node, "tls"), findings))
+    # Certificates must have the name that was looked up, without the service and the protocol of SRV records
+    # (RFC 6125 6.5). What a name server answers is no identity.
+    server_name = url.host.split(".", 2)[2] if kind is SourceKind.SRV else url.host
+    text = child(node, kind.value)
+    return replace(
+        source,
+        text=text.text if isinstance(text, Scalar) else "",
+        name=url.host,
+        port=url.port,
+        path=url.path,
+        tls=_tls(written, url, server_name, node, findings),
+    )
+
+
+def _warn_of_secrets(sources: Sequence[Source], headers: Node | None, findings: Findings) -> None:
+    """Warn of secrets that probes send unencrypted to addresses that a source names. `headers`: the node of
+    `probe.headers`."""
+    entries = headers.entries if isinstance(headers, MappingNode) else {}
+    secrets = [
+        entry.key
+        for name, entry in entries.items()
+        if _CREDENTIAL.search(name) or (isinstance(entry.value, Scalar) and entry.value.substituted)
+    ]
+    plain_source = next((each for each in sources if secrets and _is_plain(each, findings)), None)
+    if plain_source is None:
+        return
+    for node in secrets:
+        findings.warn(
+            node,
+            "sent-in-clear",
+            f"probes send this secret over http to the addresses that {plain_source.kind} finds",
+            "use https for these backends, or probe without the header",
+        )
+
+
+def _is_plain(source: Source, findings: Findings) -> bool:
+    """Whether some of its backends are spoken to without TLS. Of a file its present targets say so."""
+    if source.kind is not SourceKind.FILE:
+        return source.tls is None
+    if not findings.check_files:
+        return False
+    try:
+        with Path(source.text).open("rb") as file:
+            return not all(each.tls for each in read_targets(file.read(MAX_SIZE + 1), source.text))
+    except (TargetsError, OSError):
+        return False  # `_check_file` says so
+
+
+def _check_file(path: str, node: Node | None, findings: Findings) -> None:
+    if not findings.check_files:
+        return
+    try:
+        if not Path(path).is_file() and Path(path).exists():
+            problem = "it is not a regular file"
+        else:
+            with Path(path).open("rb") as file:
+                read_targets(file.read(MAX_SIZE + 1), path)
+            return
+    except TargetsError as error:
+        problem = str(error)
+    except OSError as error:
+        hidden = not isinstance(node, Scalar) or node.substituted or Path(node.text).is_absolute()
+        where = "it" if hidden else f"{str(Path(path).absolute())!a}"
+        problem = f"{where} cannot be read: {(error.strerror or 'unknown reason').lower()}"
+    findings.warn(
+        node,
+        "bad-targets",
+        f"no backends from this file: {problem}",
+        'write a list such as [{"targets": ["10.0.0.1:6385"]}]; until then the gateway goes by what it knows',
+    )

@@ -1,0 +1,197 @@
+"""`dialect` of a service and the options of that dialect: which it is, and what it demands of the service.
+
+Options go to the dialect's own dataclass. This module knows no dialect by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from difflib import get_close_matches
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+from gateway.core.configuration_rules import ProbePaths
+from gateway.core.decision.negotiation import negotiate
+from gateway.core.dialect import (
+    Dialect,
+    OfferedVersions,
+    Refusal,
+    RequestedKind,
+    RequestedVersion,
+    VersionMatch,
+)
+from gateway.core.fleet.service import Service
+from gateway.errors import OptionsError, VersionTextError
+from gateway.settings.sections.backend import PLACES
+from gateway.settings.yaml.findings import Findings
+from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child
+
+RENAMED_DIALECTS: Final = {"header": "custom"}
+"""Names of dialects in earlier releases, with the new names."""
+
+
+def read_dialect(
+    name: str,
+    options: Mapping[str, Any],
+    dialects: Mapping[str, type[Dialect]],
+    node: Node | None,
+    findings: Findings,
+    *,
+    service: str,
+    probes: ProbePaths,
+) -> Dialect | None:
+    """The dialect with its options; None: there is none, or it refuses them. `options`: by the name of their
+    dialect; `node`: of the service, whose name is `service`; `probes`: for a dialect that asks for them."""
+    place = child(node, "dialect")
+    kind = dialects.get(name)
+    if kind is None:
+        close = get_close_matches(name, sorted(dialects), n=1)
+        renamed = RENAMED_DIALECTS.get(name, "")
+        if renamed:
+            hint = f"write {renamed}, which is its new name"
+        elif close:
+            hint = f"did you mean {close[0]}?"
+        else:
+            hint = "known dialects: " + ", ".join(sorted(dialects))
+        findings.add(place, "unknown-dialect", "there is no dialect of this name", hint, mend=renamed)
+        return None
+    for other in dialects:
+        if other != name and isinstance(node, MappingNode) and other in node.entries:
+            findings.add(
+                node.entries[other].key,
+                "wrong-dialect",
+                f"these are options of {other}, but the dialect of the service is {name}",
+                f"remove them, or write them under `{name}`",
+            )
+    chosen = options.get(name) or kind.Options()
+    if any(each.name == "probes" for each in fields(chosen)):
+        chosen = replace(chosen, probes=probes)
+    try:
+        return kind.made(chosen)
+    except OptionsError as error:
+        # Where an option was refused, the dialect got a default that nobody wrote. Problems with that default
+        # are not reported.
+        if not findings.is_dropped("services", service, name):
+            for at, message, hint in error.problems:
+                _refuse_option((name, *at), message, hint, node, findings)
+    except (VersionTextError, ValueError) as error:
+        findings.refused(child(node, name) or place, error)
+    return None
+
+
+def _refuse_option(
+    at: tuple[str | int, ...], message: str, hint: str, node: Node | None, findings: Findings
+) -> None:
+    """Report an option that the dialect refuses: at the option, where it is missing, or at the dialect."""
+    paths = [*(at[:length] for length in range(len(at), 0, -1)), ("dialect",), ()]
+    places = (child(node, *path) for path in paths)
+    place = next((each for each in places if each is not None), None)
+    findings.add(place, "bad-value", message, hint)
+
+
+# --- what a dialect demands
+
+
+def check_rules(service: Service, node: Node | None, findings: Findings) -> None:
+    """Report what a dialect does not let its service have, or says of its options. `node`: of the service."""
+    rules = service.dialect.configuration_rules
+    options = child(node, service.dialect.name)
+    _check_option_paths(service, options, findings)
+    for at, message, hint in rules.warnings:
+        place = next((found for end in range(len(at), -1, -1) if (found := child(options, *at[:end]))), None)
+        findings.warn(place, "misleading", message, hint)
+    if rules.path_is_signed:
+        _check_signed_paths(service, node, findings)
+    if not rules.can_be_probed:
+        _check_declared(child(node, "backends"), findings)
+    if service.default_version is not None:  # the dialect's own is not in the file
+        _check_default_version(service, child(node, "default_version"), findings)
+
+
+def _check_option_paths(service: Service, options: Node | None, findings: Findings) -> None:
+    """Paths in a dialect's options start after `match.path`, even where backends receive that prefix. A path
+    that repeats the prefix would never match, and its requests would have no version."""
+    prefix = service.match.prefix
+    for at, path in service.dialect.configuration_rules.option_paths if prefix else ():
+        if path == prefix or path.startswith(prefix + "/"):
+            findings.warn(
+                child(options, *at),
+                "repeated-prefix",
+                "this path repeats match.path, which is not part of it",
+                "remove the prefix; with strip_prefix: false backends still receive it",
+            )
+
+
+def _check_signed_paths(service: Service, node: Node | None, findings: Findings) -> None:
+    """Where clients sign the path, backends must receive exactly the path that was signed."""
+    if service.match.strip_prefix and service.match.prefix:
+        findings.add(
+            child(node, "match", "strip_prefix") or child(node, "match", "path"),
+            "contradiction",
+            "clients sign the path: without its prefix every signature would be wrong",
+            "set match.strip_prefix: false, or match by host",
+        )
+    own, sources = iter(service.backends), iter(service.sources)
+    items = child(node, "backends")
+    for item in items.items if isinstance(items, SequenceNode) else ():
+        url = child(item, "url")
+        place = url or child(item, "dns") or child(item, "srv")
+        backend = next(own, None) if url is not None else None
+        source = next(sources, None) if url is None else None
+        if not (backend.path if backend is not None else source is not None and source.path):
+            continue
+        without = "http://NAME" if backend is None else f"http://{backend.authority}"
+        findings.add(
+            place,
+            "contradiction",
+            "clients sign the path: with a base path every signature would be wrong",
+            f"end the URL after the port: {without}",
+        )
+
+
+def _check_declared(backends: Node | None, findings: Findings) -> None:
+    """Where backends cannot be probed, each needs declared versions."""
+    for item in backends.items if isinstance(backends, SequenceNode) else ():
+        if child(item, "versions") is None:
+            findings.add(
+                next((place for key in PLACES if (place := child(item, key)) is not None), item),
+                "missing-key",
+                "nothing says which versions this backend serves",
+                "add `versions: ...`, or configure in the dialect's options where its servers say it",
+            )
+
+
+def _check_default_version(service: Service, node: Node | None, findings: Findings) -> None:
+    """A default version that can never be on offer would refuse every request without a version."""
+    dialect, version = service.dialect, service.effective_default_version.constant
+    if version is None:
+        return
+    earlier = dialect.version_match is VersionMatch.NEAREST_EARLIER
+    if service.ceiling is not None and version > service.ceiling and not earlier:
+        findings.add(
+            node,
+            "contradiction",
+            f"the ceiling is {dialect.scheme.format(service.ceiling)}: requests without a version would "
+            f"all be refused",
+            "lower the default version or raise the ceiling",
+        )
+    served = [backend.declared for backend in service.backends if backend.declared is not None]
+    if not served or len(served) < len(service.backends) or service.sources:
+        return  # a backend that is probed may serve any version
+    declared = reduce(or_, served)
+    negotiated = negotiate(
+        RequestedVersion(RequestedKind.NONE),
+        OfferedVersions(declared),
+        service.effective_default_version,
+        dialect.version_match,
+    )
+    if isinstance(negotiated, Refusal):
+        findings.add(
+            node,
+            "contradiction",
+            f"the declared versions are {declared.format(dialect.scheme)}: requests without a version "
+            f"would all be refused",
+            "write one of these versions, minimum or maximum",
+        )

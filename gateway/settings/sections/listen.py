@@ -1,0 +1,265 @@
+"""`listen`: where clients are served. The keys of a listener, which addresses exclude each other, what comes
+before HTTP on its connections, and the value that data plane and workers use.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from typing import Final, TypeAlias, final
+
+from gateway.keys.addresses import CLIENT_ADDRESS, UNIX, Address, UnixAddress, addresses_of
+from gateway.keys.kinds import Text, reject, section
+from gateway.keys.texts import one_of
+from gateway.settings.sections.admin import Admin
+from gateway.settings.sections.tls import check_server_tls
+from gateway.settings.yaml.findings import Findings
+from gateway.settings.yaml.tree import MappingNode, Node, child
+from gateway.tls.values import LISTENER_TLS, CertificateFiles, ServerTls
+
+ClientAddress: TypeAlias = Address | UnixAddress
+Taken: TypeAlias = tuple[ClientAddress, Node | None]
+"""An address to listen on, and where the file has it."""
+
+WILDCARD_6: Final = "::"
+WILDCARDS: Final = frozenset({"0.0.0.0", WILDCARD_6})  # noqa: S104
+_MODE: Final = "0?[0-7]{3}"
+_SOME_TLS: Final = ServerTls((CertificateFiles("", ""),))
+
+
+def read_mode(text: str) -> int:
+    """The mode of a file, in octal digits."""
+    if re.fullmatch(_MODE, text, re.ASCII) is None:
+        reject("not a valid mode of a file", 'write octal digits, such as "0660"')
+    return int(text, 8)
+
+
+MODE: Final = Text(read_mode, {"type": ["string", "integer"], "pattern": f"^{_MODE}$"})
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address on which clients are served."""
+
+    address: ClientAddress = field(
+        metadata=CLIENT_ADDRESS.required(
+            "HOST:PORT; IPv6 as [HOST]:PORT; unix:PATH.",
+            reason="Only the operator knows where clients may reach the services.",
+            example="0.0.0.0:8080",
+        )
+    )
+    tls: ServerTls | None = LISTENER_TLS.key(
+        None,
+        "TLS on this listener.",
+        reason="It needs a certificate.",
+        example={"certificates": [{"certificate": "/etc/skewgate/tls.crt", "key": "/etc/skewgate/tls.key"}]},
+    )
+    proxy_protocol: str = one_of("off", "on").key(
+        "off",
+        "Whether peers in `trusted_proxies` begin each connection with a PROXY header, version 1 or 2, "
+        "that names the client. One that does not is refused. Other peers are served without one.",
+        reason="It may never be guessed: a client could write one.",
+        example="on",
+    )
+    mode: int = MODE.key(
+        "0660",
+        "The mode of a Unix socket. Who may write to it may connect.",
+        reason="Owner and group of the gateway, and nobody else on the machine.",
+        example="0600",
+    )
+
+
+LISTENER: Final = section(Listener)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """An address on which clients are served. `host` is a name, or an IP address without brackets. Port 0 is
+    any free port."""
+
+    host: str
+    port: int
+    path: str = ""
+    """Of a Unix socket, which has neither host nor port."""
+    mode: int = 0o660
+    """Of the Unix socket."""
+    dual_stack: bool = False
+    """`[::]` takes IPv4 connections, too."""
+    trusted: bool = False
+    """Whoever connects to this Unix socket is a trusted proxy."""
+    proxy_protocol: bool = False
+    """Trusted peers begin with a PROXY header."""
+    tls: ServerTls | None = None
+
+    def __str__(self) -> str:
+        """As it is written in the file."""
+        if self.path:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def fixed(self) -> Listen:
+        """What a reload cannot change: all but the certificates."""
+        if self.tls is None:
+            return self
+        return replace(self, tls=replace(_SOME_TLS, forward_client_cert=self.tls.forward_client_cert))
+
+
+def read_listeners(
+    written: ClientAddress | tuple[Listener, ...],
+    admin: Admin,
+    trusted: Sequence[IPv4Network | IPv6Network | str],
+    root: MappingNode,
+    findings: Findings,
+) -> tuple[Listen, ...]:
+    """The listeners for clients. `trusted`: the value of `trusted_proxies`. Problems go to the findings."""
+    node = child(root, "listen")
+    if isinstance(written, Address | UnixAddress):
+        listeners: tuple[Listener, ...] = (Listener(address=written),)
+        places = [node]
+    else:
+        listeners = written
+        places = [child(node, index, "address") for index in range(len(listeners))]
+    taken = [(each.address, place) for each, place in zip(listeners, places, strict=True)]
+    _check_addresses(taken, node, findings)
+    _check_admin_addresses(admin, taken, root, findings)
+    reader = _ListenerReader(trusted, [*(address for address, _ in taken), admin.listen], findings)
+    return tuple(reader.read(each, child(node, index)) for index, each in enumerate(listeners))
+
+
+class _ListenerReader:
+    """Reads one listener after the other. Its methods share what they know of the rest of the file."""
+
+    def __init__(
+        self,
+        trusted: Sequence[IPv4Network | IPv6Network | str],
+        addresses: Sequence[ClientAddress],
+        findings: Findings,
+    ) -> None:
+        self.trusted = trusted
+        self.addresses = addresses
+        """All addresses to listen on, that of the admin listener included."""
+        self.findings = findings
+
+    def read(self, written: Listener, node: Node | None) -> Listen:
+        """The value of one listener. `node`: of its mapping, if the file has one."""
+        check_server_tls(written.tls, child(node, "tls"), self.findings)
+        address, expects_proxy = written.address, written.proxy_protocol == "on"
+        if expects_proxy:
+            self._check_proxy_protocol(address, node)
+        if isinstance(address, UnixAddress):
+            return Listen(
+                host="",
+                port=0,
+                path=address.path,
+                mode=written.mode,
+                trusted=UNIX in self.trusted,
+                proxy_protocol=expects_proxy,
+                tls=written.tls,
+            )
+        if (mode := child(node, "mode")) is not None:
+            self.findings.add(
+                mode, "contradiction", "only the socket of a unix: address has a mode", "remove it"
+            )
+        return Listen(
+            address.host,
+            address.port,
+            dual_stack=address.host == WILDCARD_6 and not self._has_version_4(address),
+            proxy_protocol=expects_proxy,
+            tls=written.tls,
+        )
+
+    def _check_proxy_protocol(self, address: ClientAddress, node: Node | None) -> None:
+        """Report a listener whose peers are trusted by nobody."""
+        if isinstance(address, UnixAddress):
+            trusts_somebody, hint = UNIX in self.trusted, UNIX
+        else:
+            networks = any(each != UNIX for each in self.trusted)
+            trusts_somebody = networks or self.findings.is_dropped("trusted_proxies")
+            hint = "the networks of the balancers"
+        if not trusts_somebody:
+            self.findings.add(
+                child(node, "proxy_protocol"),
+                "contradiction",
+                "no peer of this listener is trusted, so no PROXY header would ever be read",
+                f"add {hint} to trusted_proxies",
+            )
+
+    def _has_version_4(self, address: Address) -> bool:
+        """Whether another listener may have an IPv4 address at this port. A name may have one."""
+        others = (each for each in self.addresses if isinstance(each, Address) and each is not address)
+        return any(other.port == address.port and _is_version_4(other.host) for other in others)
+
+
+def _is_version_4(host: str) -> bool:
+    try:
+        return ip_address(host).version == 4
+    except ValueError:
+        return True
+
+
+# --- addresses that exclude each other
+
+
+def _check_addresses(taken: Sequence[Taken], node: Node | None, findings: Findings) -> None:
+    """Report two addresses that cannot be bound at the same time. `node`: of `listen`."""
+    if not taken:
+        findings.add(node, "bad-value", "the list is empty: no client could connect", "add an address")
+    for index, (address, place) in enumerate(taken):
+        other = next((other for other in taken[:index] if _collide(address, other[0])), None)
+        if other is not None:
+            what = "path" if isinstance(address, UnixAddress) else "port"
+            message, hint = _conflict(other[1]), f"give one of them another {what}"
+            findings.add(place, "address-taken", message, hint)
+
+
+def _conflict(other: Node | None) -> str:
+    in_line = f" in line {other.position.line}" if other else ""
+    return f"this address conflicts with the one{in_line}"
+
+
+def _check_admin_addresses(
+    admin: Admin, taken: Sequence[Taken], root: MappingNode, findings: Findings
+) -> None:
+    """Report an address of the admin listener that another listener has. When it is the default, which is not
+    in the file, the problem is shown at the other address."""
+    own: list[Taken] = []
+    if not findings.is_dropped("admin", "listen"):
+        own = [(admin.listen, child(root, "admin", "listen"))]
+        _check_admin_address(own[0], taken, findings)
+    if admin.metrics_listen is not None:
+        metrics = (admin.metrics_listen, child(root, "admin", "metrics_listen"))
+        _check_admin_address(metrics, [*taken, *own], findings)
+
+
+def _check_admin_address(mine: Taken, taken: Sequence[Taken], findings: Findings) -> None:
+    address, node = mine
+    for other, other_node in taken:
+        if _collide(address, other):
+            if node is None:
+                message = f"this address conflicts with the default of admin.listen, {address}"
+            elif other_node is None:
+                message = f"this address conflicts with the default of admin.listen, {other}"
+            else:
+                message = _conflict(other_node)
+            findings.add(node or other_node, "address-taken", message, "give one of them another port")
+            return
+
+
+def _collide(one: ClientAddress, other: ClientAddress) -> bool:
+    if isinstance(one, UnixAddress) or isinstance(other, UnixAddress):
+        return one == other
+    if one.port != other.port or one.port == 0:
+        return False
+    for mine in addresses_of(one.host):
+        for theirs in addresses_of(other.host):
+            if mine == theirs:
+                return True
+            # An IPv6 wildcard does not include IPv4 where another listener has that port.
+            if (":" in mine) == (":" in theirs) and {mine, theirs} & WILDCARDS:
+                return True
+    return False

@@ -1,0 +1,237 @@
+"""`offer`, `releases` and `default_version` of a service: which versions its clients get."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Final, final
+
+from gateway.core.dialect import DefaultKind, DefaultVersion, Dialect
+from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.service import ALL_BACKENDS, AtLeast, Policy
+from gateway.core.versions.version import Scheme, Version
+from gateway.errors import VersionTextError
+from gateway.keys.kinds import Either, Text, reject, section
+from gateway.keys.texts import LINE, VERSION, WAIT, one_of
+from gateway.settings.yaml.findings import Findings
+from gateway.settings.yaml.problem import quoted
+from gateway.settings.yaml.tree import Node, child
+
+DEFAULT_VERSION_WORDS: Final = {
+    "minimum": DefaultKind.MINIMUM,
+    "maximum": DefaultKind.MAXIMUM,
+    "refused": DefaultKind.REFUSED,
+}
+
+
+def read_share(text: str) -> AtLeast:
+    """A number of backends, `2`, or a percentage of them, `50%`."""
+    number = text.removesuffix("%")
+    percent = number != text
+    if re.fullmatch("[1-9][0-9]{0,2}", number, re.ASCII) is None or (percent and int(number) > 100):
+        reject("not a valid number of backends", "write a number such as 2, or a percentage from 1% to 100%")
+    return AtLeast(int(number), percent)
+
+
+SHARE: Final = Text(
+    read_share,
+    {
+        "type": ["string", "integer"],
+        "minimum": 1,
+        "maximum": 999,
+        "pattern": "^(?:[1-9][0-9]{0,2}|100%|[1-9][0-9]?%)$",
+    },
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReleaseCeiling:
+    """A ceiling that names a release."""
+
+    release: str = field(
+        metadata=LINE.required(
+            "A release of the dialect's table or of `releases`.",
+            reason="A ceiling needs a version or a release.",
+            example="2024.1",
+        )
+    )
+
+
+RELEASE_CEILING: Final = section(ReleaseCeiling)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The versions that the service offers to clients."""
+
+    policy: str = one_of("guaranteed", "reachable", "at_least").key(
+        "guaranteed",
+        "guaranteed: what every backend in service serves. reachable: what at least one serves. at_least: "
+        "what at least `at_least` of them serve.",
+        reason="Clients keep a version for hours. Only what every backend serves survives the loss of one.",
+        example="reachable",
+    )
+    at_least: AtLeast | None = SHARE.key(
+        None,
+        "For the policy `at_least`: how many of the backends in service must serve a version, as a number or "
+        "as a percentage, which is rounded up.",
+        reason="The other policies need no number.",
+        example="50%",
+    )
+    stabilization: float = WAIT.key(
+        "5s",
+        "How long the policy must give a version before it is added to the offer; `0s`: at once. The first "
+        "offer waits so long at most, for backends that have not answered.",
+        reason="One interval of probes: a server that is rolled back at once does not raise the offer.",
+        example="30s",
+    )
+    ceiling: str | ReleaseCeiling | None = Either(VERSION, RELEASE_CEILING).key(
+        None,
+        'The highest version on offer, as a version ("1.90") or as {release: NAME}.',
+        reason="The fleet shows what it can serve.",
+        example="1.90",
+    )
+
+
+OFFER: Final = section(Offer)
+
+
+def read_at_least(
+    offer: Offer, service: str, number_of_backends: int | None, node: Node | None, findings: Findings
+) -> AtLeast:
+    """The number of backends for the policy `at_least`. No other policy uses one. `number_of_backends`: None
+    if some are discovered; `node`: of `offer`."""
+    policy, share = offer.policy, offer.at_least
+    at = ("services", service, "offer")
+    if share is None:
+        if policy == Policy.AT_LEAST and not findings.is_dropped(*at, "at_least"):
+            findings.add(
+                child(node, "policy"),
+                "contradiction",
+                "the policy at_least needs a number",
+                "add `at_least: 2` or `at_least: 50%`",
+            )
+        return ALL_BACKENDS
+    place = child(node, "at_least")
+    if policy != Policy.AT_LEAST and not findings.is_dropped(*at, "policy"):
+        findings.add(
+            place,
+            "contradiction",
+            f"the policy {policy} does not use at_least",
+            "write `policy: at_least`, or remove this key",
+        )
+    elif not share.percent and number_of_backends is not None and share.number > number_of_backends:
+        findings.add(
+            place,
+            "contradiction",
+            f"more than the service's backends, {number_of_backends}: no version could be added",
+            "lower the number, or write a percentage",
+        )
+    return share
+
+
+def read_releases(
+    written: Mapping[str, str], dialect: Dialect, node: Node | None, findings: Findings
+) -> Mapping[str, Version]:
+    """The releases of the file, by name. `node`: of `releases`."""
+    releases = {}
+    for name, text in written.items():
+        place = child(node, name)
+        version = _read_version(text, dialect.scheme, place, findings)
+        if version is None:
+            continue
+        known = dialect.releases.get(name)
+        if known is not None and known != version:
+            findings.add(
+                place,
+                "duplicate-release",
+                f"the dialect already has this release, with the version {dialect.scheme.format(known)}",
+                "give yours another name",
+            )
+        releases[name] = version
+    return releases
+
+
+def _read_version(text: str, scheme: Scheme, node: Node | None, findings: Findings) -> Version | None:
+    try:
+        return scheme.require(text)
+    except VersionTextError as error:
+        findings.refused(node, error)
+        return None
+
+
+def read_ceiling(
+    offer: Offer,
+    releases: Mapping[str, Version],
+    backends: Sequence[Backend],
+    scheme: Scheme,
+    node: Node | None,
+    findings: Findings,
+) -> Version | None:
+    """The highest version on offer; None: there is no ceiling. `releases`: those of the dialect, too; `node`:
+    of `offer`."""
+    written, place = offer.ceiling, child(node, "ceiling")
+    if written is None:
+        return None
+    if isinstance(written, ReleaseCeiling):
+        ceiling = _read_release(written.release, releases, child(place, "release"), findings)
+    elif scheme.parse(written) is None and written in releases:
+        ceiling = None
+        hint = f"write {{release: {quoted(written)}}}"
+        findings.add(place, "bad-value", "this is the name of a release", hint)
+    else:
+        ceiling = _read_version(written, scheme, place, findings)
+    if ceiling is None:
+        return None
+    if releases and ceiling > (highest := max(releases.values())):
+        findings.warn(
+            place,
+            "no-effect",
+            f"no known release serves more than {scheme.format(highest)}: this hides nothing",
+            "lower the ceiling, or remove it; newer releases can be named under `releases`",
+        )
+    declared = [backend.declared for backend in backends if backend.declared]
+    reachable = offer.policy == Policy.REACHABLE and len(declared) < len(backends)
+    lowest = min((versions.lowest for versions in declared), default=ceiling)
+    if ceiling < lowest and not reachable:
+        findings.add(
+            place,
+            "ceiling-below-minimum",
+            f"the lowest declared version is {scheme.format(lowest)}: nothing would be offered",
+            "raise the ceiling",
+        )
+    return ceiling
+
+
+def _read_release(
+    name: str, releases: Mapping[str, Version], node: Node | None, findings: Findings
+) -> Version | None:
+    if name not in releases:
+        close = get_close_matches(name, releases, n=1)
+        findings.add(
+            node,
+            "unknown-release",
+            "neither the dialect nor `releases` has this release",
+            f"did you mean {close[0]}?" if close else "add it under `releases`, or write a version",
+        )
+    return releases.get(name)
+
+
+def read_default_version(
+    text: str | None, scheme: Scheme, node: Node | None, findings: Findings
+) -> DefaultVersion | None:
+    """What a request without a version gets; None: what the dialect says."""
+    if text is None:
+        return None
+    if kind := DEFAULT_VERSION_WORDS.get(text):
+        return DefaultVersion(kind)
+    version = scheme.parse(text)
+    if version is None:
+        message = f"not a valid version, write one like {scheme.example}"
+        findings.add(node, "bad-value", message, "or write minimum, maximum or refused")
+        return None
+    return DefaultVersion(DefaultKind.CONSTANT, version)

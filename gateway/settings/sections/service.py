@@ -1,0 +1,407 @@
+"""One service of the file: its keys, and the service of core that they become.
+
+Versions are read in the dialect's scheme. What has a noun of its own has a module beside this one: `backend`,
+`offer`, `headers`, `operation`, `access`, `dialect`. This module knows no dialect by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Any, Final, final
+
+from gateway.core.configuration_rules import ProbePaths
+from gateway.core.dialect import Dialect
+from gateway.core.fleet.admission import CLIENT_LIMITS, MAINTENANCE, ClientLimits, Maintenance
+from gateway.core.fleet.ejection import EJECTION_OR_OFF, Ejection
+from gateway.core.fleet.limits import SERVICE_LIMITS, Limits
+from gateway.core.fleet.match import MATCH, Match
+from gateway.core.fleet.probe import PROBE, Probe
+from gateway.core.fleet.retry import RETRY, Retry
+from gateway.core.fleet.reuse import REUSE, Reuse
+from gateway.core.fleet.service import AtLeast, Policy, Service
+from gateway.core.fleet.timeouts import SERVICE_TIMEOUTS, Timeouts
+from gateway.core.http.upgrade import PROTOCOL_PATTERN, carries_requests
+from gateway.keys.kinds import SHARED, ListOf, Table, Text, matching, reject, section
+from gateway.keys.texts import FLAG, LINE, VERSION
+from gateway.settings.sections.access import ACCESS, WrittenAccess, read_access
+from gateway.settings.sections.backend import BACKEND, WrittenBackend, check_backends, read_backends
+from gateway.settings.sections.dialect import check_rules, read_dialect
+from gateway.settings.sections.headers import HEADERS, Headers, read_header_edits
+from gateway.settings.sections.offer import (
+    OFFER,
+    Offer,
+    read_at_least,
+    read_ceiling,
+    read_default_version,
+    read_releases,
+)
+from gateway.settings.sections.operation import OPERATION, Operation, read_operations
+from gateway.settings.yaml.findings import Findings
+from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child, plain
+
+_DECIMAL: Final = re.compile(r"[-+]?[0-9]+\.[0-9]*", re.ASCII)
+
+
+def read_protocol(text: str) -> str:
+    """A protocol of `Upgrade` that may be tunnelled, in lower case."""
+    if re.fullmatch(PROTOCOL_PATTERN, text, re.ASCII) is None:
+        reject("not a valid protocol", "write its name, and its version after a slash if it has one")
+    if carries_requests(text):
+        reject(
+            "this protocol is never tunnelled: HTTP requests in it would reach a backend with no version "
+            "negotiated",
+            "write a protocol that is not HTTP, such as websocket",
+        )
+    return text.lower()
+
+
+PROTOCOL: Final = Text(read_protocol, matching(PROTOCOL_PATTERN))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WrittenService:
+    """One versioned API with one dialect."""
+
+    dialect: str = field(
+        metadata=LINE.required(
+            "The dialect: how this API expresses versions.",
+            reason="A wrong guess would misread every request.",
+            example="ironic",
+        )
+    )
+    backends: tuple[WrittenBackend, ...] = field(
+        metadata=ListOf(BACKEND).required(
+            "The replicas, at least one.",
+            reason="A service without a backend cannot respond.",
+            example=[{"url": "http://127.0.0.1:6385"}],
+            minItems=1,
+        )
+    )
+    match: Match = MATCH.key(
+        {},
+        "Which requests belong to the service.",
+        reason="A single service gets all requests.",
+        example={"path": "/baremetal"},
+    )
+    probe: Probe = PROBE.key(
+        {},
+        "How backends are probed for their versions.",
+        reason="The dialect knows how.",
+        example={"interval": "10s"},
+    )
+    offer: Offer = OFFER.key(
+        {},
+        "The versions that the service offers to clients.",
+        reason="What every backend serves, without a ceiling.",
+        example={"ceiling": "1.90"},
+    )
+    releases: Mapping[str, str] = Table(LINE, VERSION).key(
+        {},
+        "Release names beyond the dialect's table, each with its highest version, for `offer.ceiling`.",
+        reason="The dialect's table has the public releases.",
+        example={"our-build-7": "1.90"},
+    )
+    default_version: str | None = VERSION.key(
+        None,
+        "What a request without a version gets: minimum or maximum (of the offer), refused, or a version. "
+        "Without this key: what the dialect's servers do.",
+        reason="Clients were written for what their servers do.",
+        example="minimum",
+    )
+    retry_after: bool | None = FLAG.key(
+        None,
+        "Whether a 503 of the gateway has `Retry-After`. Without this key: unless the dialect's clients "
+        "break on it (ironic, and the Manila and Ironic Inspector of openstack).",
+        reason="python-ironicclient and manilaclient raise TypeError at it. Other clients wait as it says.",
+        example=True,
+    )
+    operations: tuple[Operation, ...] = ListOf(OPERATION).key(
+        (),
+        "Operations that exist only in some versions of the service. In other versions the gateway refuses "
+        "them as the dialect's servers do; no backend is touched. All other paths exist in every version.",
+        reason="Only the backends know their operations. The gateway must be configured.",
+        example=[{"methods": ["GET"], "path": "/v1/nodes/{node}/vifs", "versions": ">=1.28"}],
+    )
+    retry: Retry = RETRY.key(
+        {},
+        "When a request is sent to another backend.",
+        reason="Only where a second attempt does no harm.",
+        example={"attempts": 2},
+        workers=f"{SHARED}: at a time each worker repeats at most a fifth of its own requests in flight. The "
+        "3 that every service may have are lent to the worker that needs them",
+    )
+    ejection: Ejection | None = EJECTION_OR_OFF.key(
+        {},
+        "When a backend that fails gets no requests for a while; `off`: never. While nobody else who serves "
+        "a version is usable, ejected ones get its requests. The offer does not change.",
+        reason="A backend that fails costs clients time until its next probe, and some pass every probe.",
+        example={"failures": 3, "time": "30s"},
+    )
+    headers: Headers = HEADERS.key(
+        {},
+        "Headers that are set, added and removed.",
+        reason="What was sent passes as it came.",
+        example={"response": {"remove": ["X-Powered-By"]}},
+    )
+    upgrade: tuple[str, ...] = ListOf(PROTOCOL).key(
+        (),
+        "Protocols to which a client may switch its connection, as `Upgrade` names them. It becomes a tunnel "
+        "to the backend. All others are removed from the request, which goes on as an ordinary one.",
+        reason="Nothing in a tunnel is negotiated, checked or logged, so only named protocols may have one.",
+        example=["websocket"],
+    )
+    reuse: Reuse = REUSE.key(
+        {},
+        "How long one connection to a backend is used. It ends between two requests.",
+        reason="The defaults cost nothing and bound what one connection out of step can do.",
+        example={"requests": 100, "time": "1m"},
+    )
+    access: WrittenAccess = ACCESS.key(
+        {},
+        "From which addresses the service may be used.",
+        reason="Who may reach the listener may use its services.",
+        example={"allow": ["10.0.0.0/8"]},
+    )
+    client_limits: ClientLimits = CLIENT_LIMITS.key(
+        {},
+        "How much of the service one client may use.",
+        reason="Only the operator knows what is much for one client.",
+        example={"rate": "100/s", "concurrency": 50},
+    )
+    maintenance: Maintenance | None = MAINTENANCE.key(
+        None,
+        "A fixed answer to every request of the service, discovery documents included, while this key is "
+        "there. Probes go on, and the offer with them.",
+        reason="Services are there to be used.",
+        example={"retry_after": "10m"},
+    )
+    timeouts: Mapping[str, Any] = SERVICE_TIMEOUTS.key(
+        {},
+        "How long the gateway waits for the peers of this service. What is not here is inherited from the "
+        "`timeouts` of the whole file.",
+        reason="Most services need the same.",
+        example={"backend_body_idle": "off"},
+    )
+    limits: Mapping[str, Any] = SERVICE_LIMITS.key(
+        {},
+        "How much this service accepts. What is not here is inherited from the `limits` of the whole file.",
+        reason="Most services need the same.",
+        example={"body": "10GiB"},
+    )
+    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """Options of dialects, by the name of the dialect, which is their key in the file."""
+
+
+SERVICE: Final = section(WrittenService, title="Service")
+"""A service without options of dialects: `schema.document_section` adds those."""
+
+
+def read_services(
+    written: Mapping[str, WrittenService],
+    timeouts: Timeouts,
+    limits: Limits,
+    node: Node | None,
+    dialects: Mapping[str, type[Dialect]],
+    findings: Findings,
+) -> tuple[Service, ...]:
+    """Every service that can be made. Of the others, all problems are reported. `timeouts`, `limits`: of the
+    whole file; `node`: of `services`."""
+    if not written:
+        findings.add(node, "bad-value", "no service is configured", "add one: its name, dialect and backends")
+    services = []
+    for name, each in written.items():
+        reader = _ServiceReader(name, each, child(node, name), findings)
+        service = reader.read(timeouts, limits, dialects)
+        if service is not None:
+            services.append(service)
+    return tuple(services)
+
+
+class _ServiceReader:
+    """Reads one service. Its methods share the node in the file and the findings."""
+
+    def __init__(self, name: str, written: WrittenService, node: Node | None, findings: Findings) -> None:
+        self.name = name
+        self.written = written
+        self.node = node
+        self.findings = findings
+
+    def read(
+        self, timeouts: Timeouts, limits: Limits, dialects: Mapping[str, type[Dialect]]
+    ) -> Service | None:
+        """The service; None: its dialect cannot be made. Problems go to the findings."""
+        written, node, findings = self.written, self.node, self.findings
+        dialect = read_dialect(
+            written.dialect,
+            written.options,
+            dialects,
+            node,
+            findings,
+            service=self.name,
+            probes=self._probe_paths(),
+        )
+        self._warn_of_numbers()
+        place = child(node, "backends")
+        check_backends(written.backends, place, ("services", self.name, "backends"), findings)
+        at_least = self._at_least()
+        if dialect is None:
+            return None
+        self._check_hosts()
+        self._check_sections(dialect)
+        service = self._service(
+            dialect, at_least, replace(timeouts, **written.timeouts), replace(limits, **written.limits)
+        )
+        check_rules(service, node, findings)
+        return service
+
+    def _at_least(self) -> AtLeast:
+        has_sources = any(each.place not in {"", "url"} for each in self.written.backends)
+        number_of_backends = None if has_sources else len(self.written.backends)
+        offer, node = self.written.offer, child(self.node, "offer")
+        return read_at_least(offer, self.name, number_of_backends, node, self.findings)
+
+    def _service(self, dialect: Dialect, at_least: AtLeast, timeouts: Timeouts, limits: Limits) -> Service:
+        written, node, findings = self.written, self.node, self.findings
+        scheme, offer = dialect.scheme, written.offer
+        backends, sources = read_backends(written.backends, scheme, node, findings)
+        releases = read_releases(written.releases, dialect, child(node, "releases"), findings)
+        known_releases = {**dialect.releases, **releases}
+        request_edits, response_edits = read_header_edits(
+            written.headers, dialect, child(node, "headers"), findings
+        )
+        # What is inherited, and what files of TLS hold, may change while the service is written as before.
+        all_tls = [*(each.tls for each in backends), *(each.tls for each in sources)]
+        digested = node and (plain(node), timeouts, limits, all_tls)
+        return Service(
+            name=self.name,
+            dialect=dialect,
+            backends=backends,
+            sources=sources,
+            undiscovered=bool(sources),
+            match=written.match,
+            policy=Policy(offer.policy),
+            at_least=at_least,
+            stabilization=offer.stabilization,
+            ceiling=read_ceiling(offer, known_releases, backends, scheme, child(node, "offer"), findings),
+            default_version=read_default_version(
+                written.default_version, scheme, child(node, "default_version"), findings
+            ),
+            retry_after=written.retry_after,
+            releases=releases,
+            operations=read_operations(written.operations, dialect, child(node, "operations"), findings),
+            probe=written.probe,
+            retry=written.retry,
+            ejection=written.ejection,
+            timeouts=timeouts,
+            limits=limits,
+            reuse=written.reuse,
+            upgrade=frozenset(written.upgrade),
+            maintenance=written.maintenance,
+            access=read_access(self.name, written.access, child(node, "access"), findings),
+            client_limits=written.client_limits,
+            request_edits=request_edits,
+            response_edits=response_edits,
+            written=sha256(repr(digested).encode("utf-8", "surrogatepass")).hexdigest() if digested else "",
+        )
+
+    def _probe_paths(self) -> ProbePaths:
+        match, health = self.written.match, self.written.probe.health
+        prefix = "" if match.strip_prefix or match.path == "/" else match.path
+        return ProbePaths(self.written.probe.path, None if health is None else health.path, prefix)
+
+    def _warn_of_numbers(self) -> None:
+        """Warn of versions without quotation marks: 1.90 is a text here, but 1.9 in other YAML readers."""
+        lists = child(self.node, "backends"), child(self.node, "operations")
+        releases = child(self.node, "releases")
+        nodes = [
+            child(self.node, "offer", "ceiling"),
+            child(self.node, "default_version"),
+            *(
+                child(item, "versions")
+                for items in lists
+                for item in (items.items if isinstance(items, SequenceNode) else ())
+            ),
+            *(
+                entry.value
+                for entry in (releases.entries.values() if isinstance(releases, MappingNode) else ())
+            ),
+        ]
+        for node in nodes:
+            if isinstance(node, Scalar) and node.plain and _DECIMAL.fullmatch(node.written):
+                self.findings.warn(
+                    node,
+                    "number",
+                    f"other tools read {node.written} as the number {float(node.written)}",
+                    f'write "{node.written}"',
+                    mend=f'"{node.written}"',
+                )
+
+    def _check_sections(self, dialect: Dialect) -> None:
+        """Report what contradicts itself in the sections whose values core uses as they are read."""
+        written, findings = self.written, self.findings
+        if written.ejection is not None:
+            self._check_ejection(written.ejection, child(self.node, "ejection"))
+        limits, node = written.client_limits, child(self.node, "client_limits")
+        dropped = findings.is_dropped("services", self.name, "client_limits", "rate")
+        if limits.rate is None and limits.burst is not None and not dropped:
+            findings.add(
+                child(node, "burst"),
+                "contradiction",
+                "a burst needs a rate",
+                "add `rate: 100/s`, or write `concurrency` for requests in flight",
+            )
+        sent = dialect.retry_after if written.retry_after is None else written.retry_after
+        if written.maintenance is not None and written.maintenance.retry_after is not None and not sent:
+            findings.warn(
+                child(self.node, "maintenance", "retry_after"),
+                "no-effect",
+                "clients of this dialect break on Retry-After, so it is not sent",
+                "remove it, or set `retry_after: true` for the service",
+            )
+        bodies = written.limits  # the service's own: inherited ones are checked where they are written
+        if {"body", "replay_body"} <= bodies.keys() and bodies["replay_body"] > bodies["body"]:
+            findings.add(
+                child(self.node, "limits", "replay_body"),
+                "contradiction",
+                "limits.replay_body is larger than limits.body",
+                "a larger body is never accepted",
+            )
+
+    def _check_ejection(self, ejection: Ejection, node: Node | None) -> None:
+        if ejection.max_time < ejection.time:
+            self.findings.add(
+                child(node, "max_time") or child(node, "time"),
+                "contradiction",
+                "max_time is shorter than time: every ejection would be cut to it",
+                "raise max_time, or lower time",
+            )
+        if not ejection.on and not self.findings.is_any_dropped("ejection", "on"):
+            self.findings.add(
+                child(node, "on"),
+                "contradiction",
+                "no kind of failure is left, so no backend would be ejected",
+                "write `ejection: off`",
+            )
+
+    def _check_hosts(self) -> None:
+        """Report an empty list of hosts, and a host that is there twice."""
+        written, node = self.written.match.host, child(self.node, "match", "host")
+        items = node.items if isinstance(node, SequenceNode) else []
+        if written == () and not (node is not None and node.broken) and not items:
+            self.findings.add(
+                node, "bad-value", "the list is empty", "add a host, or remove the key: any host"
+            )
+        for index, host in enumerate(written or ()):
+            if written and host in written[:index] and len(items) == len(written):
+                first = items[written.index(host)].position.line
+                self.findings.add(
+                    items[index],
+                    "duplicate-match",
+                    f"the same host as in line {first}",
+                    "hosts are compared without case and without the dot at the end",
+                )

@@ -1,0 +1,156 @@
+"""`tls` of a listener and of a backend: how backends are verified, and the files of both.
+
+Each file is read as the gateway will read it. What is wrong with one is shown at the key that names it, and
+nothing is kept of it but a digest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Final, final
+
+from gateway.core.fleet.backend_tls import BackendTls
+from gateway.errors import CertificateError
+from gateway.keys.addresses import HOST
+from gateway.keys.kinds import section
+from gateway.keys.texts import FILE_PATH, one_of
+from gateway.settings.yaml.findings import Findings
+from gateway.settings.yaml.tree import Node, child
+from gateway.tls.values import WARN_BEFORE, CertificateFiles, ServerTls
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WrittenTls:
+    """TLS to a backend."""
+
+    ca: str | None = FILE_PATH.key(
+        None,
+        "CA certificates (PEM), by which the certificate of the backend is verified. The backend's own "
+        "certificate may be one of them. The file is read at the start and with every reload.",
+        reason="Without it those that the system trusts.",
+        example="/etc/skewgate/backends-ca.crt",
+    )
+    server_name: str | None = HOST.key(
+        None,
+        "The name that the certificate must have, which is also sent (SNI).",
+        reason="Without it the host of the URL.",
+        example="ironic.example.org",
+    )
+    certificate: str | None = FILE_PATH.key(
+        None,
+        "The certificate that the gateway shows to the backend, with its chain (PEM). It and its key are "
+        "read at the start and with every reload.",
+        reason="Few backends ask for one.",
+        example="/etc/skewgate/gateway.crt",
+    )
+    verify: str = one_of("on", "off").key(
+        "on",
+        "off: any certificate is accepted. A warning says so at each start.",
+        reason="Without verification anyone on the way can take the place of the backend.",
+        example="off",
+    )
+    key: str | None = FILE_PATH.key(
+        None,
+        "The private key of `certificate`, not encrypted.",
+        reason="Few backends ask for a certificate.",
+        example="/etc/skewgate/gateway.key",
+    )
+
+
+BACKEND_TLS: Final = section(WrittenTls, title="BackendTls")
+
+
+def read_backend_tls(
+    written: WrittenTls, server_name: str, node: Node | None, findings: Findings
+) -> BackendTls:
+    """TLS to one backend. `server_name`: where the file names none. `node`: of the key `tls`."""
+    findings.require_both(node, "certificate", "key")
+    if written.verify == "off":
+        if (ca := child(node, "ca")) is not None:
+            findings.add(
+                ca,
+                "contradiction",
+                "with `verify: off` no certificate is verified, and ca means nothing",
+                "remove `verify: off`",
+            )
+        findings.warn(
+            child(node, "verify"),
+            "not-verified",
+            "the certificate of this backend is not verified: anyone on the way can take its place",
+            "name its CA: `ca: FILE`",
+        )
+    tls = BackendTls(
+        written.server_name or server_name,
+        written.ca,
+        written.certificate,
+        written.key,
+        verify=written.verify == "on",
+    )
+    for path in (tls.ca, tls.certificate, tls.key):
+        if path and findings.check_files:
+            findings.note_file(path)
+    return replace(tls, digest=read_digest(tls, node, findings))
+
+
+def read_digest(tls: BackendTls, node: Node | None, findings: Findings) -> str:
+    """The digest of the files, after a check of each; empty if one is wrong, or none is read. `node`: of the
+    key `tls`."""
+    if not findings.check_files or not (tls.ca or (tls.certificate and tls.key)):
+        return ""
+    if tls.certificate and tls.key:
+        check_pair(CertificateFiles(tls.certificate, tls.key), node, findings)
+    try:
+        digest: str = import_module("gateway.tls.client").read_digest(tls)
+    except CertificateError as error:
+        place = child(node, error.part)
+        if not findings.has_at(place):
+            findings.add(place, "bad-certificate", error.message, error.hint)
+        return ""
+    return digest
+
+
+def check_server_tls(tls: ServerTls | None, node: Node | None, findings: Findings) -> None:
+    """TLS of one listener. `node` is its `tls` in the file. Problems go to the findings."""
+    if tls is None:
+        return
+    if tls.client_ca is None and not findings.is_any_dropped("client_ca"):
+        for name in ("client", "forward_client_cert"):
+            if (found := child(node, name)) is not None and not found.broken:
+                findings.add(
+                    found,
+                    "contradiction",
+                    f"without client_ca no client is asked for a certificate, and {name} means nothing",
+                    "add client_ca, or remove this key",
+                )
+    for index, pair in enumerate(tls.certificates):
+        check_pair(pair, child(node, "certificates", index), findings)
+    if tls.client_ca is not None and findings.check_files:
+        try:
+            # It imports `cryptography`, which a file without TLS does without.
+            import_module("gateway.tls.certificate").read_authorities(tls.client_ca, "client_ca")
+        except CertificateError as error:
+            findings.add(child(node, "client_ca"), "bad-certificate", error.message, error.hint)
+
+
+def check_pair(files: CertificateFiles, node: Node | None, findings: Findings) -> None:
+    """A certificate and its key. `node`: the mapping that has the keys `certificate` and `key`."""
+    if not findings.check_files or (node is not None and node.broken):
+        return
+    try:
+        # It imports ssl, which a file without TLS does without.
+        not_after = import_module("gateway.tls.server").check_pair(files).not_after
+    except CertificateError as error:
+        at = child(node, error.part)
+        findings.add(at, "bad-certificate", error.message, error.hint)
+        return
+    left = not_after - datetime.now(UTC).timestamp()
+    if left < WARN_BEFORE:
+        findings.warn(
+            child(node, "certificate"),
+            "expires-soon",
+            f"the certificate expires in {max(0, int(left // 86_400))} days",
+            "renew it; the gateway reads files that have changed by itself",
+        )

@@ -1,0 +1,93 @@
+"""`workers`: how many processes serve requests, and which limits are too small to be divided among them.
+
+Nothing is refused for that. `core.fleet.limits.share_of` says what the part of a worker is, and of queues
+`dataplane.limits.sharing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from gateway.core.fleet.limits import Limits, share_of
+from gateway.core.fleet.service import Service
+from gateway.keys.kinds import Text, reject
+from gateway.keys.texts import read_count
+from gateway.runtime.cpus import usable_cpus
+from gateway.settings.sections.service import WrittenService
+from gateway.settings.yaml.findings import Findings
+from gateway.settings.yaml.tree import MappingNode, Node, child
+
+MAX_WORKERS: Final = 64
+
+
+def read_workers(text: str) -> int | None:
+    """`auto` (None) or a whole number."""
+    if text == "auto":
+        return None
+    value = read_count(text)
+    if not 1 <= value <= MAX_WORKERS:
+        reject(f"the number must be from 1 to {MAX_WORKERS}", "or write auto: one for each CPU")
+    return value
+
+
+WORKERS: Final = Text(
+    read_workers, {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": MAX_WORKERS}]}
+)
+
+
+def check_workers(workers: int | None, root: MappingNode, findings: Findings) -> None:
+    """More of them than CPUs wait for each other."""
+    node = child(root, "workers")
+    if workers is None or workers == 1 or node is None or not findings.check_files:
+        return
+    if workers > (cpus := usable_cpus()):
+        findings.warn(
+            node,
+            "too-many-workers",
+            f"{workers} workers share {cpus} {'CPU' if cpus == 1 else 'CPUs'} here",
+            "write auto: one for each CPU that the gateway may use",
+        )
+
+
+def check_shares(
+    workers: int | None,
+    limits: Limits,
+    written: Mapping[str, WrittenService],
+    services: Sequence[Service],
+    root: MappingNode,
+    findings: Findings,
+) -> None:
+    """Report limits of which the part of a worker is not what the file lets expect."""
+    if workers is None:
+        workers = usable_cpus() if findings.check_files else 1
+    if workers == 1:
+        return
+    if limits.connections is not None and limits.connections < workers:
+        _warn(
+            child(root, "limits", "connections"),
+            f"each of {workers} workers takes at least one connection, so up to {workers} are open",
+            findings,
+        )
+    part = share_of(limits, workers).replay_total
+    largest = max((service.limits.replay_body for service in services), default=limits.replay_body)
+    if part < largest <= limits.replay_total:
+        _warn(
+            child(root, "limits", "replay_total") or child(root, "limits", "replay_body"),
+            f"the part of each of {workers} workers is {part} bytes, less than one body of replay_body: "
+            "larger ones are streamed, and not sent again",
+            findings,
+        )
+    for name, service in written.items():
+        for index, backend in enumerate(service.backends):
+            length = child(root, "services", name, "backends", index, "queue", "length")
+            if length is not None and 0 < backend.queue.length < workers:
+                _warn(
+                    length,
+                    f"each of {workers} workers has at least one place, so up to {workers} wait",
+                    findings,
+                )
+
+
+def _warn(node: Node | None, message: str, findings: Findings) -> None:
+    findings.warn(node, "divided", message, "raise it, or lower `workers`")
