@@ -6,7 +6,7 @@ import ast
 import gc
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -70,6 +70,18 @@ def imported(module: Module) -> Iterator[tuple[str, ast.AST]]:
             base = node.module or ""
             yield base, node
             yield from ((f"{base}.{alias.name}", node) for alias in node.names)
+
+
+def imported_modules(module: Module, known: Container[str]) -> set[str]:
+    """The names among `known` that `module` imports, or from which it imports something."""
+    found: set[str] = set()
+    for node in module.nodes:
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inside = [f"{node.module}.{alias.name}" for alias in node.names]
+            found.update(name if name in known else node.module for name in inside)
+    return {name for name in found if name in known}
 
 
 @cache
