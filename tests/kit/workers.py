@@ -35,8 +35,7 @@ from gateway.dataplane.limits.arrival import MIN_RATE_GRACE
 from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.dataplane.worker import Worker
 from gateway.dialects.openstack.ironic import Ironic
-from gateway.settings import Limits, Timeouts
-from gateway.settings.values import Listen
+from gateway.settings import Limits, Listen, Timeouts
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.series.now import Now
