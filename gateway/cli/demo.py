@@ -18,6 +18,7 @@ import click
 
 from gateway.cli.command import Text, seconds, verb
 from gateway.demo.director import Director, Options
+from gateway.demo.haproxy import find_program
 from gateway.demo.report import report
 from gateway.demo.terminal_show import is_terminal, show
 from gateway.runtime import process
@@ -51,7 +52,7 @@ def _port(text: str) -> int:
     default=0,
     help="where the gateway listens; default: any free port",
 )
-@click.option("--compare", is_flag=True, help="the same clients go through a plain balancer as well")
+@click.option("--compare", is_flag=True, help="the same clients go through HAProxy as well")
 @click.option("--web", is_flag=True, help="open the operations page, which then takes commands")
 def command(*, length: float | None, seed: int | None, port: int, compare: bool, web: bool) -> int:
     """Run the demonstration to its end, or until Ctrl-C. 0 when the gateway lost no request."""
@@ -63,7 +64,7 @@ def command(*, length: float | None, seed: int | None, port: int, compare: bool,
     on_terminal = is_terminal(sys.stdin, sys.stdout)
     chosen = SystemRandom().randrange(10_000) if seed is None else seed
     length = length if length is not None or on_terminal else LENGTH
-    options = Options(length, chosen, port, compare, operator=web)
+    options = Options(length, chosen, port, find_program() if compare else "", operator=web)
     return 1 if process.run_in_loop(_run(options, on_terminal=on_terminal)) else 0
 
 

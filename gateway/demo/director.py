@@ -26,10 +26,10 @@ from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.demo import script
 from gateway.demo.clients import Client, Result
 from gateway.demo.command import Command
-from gateway.demo.comparison import BalancerFront
 from gateway.demo.embedded_fleet import BAREMETAL, EmbeddedFleet
 from gateway.demo.fleet import NEW, SERVED
-from gateway.demo.front import USUAL_ADMIN_PORT, Front, GatewayFront, Ports
+from gateway.demo.front import USUAL_ADMIN_PORT, Front, GatewayFront
+from gateway.demo.haproxy import HAProxyFront
 from gateway.demo.performance import NOTHING, Performance
 from gateway.demo.scene import Event, Scene
 from gateway.demo.script import Action, Step
@@ -67,8 +67,8 @@ class Options(NamedTuple):
     seed: int
     port: int = 0
     """Where the gateway listens; 0: on any free port."""
-    compare: bool = False
-    """Whether the same clients go through a balancer, too."""
+    haproxy: str = ""
+    """Program of HAProxy, through which the same clients go as well; empty: nothing is compared."""
     operator: bool = False
     """Whether the operations page takes commands: the admin listener gets a token."""
     admin_port: int = USUAL_ADMIN_PORT
@@ -116,18 +116,21 @@ class Director:
         `StartupError`."""
         async with AsyncExitStack() as stack:
             interval = min(LONGEST_INTERVAL, max(SHORTEST_INTERVAL, self._pace / PROBES))
-            fleets = [EmbeddedFleet(self._options.seed) for _ in range(1 + self._options.compare)]
+            fleets = [EmbeddedFleet(self._options.seed) for _ in range(2 if self._options.haproxy else 1)]
             for fleet in fleets:
                 stack.push_async_callback(fleet.close)
                 await fleet.start()
-            ports = Ports(self._options.port, self._options.admin_port)
             self._gateway = GatewayFront(
-                fleets[0], ports, interval=interval, token=self.token, changed=self._on_change
+                fleets[0],
+                interval=interval,
+                port=self._options.port,
+                admin_port=self._options.admin_port,
+                token=self.token,
+                changed=self._on_change,
             )
-            fronts: Sequence[Front] = (
-                self._gateway,
-                *(BalancerFront(fleet, interval=interval) for fleet in fleets[1:]),
-            )
+            fronts: list[Front] = [self._gateway]
+            if self._options.haproxy:
+                fronts.append(HAProxyFront(self._options.haproxy, fleets[1], interval=interval))
             self._performances = tuple(
                 Performance(fleet, front, self._options.seed)
                 for fleet, front in zip(fleets, fronts, strict=True)

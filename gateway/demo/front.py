@@ -1,8 +1,8 @@
 """What stands in front of a fleet of the demonstration: the contract, and the gateway as one that keeps it.
 
 `GatewayFront` is the gateway of `skewgate run`: `gateway.assembly.Gateway`, configured by `config.yaml`
-beside this file. A balancer to compare it with is another `Front` (`gateway.demo.comparison`). Nothing here
-starts a server, sends a request, or decides what is shown of it.
+beside this file. The other `Front` is HAProxy (`gateway.demo.haproxy`). Nothing here starts a server, sends a
+request, or decides what is shown of it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from importlib.resources import files
-from types import TracebackType
-from typing import Final, NamedTuple, Protocol, Self, final
+from typing import Final, Protocol, final
 
 from gateway import settings
 from gateway.assembly import Gateway
@@ -28,9 +27,12 @@ from gateway.telemetry.status import ServiceStatus
 USUAL_ADMIN_PORT: Final = settings.Admin().listen.port
 """Where the verbs look for a gateway, so that `skewgate status` beside the demonstration finds it."""
 
+PREFIXES: Final = {BAREMETAL: "", CATALOG: "/catalog"}
+"""As `match.path` in `config.yaml`."""
+
 
 class Front(Protocol):
-    """One thing that stands in front of an `EmbeddedFleet`. It serves inside `async with`.
+    """One thing that stands in front of an `EmbeddedFleet`.
 
     Made with a fleet of which all servers have started, so that their ports are known.
     """
@@ -41,35 +43,26 @@ class Front(Protocol):
         ...
 
     def url(self, service: str) -> str:
-        """Where clients reach a service (`BAREMETAL`, `CATALOG`): a URL without a slash at its end, to which
-        a path such as `/v1/nodes` is added. Has a meaning only inside `async with`."""
+        """Where clients reach a service (`BAREMETAL`, `CATALOG`), once it has started: a URL without a slash
+        at its end, to which a path such as `/v1/nodes` is added."""
         ...
 
     def status(self, service: str) -> ServiceStatus | None:
         """What it knows about the service at this moment; None: such a front knows nothing about versions."""
         ...
 
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class Ports(NamedTuple):
-    """Where the gateway listens; 0: on any free port."""
-
-    clients: int = 0
-    admin: int = 0
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Return once requests are served, until `stack` ends. Raises `StartupError`."""
+        ...
 
 
 @final
 class GatewayFront:
     """The gateway, by the same code path as `run`.
 
-    `interval` is the time between two probes, in seconds. `token`: for the admin listener; empty: none is
-    asked for there, and commands on the operations page are off. `changed` is called with each change of what
-    is known or offered.
+    `port` and `admin_port`: where it listens; 0: on any free port. `interval`: seconds between two probes.
+    `token`: what the admin listener asks for; empty: nothing, and the operations page takes no commands.
+    `changed` is called with each change of what is known or offered.
     """
 
     name = "skewgate"
@@ -77,38 +70,33 @@ class GatewayFront:
     def __init__(
         self,
         fleet: EmbeddedFleet,
-        ports: Ports,
         *,
         interval: float,
+        port: int = 0,
+        admin_port: int = 0,
         token: str = "",
         changed: Callable[[Snapshot, Snapshot], None] = lambda before, after: None,
     ) -> None:
         self._fleet = fleet
-        self._ports = ports
+        self._port = port
+        self._admin_port = admin_port
         self._interval = interval
         self._token = token
         self._changed = changed
         self._gateway: Gateway | None = None
-        self._stack = AsyncExitStack()
 
-    async def __aenter__(self) -> Self:
+    async def start(self, stack: AsyncExitStack) -> None:
         """Start on the wanted ports. On any free one where a port is taken: one sentence says so of the port
         for clients, and none of that of the admin listener, which nobody asked for. Raises `StartupError`."""
-        admin = self._ports.admin if _is_free(self._ports.admin) else 0
+        admin_port = self._admin_port if _is_free(self._admin_port) else 0
         try:
-            await self._enter(Ports(self._ports.clients, admin))
+            self._gateway = await stack.enter_async_context(self._make(self._port, admin_port))
         except StartupError as problem:
-            if self._ports.clients == admin == 0:
+            if self._port == admin_port == 0:
                 raise
-            if self._ports.clients:
+            if self._port:
                 print_error(f"{problem}; a free port is used instead")
-            await self._enter(Ports())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stack.__aexit__(kind, error, trace)
+            self._gateway = await stack.enter_async_context(self._make(0, 0))
 
     @property
     def gateway(self) -> Gateway:
@@ -124,17 +112,17 @@ class GatewayFront:
     def url(self, service: str) -> str:
         """Where clients reach a service: one listener serves all of them."""
         host, port = self.gateway.addresses[0]
-        return f"http://{host}:{port}{_PREFIXES[service]}"
+        return f"http://{host}:{port}{PREFIXES[service]}"
 
     def status(self, service: str) -> ServiceStatus | None:
         """What the gateway knows about the service at this moment."""
         return self.gateway.status().service(service)
 
-    async def _enter(self, ports: Ports) -> None:
+    def _make(self, port: int, admin_port: int) -> Gateway:
         text = files(__package__).joinpath("config.yaml").read_text(encoding="utf-8")
         values = {
-            "DEMO_PORT": str(ports.clients),
-            "DEMO_ADMIN_PORT": str(ports.admin),
+            "DEMO_PORT": str(port),
+            "DEMO_ADMIN_PORT": str(admin_port),
             "DEMO_INTERVAL": f"{round(self._interval * 1000)}ms",
             "DEMO_STABILIZATION": f"{round(self._interval * 2000)}ms",
         }
@@ -145,12 +133,7 @@ class GatewayFront:
             configured = replace(configured, admin=replace(configured.admin, token=Secret(self._token)))
         gateway = Gateway(configured)
         gateway.snapshot_holder.subscribe(self._changed)
-        await self._stack.enter_async_context(gateway)
-        self._gateway = gateway
-
-
-_PREFIXES: Final = {BAREMETAL: "", CATALOG: "/catalog"}
-"""As `match.path` in `config.yaml`."""
+        return gateway
 
 
 def held_sentence(view: ServiceView) -> str:

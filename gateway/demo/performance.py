@@ -33,7 +33,7 @@ NOTHING: Final = "nothing yet"
 
 @final
 class Performance:
-    """`fleet` runs already; `front` is entered here. Serves inside `stack`."""
+    """`fleet` runs already; `start` starts `front`."""
 
     def __init__(self, fleet: EmbeddedFleet, front: Front, seed: int) -> None:
         self.fleet = fleet
@@ -47,7 +47,7 @@ class Performance:
     async def start(self, stack: AsyncExitStack) -> tuple[Client, ...]:
         """Let the front serve until `stack` ends. The clients, which are not running yet: equal seeds give
         them equal choices."""
-        await stack.enter_async_context(self.front)
+        await self.front.start(stack)
         return tuple(
             kind(
                 Surroundings(

@@ -15,6 +15,7 @@ from gateway.demo import director as module
 from gateway.demo.clients import Judgement, Result
 from gateway.demo.command import Command
 from gateway.demo.director import Director, Options
+from gateway.demo.haproxy import find_program
 from gateway.demo.scene import BackendScene, Scene
 from gateway.demo.servers import ServerState
 from tests.demo.conftest import until
@@ -215,8 +216,9 @@ async def test_without_an_end_it_rolls_back_and_begins_anew(monkeypatch: pytest.
         assert director.lost == 0
 
 
-async def test_what_the_balancer_loses_is_no_loss_of_the_gateway() -> None:
-    async with Director(Options(1.0, 5, compare=True, admin_port=0)) as director:
+@pytest.mark.engines
+async def test_what_haproxy_loses_is_no_loss_of_the_gateway() -> None:
+    async with Director(Options(1.0, 5, haproxy=find_program(), admin_port=0)) as director:
         await director.over.wait()
         gateway, balancer = director.scene().fronts
 
