@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway import settings
 from gateway.assembly import Gateway
-from tests.kit.waiting import PATIENCE
+from tests.kit.gateways import gateway_of
+from tests.kit.waiting import PATIENCE, until
 
 TOKEN = "open-sesame-0123456789"
 FILE = f"""
@@ -100,15 +100,8 @@ class Admin:
 
 @asynccontextmanager
 async def running(text: str = FILE) -> AsyncIterator[Admin]:
-    configured = settings.load(text, filename="test", environ={}).require()
-    async with Gateway(configured) as gateway, AsyncExitStack() as stack:
+    async with gateway_of(text) as gateway, AsyncExitStack() as stack:
         yield Admin(gateway, stack)
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not await condition():  # noqa: ASYNC110 - the gateway sets no event for this
-            await asyncio.sleep(0.01)
 
 
 OPEN = {"01", "08"}
@@ -127,7 +120,4 @@ async def at_most(number: int, port: int) -> None:
     """Wait until no more than `number` connections to `port` have a descriptor. The kernel closes one some
     time after its client has been told."""
 
-    async def holds() -> bool:
-        return connections_to(port) <= number
-
-    await until(holds)
+    await until(lambda: connections_to(port) <= number)

@@ -23,8 +23,8 @@ import pytest
 from gateway.admin import site
 from gateway.runtime import compiled
 from gateway.telemetry.metrics import Metrics
-from tests.admin.raw_clients import FILE, TOKEN, Admin, at_most, connections_to, running, until
-from tests.kit.waiting import PATIENCE
+from tests.admin.raw_clients import FILE, TOKEN, Admin, at_most, connections_to, running
+from tests.kit.waiting import PATIENCE, until
 
 SHORT = 0.3
 """Seconds for a deadline that a test waits for."""

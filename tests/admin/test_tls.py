@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from gateway.admin import connection, site
-from tests.admin.raw_clients import FILE, TOKEN, Admin, Peer, at_most, connections_to, running, until
+from tests.admin.raw_clients import FILE, TOKEN, Admin, Peer, at_most, connections_to, running
 from tests.kit.certificates import Authority, client_context
+from tests.kit.waiting import until
 
 AT_MOST = 64
 """Connections that the admin listener keeps."""

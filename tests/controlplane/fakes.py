@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
 
 from aiohttp import web
 
@@ -15,13 +13,10 @@ from gateway.core.fleet.probe import Probe
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dialects.openstack.ironic import Ironic
-from tests.kit.waiting import PATIENCE
+from tests.kit.networks import LOOPBACK
+from tests.kit.waiting import Changes
 
 Behaviour = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-LOOPBACK: Final = "127.0.0.1"
-TIMEOUT: Final = PATIENCE
-"""Seconds that a test waits for what must happen."""
 
 
 def ironic(lowest: str = "1.1", highest: str = "1.58") -> Behaviour:
@@ -46,7 +41,7 @@ class FakeBackend:
         self.behaviour = behaviour
         self.requests: list[web.Request] = []
         self.port = 0
-        self._received = asyncio.Condition()
+        self._received = Changes()
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -63,15 +58,13 @@ class FakeBackend:
             self._runner = None
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        async with self._received:
-            self.requests.append(request)
-            self._received.notify_all()
+        self.requests.append(request)
+        self._received.notify()
         return await self.behaviour(request)
 
     async def received(self, number: int) -> None:
         """Wait until `number` requests came in total."""
-        async with asyncio.timeout(TIMEOUT), self._received:
-            await self._received.wait_for(lambda: len(self.requests) >= number)
+        await self._received.until(lambda: len(self.requests) >= number)
 
     def backend(self, name: str = "api-1") -> Backend:
         return Backend(name, LOOPBACK, self.port)
@@ -110,13 +103,10 @@ def member(snapshot_holder: SnapshotHolder, backend: str = "api-1") -> Member:
 
 async def until(snapshot_holder: SnapshotHolder, holds: Callable[[Snapshot], bool]) -> None:
     """Wait until `holds` is true of the current snapshot; woken by its changes, not by a clock."""
-    changed = asyncio.Event()
-    unsubscribe = snapshot_holder.subscribe(lambda before, after: changed.set())
+    changes = Changes()
+    unsubscribe = snapshot_holder.subscribe(lambda before, after: changes.notify())
     try:
-        async with asyncio.timeout(TIMEOUT):
-            while not holds(snapshot_holder.current):
-                await changed.wait()
-                changed.clear()
+        await changes.until(lambda: holds(snapshot_holder.current))
     finally:
         unsubscribe()
 

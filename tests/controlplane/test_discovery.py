@@ -43,7 +43,8 @@ from gateway.keys.addresses import Address as ListenAddress
 from gateway.settings.own_addresses import OwnAddress, own_address_of, own_addresses
 from gateway.settings.sections.admin import Admin
 from gateway.settings.sections.listen import Listen
-from tests.controlplane.fakes import TIMEOUT, holder_of, service
+from tests.controlplane.fakes import holder_of, service
+from tests.kit.waiting import PATIENCE
 
 SOURCE = Source(SourceKind.DNS, "http://api.svc:80", "api.svc", 80, leave_grace=60.0)
 KNOWN = Advertisement(VersionSet.between(Version(1, 1), Version(1, 58)))
@@ -109,7 +110,7 @@ class Running:
 
     async def ended(self) -> None:
         """Wait for the beginning of a pause."""
-        await asyncio.wait_for(self._paused.acquire(), TIMEOUT)
+        await asyncio.wait_for(self._paused.acquire(), PATIENCE)
 
     async def next(self, times: int = 1) -> None:
         """Let the pause end, and wait for the next one."""
@@ -140,7 +141,7 @@ async def running(
         await it.ended()
         yield it
     finally:
-        await asyncio.wait_for(it.discovery.close(), TIMEOUT)
+        await asyncio.wait_for(it.discovery.close(), PATIENCE)
 
 
 async def test_what_is_listed_is_probed_resolved_and_in_the_snapshot() -> None:
@@ -292,7 +293,7 @@ async def test_the_end_waits_for_no_source() -> None:
     it = Running(one, scripts={SOURCE.key: Hanging()})
     it.discovery.retarget(it.discovery.completed([one]))
     await asyncio.sleep(0)
-    await asyncio.wait_for(it.discovery.close(), TIMEOUT)
+    await asyncio.wait_for(it.discovery.close(), PATIENCE)
     assert it.holder.current.views["baremetal"].pool.undiscovered
 
 

@@ -31,9 +31,10 @@ from gateway.core.fleet.service import Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import CalendarDate, Named, Version
-from tests.controlplane.fakes import TIMEOUT, reconfigure
+from tests.controlplane.fakes import reconfigure
 from tests.controlplane.several_workers import Disk
 from tests.core.builders import Toy, service, upto, v
+from tests.kit.waiting import PATIENCE
 
 FIVE, NINE = upto(5).versions, upto(9).versions
 AT_FIVE = Document(7, "guaranteed", FIVE, FIVE, FIVE, FIVE)
@@ -149,7 +150,7 @@ async def test_a_pin_is_in_force_when_the_last_worker_holds_it() -> None:
             await turns()
             assert not there.done()
             workers.acknowledge(holder, documents)
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             assert await there
         assert (offered(holder), level(holder, "1.9")) == (FIVE, Level.REFUSED)
 

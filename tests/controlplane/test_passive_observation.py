@@ -22,7 +22,9 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.telemetry.series import declaring
 from gateway.telemetry.series.backend import OfBackend
-from tests.controlplane.fakes import LOOPBACK, TIMEOUT, holder_of, service
+from tests.controlplane.fakes import holder_of, service
+from tests.kit.networks import LOOPBACK
+from tests.kit.waiting import PATIENCE
 from tests.telemetry.builders import NobodyCounts
 
 NAMES = ("api-1", "api-2", "api-3")
@@ -71,7 +73,7 @@ class Harness(NobodyCounts):
         """Wait for the next change; the clock advances about as much as the loop's."""
         self.now += 1 / CHANGES_PER_SECOND
         self.changed.clear()
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             await self.changed.wait()
 
 

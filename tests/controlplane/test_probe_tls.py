@@ -19,8 +19,9 @@ from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.backend_tls import BackendTls
 from gateway.core.fleet.service import Service
 from gateway.dialects.openstack.ironic import Ironic
-from tests.controlplane.fakes import LOOPBACK, ironic
+from tests.controlplane.fakes import ironic
 from tests.kit.certificates import Authority, Leaf
+from tests.kit.networks import LOOPBACK
 
 NAME = "api.test"
 Serve = Callable[[ssl.SSLContext], Awaitable[int]]

@@ -33,7 +33,6 @@ from gateway.telemetry.recent import LastHour
 from gateway.telemetry.series.backend import OfBackend
 from gateway.telemetry.series.declaring import Counter, Gauge, HistogramSeries
 from tests.controlplane.fakes import (
-    LOOPBACK,
     Behaviour,
     holder_of,
     ironic,
@@ -43,6 +42,7 @@ from tests.controlplane.fakes import (
     until,
     until_member,
 )
+from tests.kit.networks import LOOPBACK
 from tests.kit.waiting import PATIENCE
 from tests.telemetry.builders import NobodyCounts
 

@@ -30,7 +30,8 @@ from gateway.controlplane.resolver import (
 )
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.service import Service
-from tests.controlplane.fakes import TIMEOUT, service
+from tests.controlplane.fakes import service
+from tests.kit.waiting import PATIENCE
 
 NAME = "api.fleet.test"
 ADDRESS = "192.0.2.7"
@@ -60,7 +61,7 @@ class Lookups:
 
     async def ended(self) -> None:
         """Wait for the end of one more lookup."""
-        await asyncio.wait_for(self._paused.acquire(), TIMEOUT)
+        await asyncio.wait_for(self._paused.acquire(), PATIENCE)
 
     async def next(self) -> None:
         """Let the next lookup begin, and wait for its end."""
@@ -76,7 +77,7 @@ def services(*hosts: str) -> list[Service]:
 
 
 def resolved(resolver: Resolver, host: str = NAME) -> Awaitable[Addresses]:
-    return asyncio.wait_for(resolver.resolve(host), TIMEOUT)
+    return asyncio.wait_for(resolver.resolve(host), PATIENCE)
 
 
 async def never(name: str) -> Result:
@@ -199,7 +200,7 @@ async def test_R_B9_closing_waits_for_no_lookup() -> None:
         resolver.retarget(services(NAME))
         waiting = asyncio.ensure_future(resolver.resolve(NAME))
         await asyncio.sleep(0)
-        await asyncio.wait_for(resolver.close(), TIMEOUT)
+        await asyncio.wait_for(resolver.close(), PATIENCE)
         with pytest.raises(UnresolvedError):
             await waiting
 
@@ -231,7 +232,7 @@ async def test_a_name_that_is_removed_during_its_first_lookup_leaves_nobody_wait
         resolver.retarget([])
 
         with pytest.raises(UnresolvedError, match="not configured any more"):
-            await asyncio.wait_for(waiting, TIMEOUT)
+            await asyncio.wait_for(waiting, PATIENCE)
 
 
 async def test_a_bug_in_a_lookup_does_not_end_the_lookups(caplog: pytest.LogCaptureFixture) -> None:

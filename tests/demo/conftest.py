@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from random import Random
 from typing import NamedTuple, TypeAlias
 
@@ -13,7 +11,6 @@ from aiohttp.test_utils import TestClient
 from pytest_aiohttp import AiohttpClient
 
 from gateway.demo.fleet import NEW, OLD, Database, Server
-from tests.kit.processes import TIMEOUT
 
 ServerClient: TypeAlias = TestClient[web.Request, web.Application]
 
@@ -27,16 +24,6 @@ class Fleet(NamedTuple):
 
 def url_of(client: ServerClient) -> str:
     return f"http://{client.host}:{client.port}"
-
-
-async def until(condition: Callable[[], bool], description: str) -> None:
-    """Check the condition again and again until it is true."""
-    try:
-        async with asyncio.timeout(TIMEOUT):
-            while not condition():  # noqa: ASYNC110 - no event tells of it
-                await asyncio.sleep(0.005)
-    except TimeoutError:
-        raise AssertionError(f"never happened: {description}") from None
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from gateway.demo.director import Director, Options
 from gateway.demo.haproxy import find_program
 from gateway.demo.scene import BackendScene, Scene
 from gateway.demo.servers import ServerState
-from tests.demo.conftest import until
+from tests.kit.waiting import until
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from gateway.demo.catalog import NEW_CATALOG, OLD_CATALOG, CatalogServer
 from gateway.demo.embedded_fleet import BAREMETAL, CATALOG, EmbeddedFleet
 from gateway.demo.fleet import HIGHEST, NEW, OLD, SERVED, Database, Server
 from gateway.demo.servers import ApiServer, ServerState
-from tests.demo.conftest import Fleet, until
+from tests.demo.conftest import Fleet
+from tests.kit.waiting import until
 
 # --- of Ironic
 

@@ -10,8 +10,6 @@ from time import monotonic
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway import settings
-from gateway.assembly import Gateway
 from gateway.assembly.counting import now
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import Advertisement, RequestedKind
@@ -28,6 +26,7 @@ from gateway.telemetry.series.service import ADMISSION_REASONS, RETRY_REASONS
 from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, plus
 from tests.docs.pages import page, rows, section
 from tests.kit.certificates import Authority
+from tests.kit.gateways import gateway_of
 from tests.kit.waiting import until
 
 PAGE = page("docs/metrics.md")
@@ -67,8 +66,7 @@ async def scrape(folder: Path) -> str:
     targets = folder / "targets.json"
     targets.write_text('[{"targets": ["localhost:9"]}]')
     text = CONFIGURATION.format(*Authority().server().write(folder), folder / "state.json", targets)
-    configured = settings.load(text, filename="test", environ={}).require()
-    async with Gateway(configured) as gateway, aiohttp.ClientSession() as client:
+    async with gateway_of(text) as gateway, aiohttp.ClientSession() as client:
         # What probes would bring, one of them over TLS.
         gateway.metrics.set(
             OfBackend.backend_certificate_expiry_timestamp_seconds,

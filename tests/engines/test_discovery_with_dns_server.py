@@ -18,9 +18,10 @@ from time import monotonic
 import pytest
 
 from gateway.controlplane import resolver
+from tests.kit.waiting import PATIENCE
 from tests.scenarios.fakes import OWN
 from tests.scenarios.pods import NAME, Pods, configuration, discovery, gateway, is_leaving, known, pods, there
-from tests.scenarios.testbed import TIMEOUT, Testbed
+from tests.scenarios.testbed import Testbed
 
 pytestmark = pytest.mark.engines
 
@@ -77,7 +78,7 @@ zone:
             stdout=DEVNULL,
             stderr=DEVNULL,
         )
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             while await self._command("status"):
                 assert self._process.returncode is None, "knotd has ended"
 
@@ -144,7 +145,7 @@ class Clients:
 
     async def some(self, number: int = 20) -> None:
         wanted = self.sent + number
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             while self.sent < wanted:
                 self._one_more.clear()
                 await self._one_more.wait()
@@ -180,7 +181,7 @@ async def until_error(bed: Testbed, wanted: str) -> None:
     level = log.level
     log.setLevel(logging.DEBUG)
     try:
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             while bed.gateway.parts.plan.discovery.report()[0].error != wanted:
                 lines.came.clear()
                 await lines.came.wait()

@@ -15,13 +15,13 @@ import pytest
 from tests.engines.equality.apis import FLEETS, services
 from tests.engines.equality.comparison import Pair, differences, members_seen, report
 from tests.engines.equality.engine import running_engine
-from tests.engines.equality.exchange import Answer, Connection
 from tests.engines.equality.gateway import RunningGateway, configuration, running_gateway
 from tests.engines.equality.generations import Traffic
 from tests.engines.equality.haproxy import running_haproxy
 from tests.engines.equality.members import MEMBER_HEADER, running_members
 from tests.engines.equality.refusals import UNACCEPTABLE, other_refusal
 from tests.engines.equality.requests import Asked, requests
+from tests.kit.clients import Answer, ByteClient
 from tests.kit.networks import free_port
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(170)]
@@ -50,17 +50,17 @@ SAID_BY_HEADERS: Final = ("ironic", "header")
 
 async def both(asked: Asked, gateway: RunningGateway, port: int) -> tuple[Answer, Answer]:
     """The answers of the gateway and of HAProxy to one request, over connections of its own."""
-    one, other = Connection(gateway.port), Connection(port)
+    one, other = ByteClient(gateway.port), ByteClient(port)
     try:
         return await one.exchange(asked.raw), await other.exchange(asked.raw)
     finally:
-        await one.close()
-        await other.close()
+        one.close()
+        other.close()
 
 
 async def ask(service: str, number: int, gateway: RunningGateway, port: int) -> Sequence[Pair]:
     """Send requests for a service to the gateway and to HAProxy at this port, one after the other."""
-    one, other = Connection(gateway.port), Connection(port)
+    one, other = ByteClient(gateway.port), ByteClient(port)
     pairs = []
     try:
         for asked in requests(FLEETS[service], SEED, number):
@@ -68,8 +68,8 @@ async def ask(service: str, number: int, gateway: RunningGateway, port: int) -> 
             answer = await other.exchange(asked.raw)
             pairs.append(Pair(asked, direct, answer, gateway.requests == before))
     finally:
-        await one.close()
-        await other.close()
+        one.close()
+        other.close()
     return pairs
 
 

@@ -15,10 +15,10 @@ from tests.differential.apis import Header
 from tests.engines.equality.apis import FLEETS, Fleet, services
 from tests.engines.equality.comparison import Pair, differences, is_http
 from tests.engines.equality.engine import running_engine
-from tests.engines.equality.exchange import Answer, Connection
 from tests.engines.equality.gateway import configuration, running_gateway
 from tests.engines.equality.members import RECEIVED_HEADER, as_servers_read, running_members
 from tests.engines.equality.requests import Asked
+from tests.kit.clients import Answer, ByteClient
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(60)]
 
@@ -89,11 +89,11 @@ async def both(fleet: Fleet, what: str, lines: str, ports: tuple[int, ...]) -> t
     head = f"GET {fleet.api.targets[0]} HTTP/1.1\r\nHost: {fleet.api.host}\r\n{lines}\r\n\r\n"
     asked, answers = Asked(fleet, what, head.encode("latin-1")), []
     for port in ports:
-        connection = Connection(port)
+        connection = ByteClient(port)
         try:
             answers.append(await connection.exchange(asked.raw))
         finally:
-            await connection.close()
+            connection.close()
     return asked, answers
 
 

@@ -20,10 +20,10 @@ from gateway.engines.haproxy.configuration import HaproxyOptions, configuration_
 from gateway.engines.haproxy.map_file import encoded, map_text
 from gateway.engines.table import PoolMember, compile_table
 from gateway.settings import load
-from tests.differential.testbed import LOOPBACK, head_of
-from tests.engines.equality.exchange import Answer, Connection
 from tests.engines.equality.haproxy import program, running_haproxy
-from tests.kit.networks import free_port
+from tests.kit.clients import Answer, ByteClient
+from tests.kit.messages import head_of
+from tests.kit.networks import LOOPBACK, free_port
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(60)]
 
@@ -75,7 +75,7 @@ class Server:
 class Running(NamedTuple):
     backend: Server
     gateway: Server
-    client: Connection
+    client: ByteClient
     configuration: str
 
     async def ask(self, *lines: str, host: str = "ironic.test", target: str = "GET /v1/nodes") -> Answer:
@@ -127,11 +127,11 @@ async def running(folder: Path, *more: int, **changes: Any) -> AsyncIterator[Run
         text = configuration_text(table, options)
         (folder / "haproxy.cfg").write_text(text)
         async with running_haproxy(folder / "haproxy.cfg", port):
-            client = Connection(port)
+            client = ByteClient(port)
             try:
                 yield Running(backend, gateway, client, text)
             finally:
-                await client.close()
+                client.close()
 
 
 async def test_haproxy_takes_the_configuration(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ async def test_a_broken_reply_is_told_in_the_shape_of_the_api(tmp_path: Path) ->
 
 
 @asynccontextmanager
-async def before(folder: Path, *servers: Server, retry: str = "{}") -> AsyncIterator[Connection]:
+async def before(folder: Path, *servers: Server, retry: str = "{}") -> AsyncIterator[ByteClient]:
     """A client of HAProxy before these members."""
     async with serving(*servers):
         table = compile_table(snapshot({f"m{at}": each.port for at, each in enumerate(servers)}, retry))
@@ -301,11 +301,11 @@ async def before(folder: Path, *servers: Server, retry: str = "{}") -> AsyncIter
         options = HaproxyOptions(str(folder / "map"), "127.0.0.1:9", (f"127.0.0.1:{port}",))
         (folder / "haproxy.cfg").write_text(configuration_text(table, options))
         async with running_haproxy(folder / "haproxy.cfg", port):
-            client = Connection(port)
+            client = ByteClient(port)
             try:
                 yield client
             finally:
-                await client.close()
+                client.close()
 
 
 def silent(*, number: int = 1) -> list[Server]:
@@ -385,11 +385,11 @@ async def test_without_a_member_the_answer_has_the_shape_of_the_api(tmp_path: Pa
     options = HaproxyOptions(str(tmp_path / "map"), "127.0.0.1:9", (f"127.0.0.1:{port}",))
     (tmp_path / "haproxy.cfg").write_text(configuration_text(table, options))
     async with running_haproxy(tmp_path / "haproxy.cfg", port):
-        client = Connection(port)
+        client = ByteClient(port)
         try:
             answer = await client.exchange(b"GET /v1/nodes HTTP/1.1\r\nHost: ironic.test\r\n\r\n")
         finally:
-            await client.close()
+            client.close()
     assert answer.status == 503
     assert json.loads(json.loads(answer.body)["error_message"])["title"] == "Service Unavailable"
     assert answer.values("X-OpenStack-Ironic-API-Minimum-Version") == ["1.1"]

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from gateway.assembly import Gateway
-from gateway.settings import load
 from tests.kit.backends import ScriptedBackend, serve
 from tests.kit.certificates import Authority, Leaf, new_key
+from tests.kit.gateways import gateway_of
 from tests.kit.messages import request
 from tests.kit.networks import closed_port
 from tests.kit.workers import Testbed
@@ -63,7 +63,7 @@ timeouts: {{drain: 1s}}
     backends:
       - {{name: api-1, url: "http://127.0.0.1:{backend.backend.port}", versions: "1.1-1.90"}}
 """
-    async with Gateway(load(text, filename="test", environ={}).require()) as running:
+    async with gateway_of(text) as running:
         yield running
 
 

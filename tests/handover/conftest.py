@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
@@ -22,7 +22,7 @@ from gateway.handover.inheritance import Inheritance
 from gateway.handover.line import path_of
 from gateway.handover.take_over import TakenOver, take_over
 from gateway.settings import read_file
-from tests.kit.waiting import PATIENCE
+from tests.kit.waiting import PATIENCE, until
 
 TIMEOUT = PATIENCE
 
@@ -147,12 +147,6 @@ class OtherRelease:
 
     def close(self) -> None:
         self.writer.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TIMEOUT):
-        while not condition():  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0.01)
 
 
 @pytest.fixture

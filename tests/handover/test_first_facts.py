@@ -21,8 +21,9 @@ from gateway.handover.inheritance import Inheritance
 from gateway.handover.take_over import TakenOver
 from gateway.workers.holding import offers
 from gateway.workers.supervisor import Timing, WorkerProcesses
-from tests.handover.conftest import House, until
+from tests.handover.conftest import House
 from tests.handover.test_activation import ask
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.processes
 

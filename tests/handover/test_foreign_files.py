@@ -20,7 +20,8 @@ from gateway.handover.line import Peer, path_of
 from gateway.handover.take_over import take_over
 from gateway.runtime.file_trust import ForeignFileError, others_write, real_path, trusted_users
 from gateway.settings import read_file
-from tests.handover.conftest import House, until
+from tests.handover.conftest import House
+from tests.kit.waiting import until
 
 NOBODY = 65534
 SERVICE = 10001

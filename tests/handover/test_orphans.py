@@ -12,8 +12,8 @@ import pytest
 from gateway.errors import StartupError
 from gateway.handover.line import SUFFIX, connect, path_of, short
 from gateway.handover.server import HandoverServer, Owner
-from tests.handover.conftest import House, until
-from tests.kit.waiting import PATIENCE
+from tests.handover.conftest import House
+from tests.kit.waiting import PATIENCE, until
 
 
 def was_killed(house: House) -> None:

@@ -20,7 +20,8 @@ from gateway.assembly import Gateway
 from gateway.controlplane.replication.replication import Replication
 from gateway.errors import StartupError
 from gateway.handover.take_over import take_over
-from tests.handover.conftest import House, OtherRelease, until
+from tests.handover.conftest import House, OtherRelease
+from tests.kit.waiting import until
 
 TAKE_OVER = {"kind": "take_over", "forms": [1], "release": "0.0.9", "pid": 4711}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -14,6 +13,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+
+from tests.kit.waiting import Changes
 
 SERVER: Final = 2
 CLIENT: Final = 3
@@ -44,7 +45,7 @@ class OtlpReceiver:
         self.spans: list[Span] = []
         self.headers: list[Mapping[str, str]] = []
         self.url = ""
-        self._came = asyncio.Event()
+        self._came = Changes()
 
     async def on_export(self, request: web.Request) -> web.Response:
         assert request.content_type == "application/x-protobuf"
@@ -71,15 +72,13 @@ class OtlpReceiver:
                     )
                     for one in scope.spans
                 ]
-        self._came.set()
+        self._came.notify()
         body = ExportTraceServiceResponse().SerializeToString()
         return web.Response(body=body, content_type="application/x-protobuf")
 
     async def until(self, number: int) -> None:
         """Wait until so many spans have come."""
-        while len(self.spans) < number:
-            self._came.clear()
-            await self._came.wait()
+        await self._came.until(lambda: len(self.spans) >= number)
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:

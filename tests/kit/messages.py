@@ -115,6 +115,81 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
         pieces.append(data[:-2])
 
 
+# --- bytes as they are, from whoever ----------------------------------------------------------------------
+
+_END: Final = b"\r\n\r\n"
+_LENGTH: Final = re.compile(rb"\r\ncontent-length: *([0-9]+) *\r\n", re.IGNORECASE)
+_CHUNKED: Final = re.compile(rb"\r\ntransfer-encoding: *chunked *\r\n", re.IGNORECASE)
+
+
+class Raw(NamedTuple):
+    """A message as its bytes. `whole`: it has ended before its connection did."""
+
+    head: bytes
+    """Empty: the connection was closed before its end."""
+    body: bytes
+    whole: bool
+
+
+async def read_raw(reader: asyncio.StreamReader, *, response_to: bytes | None = None) -> Raw:
+    """The next final response to a request of this method; None: the next request. Nobody may send more
+    before there is an answer: it would be lost."""
+    data = b""
+    while True:
+        head = head_of(data)
+        if response_to is not None and head.startswith(b"HTTP/1.1 1"):
+            data = data[len(head) :]
+            continue
+        if head:
+            if response_to == b"HEAD" or (response_to and head[9:12] in (b"204", b"304")):
+                return Raw(head, b"", whole=True)
+            end = body_end(data, len(head), bodiless=response_to is None)
+            if end >= 0:
+                return Raw(head, data[len(head) : end], whole=True)
+        try:
+            more = await reader.read(65536)
+        except ConnectionError:
+            more = b""
+        if not more:
+            return Raw(head, data[len(head) :], whole=False)
+        data += more
+
+
+def head_of(data: bytes) -> bytes:
+    """The first head in `data` with its empty line; empty while it is not complete."""
+    end = data.find(_END)
+    return data[: end + len(_END)] if end >= 0 else b""
+
+
+def body_end(data: bytes, start: int, *, bodiless: bool) -> int:
+    """Where the message with its head before `start` ends; -1: not yet, or only with the connection.
+
+    `bodiless`: a message without a length has no body.
+    """
+    head = data[:start]
+    if _CHUNKED.search(head):
+        return _chunked_end(data, start)
+    if found := _LENGTH.search(head):
+        end = start + int(found[1])
+        return end if len(data) >= end else -1
+    return start if bodiless else -1
+
+
+def _chunked_end(data: bytes, at: int) -> int:
+    while (end := data.find(b"\r\n", at)) >= 0:
+        size = int(data[at:end].partition(b";")[0], 16)
+        if size == 0:
+            trailer = data.find(b"\r\n\r\n", end)
+            return trailer + 4 if trailer >= 0 else -1
+        at = end + 2 + size + 2
+        if at > len(data):
+            return -1
+    return -1
+
+
+# --- messages as a test writes them ------------------------------------------------------------------------
+
+
 def request(
     method: str = "GET",
     target: str = "/v1/nodes",

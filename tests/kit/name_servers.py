@@ -12,12 +12,9 @@ from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from typing import Final
 
+from tests.kit.networks import LOOPBACK
 from tests.kit.servers import serving
-from tests.kit.waiting import PATIENCE
-
-LOOPBACK: Final = "127.0.0.1"
-TIMEOUT: Final = PATIENCE
-"""Seconds that a test waits for what must happen."""
+from tests.kit.waiting import Changes
 
 A: Final = 1
 CNAME: Final = 5
@@ -54,14 +51,11 @@ class NameServer:
         """Names and types, in the order in which they came."""
         self.over_tcp = 0
         self.port = 0
-        self._came = asyncio.Event()
+        self._came = Changes()
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait for queries until `holds` is true."""
-        async with asyncio.timeout(TIMEOUT):
-            while not holds():
-                self._came.clear()
-                await self._came.wait()
+        await self._came.until(holds)
 
     async def queried(self, name: str, times: int = 1) -> None:
         """Wait until the IPv4 addresses of `name` were wanted `times` more times."""
@@ -74,7 +68,7 @@ class NameServer:
         (kind,) = struct.unpack_from("!H", query, end)
         self.queries.append((name, kind))
         self.over_tcp += tcp
-        self._came.set()
+        self._came.notify()
         code = self.codes.get(name, self.kinds.get(kind, self.code))
         if code == SILENT:
             return None

@@ -10,7 +10,8 @@ import asyncio
 import re
 import socket
 import ssl
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from time import monotonic, time
@@ -72,12 +73,16 @@ class Gateway:
     def __init__(
         self,
         service: Service,
+        *others: Service,
         trusted: Sequence[str] = (),
         resolve: Resolve = addresses_only,
         shared: SharedLimits | None = None,
+        learns: bool = True,
     ) -> None:
-        """`service`: its limits and timeouts are those of the worker, too."""
-        self.snapshot_holder = SnapshotHolder(Snapshot.configured([service], now=0.0))
+        """`service`: its limits and timeouts are those of the worker, too. `learns`: facts from responses
+        change the snapshot."""
+        self.snapshot_holder = SnapshotHolder(Snapshot.configured([service, *others], now=0.0))
+        self.learns = learns
         self.metrics = Metrics()
         self.records: list[RequestRecord] = []
         self.facts: list[tuple[str, str, Fact]] = []
@@ -137,7 +142,8 @@ class Gateway:
 
     def _observe(self, service: str, backend: str, fact: Fact) -> None:
         self.facts.append((service, backend, fact))
-        self.snapshot_holder.observe(service, backend, fact)
+        if self.learns:
+            self.snapshot_holder.observe(service, backend, fact)
 
     def _record(self, record: RequestRecord) -> None:
         self.metrics.record(record)
@@ -236,6 +242,17 @@ class Gateway:
         await until(lambda: not any(any(counts) for counts in self.worker.report().connections.values()))
 
 
+@asynccontextmanager
+async def worker_of(*services: Service, **options: Any) -> AsyncIterator[Gateway]:
+    """One that listens; nothing of it may be left at the end. `options`: those of `Gateway`."""
+    gateway = Gateway(*services, **options)
+    await gateway.start()
+    try:
+        yield gateway
+    finally:
+        await gateway.close()
+
+
 @final
 class Testbed:
     """The backends and gateways of one test; the fixture closes and checks them."""
@@ -285,7 +302,7 @@ class Testbed:
             timeouts=replace(Timeouts(), **timeouts),
             limits=replace(QUIET, **limits or {}),
         )
-        return await self.started(Gateway(service, trusted, resolve, shared))
+        return await self.started(Gateway(service, trusted=trusted, resolve=resolve, shared=shared))
 
     async def started(self, gateway: Gateway) -> Gateway:
         """The same, once it listens; it is closed and checked at the end."""

@@ -7,14 +7,10 @@ of the gateway.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Final
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
 
-from gateway.assembly import Gateway
-from gateway.core.fleet.offer import Phase
-from gateway.settings import load
-from tests.scenarios.fakes import END, LOOPBACK, Head, Ironic, Lines, running
+from tests.scenarios.fakes import END, Head, Ironic, Lines
 from tests.scenarios.testbed import Testbed
 
 OWN: Final = "X-Ops-Server-API-Version"
@@ -116,33 +112,8 @@ class ChefTestbed(Testbed):
         return await self.send(target, *sign, *(() if version is None else ((OWN, version),)))
 
 
-@asynccontextmanager
-async def in_front_of(
-    *servers: Erchef,
-    offer: str = "{}",
-    options: str = "{}",
-    interval: str = "100ms",
-    at: tuple[int, ...] = (),
-    operations: str = "[]",
-) -> AsyncIterator[ChefTestbed]:
-    """A gateway in front of `servers`, assembled as by `run`, that knows what they serve.
-
-    `at`: ports of further backends, where nobody listens. The gateway is not ready then.
-    """
-    async with running(*servers):
-        backends = [
-            f"      - {{name: api-{number}, url: 'http://{LOOPBACK}:{port}'}}\n"
-            for number, port in enumerate((*(server.port for server in servers), *at), 1)
-        ]
-        text = (
-            "listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\naccess_log: {format: off}\n"
-            f"services:\n  chef:\n    dialect: chef\n    chef: {options}\n    offer: {offer}\n"
-            f"    operations: {operations}\n"
-            f"    probe: {{interval: {interval}}}\n    backends:\n{''.join(backends)}"
-        )
-        configured = load(text, filename="scenario.yaml", environ={}).require()
-        async with Gateway(configured) as gateway:
-            testbed = ChefTestbed(gateway, servers, "")
-            if not at:
-                await testbed.until(lambda view: view.offer.phase is not Phase.UNKNOWN)
-            yield testbed
+def in_front_of(
+    *servers: Erchef, options: str = "{}", **more: Any
+) -> AbstractAsyncContextManager[ChefTestbed]:
+    """A gateway in front of `servers`. `options`: those of the dialect; `more`: as everywhere."""
+    return ChefTestbed.in_front_of(*servers, dialect="chef", chef=options, **more)

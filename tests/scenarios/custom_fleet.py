@@ -8,14 +8,12 @@ sends the version that it served.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import Final
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
 
 from gateway.assembly import Gateway
-from gateway.core.fleet.offer import Phase
-from gateway.settings import load
-from tests.scenarios.fakes import LOOPBACK, ApiServer, Head, message, running
+from tests.scenarios.fakes import ApiServer, Head, message
 from tests.scenarios.testbed import Testbed
 
 Find = Callable[[Head], str | None]
@@ -51,31 +49,20 @@ class Versioned(ApiServer):
         return message(200, json.dumps({"executed": version}).encode(), lines=((SERVED, version),))
 
 
-@asynccontextmanager
-async def in_front_of(
-    *servers: Versioned, custom: str, default_version: str = "minimum", backends: str = "", match: str = "{}"
-) -> AsyncIterator[Testbed]:
-    """A gateway in front of `servers` that knows what they serve. `custom`: the options of the dialect, as
-    YAML; `backends`: more keys of each backend."""
+class CustomTestbed(Testbed):
+    """A running gateway with one service `api`. Tests write whole paths, with the prefix of the service."""
+
+    service = "api"
+
+    def __init__(self, gateway: Gateway, servers: Sequence[Any], prefix: str) -> None:
+        super().__init__(gateway, servers, "")
+
+
+def in_front_of(*servers: Versioned, **more: Any) -> AbstractAsyncContextManager[CustomTestbed]:
+    """A gateway in front of `servers` that knows what they serve. `custom`: the options of the dialect."""
     for server in servers:
         server.common = servers[0].common
-    async with running(*servers):
-        listed = "\n".join(
-            f"      - {{name: api-{number}, url: 'http://{LOOPBACK}:{server.port}'{backends}}}"
-            for number, server in enumerate(servers, 1)
-        )
-        text = (
-            "listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\naccess_log: {format: off}\n"
-            f"services:\n  api:\n    dialect: custom\n    default_version: {default_version}\n"
-            f"    probe: {{interval: 100ms}}\n    match: {match}\n"
-            f"    custom: {custom}\n"
-            f"    backends:\n{listed}\n"
-        )
-        configured = load(text, filename="scenario.yaml", environ={}).require()
-        async with Gateway(configured, source=None) as gateway:
-            testbed = Testbed(gateway, servers, "", "api")
-            await testbed.until(lambda view: view.offer.phase is not Phase.UNKNOWN)
-            yield testbed
+    return CustomTestbed.in_front_of(*servers, dialect="custom", **more)
 
 
 def last(testbed: Testbed) -> Head:

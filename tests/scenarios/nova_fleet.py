@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Final
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
 
-from gateway.assembly import Gateway
-from gateway.core.fleet.offer import Phase
-from gateway.settings import load
-from tests.scenarios.fakes import LOOPBACK, STANDARD, Head, Ironic, Lines, message, running
+from tests.scenarios.fakes import STANDARD, Head, Ironic, Lines, message
 from tests.scenarios.testbed import Testbed
 
 OWN: Final = "X-OpenStack-Nova-API-Version"
@@ -201,26 +197,11 @@ class NovaTestbed(Testbed):
         return await self.send(target, *(() if version is None else ((OWN, version),)))
 
 
-@asynccontextmanager
-async def in_front_of(
-    *servers: Nova, offer: str = "{}", match: str = "{}", probe: str = "interval: 100ms"
-) -> AsyncIterator[NovaTestbed]:
+def in_front_of(
+    *servers: Nova, probe: str = "interval: 100ms", **more: Any
+) -> AbstractAsyncContextManager[NovaTestbed]:
     """A gateway in front of `servers`, assembled as by `run`, that knows what they serve."""
-    async with running(*servers):
-        backends = [
-            f"      - {{name: api-{number}, url: 'http://{LOOPBACK}:{server.port}'}}\n"
-            for number, server in enumerate(servers, 1)
-        ]
-        text = (
-            "listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\naccess_log: {format: off}\n"
-            f"services:\n  compute:\n    dialect: nova\n    probe: {{{probe}}}\n    offer: {offer}\n"
-            f"    match: {match}\n    backends:\n{''.join(backends)}"
-        )
-        configured = load(text, filename="scenario.yaml", environ={}).require()
-        async with Gateway(configured) as gateway:
-            testbed = NovaTestbed(gateway, servers, configured.services[0].match.prefix)
-            await testbed.until(lambda view: view.offer.phase is not Phase.UNKNOWN)
-            yield testbed
+    return NovaTestbed.in_front_of(*servers, dialect="nova", probe=f"{{{probe}}}", **more)
 
 
 def version_fields(response: Head) -> dict[str, str]:

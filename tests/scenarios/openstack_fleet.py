@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
-from gateway.assembly import Gateway
 from gateway.core.fleet.offer import Phase
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.settings import load
-from tests.scenarios.fakes import LOOPBACK, STANDARD, Head, Ironic, Lines, message, running
-from tests.scenarios.testbed import Testbed, wait_for_snapshot
+from tests.controlplane.fakes import until
+from tests.kit.gateways import gateway_of
+from tests.scenarios.fakes import STANDARD, Head, Ironic, Lines, message, running
+from tests.scenarios.testbed import Testbed, configuration, service_of
 
 EXPLANATION: Final = (
     "The server could not comply with the request since it is either malformed or otherwise incorrect."
@@ -200,24 +200,24 @@ class Fleet(NamedTuple):
 
     name: str
     servers: Sequence[Server]
-    dialect: str
-    policy: str = "guaranteed"
-    operations: tuple[str, ...] = ()
-    """Items of `operations`."""
-    stabilization: str = "5s"
+    keys: Mapping[str, str]
 
 
 def senlin(
     *servers: Server, policy: str = "guaranteed", operations: tuple[str, ...] = (), stabilization: str = "5s"
 ) -> Fleet:
-    return Fleet("clustering", servers, "dialect: senlin", policy, operations, stabilization)
+    """`operations`: the items of that key."""
+    offer = f"{{policy: {policy}, stabilization: {stabilization}}}"
+    keys = {"dialect": "senlin", "offer": offer, "operations": f"[{', '.join(operations)}]"}
+    return Fleet("clustering", servers, keys)
 
 
 def other(
     service_type: str, *servers: Server, policy: str = "guaranteed", stabilization: str = "5s"
 ) -> Fleet:
-    options = f"dialect: openstack\n    openstack: {{service_type: {service_type}}}"
-    return Fleet(service_type, servers, options, policy, stabilization=stabilization)
+    offer = f"{{policy: {policy}, stabilization: {stabilization}}}"
+    openstack = f"{{service_type: {service_type}}}"
+    return Fleet(service_type, servers, {"dialect": "openstack", "openstack": openstack, "offer": offer})
 
 
 @asynccontextmanager
@@ -225,24 +225,12 @@ async def in_front_of(*fleets: Fleet, interval: str = "100ms") -> AsyncIterator[
     """A gateway in front of all fleets that knows what every server serves. Targets begin with `/NAME`."""
     servers = tuple(server for fleet in fleets for server in fleet.servers)
     async with running(*servers):
-        lines = [
-            "listen: 127.0.0.1:0",
-            "admin: {listen: 127.0.0.1:0}",
-            "access_log: {format: off}",
-            "services:",
-        ]
-        for fleet in fleets:
-            lines += [f"  {fleet.name}:", f"    {fleet.dialect}", f"    match: {{path: /{fleet.name}}}"]
-            lines.append(f"    probe: {{interval: {interval}}}")
-            lines.append(f"    offer: {{policy: {fleet.policy}, stabilization: {fleet.stabilization}}}")
-            lines.append(f"    operations: [{', '.join(fleet.operations)}]")
-            lines += [
-                "    backends:",
-                *(f"      - url: http://{LOOPBACK}:{server.port}" for server in fleet.servers),
-            ]
-        configured = load("\n".join(lines) + "\n", filename="scenario.yaml", environ={}).require()
-        async with Gateway(configured) as gateway:
-            await wait_for_snapshot(gateway, all_phases_known)
+        services = []
+        for name, members, keys in fleets:
+            ports = [server.port for server in members]
+            services.append(service_of(name, ports, interval=interval, match=f"{{path: /{name}}}", **keys))
+        async with gateway_of(configuration(*services)) as gateway:
+            await until(gateway.snapshot_holder, all_phases_known)
             yield Testbed(gateway, servers, "")
 
 

@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from gateway.assembly import Gateway
 from gateway.controlplane.discovery.discovery import Discovery, lister_of
 from gateway.controlplane.name_lookup import NameLookup
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.fleet.source import MAX_BACKENDS
-from gateway.settings import load
+from tests.kit.gateways import gateway_of
 from tests.scenarios.fakes import Ironic
 from tests.scenarios.testbed import Testbed
 
@@ -80,8 +79,7 @@ services:
 @asynccontextmanager
 async def gateway(text: str, found_by: Discovery, source: Path | None = None) -> AsyncIterator[Testbed]:
     """A whole gateway with this configuration. `source`: the file that it is from, for a reload."""
-    settings = load(text, filename="test", environ={}).require()
-    async with Gateway(settings, source=source, discovery=found_by) as running:
+    async with gateway_of(text, source=source, discovery=found_by) as running:
         yield Testbed(running, (), "")
 
 

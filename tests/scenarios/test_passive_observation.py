@@ -12,7 +12,7 @@ from gateway.core.versions.version import Version
 from tests.kit.waiting import PATIENCE
 from tests.scenarios.fakes import OWN, Ironic
 from tests.scenarios.ironic_client import IronicClient
-from tests.scenarios.testbed import REPEATS, TIMEOUT, in_front_of, version_fields
+from tests.scenarios.testbed import REPEATS, in_front_of, version_fields
 
 SELDOM = "30s"
 """No probe runs again during these tests."""
@@ -101,7 +101,7 @@ async def test_R_A2_a_server_that_became_a_legacy_one_is_one_after_three_probes(
         await testbed.until(lambda view: any(member.legacy for member in view.pool.members))
 
         assert testbed.offer == "1.1-1.90", "the other one still serves them"
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             while not replaced.forwarded:
                 assert version_fields(await testbed.at("1.1")) == ("1.1", "1.90", "1.1")
         assert not replaced.forwarded[0].versions

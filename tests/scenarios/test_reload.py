@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import aiohttp
@@ -11,7 +12,12 @@ import aiohttp
 from tests.kit.waiting import PATIENCE
 from tests.scenarios.fakes import LOOPBACK, Ironic
 from tests.scenarios.ironic_client import IronicClient
-from tests.scenarios.testbed import configuration, in_front_of, version_fields
+from tests.scenarios.testbed import configuration, in_front_of, service_of, version_fields
+
+
+def text_of(ports: Sequence[int], **keys: str) -> str:
+    """The file of a gateway in front of these ports."""
+    return configuration(service_of("baremetal", ports, **keys))
 
 
 async def test_a_backend_that_joins_and_never_responds_does_not_lower_the_offer(tmp_path: Path) -> None:
@@ -21,7 +27,7 @@ async def test_a_backend_that_joins_and_never_responds_does_not_lower_the_offer(
         async with in_front_of(server, source=file) as testbed:
             client = IronicClient(testbed, "latest")
             await client.get("/v1/nodes")
-            file.write_text(configuration([server.port, unresponsive.getsockname()[1]]))
+            file.write_text(text_of([server.port, unresponsive.getsockname()[1]]))
 
             testbed.gateway.on_sighup()
             await testbed.until(lambda view: len(view.pool.members) == 2)
@@ -41,7 +47,7 @@ async def test_a_reload_under_traffic_loses_no_request(tmp_path: Path) -> None:
         testbed.gateway.snapshot_holder.subscribe(lambda before, after: changed.set())
 
         for ports, offer in changes:
-            file.write_text(configuration(ports, offer=offer))
+            file.write_text(text_of(ports, offer=offer))
             changed.clear()
             testbed.gateway.on_sighup()
             while not changed.is_set():
@@ -59,7 +65,7 @@ async def test_a_reload_changes_limits_headers_and_hosts_of_a_service(tmp_path: 
     server, file = Ironic(58), tmp_path / "gateway.yaml"
     async with in_front_of(server, source=file) as testbed:
         file.write_text(
-            configuration([server.port], match="{host: ['*.metal.example', other.example]}")
+            text_of([server.port], match="{host: ['*.metal.example', other.example]}")
             + "    headers: {response: {set: {X-Frame-Options: DENY}}}\n"
             "    timeouts: {backend_body_idle: off}\n"
             "timeouts: {backend_head: 7s}\nlimits: {body: 1MiB}\n"
@@ -98,7 +104,7 @@ async def test_maintenance_networks_and_limits_come_and_go_with_a_reload(tmp_pat
     async with in_front_of(server, source=file) as testbed, aiohttp.ClientSession() as session:
         host, port = testbed.gateway.addresses[0]
         for lines, status, reason in answers:
-            file.write_text(configuration([server.port]) + lines)
+            file.write_text(text_of([server.port]) + lines)
             await (await session.post(f"{testbed.gateway.admin_url}/-/reload")).read()
             async with session.get(f"http://{host}:{port}/v1/nodes") as answer:
                 assert answer.status == status

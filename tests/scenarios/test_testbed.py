@@ -11,8 +11,9 @@ import socket
 
 import pytest
 
+from tests.kit.waiting import PATIENCE
 from tests.scenarios.fakes import LOOPBACK, Head, Ironic
-from tests.scenarios.testbed import TIMEOUT, comparable
+from tests.scenarios.testbed import comparable
 
 RESPONSE = Head("HTTP/1.1 200 OK", (("Date", "Sat, 21 Nov 2026 23:59:59 GMT"), ("Vary", "Accept")), b"body")
 
@@ -53,6 +54,6 @@ async def test_a_connection_that_comes_just_before_the_end_is_closed(turns: int)
         for _ in range(turns):
             await asyncio.sleep(0)
         await server.close()
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             with contextlib.suppress(ConnectionResetError):  # by the system
                 assert await asyncio.get_running_loop().sock_recv(client, 1) == b""

@@ -7,17 +7,16 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from gateway.assembly import Gateway
 from gateway.core.fleet.offer import Phase
-from gateway.core.fleet.snapshot import ServiceView, Snapshot
-from gateway.settings import load
+from gateway.core.fleet.snapshot import ServiceView
+from tests.controlplane.fakes import until
+from tests.kit.gateways import gateway_of
 from tests.kit.waiting import PATIENCE
-from tests.scenarios.fakes import END, HIGHEST, LOOPBACK, LOWEST, OWN, Head, Ironic, read_head, running
+from tests.scenarios.fakes import END, HIGHEST, LOOPBACK, LOWEST, OWN, ApiServer, Head, read_head, running
 
-TIMEOUT: Final = PATIENCE
-"""Seconds after which an expected event counts as missing."""
 REPEATS: Final = 12
 """Requests after which both servers have nearly always had one. No assertion depends on that."""
 MAX_ATTEMPTS: Final = 300
@@ -26,23 +25,6 @@ VARY: Final = f"OpenStack-API-Version, {OWN}"
 
 VersionFields: TypeAlias = tuple[str | None, str | None, str | None]
 """Minimum, maximum and served version of a response; None: the field is missing."""
-
-
-async def wait_for_snapshot(gateway: Gateway, holds: Callable[[Snapshot], bool]) -> None:
-    """Wait until `holds` is true of the current snapshot."""
-    found = asyncio.Event()
-
-    def check(_: Snapshot, after: Snapshot) -> None:
-        if holds(after):
-            found.set()
-
-    unsubscribe = gateway.snapshot_holder.subscribe(check)
-    check(gateway.snapshot_holder.current, gateway.snapshot_holder.current)
-    try:
-        async with asyncio.timeout(TIMEOUT):
-            await found.wait()
-    finally:
-        unsubscribe()
 
 
 class Testbed:
@@ -64,6 +46,30 @@ class Testbed:
         self.base = f"http://{self.authority}{prefix}"
         """Where clients find the API."""
 
+    @classmethod
+    @asynccontextmanager
+    async def in_front_of(
+        cls,
+        *servers: ApiServer,
+        at: Sequence[int] = (),
+        source: Path | None = None,
+        trusted: str = "[]",
+        **keys: str,
+    ) -> AsyncIterator[Self]:
+        """A gateway in front of `servers`, assembled as by `run`, that knows what they serve.
+
+        `at`: ports of further backends, where nobody listens. The gateway is not ready then. `source`: the
+        file that a reload reads. `keys`: as in `service_of`.
+        """
+        async with running(*servers):
+            ports = (*(server.port for server in servers), *at)
+            text = configuration(service_of(cls.service, ports, **keys), trusted=trusted)
+            async with gateway_of(text, source=source) as gateway:
+                testbed = cls(gateway, servers, gateway.settings.services[0].match.prefix)
+                if not at:
+                    await testbed.until(lambda view: view.offer.phase is not Phase.UNKNOWN)
+                yield testbed
+
     @property
     def forwarded(self) -> list[Head]:
         """All requests that the gateway forwarded, to any server."""
@@ -80,7 +86,7 @@ class Testbed:
 
     async def until(self, holds: Callable[[ServiceView], bool]) -> None:
         """Wait until `holds` is true of the service in the current snapshot."""
-        await wait_for_snapshot(self.gateway, lambda snapshot: holds(snapshot.views[self.service]))
+        await until(self.gateway.snapshot_holder, lambda snapshot: holds(snapshot.views[self.service]))
 
     async def send(
         self,
@@ -98,7 +104,7 @@ class Testbed:
         head += [f"{name}: {value}" for name, value in lines]
         if body:
             head.append(f"Content-Length: {len(body)}")
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             reader, writer = await asyncio.open_connection(*self.gateway.addresses[0])
             try:
                 writer.write("\r\n".join(head).encode("latin-1") + END + body)
@@ -120,6 +126,9 @@ class Testbed:
             "the client can tell the servers apart"
         )
         return responses[0]
+
+
+in_front_of = Testbed.in_front_of
 
 
 def comparable(response: Head) -> tuple[object, ...]:
@@ -145,52 +154,22 @@ def version_fields(response: Head) -> VersionFields:
     return response.get(LOWEST), response.get(HIGHEST), response.get(OWN)
 
 
-def configuration(
-    ports: Sequence[int],
-    *,
-    offer: str = "{}",
-    match: str = "{}",
-    interval: str = "100ms",
-    trusted: str = "[]",
+def service_of(
+    name: str, ports: Sequence[int], *, interval: str = "100ms", backends: str = "", **keys: str
 ) -> str:
-    """A configuration with one Ironic service, whose backends listen on these ports of loopback."""
-    lines = [
-        "listen: 127.0.0.1:0",
-        "admin: {listen: 127.0.0.1:0}",
-        "access_log: {format: off}",
-        f"trusted_proxies: {trusted}",
-        "services:",
-        "  baremetal:",
-        "    dialect: ironic",
-        f"    probe: {{interval: {interval}}}",
-        f"    offer: {offer}",
-        f"    match: {match}",
-        "    backends:",
-        *(
-            f"      - {{name: api-{number}, url: 'http://{LOOPBACK}:{port}'}}"
-            for number, port in enumerate(ports, 1)
-        ),
-    ]
+    """A service with these keys, in YAML, whose backends listen on these ports of loopback; one of Ironic,
+    unless `keys` say otherwise. `backends`: more keys of each backend."""
+    keys = {"dialect": "ironic", "probe": f"{{interval: {interval}}}", **keys}
+    lines = [f"  {name}:", *(f"    {key}: {value}" for key, value in keys.items()), "    backends:"]
+    for number, port in enumerate(ports, 1):
+        lines.append(f"      - {{name: api-{number}, url: 'http://{LOOPBACK}:{port}'{backends}}}")
     return "\n".join(lines) + "\n"
 
 
-@asynccontextmanager
-async def in_front_of(
-    *servers: Ironic, at: Sequence[int] = (), source: Path | None = None, **options: str
-) -> AsyncIterator[Testbed]:
-    """A gateway in front of `servers`, assembled as by `run`, that knows what they serve.
-
-    `at`: ports of further backends, where nobody listens. The gateway is not ready then. `source`: the file
-    that a reload reads. `options`: those of `configuration`.
-    """
-    async with running(*servers):
-        text = configuration((*(server.port for server in servers), *at), **options)
-        configured = load(text, filename="scenario.yaml", environ={}).require()
-        async with Gateway(configured, source=source) as gateway:
-            testbed = Testbed(gateway, servers, configured.services[0].match.prefix)
-            if not at:
-                await testbed.until(lambda view: view.offer.phase is not Phase.UNKNOWN)
-            yield testbed
+def configuration(*services: str, trusted: str = "[]") -> str:
+    """A configuration with these services."""
+    head = "listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\naccess_log: {format: off}\n"
+    return f"{head}trusted_proxies: {trusted}\nservices:\n{''.join(services)}"
 
 
 def description(response: Head) -> str:

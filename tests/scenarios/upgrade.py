@@ -15,9 +15,10 @@ import aiohttp
 
 from gateway.core.fleet.backend import Freshness
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
+from tests.kit.waiting import PATIENCE
 from tests.scenarios.fakes import Ironic
 from tests.scenarios.ironic_client import IronicClient
-from tests.scenarios.testbed import TIMEOUT, Testbed, in_front_of, version_fields
+from tests.scenarios.testbed import Testbed, in_front_of, version_fields
 
 OLD: Final = 58
 NEW: Final = 90
@@ -162,7 +163,7 @@ async def upgrade_of(
     """A gateway that knows these servers. At the end, no server may have received a version in vain."""
     offer = f"{{stabilization: {stabilization}, {policy}}}"
     async with in_front_of(*servers, offer=offer, interval=interval) as testbed:
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT)
+        timeout = aiohttp.ClientTimeout(total=PATIENCE)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             upgrade = Upgrade(testbed, session)
             yield upgrade

@@ -11,10 +11,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gateway.assembly import Gateway
 from gateway.core.fleet.offer import Phase
-from gateway.settings import load
 from tests.architecture.source import ROOT
+from tests.kit.gateways import gateway_of
 from tests.scenarios.fakes import END, LOOPBACK, ApiServer, Head
 from tests.scenarios.fakes import running as started
 from tests.scenarios.testbed import REPEATS, Testbed
@@ -108,10 +107,9 @@ async def running(
     `extra`: more lines of each service.
     """
     async with started(*servers):
-        loaded = load(example(name, extra), filename=f"{name}.yaml", environ=environment(*servers))
-        configured = loaded.require()
-        async with Gateway(configured, source=source) as gateway:
-            testbed = WorkedTestbed(gateway, servers, "", service or configured.services[0].name)
+        text, environ = example(name, extra), environment(*servers)
+        async with gateway_of(text, source=source, environ=environ) as gateway:
+            testbed = WorkedTestbed(gateway, servers, "", service or gateway.settings.services[0].name)
             await testbed.until(lambda view: view.offer.phase is not Phase.UNKNOWN)
             yield testbed
     assert [head for server in servers for head in server.refused] == []

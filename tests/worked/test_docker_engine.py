@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.kit.waiting import PATIENCE
 from tests.scenarios.fakes import read_head
-from tests.scenarios.testbed import REPEATS, TIMEOUT
+from tests.scenarios.testbed import REPEATS
 from tests.worked.docker_streams import STDERR, STDOUT, frame
 from tests.worked.fleet import WorkedTestbed, running
 from tests.worked.path_servers import DockerEngine
@@ -144,7 +145,7 @@ async def test_attach_and_exec_are_tunnels_at_the_negotiated_version(
     lines = f"Host: d\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: {len(body)}\r\n\r\n{body}"
     reader, writer = await asyncio.open_connection(*testbed.gateway.addresses[0])
     try:
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             writer.write(f"POST {version}{path} HTTP/1.1\r\n{lines}".encode())
             head = await read_head(reader)
             assert head is not None

@@ -7,10 +7,9 @@ from typing import Final
 
 import pytest
 
-from gateway.assembly import Gateway
 from gateway.cli import main
-from gateway.settings import load
 from tests.docs.pages import blocks, page
+from tests.kit.gateways import gateway_of
 from tests.scenarios.fakes import running as started
 from tests.scenarios.testbed import REPEATS
 from tests.worked.fleet import WorkedTestbed
@@ -46,8 +45,7 @@ async def test_the_second_file_works_as_the_page_promises() -> None:
         text = SECOND.replace(":8080", ":0\nadmin:\n  listen: 127.0.0.1:0")
         for port, server in zip((7001, 7002), fleet, strict=True):
             text = text.replace(f":{port}", f":{server.port}")
-        configured = load(text, filename="my.yaml", environ={}).require()
-        async with Gateway(configured) as gateway:
+        async with gateway_of(text) as gateway:
             testbed = WorkedTestbed(gateway, fleet, "", "orders")
             await testbed.until_offered("2-3")
 

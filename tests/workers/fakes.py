@@ -26,6 +26,7 @@ from gateway.telemetry.worker_report import Ejected
 from gateway.workers.messages import Failed, Used
 from gateway.workers.supervisor import Timing, WorkerProcesses
 from tests.controlplane.fakes import holder_of, service
+from tests.kit.waiting import Changes
 
 PROGRAM: Final = Path(__file__).with_name("fake_worker.py")
 API: Final = Backend("api-1", "127.0.0.1", 1)
@@ -74,7 +75,7 @@ class Control:
         """Kinds of messages that workers which begin from now on do not answer."""
         self.exit_at_once: int | None = None
         """The exit code of workers that begin from now on."""
-        self._something = asyncio.Condition()
+        self._something = Changes()
         self._connections: set[asyncio.Task[None]] = set()
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -86,22 +87,19 @@ class Control:
         worker.order("begin")
         async for line in reader:
             message = json.loads(line)
-            async with self._something:
-                if message["kind"] == "began":
-                    worker.pid = message["pid"]
-                    self.workers.append(worker)
-                else:
-                    worker.told.append(message)
-                self._something.notify_all()
-        async with self._something:
-            worker.gone = True
-            self._something.notify_all()
+            if message["kind"] == "began":
+                worker.pid = message["pid"]
+                self.workers.append(worker)
+            else:
+                worker.told.append(message)
+            self._something.notify()
+        worker.gone = True
+        self._something.notify()
         writer.close()
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until the workers have told what makes it true."""
-        async with asyncio.timeout(WAIT), self._something:
-            await self._something.wait_for(holds)
+        await self._something.until(holds)
 
     async def worker(self, number: int) -> FakeWorker:
         """The one that has begun as this one of all, from 0, once it was told where it is."""

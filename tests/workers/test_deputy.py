@@ -19,7 +19,6 @@ from typing import Any, Final, final
 
 import pytest
 
-from gateway import settings
 from gateway.assembly import Gateway
 from gateway.dataplane.edge.balance import Board
 from gateway.dataplane.edge.listening_sockets import Inherited, ListeningSockets
@@ -29,6 +28,7 @@ from gateway.workers.deputy import Deputy
 from tests.dataplane.listener_tls import authority, local_leaf
 from tests.kit.backends import ScriptedBackend, serve
 from tests.kit.certificates import client_context
+from tests.kit.gateways import gateway_of
 from tests.workers.fakes import Plane, plane_at
 
 WAIT: Final = 20.0
@@ -493,8 +493,7 @@ async def house(folder: Path) -> AsyncIterator[House]:
         text = CONFIGURATION.format(
             folder=folder, certificate=certificate, key=key, port=backend.backend.port
         )
-        configured = settings.load(text, filename="test", environ={}).require()
-        async with Gateway(configured) as gateway:
+        async with gateway_of(text) as gateway:
             yield House(gateway, folder, Path(certificate))
     finally:
         await backend.close()

@@ -16,9 +16,9 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway import settings
 from gateway.assembly import Gateway
 from tests.kit.backends import Script, ScriptedBackend, UpstreamConnection, serve
+from tests.kit.gateways import gateway_of
 
 pytestmark = pytest.mark.processes
 
@@ -106,8 +106,7 @@ async def seen(folder: Path, answer: Script = serve) -> AsyncIterator[Seen]:
     await backend.start()
     try:
         text = CONFIGURATION.format(log=folder / "access.log", port=backend.backend.port)
-        configured = settings.load(text, filename="test", environ={}).require()
-        async with Gateway(configured) as gateway, aiohttp.ClientSession() as session:
+        async with gateway_of(text) as gateway, aiohttp.ClientSession() as session:
             yield Seen(gateway, session, folder / "access.log")
     finally:
         await backend.close()

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tests.engines.equality.apis import kind_of
-from tests.engines.equality.exchange import Answer
 from tests.engines.equality.members import MEMBER_HEADER, RECEIVED_HEADER
 from tests.engines.equality.requests import Asked
+from tests.kit.clients import Answer
 
 _REQUEST_ID: Final = re.compile(rb'(?:, "request_id": "req-[0-9a-f-]{36}")|req-[0-9a-f-]{36}')
 """HAProxy gives none to its own errors, of which some APIs have one in the body, too."""

@@ -12,10 +12,9 @@ from gateway.engines.haproxy.configuration import HaproxyOptions, configuration_
 from gateway.engines.haproxy.driver import HaproxyDriver, Places, replace_file
 from gateway.engines.haproxy.map_file import map_text
 from gateway.engines.table import compile_table
-from tests.differential.testbed import LOOPBACK
 from tests.engines.equality.gateway import RunningGateway
 from tests.engines.equality.haproxy import running_haproxy
-from tests.kit.networks import free_port
+from tests.kit.networks import LOOPBACK, free_port
 from tests.kit.processes import TIMEOUT
 
 _HARD_STOP: Final = 5

@@ -7,27 +7,23 @@ from contextlib import asynccontextmanager
 from time import monotonic
 from typing import final
 
-from gateway.controlplane.resolver import addresses_only
-from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.dataplane.edge.listening_sockets import ListeningSockets
-from gateway.dataplane.worker import Worker
 from gateway.settings import load
-from gateway.settings.sections.listen import Listen
-from gateway.settings.values import Settings
-from gateway.telemetry.metrics import Metrics
-from tests.differential.testbed import LOOPBACK
+from tests.kit.workers import Gateway, worker_of
 
 
 @final
 class RunningGateway:
     """`port`: where it listens. `requests`: how many it got."""
 
-    def __init__(self, settings: Settings, snapshots: SnapshotHolder, port: int) -> None:
-        self.settings = settings
-        self.requests = 0
-        self.snapshots = snapshots
-        self.port = port
+    def __init__(self, worker: Gateway) -> None:
+        self._worker = worker
+        self.snapshots = worker.snapshot_holder
+        self.port = worker.address[1]
+
+    @property
+    def requests(self) -> int:
+        return len(self._worker.records)
 
     def reconfigure(self, text: str) -> Snapshot:
         """Put another configuration in force, at once."""
@@ -45,30 +41,6 @@ def configuration(services: str, more: str = "") -> str:
 @asynccontextmanager
 async def running_gateway(text: str) -> AsyncIterator[RunningGateway]:
     """Facts from responses are not fed back, so that no request depends on an earlier one."""
-    settings = load(text, filename="equality.yaml", environ={}).require()
-    snapshots = SnapshotHolder(Snapshot.configured(settings.services, now=monotonic()))
-    running: RunningGateway | None = None
-
-    def count(_: object) -> None:
-        if running is not None:
-            running.requests += 1
-
-    worker = Worker(
-        limits=settings.limits,
-        timeouts=settings.timeouts,
-        trusted=settings.trusted_proxies,
-        snapshots=snapshots,
-        resolve=addresses_only,
-        observe=lambda *_: None,
-        metrics=Metrics(),
-        record=count,
-    )
-    listen = Listen(LOOPBACK, 0)
-    sockets = await ListeningSockets.bind([listen])
-    try:
-        await worker.listen([(listen, sock) for _, sock in sockets.of_slot(0)])
-        running = RunningGateway(settings, snapshots, sockets.addresses[0][1])
-        yield running
-    finally:
-        await worker.abort()
-        sockets.close()
+    services = load(text, filename="equality.yaml", environ={}).require().services
+    async with worker_of(*services, trusted=["127.0.0.1/32"], learns=False) as worker:
+        yield RunningGateway(worker)

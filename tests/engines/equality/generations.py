@@ -9,8 +9,8 @@ from random import Random
 from typing import Final, final
 
 from tests.engines.equality.apis import Fleet
-from tests.engines.equality.exchange import Answer, Connection
 from tests.engines.equality.members import MEMBER_HEADER, RECEIVED_HEADER
+from tests.kit.clients import Answer, ByteClient
 
 HEADER: Final = "X-OpenStack-Ironic-API-Version"
 MINIMUM: Final = "x-openstack-ironic-api-minimum-version"
@@ -32,7 +32,7 @@ class Traffic:
 
     async def client(self, seed: int) -> None:
         """One client, until it is cancelled."""
-        random, connection = Random(seed), Connection(self._port)
+        random, connection = Random(seed), ByteClient(self._port)
         try:
             while True:
                 version = random.choice(
@@ -42,7 +42,7 @@ class Traffic:
                 self._judge(version, answer)
                 self._more.set()
         finally:
-            await connection.close()
+            connection.close()
 
     def _request(self, version: str) -> bytes:
         lines = ("GET /v1/nodes HTTP/1.1", f"Host: {self._fleet.api.host}", f"{HEADER}: {version}", "", "")

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.differential.testbed import LOOPBACK
+from tests.kit.networks import LOOPBACK
 from tests.kit.waiting import until
 
 PATH: Final = "/usr/sbin:/usr/local/sbin:/sbin"

@@ -12,12 +12,13 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Final, final
+from typing import Final
 
-from tests.differential.testbed import LOOPBACK, head_of, version_in
+from tests.differential.testbed import version_in
 from tests.engines.equality.apis import FLEETS, MEMBERS, Fleet, kind_of
-from tests.engines.equality.exchange import body_end
 from tests.engines.equality.refusals import UNACCEPTABLE, other_refusal, refusal_of_version, refusal_status
+from tests.kit.messages import read_raw
+from tests.kit.servers import serving
 
 MEMBER_HEADER: Final = "X-Member"
 RECEIVED_HEADER: Final = "X-Received"
@@ -25,29 +26,12 @@ RECEIVED_HEADER: Final = "X-Received"
 some servers take for it."""
 
 
-@final
-class _Connection(asyncio.Protocol):
+async def _serve(
+    fleet: Fleet, member: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
     """One connection to a member."""
-
-    def __init__(self, fleet: Fleet, member: str) -> None:
-        self._fleet = fleet
-        self._member = member
-        self._data = b""
-        self._transport: asyncio.WriteTransport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        assert self._transport is not None
-        self._data += data
-        while head := head_of(self._data):
-            end = body_end(self._data, len(head), bodiless=b"\r\ncontent-length:" not in head.lower())
-            if end < 0:
-                return
-            self._data = self._data[end:]
-            self._transport.write(respond(self._fleet, self._member, head))
+    while (request := await read_raw(reader)).whole:
+        writer.write(respond(fleet, member, request.head))
 
 
 def respond(fleet: Fleet, member: str, head: bytes) -> bytes:
@@ -129,14 +113,11 @@ def _key(version: str) -> tuple[int, ...]:
 @asynccontextmanager
 async def running_members(**others: str) -> AsyncIterator[Mapping[str, Mapping[str, int]]]:
     """All members of all fleets; gives their ports by service and member. `others`: what a kind is really."""
-    loop = asyncio.get_running_loop()
     ports: dict[str, dict[str, int]] = {name: {} for name in FLEETS}
     async with AsyncExitStack() as stack:
         for name, fleet in FLEETS.items():
             for member in MEMBERS:
-                server = await loop.create_server(
-                    partial(_Connection, fleet, others.get(kind_of(member), member)), LOOPBACK, 0
-                )
-                stack.callback(server.close)
-                ports[name][member] = server.sockets[0].getsockname()[1]
+                serve = partial(_serve, fleet, others.get(kind_of(member), member))
+                server = await stack.enter_async_context(serving(serve))
+                ports[name][member] = server.port
         yield ports
