@@ -21,7 +21,7 @@ import click
 
 from gateway.cli import admin_tls, plain_http
 from gateway.cli.admin_tls import PLAIN_TLS, AdminTls
-from gateway.cli.command import FileName, Text, usage_error
+from gateway.cli.command import FileName, Text, read_settings, usage_error
 from gateway.errors import AdminError, TokenError
 from gateway.runtime.terminal import plain
 
@@ -282,8 +282,6 @@ def _section(file: Path, *, light: bool) -> AdminSection:
     found = read_admin_section(file, os.environ) if light else None
     if found is not None:
         return found
-    from gateway.cli.files import read_settings  # noqa: PLC0415 - costs more than all the rest
-
     admin = read_settings(file).admin
     token = None if admin.token is None else admin.token.reveal()
     certificates = None if admin.tls is None else tuple(each.certificate for each in admin.tls.certificates)

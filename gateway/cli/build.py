@@ -40,7 +40,7 @@ REMEDY: Final = "On Debian and Ubuntu: apt-get install gcc libc6-dev python3-dev
 @click.option(
     "--check", is_flag=True, help="build nothing; exit 1 with the reason if it cannot be built here"
 )
-def command(*, check: bool) -> int:
+def build(*, check: bool) -> int:
     """Build. Raises `BuildError` if that is not possible here, or fails."""
     if not (SOURCES / "requirements" / "build.txt").exists():
         raise BuildError(f"{SOURCES} is no checkout of skewgate: an installed package is compiled or is not")

@@ -49,7 +49,7 @@ DETAILS: Final = (
 )
 @output_option
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=FileName())
-def command(*, strict: bool, engine: str | None, fixes: bool, output: str, files: Sequence[Path]) -> int:
+def check(*, strict: bool, engine: str | None, fixes: bool, output: str, files: Sequence[Path]) -> int:
     """Print the problems of all files. 0 if all can be used, with or without warnings; otherwise 2. Raises
     `FixError`."""
     files = files or [find_config(None)]

@@ -2,7 +2,7 @@
 
 A verb is a function that returns the exit code, with `@verb(NAME)` and the options of click above it. Texts
 of the command line are read here or in the verb; what they mean is decided elsewhere. Imports neither
-settings nor anything that a running gateway needs.
+settings nor anything that a running gateway needs, unless `read_settings` is called.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ import os
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 
 import click
 
 from gateway.cli.verbs import VERBS
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings
 
 Function: TypeAlias = Callable[..., int]
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -77,6 +80,14 @@ def find_config(named: Path | None) -> Path:
             return Path(place)
     usage_error(f"there is no configuration: name a FILE, set {CONFIG_VARIABLE}, or write ./skewgate.yaml"
                 " or /etc/skewgate/skewgate.yaml")  # fmt: skip
+
+
+def read_settings(path: Path) -> Settings:
+    """The settings of a file. Raises `SettingsError` with every problem when there is an error. Warnings are
+    ignored."""
+    from gateway.settings import read_file  # noqa: PLC0415 - costs more than all the rest
+
+    return read_file(path, environ=os.environ, check_files=False).require()
 
 
 class FileName(click.Path):

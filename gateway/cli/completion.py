@@ -24,7 +24,7 @@ fish: skewgate completion fish > ~/.config/fish/completions/skewgate.fish"""
 
 @verb("completion", DETAILS)
 @click.argument("shell", metavar="bash|zsh|fish", type=click.Choice(SHELLS))
-def command(*, shell: str) -> int:
+def completion(*, shell: str) -> int:
     """Print the script."""
     kind = get_completion_class(shell)
     assert kind is not None

@@ -54,7 +54,7 @@ def _port(text: str) -> int:
 )
 @click.option("--compare", is_flag=True, help="the same clients go through HAProxy as well")
 @click.option("--web", is_flag=True, help="open the operations page, which then takes commands")
-def command(*, length: float | None, seed: int | None, port: int, compare: bool, web: bool) -> int:
+def demo(*, length: float | None, seed: int | None, port: int, compare: bool, web: bool) -> int:
     """Run the demonstration to its end, or until Ctrl-C. 0 when the gateway lost no request."""
     # What the gateway would log is shown by the demonstration, and by the page. Only bugs are printed.
     printed = logging.StreamHandler()

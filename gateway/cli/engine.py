@@ -80,7 +80,7 @@ log = logging.getLogger("skewgate.engine")
     help="how long HAProxy may drain",
 )
 @click.option("--write", is_flag=True, help="write both files for the first start of HAProxy, and end")
-def command(
+def engine(
     *,
     name: str,
     config: Path | None,
@@ -115,13 +115,13 @@ def command(
         _write(configured, places(configured))
         return 0
 
-    def engine(configured: Settings) -> MakeEngine:
+    def beside(configured: Settings) -> MakeEngine:
         where = places(configured)
         if not _is_believed(configured):
             log.warning("%s", _NOT_BELIEVED)
         return lambda holder, acknowledged, ejected: HaproxyDriver(holder, acknowledged, ejected, where)
 
-    return run_gateway(config, engine=engine)
+    return run_gateway(config, engine=beside)
 
 
 def _write(configured: Settings, where: Places) -> None:

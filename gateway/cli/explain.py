@@ -15,7 +15,7 @@ import click
 
 from gateway.cli import admin_client
 from gateway.cli.admin_client import Where
-from gateway.cli.command import Text, find_config, output_option, usage_error, verb
+from gateway.cli.command import Text, find_config, output_option, read_settings, usage_error, verb
 from gateway.core.http.message import METHOD, Header, method_of_text
 from gateway.runtime.terminal import Paint, Style, TableCell, plain, span, table
 
@@ -53,7 +53,7 @@ def _path(text: str) -> str:
 @output_option
 @click.argument("method", metavar="METHOD", type=Text("method", _method))
 @click.argument("path", metavar="PATH", type=Text("path", _path))
-def command(
+def explain(
     *, where: Where, offline: bool, header: Sequence[Header], output: str, method: str, path: str
 ) -> int:
     """Print the explanation. Raises `AdminError` or `SettingsError`."""
@@ -75,7 +75,6 @@ def _offline(where: Where, method: str, path: str, headers: Sequence[Header]) ->
     if where.admin is not None:
         usage_error("--admin is not allowed with --offline")
     file = find_config(where.config)
-    from gateway.cli.files import read_settings  # noqa: PLC0415
     from gateway.cli.offline import explain_offline  # noqa: PLC0415
     from gateway.runtime import process  # noqa: PLC0415 - a running gateway explains without all that
 

@@ -20,7 +20,7 @@ LAST_LINES: Final = {200: "ready", 503: "not ready"}
 @verb("healthcheck")
 @file_argument
 @admin_client.options
-def command(*, where: Where) -> int:
+def healthcheck(*, where: Where) -> int:
     """Print the result. Raises `AdminError` when no gateway responds."""
     admin = admin_client.find(where, light=True)
     status, body = admin.request("GET", "/readyz", [("verbose", "")])

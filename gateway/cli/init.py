@@ -57,7 +57,7 @@ NO_OPTIONS: Final[Mapping[str, str]] = {}
     help="https: the CA of the servers' certificates",
 )
 @click.option("--to", metavar="FILE", type=FileName(), help="write this file, which must not exist")
-def command(
+def init(
     *,
     urls: Sequence[str],
     dialect: str | None,

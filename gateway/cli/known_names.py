@@ -15,7 +15,7 @@ import click
 
 from gateway.cli import admin_client
 from gateway.cli.admin_client import Where
-from gateway.cli.command import find_config
+from gateway.cli.command import find_config, read_settings
 from gateway.errors import AdminError, SkewgateError
 
 PATIENCE: Final = 1.0
@@ -76,7 +76,5 @@ def _of_gateway(where: Where) -> Names:
 
 
 def _of_file(config: Path) -> Names:
-    from gateway.cli.files import read_settings  # noqa: PLC0415 - costs more than all the rest
-
     settings = read_settings(config)
     return {service.name: [backend.name for backend in service.backends] for service in settings.services}

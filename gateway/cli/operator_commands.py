@@ -1,21 +1,36 @@
-"""Shared by the verbs that change a running gateway: the target, sending the command, printing the new state.
+"""The verbs that command a running gateway: `pin`, `unpin`, `drain`, `enable`, `forget` and `reload`.
 
-The response to a command is the new state. The gateway decides what a command means.
+The response to a command is the new state, of which one line is printed. The gateway decides what a command
+means, and reads its own file: no verb here reads one. What is sent and received: `admin_client`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from gateway.cli import admin_client
-from gateway.cli.command import Text, output_option
+import click
+
+from gateway.cli import admin_client, known_names
+from gateway.cli.admin_client import AdminClient, Where
+from gateway.cli.command import Text, file_argument, output_option, seconds, usage_error, verb
+from gateway.errors import AdminError, TokenError
 from gateway.runtime.terminal import plain, print_error, span
 
 State: TypeAlias = Mapping[str, Any]
 """A document like that of /status."""
+
+INTERVAL: Final = 0.2
+"""Seconds between two requests while waiting. A person does not notice the delay, and the gateway
+makes /status from memory."""
+TOKEN_WAIT: Final = 5.0
+"""Seconds for which a changed token is given time to be known."""
+REFUSED: Final = 400
+"""The status of a response with the problems of the file."""
 
 
 class Target(NamedTuple):
@@ -27,10 +42,10 @@ class Target(NamedTuple):
     def __str__(self) -> str:
         return f"{self.service}/{self.backend}"
 
-
-def options(function: Callable[..., int]) -> Callable[..., int]:
-    """The admin listener (`where`) and the format of the output."""
-    return admin_client.options(output_option(function))
+    def path(self, command: str) -> str:
+        """The endpoint of a command for it."""
+        service, backend = quote(self.service, safe=""), quote(self.backend, safe="")
+        return f"/services/{service}/backends/{backend}/{command}"
 
 
 def _target(text: str) -> Target:
@@ -40,47 +55,62 @@ def _target(text: str) -> Target:
     return Target(service, backend)
 
 
-TARGET: Final = Text("SERVICE/BACKEND", _target)
+def options(function: Callable[..., int]) -> Callable[..., int]:
+    """The admin listener (`where`) and the format of the output."""
+    return admin_client.options(output_option(function))
 
 
-def ceiling_path(service: str) -> str:
-    """The endpoint of a service's pin."""
-    return f"/services/{quote(service, safe='')}/ceiling"
+service_argument = click.argument("service", metavar="SERVICE", shell_complete=known_names.services)
+backend_argument = click.argument(
+    "target",
+    metavar="SERVICE/BACKEND",
+    type=Text("SERVICE/BACKEND", _target),
+    shell_complete=known_names.backends,
+)
 
 
-def backend_path(target: Target, command: str) -> str:
-    """The endpoint of a command for a backend."""
-    return f"/services/{quote(target.service, safe='')}/backends/{quote(target.backend, safe='')}/{command}"
+# --- offers ------------------------------------------------------------------------------------------------
 
 
-def send(
-    admin: admin_client.AdminClient, method: str, path: str, document: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    """Send a command; the new state. Raises `AdminError` when the gateway refuses."""
-    body = None if document is None else json.dumps(document).encode("ascii")
-    document = admin_client.document_of(admin.url, path, *admin.request(method, path, body=body))
-    state = admin_client.require_state(admin.url, document)
-    if state.get("kept") is False:
-        print_error("warning: a restart of the gateway ends this: it has no `state` file, or cannot write it")
-    warn_of_pending(state)
-    if isinstance(warning := state.get("warning"), str):
-        print_error(f"warning: {plain(warning)}")
-    return state
+@verb("pin", "Either VERSION or --release is needed. A pin stands above the file's ceiling until `unpin`.")
+@options
+@service_argument
+@click.argument("version", metavar="[VERSION]", required=False)
+@click.option(
+    "--release", metavar="NAME", help="a release of the dialect's table or of `releases` in the file"
+)
+def pin(*, where: Where, output: str, service: str, version: str | None, release: str | None) -> int:
+    """Set the pin: no version above it is offered. Raises `AdminError` when the gateway refuses."""
+    if version is not None and release is not None:
+        usage_error("--release is not allowed with VERSION")
+    if version is not None:
+        ceiling = {"version": version}
+    elif release is not None:
+        ceiling = {"release": release}
+    else:
+        usage_error("a VERSION or --release NAME is missing")
+    return _set_ceiling(where, output, service, "PUT", ceiling)
 
 
-def warn_of_pending(state: State) -> None:
-    """Say for whom what was commanded still waits."""
-    if isinstance(pending := state.get("pending"), list) and pending:
-        print_error(f"warning: not everywhere yet, it waits for {plain(', '.join(map(str, pending)))}")
+@verb("unpin")
+@options
+@service_argument
+def unpin(*, where: Where, output: str, service: str) -> int:
+    """Remove the pin; 0 also when there was none. If the configuration has a ceiling, it is in force again.
+    Raises `AdminError` when the gateway refuses."""
+    return _set_ceiling(where, output, service, "DELETE")
 
 
-def print_state(output: str, admin: admin_client.AdminClient, state: State, line: Callable[[], str]) -> None:
-    """Print the state as JSON, or the line made from it."""
-    text = json.dumps(state) if output == "json" else plain(admin_client.formatted(admin.url, line))
-    print(text, flush=True)
+def _set_ceiling(
+    where: Where, output: str, service: str, method: str, ceiling: Mapping[str, str] | None = None
+) -> int:
+    admin = admin_client.find(where)
+    state = _send(admin, method, f"/services/{quote(service, safe='')}/ceiling", ceiling)
+    _print_state(output, admin, state, lambda: _offer_line(state, service))
+    return 0
 
 
-def offer_line(state: State, name: str) -> str:
+def _offer_line(state: State, name: str) -> str:
     """The present offer of a service. Raises the errors that `admin_client.formatted` catches."""
     service = state["services"][name]
     offer = service["offer"]
@@ -90,14 +120,197 @@ def offer_line(state: State, name: str) -> str:
     return f"{name}: offers {offered}{f', {limit}' if limit else ''}, phase {service['phase']}"
 
 
-def backend_line(state: State, target: Target) -> str:
-    """Whether a backend is in service. Raises as `offer_line` does."""
+# --- backends ----------------------------------------------------------------------------------------------
+
+
+@verb("drain")
+@options
+@backend_argument
+@click.option("--wait", is_flag=True, help="return when the last request in flight is finished")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=seconds(0, 86_400),
+    help="with --wait: give up after this time with exit code 1; the backend stays drained",
+)
+def drain(*, where: Where, output: str, target: Target, wait: bool, timeout: float | None) -> int:
+    """Drain the backend, which is still probed. After 0 it is in force, and with `--wait` no request is in
+    flight there, in every live replica. Raises `AdminError`."""
+    if timeout is not None and not wait:
+        usage_error("--timeout needs --wait")
+    admin = admin_client.find(where)
+    state: State = _send(admin, "POST", target.path("drain"))
+    if wait:
+        state = _wait_until_idle(admin, target, state, timeout)
+    _print_state(output, admin, state, lambda: _backend_line(state, target))
+    return 0
+
+
+@verb("enable")
+@options
+@backend_argument
+def enable(*, where: Where, output: str, target: Target) -> int:
+    """End a drain; 0 also when the backend was in service. Raises `AdminError` when the gateway refuses."""
+    admin = admin_client.find(where)
+    state = _send(admin, "POST", target.path("enable"))
+    _print_state(output, admin, state, lambda: _backend_line(state, target))
+    return 0
+
+
+def _wait_until_idle(admin: AdminClient, target: Target, state: State, timeout: float | None) -> State:
+    """The first state in which no request is in flight. Raises `AdminError` at the timeout, and when the
+    backend is not drained any more."""
+    end = None if timeout is None else time.monotonic() + timeout
+    while what := _keeps_busy(target, state):
+        if end is not None and time.monotonic() >= end:
+            raise AdminError(f"{target} is drained, but {what}")
+        time.sleep(INTERVAL)
+        state = admin.status()
+    if away := _agreement(target, state).get("away"):
+        print_error(
+            "warning: nobody knows whether these replicas, which are not attached, still use it: "
+            f"{plain(', '.join(map(str, away)))}"
+        )
+    return state
+
+
+def _keeps_busy(target: Target, state: State) -> str:
+    """Why it is not idle, as far as is known here; empty: it is."""
+    if number := _in_flight(target, state):
+        return f"still has {_requests(number)} in flight"
+    if state.get("agreement") is None:
+        return ""
+    agreement = _agreement(target, state)
+    drain = agreement.get("drains", {}).get(target.backend)
+    if drain is None or not agreement.get("attached"):
+        return "this replica does not know whether the others still use it"
+    return (
+        "" if drain["idle"] else f"other replicas still use it: {plain(', '.join(map(str, drain['busy'])))}"
+    )
+
+
+def _agreement(target: Target, state: State) -> Mapping[str, Any]:
+    """What the gateway knows of the other replicas; nothing where it stands alone."""
+    found = state["services"][target.service].get("agreement", {})
+    return found if isinstance(found, Mapping) else {}
+
+
+def _in_flight(target: Target, state: State) -> int:
+    """Requests in flight. Raises `AdminError` when the backend is not drained any more: it may never be
+    idle."""
+    try:
+        backend = state["services"][target.service]["backends"][target.backend]
+        drained, number = bool(backend["drained"]), int(backend["in_flight"])
+    except (LookupError, TypeError, ValueError):
+        raise AdminError(f"{target} is not configured any more") from None
+    if not drained:
+        raise AdminError(f"{target} was put back into service meanwhile")
+    return number
+
+
+def _backend_line(state: State, target: Target) -> str:
+    """Whether a backend is in service. Raises as `_offer_line` does."""
     backend = state["services"][target.service]["backends"][target.backend]
     if not backend["drained"]:
         return f"{target}: in service"
-    return f"{target}: drained, {requests(int(backend['in_flight']))} in flight"
+    return f"{target}: drained, {_requests(int(backend['in_flight']))} in flight"
 
 
-def requests(number: int) -> str:
-    """`1 request`, `2 requests`."""
+def _requests(number: int) -> str:
     return f"{number} request{'' if number == 1 else 's'}"
+
+
+# --- replicas ----------------------------------------------------------------------------------------------
+
+
+@verb(
+    "forget",
+    "Only for a replica that will not come back with its state file: it may still offer what the others "
+    "refuse from now on. `skewgate status` shows the ids.",
+)
+@options
+@click.argument("replica", metavar="ID", shell_complete=known_names.replicas)
+def forget(*, where: Where, output: str, replica: str) -> int:
+    """Forget the replica. A version is refused only when every registered replica agrees to it. Raises
+    `AdminError` when the gateway refuses, as it does of one that is live."""
+    admin = admin_client.find(where)
+    state = _send(admin, "DELETE", f"/replicas/{quote(replica, safe='')}")
+    _print_state(output, admin, state, lambda: f"{replica}: forgotten")
+    return 0
+
+
+# --- the configuration -------------------------------------------------------------------------------------
+
+
+@verb("reload")
+@file_argument
+@admin_client.options
+def reload(*, where: Where) -> int:
+    """Reload, and print the problems as `check` does. Raises `AdminError` when the file is refused, so that
+    the old configuration stays, or no gateway responds."""
+    admin = admin_client.find(where)
+    status, body = _request_reload(admin)
+    if status == REFUSED and (problems := _problems(body)):
+        print("\n".join(_safe_text(problem) for problem in problems), file=sys.stderr)
+        raise AdminError("reload refused, the old configuration stays in force")
+    document = admin_client.document_of(admin.url, "/-/reload", status, body)
+    state = admin_client.require_state(admin.url, document)
+    _warn_of_pending(state)
+    print(f"reloaded: generation {state['generation']} is in force", flush=True)
+    return 0
+
+
+def _request_reload(admin: AdminClient) -> tuple[int, bytes]:
+    """A token that is read from a file may be newer than the gateway's, which takes it within seconds."""
+    end = time.monotonic() + TOKEN_WAIT
+    while True:
+        try:
+            return admin.request("POST", "/-/reload")
+        except TokenError:
+            if admin.token_from == admin_client.TOKEN_VARIABLE or time.monotonic() > end:
+                raise
+        time.sleep(INTERVAL)
+
+
+def _problems(body: bytes) -> Sequence[str]:
+    """What is wrong with the file, according to a response; empty when it is none of a gateway's."""
+    try:
+        found = json.loads(body)["problems"]
+    except (ValueError, LookupError, TypeError):
+        return ()
+    return [text for text in found if isinstance(text, str)] if isinstance(found, list) else ()
+
+
+def _safe_text(problem: str) -> str:
+    """Its lines without control characters. Tabs stay, because they keep the carets in their columns."""
+    return "\n".join("\t".join(map(plain, line.split("\t"))) for line in problem.split("\n"))
+
+
+# --- what all share ----------------------------------------------------------------------------------------
+
+
+def _send(
+    admin: AdminClient, method: str, path: str, document: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Send a command; the new state. Raises `AdminError` when the gateway refuses."""
+    body = None if document is None else json.dumps(document).encode("ascii")
+    response = admin_client.document_of(admin.url, path, *admin.request(method, path, body=body))
+    state = admin_client.require_state(admin.url, response)
+    if state.get("kept") is False:
+        print_error("warning: a restart of the gateway ends this: it has no `state` file, or cannot write it")
+    _warn_of_pending(state)
+    if isinstance(warning := state.get("warning"), str):
+        print_error(f"warning: {plain(warning)}")
+    return state
+
+
+def _warn_of_pending(state: State) -> None:
+    """Print for whom what was commanded still waits."""
+    if isinstance(pending := state.get("pending"), list) and pending:
+        print_error(f"warning: not everywhere yet, it waits for {plain(', '.join(map(str, pending)))}")
+
+
+def _print_state(output: str, admin: AdminClient, state: State, line: Callable[[], str]) -> None:
+    """Print the state as JSON, or the line made from it."""
+    text = json.dumps(state) if output == "json" else plain(admin_client.formatted(admin.url, line))
+    print(text, flush=True)

@@ -56,7 +56,7 @@ log = logging.getLogger("skewgate")
     is_flag=True,
     help="go on in place of the gateway that runs with the same state file: no request is lost",
 )
-def command(*, config: Path | None, take_over: bool) -> int:
+def run(*, config: Path | None, take_over: bool) -> int:
     """Run the gateway; 0 after a drain. Raises `SettingsError` or `StartupError` when it cannot start."""
     return run_gateway(config, take_over=take_over)
 

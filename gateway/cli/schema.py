@@ -7,7 +7,7 @@ from gateway.settings import schema_text
 
 
 @verb("schema")
-def command() -> int:
+def schema() -> int:
     """Print the schema."""
     print(schema_text(), end="")
     return 0

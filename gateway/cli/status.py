@@ -65,7 +65,7 @@ _FRESHNESS_STYLE: Final = {
 @click.option("--watch", is_flag=True, help=f"repeat every {INTERVAL:g} seconds until Ctrl-C")
 @output_option
 @click.argument("service", metavar="[SERVICE]", required=False, shell_complete=known_names.services)
-def command(*, where: Where, watch: bool, output: str, service: str | None) -> int:
+def status(*, where: Where, watch: bool, output: str, service: str | None) -> int:
     """Print the page once, or again and again until Ctrl-C. Raises `AdminError` for an unknown service."""
     admin = admin_client.find(where)
     paint = Paint(sys.stdout)

@@ -17,9 +17,8 @@ import click
 
 from gateway.cli import admin_client, offline
 from gateway.cli.admin_client import Where
-from gateway.cli.command import FileName, find_config, output_option, verb
+from gateway.cli.command import FileName, find_config, output_option, read_settings, verb
 from gateway.cli.expectations import DOWN, LEGACY, Claim, Expectations, Row, Value, read_expectations
-from gateway.cli.files import read_settings
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import Fact, ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.service import Service
@@ -61,7 +60,7 @@ class RowResult(NamedTuple):
 @admin_client.options
 @output_option
 @click.argument("file", metavar="FILE", type=FileName())
-def command(*, where: Where, output: str, file: Path) -> int:
+def test(*, where: Where, output: str, file: Path) -> int:
     """Compare all rows. 0 if all are as expected, else 1. Raises `SettingsError` and `AdminError`."""
     table = read_expectations(file)
     results = _explained_online(where, table) if where.admin is not None else _decide(where.config, table)

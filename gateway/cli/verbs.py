@@ -1,7 +1,8 @@
 """The verbs of the command, and one sentence for each, for the help, shells, docs/cli.md and the man page.
 
-Each verb is `command` in the module of its name. Modules are imported when their verb is called, because what
-`run` needs takes a third of a second to import, and `healthcheck` is called every second. Imports nothing.
+Each verb is a function of its own name, in the module of that name. Modules are imported when their verb is
+called, because what `run` needs takes a third of a second to import, and `healthcheck` is called every
+second. Imports nothing.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ VERBS: Final[Mapping[str, str]] = {
     ),
     "version": "print the versions of the program and its libraries",
 }
+
+OF_OPERATORS: Final = frozenset({"pin", "unpin", "drain", "enable", "forget", "reload"})
+"""The verbs of `operator_commands`. Each of the others has a module of its own."""
 
 REPLACED: Final = {"fmt": "check --fix"}
 """Verbs of earlier releases, with what to write instead."""

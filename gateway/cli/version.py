@@ -28,7 +28,7 @@ PARTS: Final = (
 
 @verb("version")
 @output_option
-def command(*, output: str) -> int:
+def version(*, output: str) -> int:
     """Print the versions."""
     found = versions()
     if output == "json":

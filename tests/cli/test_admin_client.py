@@ -17,7 +17,7 @@ from aiohttp import web
 from pytest_aiohttp import AiohttpRawServer
 
 from gateway.assembly import Gateway
-from gateway.cli import reload
+from gateway.cli import operator_commands
 from gateway.cli.admin_client import HOW_TO_NAME_ONE, NO_GATEWAY
 from gateway.cli.status import page
 from gateway.runtime.terminal import Paint
@@ -384,7 +384,7 @@ async def test_a_renewed_token_is_taken_by_the_watch_and_reload_waits_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`ExecReload` reads the new token at once, and the gateway a second or two later."""
-    monkeypatch.setattr(reload, "TOKEN_WAIT", PATIENCE)
+    monkeypatch.setattr(operator_commands, "TOKEN_WAIT", PATIENCE)
     (tmp_path / "token").write_text("open-sesame-sesame")
     file = write(admin_port=free_port(), token="'${FILE:token}'")
     loaded = read_file(file, environ=os.environ)

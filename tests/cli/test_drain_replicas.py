@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.drain import _keeps_busy
-from gateway.cli.operator_commands import Target
+from gateway.cli.operator_commands import Target, _keeps_busy
 
 TARGET = Target("baremetal", "api-1")
 

@@ -12,7 +12,7 @@ from aiohttp.pytest_plugin import AiohttpRawServer
 
 from gateway.cli import admin_client, known_names
 from gateway.cli.command import CONFIG_VARIABLE
-from gateway.cli.unpin import command
+from gateway.cli.operator_commands import unpin
 from tests.cli.conftest import Running, Write
 from tests.kit.networks import free_port
 from tests.kit.processes import call
@@ -61,9 +61,9 @@ def test_without_an_option_the_names_of_the_file_in_the_usual_place(
     monkeypatch.chdir(tmp_path)
 
     def names(**params: str) -> list[str]:
-        context = click.Context(command)
+        context = click.Context(unpin)
         context.params = params
-        return known_names.services(context, command.params[0], "")
+        return known_names.services(context, unpin.params[0], "")
 
     monkeypatch.setenv(CONFIG_VARIABLE, str(file))
     assert names() == ["baremetal"]
