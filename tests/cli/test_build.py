@@ -167,7 +167,7 @@ def test_only_the_build_of_these_sources_is_used(
 
 
 def test_a_finder_knows_what_its_folder_has(tmp_path: Path) -> None:
-    package = tmp_path / "gateway" / "dataplane"
+    package = tmp_path / "gateway" / "dataplane" / "exchange"
     package.mkdir(parents=True)
     files = [package / f"exchange{EXTENSION_SUFFIXES[0]}", tmp_path / f"shared__mypyc{EXTENSION_SUFFIXES[0]}"]
     for file in files:
@@ -177,7 +177,7 @@ def test_a_finder_knows_what_its_folder_has(tmp_path: Path) -> None:
     found = [finder.find_spec(name) for name in (HOT_MODULE, "shared__mypyc")]
 
     assert [spec and spec.origin for spec in found] == list(map(str, files))
-    for name in ("gateway.dataplane", "gateway.errors", "exchange", "other__mypyc"):
+    for name in ("gateway.dataplane.exchange", "gateway.errors", "exchange", "other__mypyc"):
         assert finder.find_spec(name) is None
 
 
