@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from tests.differential.apis import Api
+
+
+SPELLINGS: Final = Path(__file__).parent / "spellings"
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """The lines of a list of spellings, in which `{…}` stand for names and versions; `\\x20` and the like are
+    read as in Python."""
+    lines = (SPELLINGS / f"{name}.txt").read_text("ascii").removesuffix("\n").split("\n")
+    return tuple(line.encode().decode("unicode_escape") for line in lines)
 
 
 class Case(NamedTuple):

@@ -10,82 +10,17 @@ from random import Random
 from typing import Final
 
 from tests.differential.apis import Header
-from tests.differential.draft import Draft, Mutation
+from tests.differential.draft import Draft, Mutation, spellings
 
 SEPARATORS: Final = "_.!#$%&'*+^`|~-"
 """Every character of a token (RFC 9110 5.6.2) that is neither a letter nor a digit."""
 
 _BLANKS: Final = (" ", "\t", "  ", "\xa0", "\x85", "\xa0 ", " \t ", "\xad", "\xc2\xa0", "\xe2\x80\x8b")
 
-_VALUES: Final = (
-    *(
-        "",
-        " ",
-        "\t{v}\t",
-        "{v}\xa0",
-        "\xa0{v}",
-        "{v}\x85",
-        "\x85{v}",
-        "{v} {o}",
-        "{v};{o}",
-        "{v},{o}",
-        "{o},{v}",
-    ),
-    *(
-        "{v}, {o}",
-        "{o} , {v}",
-        ",{v}",
-        "{v},",
-        ",,{v}",
-        '"{v}"',
-        "'{v}'",
-        '"{o}", {v}',
-        "0{v}",
-        "+{v}",
-        "-{v}",
-    ),
-    *(
-        "v{v}",
-        "V{v}",
-        "{v}.0",
-        "{v}_0",
-        "{v}.",
-        ".{v}",
-        "{v}e0",
-        "0x{v}",
-        "{v}\xb2",
-        "\xef\xbc\x91",
-        "latest",
-    ),
-    *(
-        "LATEST",
-        "Latest",
-        "latest,{o}",
-        "{o},latest",
-        "null",
-        "{v}\\",
-        "{v}%00",
-        "{v}%20",
-        "\u00bd",
-        "{v}:{o}",
-    ),
-    *("=?utf-8?q?{o}?=", "{v} (comment)", "{v}#", "{v}/{o}", "{v}={o}", "1.05", "1.5 ", "01", "00", "1_0"),
-)
+_VALUES: Final = spellings("header_values")
 """Values in place of `{v}`, the requested version. `{o}` is another one."""
 
-_ITEMS: Final = (
-    *("{s} {v}, {s} {o}", "{s} {o},{s} {v}", "baremetal 1.5, {s} {v}", "{s} {v}, compute 2.9", "{S} {v}"),
-    *("{s}\t{v}", "{s}  {v}", "{s}\xa0{v}", "{v}", "{s},{v}", "{s}={v}", "{s}:{v}", "x{s} {o}, {s} {v}"),
-    *("{s} {v} {o}", "{s}", "{s} ", "{s} {v},{s}", "{s} {v}, ,", "{s}x {o}", "{s} {v}; {o}", '"{s} {v}"'),
-    *(
-        "volumev3 {o}, {s} {v}",
-        "{s} {v}, {s} latest",
-        "{s} latest, {s} {v}",
-        "{s}-x {o}",
-        "{s} {v}\x85{s} {o}",
-    ),
-    *("{s} {v}, block-storage 3.20", "my{s} {o}", "{s} +{v}", "{s} 0{v}", "{s} {v}\xa0"),
-)
+_ITEMS: Final = spellings("header_items")
 """Values of a header with items, of which `{s}` names this service."""
 
 
@@ -198,30 +133,7 @@ def listed_in_connection(draft: Draft, random: Random) -> None:
 # --- any API -----------------------------------------------------------------------------------------------
 
 _OVERRIDES: Final = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "x_http_method_override")
-_OTHERS: Final = (
-    *(
-        "Accept: text/html, */*;q=0.1",
-        "User-Agent: curl/8",
-        "X-Forwarded-Prefix: /v9",
-        "X-Rewrite-URL: /v9/x",
-    ),
-    *(
-        "X-Original-URL: /v9/x?version=9",
-        "Forwarded: for=1.2.3.4;host=x",
-        "Expect: 100-continue",
-        "TE: trailers",
-    ),
-    *("Upgrade: h2c", "Accept-Encoding: gzip", "X-Ops-Userid: a", "Cookie: version=9", "Range: bytes=0-1"),
-    *(
-        "If-None-Match: *",
-        "Accept: ",
-        "Content-Type: application/json",
-        "Content_Length: 3",
-        "Content.Length: 3",
-    ),
-    *("Transfer_Encoding: chunked", "X-Api-Version-Extra: 9", "Via: 1.1 other", "X-Any: \xa0", "X-Any:"),
-    *("Proxy: http://x", "Keep-Alive: timeout=5", "Host_: x", "X-OpenStack-Request-Id: req-1"),
-)
+_OTHERS: Final = spellings("other_lines")
 
 
 def other_line(draft: Draft, random: Random) -> None:

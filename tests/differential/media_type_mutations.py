@@ -7,91 +7,13 @@ from random import Random
 from typing import Final
 
 from tests.differential.apis import Parameter
-from tests.differential.draft import Draft, Mutation
+from tests.differential.draft import Draft, Mutation, spellings
 from tests.differential.header_mutations import any_case, twin_of
 
-_PIECES: Final = (
-    *(
-        ";\xa0{n}*=UTF-8''{o}",
-        ";{n}*={o}",
-        "; {n}*=UTF-8''{o}",
-        ";{n}*0={o}",
-        "; {n}*0*=UTF-8''{o}",
-        ";\x85{n}={o}",
-    ),
-    *(';x"; y="{o}"', '; x"; {n}="{o}"', '; x"; {n}={o}; y="', '; x="; {n}={o}', ';"{n}"={o}', ";'{n}'={o}"),
-    *(
-        "; {n} ={o}",
-        ";{n}= {o}",
-        ";{n}=\xa0{o}",
-        ";{n}={o}\xa0",
-        ';title="a;{n}={o}"',
-        ';title="a, b/c;{n}={o}"',
-    ),
-    *(
-        ';title="\\";{n}={o}"',
-        ';title="\\\\";{n}={o}',
-        ";{n}='{o}'",
-        ";{N}={o}",
-        ";{n}",
-        ";{n}=",
-        ";;{n}={o}",
-    ),
-    *(
-        ";,{n}={o}",
-        ",{n}={o}",
-        " {n}={o}",
-        ";x=(;{n}={o})",
-        ";x=a({n}={o})",
-        ";\t{n}={o}",
-        ';{n}="{o}',
-        ';{n}={o}"',
-    ),
-    *(
-        ';{n}="\\{o}"',
-        ";q=1;{n}={o}",
-        ";q=x;{n}={o}",
-        ";{n}\xa0={o}",
-        ";{n}={o}/x",
-        ";{n}={o},",
-        ";{n}={o} {v}",
-    ),
-    *(
-        ";{n}={v};{n}={o}",
-        ";{n}={o};{n}={v}",
-        ";\xc2\xa0{n}={o}",
-        ";\xe2\x80\x83{n}={o}",
-        ";{n}%2A={o}",
-        ";x={n}={o}",
-    ),
-    *(
-        ";\xad{n}={o}",
-        ";{n}\x85={o}",
-        ';x=\xa0";{n}={o}',
-        ";x=\xe9;{n}={v}",
-        ";charset=utf-8;{n}*1={o}",
-        ";{n}**={o}",
-    ),
-    *(
-        ";{n}={o}\x85",
-        ";{n}=\x85{o}",
-        ';{n}=""{o}',
-        ';{n}="{v}"{o}',
-        ';{n}="{v}";x="',
-        ";{n}={v}\\",
-        ';a=b"c;{n}={o};d"',
-    ),
-    *(
-        ";\\;{n}={o}",
-        ";{n}*=utf-8'en'{o}",
-        ";{n}*=''{o}",
-        ";{n}*0={v};{n}*1={o}",
-        ";x*0=a;{n}*00={o}",
-        ";{n} *={o}",
-    ),
-)
+_PIECES: Final = spellings("parameters")
 """What follows a media type. `{n}` is the parameter, `{v}` the requested version, `{o}` another one."""
 
+_ODD_TYPES: Final = spellings("media_types")
 _TYPES: Final = (
     "application/json",
     "text/html",
@@ -172,29 +94,10 @@ def second_line(draft: Draft, random: Random) -> None:
 
 
 def odd_type(draft: Draft, random: Random) -> None:
-    types = (
-        "",
-        ";",
-        ",",
-        "json",
-        "a/b/c",
-        "application/",
-        "/json",
-        "*",
-        "APPLICATION/JSON",
-        "application /json",
-    )
-    more = (
-        '"application/json"',
-        "application/json,",
-        "\xa0application/json",
-        "application/js\xf6n",
-        "text/html (x)",
-    )
     parameter, name = _parameter(draft, random), _field(random)
     at = draft.find(name)
     version = random.choice((draft.version, draft.other))
-    line = f"{name}: {random.choice(types + more)};{parameter.name}={version}"
+    line = f"{name}: {random.choice(_ODD_TYPES)};{parameter.name}={version}"
     if at < 0:
         draft.add(random, line)
     else:

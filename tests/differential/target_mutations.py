@@ -7,122 +7,15 @@ from random import Random
 from typing import Final
 
 from tests.differential.apis import Query
-from tests.differential.draft import Draft, Mutation
+from tests.differential.draft import Draft, Mutation, spellings
 from tests.differential.header_mutations import any_case
 
-_NAMES: Final = (
-    *(
-        "[{n}]",
-        "{n}]",
-        "[]{n}",
-        "[][{n}]",
-        "{n}[]",
-        "{n}[0]",
-        "{n}[$gt]",
-        "{n}[",
-        "a[{n}",
-        "{n}[[",
-        "x]{n}",
-        "[{n}",
-    ),
-    *(
-        "%20{n}",
-        "+{n}",
-        "{n}+",
-        "{n}%20",
-        "{n}%00",
-        "{n}%00x",
-        "?{n}",
-        "&{n}",
-        "{n}%5B%5D",
-        "%5B{n}%5D",
-        "%255B{n}%255D",
-    ),
-    *(
-        "{n}%5b0]",
-        "amp;{n}",
-        ";{n}",
-        "x;{n}",
-        "__proto__[{n}]",
-        "{n}.",
-        ".{n}",
-        "-{n}",
-        "{n}-",
-        "{n}%E2%80%8B",
-        "{n}%C2%A0",
-    ),
-    *(
-        "%C2%A0{n}",
-        "{n}%0a",
-        "{n}%09",
-        "%26{n}",
-        "a%26{n}",
-        "{n}%3D",
-        "[[{n}]]",
-        "][{n}]",
-        "]{n}",
-        "{n}][",
-        "[{n}][]",
-    ),
-    *(
-        "{n}[{n}]",
-        "{n}.0",
-        "{n}%5B",
-        "a=1;{n}",
-        "{n};a",
-        "{n}%23",
-        "%EF%BB%BF{n}",
-        "{n}/",
-        "'{n}'",
-        "%22{n}%22",
-        "({n})",
-    ),
-    *(
-        "%5B%5D{n}",
-        "{n}%255B%255D",
-        "%2B{n}",
-        "{n}()",
-        "!{n}",
-        "{n}%C3%9F",
-        "~{n}",
-        "$({n})",
-        "{n}:",
-        "{n}%7B",
-    ),
-)
+_NAMES: Final = spellings("query_names")
 """Spellings of the parameter `{n}`."""
 
-_VALUES: Final = (
-    *(
-        "",
-        "%3{v}",
-        "{v}+",
-        "+{v}",
-        "{v}%20",
-        "%20{v}",
-        "{v}%00",
-        "{v},{o}",
-        "{v};{o}",
-        "{v}%26{q}={o}",
-        "%2B{v}",
-        "0{v}",
-    ),
-    *(
-        "{v}={o}",
-        "={o}",
-        "{v}%0a",
-        "latest",
-        "{v}%C2%A0",
-        "%EF%BC%91",
-        '"{v}"',
-        "{v}[]",
-        "{v}.0",
-        "-{v}",
-        "v{v}",
-        "{v}%",
-    ),
-)
+_VALUES: Final = spellings("query_values")
 
+_ENDINGS: Final = spellings("path_endings")
 _FOLDS: Final = {
     "i": ("%C4%B1", "%C4%B0", "i%CC%87", "%EF%BD%89", "I", "%69", "%49", "%2569"),
     "k": ("%E2%84%AA", "K", "%6b", "%4B"),
@@ -255,25 +148,9 @@ def disguised_path(draft: Draft, random: Random) -> None:
 
 
 def odd_path(draft: Draft, random: Random) -> None:
-    endings = (
-        ".json",
-        "/",
-        "//",
-        ".xml",
-        ".json/",
-        ";x=1",
-        "%20",
-        ".",
-        "/.",
-        ".JSON",
-        "%2ejson",
-        "%0a",
-        "%00",
-        "+",
-    )
     starts = ("/", "//", "/.", "/%20", "/;", "/x/..", "/v{}", "/%2e", "/V{}", "/index.php")
     if random.random() < 0.6:
-        draft.path += random.choice(endings)
+        draft.path += random.choice(_ENDINGS)
     else:
         draft.path = random.choice(starts).format(draft.other) + draft.path
 
