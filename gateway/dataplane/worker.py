@@ -29,6 +29,7 @@ from gateway.dataplane.edge.client_room import ClientRoom
 from gateway.dataplane.edge.listeners import Listeners
 from gateway.dataplane.edge.opening import Entrance, Opening
 from gateway.dataplane.edge.openings import Openings
+from gateway.dataplane.edge.phases import IDLE
 from gateway.dataplane.http1.forwarding import Network
 from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.errors import FramingError, StartupError
@@ -186,7 +187,7 @@ class Worker:
         while (self._clients or self.openings) and (now := monotonic()) < end:
             if now >= idle_until:
                 self.openings.close()
-                for client in [one for one in self._clients if one.idle and not one.closing]:
+                for client in [one for one in self._clients if one.phase is IDLE]:
                     client.close()
             self._no_clients.clear()
             pause = min(end, idle_until if now < idle_until else now + TICK) - now

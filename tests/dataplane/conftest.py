@@ -17,9 +17,9 @@ from typing import Final
 import hypothesis
 import pytest
 
-from gateway.dataplane.exchange.exchange import Exchange
-from gateway.runtime.compiled import is_compiled
-from tests.dataplane.stage_check import CheckedStage
+from gateway.dataplane.backends.phases import Phase as BackendPhase
+from gateway.dataplane.edge.phases import Phase as ClientPhase
+from tests.dataplane.stage_check import CheckedStage, CheckedState, checked_backends, checked_clients
 from tests.kit.workers import Testbed
 
 LOOPS_DIFFER: Final = frozenset(
@@ -68,11 +68,25 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> M
 
 @pytest.fixture(autouse=True)
 def stages(monkeypatch: pytest.MonkeyPatch) -> CheckedStage:
-    """Every exchange goes from stage to stage as the table says. Not checked in the compiled build, whose
-    classes cannot be changed: the sources are the same."""
+    """Every exchange goes from stage to stage as the table says."""
     checked = CheckedStage()
-    if not is_compiled():
-        monkeypatch.setattr(Exchange, "stage", checked)
+    checked.install(monkeypatch)
+    return checked
+
+
+@pytest.fixture(autouse=True)
+def backend_phases(monkeypatch: pytest.MonkeyPatch) -> CheckedState[BackendPhase]:
+    """Every connection to a backend goes from phase to phase as the table says."""
+    checked = checked_backends()
+    checked.install(monkeypatch)
+    return checked
+
+
+@pytest.fixture(autouse=True)
+def client_phases(monkeypatch: pytest.MonkeyPatch) -> CheckedState[ClientPhase]:
+    """Every client connection goes from phase to phase as the table says."""
+    checked = checked_clients()
+    checked.install(monkeypatch)
     return checked
 
 

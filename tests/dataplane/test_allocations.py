@@ -66,7 +66,17 @@ class Pair:
 
 @pytest.fixture(autouse=True)
 def stages() -> None:
-    """In place of the fixture that keeps every transition of every exchange."""
+    """In place of the fixture that keeps every transition of every exchange; likewise the next ones."""
+
+
+@pytest.fixture(autouse=True)
+def backend_phases() -> None:
+    """See `stages`."""
+
+
+@pytest.fixture(autouse=True)
+def client_phases() -> None:
+    """See `stages`."""
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.dataplane.edge.phases import IDLE
 from tests.dataplane.listener_tls import authority, client_leaf, tls_listener
 from tests.dataplane.test_tls_listeners import GET, handshakes
 from tests.dataplane.upgrades import SWITCHES, UPGRADE, echo, exactly
@@ -114,7 +115,7 @@ async def test_R3_T2_idle_connections_end_with_the_certificate(testbed: Testbed,
         assert await client.is_open()
     half = await client_with(gateway, tmp_path, brief_leaf())
     await half.send(GET[:-2])
-    await until(lambda: sum(not client.idle for client in gateway.worker._clients) == 1)
+    await until(lambda: sum(client.phase is not IDLE for client in gateway.worker._clients) == 1)
 
     gateway.ahead = MONTH - 3600
     await wait_ticks(gateway)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from gateway.dataplane.edge.client_connection import MAX_LINGER, ClientConnection
+from gateway.dataplane.edge.phases import LINGERING
 from tests.dataplane.listener_tls import tls_listener
 from tests.kit.backends import serve
 from tests.kit.messages import KIB, request, request_head, version_line
@@ -78,7 +79,7 @@ async def refused(gateway: Gateway, first: bytes) -> Sender:
     client = await asyncio.to_thread(Sender, gateway)
     await client.send(first)
     await until(lambda: gateway.worker.number_of_clients() == 1)
-    await until(lambda: the_client(gateway).closing or bool(gateway.records))
+    await until(lambda: the_client(gateway).phase is LINGERING or bool(gateway.records))
     return client
 
 
@@ -112,7 +113,7 @@ async def test_R3_V11_who_never_closes_is_cut_off(testbed: Testbed) -> None:
         lingering = the_client(gateway)
         assert lingering.deadline > gateway.worker.context.now
 
-        lingering.deadline = lingering._lingers_until = 0.0
+        lingering.deadline = 0.0
 
         await until(lambda: gateway.worker.number_of_clients() == 0)
         assert (await client.answer()).startswith(b"HTTP/1.1 431 ")

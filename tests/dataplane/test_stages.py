@@ -42,7 +42,7 @@ def names(*stages: str) -> set[Transition]:
     return set(pairwise(path))
 
 
-SENT: Final = names("deciding", "connecting", "awaiting_response", "responding", "ended")
+SENT: Final = names("deciding", "admitted", "connecting", "awaiting_response", "responding", "ended")
 
 
 async def no_reply(upstream: UpstreamConnection) -> None:
@@ -267,32 +267,33 @@ async def the_retry_budget_and_the_queue(testbed: Testbed) -> None:
         assert (await client.response()).status == 200
 
 
-QUEUED: Final = ("deciding", "connecting", "awaiting_response", "retry_queued")
+QUEUED: Final = ("deciding", "admitted", "connecting", "awaiting_response", "retry_queued")
 SCENARIOS: Final[dict[Scenario, set[Transition]]] = {
     a_refusal: names("deciding", "ended"),
-    two_requests_on_one_connection: SENT | names("deciding", "awaiting_response", "responding", "ended"),
-    two_bodies: names("deciding", "reading_body", "connecting", "awaiting_response", "responding", "ended")
+    two_requests_on_one_connection: SENT | names("admitted", "awaiting_response"),
+    two_bodies: (SENT - names("admitted", "connecting"))
+    | names("admitted", "reading_body", "connecting")
     | names("reading_body", "awaiting_response"),
-    a_body_that_does_not_come: names("deciding", "reading_body", "ended"),
-    no_connection_to_anybody: names("deciding", "connecting", "connecting", "ended"),
-    a_server_error_in_time: names("deciding", "connecting", "awaiting_response", "ended"),
+    a_body_that_does_not_come: names("deciding", "admitted", "reading_body", "ended"),
+    no_connection_to_anybody: names("deciding", "admitted", "connecting", "connecting", "ended"),
+    a_server_error_in_time: names("deciding", "admitted", "connecting", "awaiting_response", "ended"),
     another_backend_on_a_new_connection: SENT | names("awaiting_response", "connecting"),
     another_backend_on_an_idle_connection: SENT | names("awaiting_response", "awaiting_response"),
     a_retry_whose_turn_comes: SENT | names(*QUEUED, "connecting"),
     a_retry_on_an_idle_connection: SENT | names(*QUEUED, "awaiting_response"),
     a_retry_that_is_given_up: names(*QUEUED, "ended"),
-    all_are_full: names("deciding", "connecting", "awaiting_response")
-    | names("deciding", "queued", "ended")
-    | names("deciding", "reading_body", "queued"),
-    one_has_room: SENT | names("deciding", "queued", "awaiting_response"),
-    one_has_room_after_a_close: SENT | names("deciding", "queued", "connecting"),
-    one_has_room_for_a_body: SENT | names("deciding", "reading_body", "queued", "awaiting_response"),
+    all_are_full: names("deciding", "admitted", "connecting", "awaiting_response")
+    | names("deciding", "admitted", "queued", "ended")
+    | names("deciding", "admitted", "reading_body", "queued"),
+    one_has_room: SENT | names("deciding", "admitted", "queued", "awaiting_response"),
+    one_has_room_after_a_close: SENT | names("deciding", "admitted", "queued", "connecting"),
+    one_has_room_for_a_body: SENT | names("admitted", "reading_body", "queued", "awaiting_response"),
     one_has_room_after_a_failed_connection: SENT | names("connecting", "queued", "awaiting_response"),
     one_has_room_after_no_reply: SENT | names("awaiting_response", "queued", "awaiting_response"),
     the_retry_budget_and_the_queue: SENT
     | names("awaiting_response", "retry_queued", "queued", "awaiting_response")
-    | names("deciding", "awaiting_response", "queued", "retry_queued", "awaiting_response"),
-    a_tunnel: names("deciding", "connecting", "awaiting_response", "tunnelling", "ended"),
+    | names("deciding", "admitted", "awaiting_response", "queued", "retry_queued", "awaiting_response"),
+    a_tunnel: names("deciding", "admitted", "connecting", "awaiting_response", "tunnelling", "ended"),
 }
 
 

@@ -13,6 +13,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast, final
 
 from gateway.core.fleet.reuse import DEFAULT_REUSE
+from gateway.dataplane.backends.phases import (
+    AWAITING_HEAD,
+    CLOSED,
+    CLOSING,
+    CONNECTING,
+    FINISHED,
+    IDLE,
+    READING,
+    READING_EARLY,
+    SENDING,
+    TUNNELLING,
+    UNSENT,
+    UNWANTED,
+    Phase,
+)
 from gateway.dataplane.context import NEVER
 from gateway.dataplane.http1.chunked import ChunkedDecoder
 from gateway.dataplane.http1.fields import BY_LENGTH, CHUNKED, HEAD_END, NO_BODY, UNTIL_CLOSE
@@ -31,8 +46,6 @@ if TYPE_CHECKING:
     from gateway.dataplane.http1.head_readers import ResponseReader
     from gateway.dataplane.http1.request_body import RequestBody
 
-READING_HEAD: Final = -1
-"""A mode beside the framings of `http1.fields`: the response head is not complete yet."""
 BODY_UNREAD: Final = frozenset({400, 411, 413, 415, 501})
 """Statuses with which servers refuse a request by its head: some leave its body unread, and take it for the
 next request (threats R3-T1)."""
@@ -123,83 +136,61 @@ class BackendConnection:
     does not derive from that class, so that it can be compiled."""
 
     __slots__ = (
-        *(
-            "_buffer",
-            "_decoder",
-            "_interim",
-            "_is_head_request",
-            "_last_response",
-            "_mode",
-            "_paused",
-            "_poll",
-        ),
-        *("_progress", "_reader", "_reads_bounded", "_receiver", "_remaining"),
-        *(
-            "_ended",
-            "_is_tls",
-            "_request_body",
-            "_sending",
-            "_tickets_due",
-            "_unsent",
-            "_unwanted",
-            "_written",
-        ),
-        *("_quick_ack", "_write_buffer", "congested", "deadline", "is_closing", "reuse", "timeouts"),
-        *("made_at", "pool", "requests", "sent_ids", "transport"),
+        *("_buffer", "_decoder", "_framing", "_interim", "_is_head_request", "_is_tls", "_last_response"),
+        *("_paused", "_poll", "_progress", "_quick_ack", "_reader", "_reads_bounded", "_receiver"),
+        *("_remaining", "_request_body", "_tickets_due", "_write_buffer", "_written", "congested"),
+        *("deadline", "is_closing", "made_at", "phase", "pool", "requests", "reuse", "sent_ids"),
+        *("timeouts", "transport"),
     )
 
     def __init__(self, pool: ConnectionHome) -> None:
         self.pool = pool
+        self.phase: Phase = CONNECTING
         self.transport: asyncio.Transport
+        self.made_at = pool.context.now
+        """By the coarse clock."""
         self.deadline = NEVER
         self.timeouts = pool.context.timeouts
+        """Those of the last request, like `reuse`."""
         self.reuse = DEFAULT_REUSE
-        """Those of the last request."""
-        self._write_buffer = pool.context.limits.write_buffer
-        self._receiver: ResponseReceiver | None = None
-        """None while the connection is idle."""
-        self._last_response = False
-        """The backend has said that it will not use the connection again."""
-        self._reader: ResponseReader
-        self._request_body: RequestBody | None = None
-        self._sending = False
-        """A request with a body is being sent: the backend has not taken it whole."""
-        self._written = 0
-        """Bytes of that request."""
-        self._progress = WriteProgress()
-        self._paused = False
-        """The client takes no more: nothing is read, and the backend has no deadline."""
-        self._reads_bounded = False
-        self._is_head_request = False
-        self._mode = READING_HEAD
-        """`READING_HEAD`, or the framing of the content that is being read."""
-        self._remaining = 0
-        self._decoder: ChunkedDecoder | None = None
-        self._buffer = b""
-        """The beginning of a head."""
-        self._interim = 0
+        self.requests = 0
+        """Requests that it has carried, the present one included."""
+        self.sent_ids: SentIds = []
         self._poll: Callable[[int], list[tuple[int, int]]]
         """Asks the kernel whether anything can be read, the end of the connection included."""
         self.is_closing: Callable[[], bool]
         """Whether nothing can be written any more."""
-        self._unsent = False
-        """No byte of the request was written yet."""
         self._is_tls = False
         self._tickets_due = False
         """In TLS 1.3 the backend sends session tickets after the handshake. Until its first response, what
         can be read is most likely one of them."""
-        self._ended = False
-        """The backend has said that nothing follows, over TLS by close_notify: its data were not cut off."""
-        self._unwanted = False
-        """It was given up while it was being made."""
-        self.congested = False
-        """The backend does not take what was written."""
-        self.made_at, self.requests = pool.context.now, 0
-        """When it was made, by the coarse clock; how many requests it has carried, the present one
-        included."""
-        self.sent_ids: SentIds = []
         self._quick_ack: QuickAck | None = None
         """None until it is needed."""
+        # Of the request
+        self._receiver: ResponseReceiver | None = None
+        """None while there is no request."""
+        self._request_body: RequestBody | None = None
+        self._is_head_request = False
+        self._written = 0
+        """Bytes of a request that has a body."""
+        self._progress = WriteProgress()
+        self._write_buffer = pool.context.limits.write_buffer
+        self.congested = False
+        """The backend does not take what was written."""
+        # Of its response
+        self._reader: ResponseReader
+        self._buffer = b""
+        """The beginning of a head."""
+        self._interim = 0
+        self._framing = NO_BODY
+        """How the content ends that is being read."""
+        self._remaining = 0
+        self._decoder: ChunkedDecoder | None = None
+        self._paused = False
+        """The client takes no more: nothing is read, and the backend has no deadline."""
+        self._reads_bounded = False
+        self._last_response = False
+        """The connection is closed after this response."""
 
     # -- lifetime
 
@@ -216,10 +207,13 @@ class BackendConnection:
             self._reads_bounded = True
             read_to_the_end(self.transport)
         self.pool.on_connection_made(self)
-        if self._unwanted:
+        if self.phase is UNWANTED:
             self.transport.abort()
+        else:
+            self.phase = IDLE
 
     def connection_lost(self, exc: Exception | None) -> None:
+        phase, self.phase = self.phase, CLOSED
         self.pool.on_connection_lost(self)
         if self._quick_ack is not None:
             self._quick_ack.end()
@@ -227,11 +221,11 @@ class BackendConnection:
         receiver, self._receiver = self._receiver, None
         if receiver is None:
             return
-        if self._unsent or refused:
+        if phase is UNSENT or refused:
             receiver.on_failure(Failure.NOT_SENT)
-        elif self._mode == UNTIL_CLOSE and self._ended:
+        elif phase is FINISHED:
             receiver.on_response_body(b"", done=True)
-        elif self._mode == READING_HEAD:
+        elif phase is SENDING or phase is AWAITING_HEAD:
             receiver.on_failure(Failure.BAD_REPLY if self._any_byte_received else Failure.NO_REPLY)
         else:
             receiver.on_failure(Failure.REPLY_CUT)
@@ -247,7 +241,10 @@ class BackendConnection:
 
     def give_up(self) -> None:
         """Nobody waits for the connection any more; it may be open, or about to be."""
-        self._unwanted = True
+        if self.phase is IDLE:
+            self.abandon()
+        else:
+            self.phase = UNWANTED
 
     def start(
         self,
@@ -259,29 +256,23 @@ class BackendConnection:
         is_head_request: bool,
     ) -> None:
         """Begin an attempt: what arrives from now on is its response."""
+        self.phase = UNSENT
         self._receiver = receiver
         self._reader = reader
         self.timeouts = timeouts = service.timeouts
         self.reuse = service.reuse
         self._request_body = body
         self._is_head_request = is_head_request
-        self._mode = READING_HEAD
         self._interim = 0
-        self._paused = False
-        self._unsent = True
         self.requests += 1
-        now = self.pool.context.now
-        if body is None:
-            self.deadline = now + timeouts.backend_head
-        else:
+        self.deadline = self.pool.context.now + timeouts.backend_head
+        if body is not None:
             write_buffer = service.limits.write_buffer
             if write_buffer != self._write_buffer:
                 self._write_buffer = write_buffer
                 self.transport.set_write_buffer_limits(high=write_buffer)
-            self._sending = True
             self._written = 0
             self._progress.restart()
-            self.deadline = now  # look at the next tick
 
     def send(self, data: bytes) -> None:
         """Write the first part of a request that has a body."""
@@ -290,7 +281,7 @@ class BackendConnection:
 
     def send_more(self, data: bytes) -> None:
         """Write a further part, at once. A response that has come before it is an early one."""
-        if self.transport.is_closing():
+        if self.phase is UNSENT or self.transport.is_closing():
             return
         if self.readable():
             self.use_once()
@@ -320,7 +311,11 @@ class BackendConnection:
             if not self._tickets_due or self._paused:
                 self.transport.abort()
             return  # a backend that refuses the gateway says why: that is read next
-        self._unsent = False
+        if self._request_body is None:
+            self.phase = AWAITING_HEAD
+        else:
+            self.phase = SENDING
+            self.deadline = self.pool.context.now  # look at the next tick
         self.transport.write(data)
 
     def note_surplus(self) -> None:
@@ -336,54 +331,68 @@ class BackendConnection:
             self._quick_ack = QuickAck(self.transport)
         self._quick_ack.send()
 
-    def _await_backend(self) -> None:
-        """Set the deadline by what the backend has to do next: take the rest of the request, begin its
-        response, or send more of it.
+    def _await_taking(self) -> None:
+        """The request is being sent: set the deadline at which the backend must have taken more of it.
 
-        While it takes something, however slowly, there is no time-out: `backend_head` runs from the end of
-        the request (threats R-B2). While it has taken all that the client has sent, only the client is
-        waited for.
+        While it takes something, however slowly, there is no time-out. While it has taken all that the client
+        has sent, only the client is waited for. `backend_head` runs from the end of the request (threats
+        R-B2).
         """
-        body, timeouts = self._request_body, self.timeouts
-        now = self.pool.context.now
-        if self._sending and body is not None:
-            left = untaken(self.transport)
-            if left or not body.done:
-                if not left:
-                    self._progress.restart()
-                self.deadline = self._progress.look(self._written - left, now, timeouts.backend_write_idle)
-                return
-            self._sending = False
+        left, body = untaken(self.transport), self._request_body
+        if left or (body is not None and not body.done):
+            if not left:
+                self._progress.restart()
+            taken, idle = self._written - left, self.timeouts.backend_write_idle
+            self.deadline = self._progress.look(taken, self.pool.context.now, idle)
+        else:
+            self.phase = AWAITING_HEAD if self.phase is SENDING else READING
+            self._await_response()
+
+    def _await_response(self) -> None:
+        """Set the deadline at which the backend must have begun its response, or sent more of it."""
+        now, timeouts = self.pool.context.now, self.timeouts
         if self._paused:
             self.deadline = NEVER
-        elif self._mode == READING_HEAD:
-            self.deadline = now + timeouts.backend_head
-        else:
+        elif self.phase is READING:
             self.deadline = now + timeouts.backend_body_idle
+        else:
+            self.deadline = now + timeouts.backend_head
+
+    @property
+    def _is_sending(self) -> bool:
+        """The backend is not known to have taken the whole request. Then the deadline is about that."""
+        return self.phase is SENDING or self.phase is READING_EARLY
+
+    @property
+    def _reads_head(self) -> bool:
+        """There is a request, and no byte of the content of its response has come."""
+        return self.phase in (UNSENT, SENDING, AWAITING_HEAD)
+
+    def _leave(self) -> ResponseReceiver | None:
+        """The connection is about to be closed. Returns who waits for a response."""
+        receiver, self._receiver = self._receiver, None
+        self.phase = CLOSING
+        self.deadline = NEVER
+        return receiver
 
     def abandon(self) -> None:
         """Close the connection at once. The attempt does not need the response any more."""
-        self._receiver = None
-        self.deadline = NEVER
+        self._leave()
         self.transport.abort()
 
     def close(self) -> None:
         """Close the connection, which carries no request."""
-        self.deadline = NEVER
+        self._leave()
         self.transport.close()
 
     def on_deadline(self) -> None:
         """Nothing was taken or sent in time or, on an idle connection, no new request came."""
-        if self._sending:
-            self._await_backend()
+        if self._is_sending:
+            self._await_taking()
             if self.deadline > self.pool.context.now:
                 return
-        receiver, self._receiver = self._receiver, None
-        self.deadline = NEVER
-        self.transport.abort()
-        if receiver is not None:
-            no_byte = self._mode == READING_HEAD and not self._any_byte_received
-            receiver.on_failure(Failure.REPLY_TIMEOUT if no_byte else Failure.REPLY_STALLED)
+        no_byte = self._reads_head and not self._any_byte_received
+        self._fail(Failure.REPLY_TIMEOUT if no_byte else Failure.REPLY_STALLED)
 
     @property
     def _any_byte_received(self) -> bool:
@@ -395,15 +404,15 @@ class BackendConnection:
     def pause_reading(self) -> None:
         """Stop reading until the client takes more. The backend has no deadline meanwhile."""
         self._paused = True
-        if not self._sending:
+        if not self._is_sending:
             self.deadline = NEVER
         self.transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Read on."""
         self._paused = False
-        if not self._sending:
-            self._await_backend()
+        if not self._is_sending:
+            self._await_response()
         self.transport.resume_reading()
 
     def pause_writing(self) -> None:
@@ -420,26 +429,27 @@ class BackendConnection:
 
     def eof_received(self) -> bool:
         """The backend sends nothing more: the transport closes, which ends the response or cuts it."""
-        if self._mode == UNTIL_CLOSE:
-            self._ended = not self._is_tls or has_ended(self.transport)
+        reads = self.phase is READING or self.phase is READING_EARLY
+        if reads and self._framing == UNTIL_CLOSE and (not self._is_tls or has_ended(self.transport)):
+            self.phase = FINISHED
         return False
 
     def data_received(self, data: bytes) -> None:
-        receiver = self._receiver
-        if receiver is None or self._unsent:  # bytes that answer no request (threats B5, R-B5)
+        phase, receiver = self.phase, self._receiver
+        if receiver is None or phase is UNSENT:  # bytes that answer no request (threats B5, R-B5)
             if self.requests:
                 self.pool.on_surplus()
             self.transport.abort()
             return
         try:
-            if self._mode == READING_HEAD:
+            if phase is AWAITING_HEAD or phase is SENDING:
                 self._read_head(receiver, data)
                 return
-            if not self._sending:
+            if phase is READING:
                 self.deadline = self.pool.context.now + self.timeouts.backend_body_idle
             piece, done, surplus = self._read_body(data)
         except FramingError:
-            self._fail(Failure.BAD_REPLY if self._mode == READING_HEAD else Failure.REPLY_CUT)
+            self._fail(Failure.BAD_REPLY if self._reads_head else Failure.REPLY_CUT)
             return
         if done:
             self._release(surplus=surplus)
@@ -514,8 +524,8 @@ class BackendConnection:
 
     def hand_over(self) -> None:
         """The connection becomes one end of a tunnel: no response is read from it any more."""
+        self.phase = TUNNELLING
         self._receiver = None
-        self._sending = False
         self.deadline = NEVER
 
     def use_once(self) -> None:
@@ -525,12 +535,15 @@ class BackendConnection:
 
     def _begin_content(self, receiver: ResponseReceiver, response: ResponseHead, data: bytes) -> None:
         """The head is complete, and the content is not, or more than that has come."""
-        self._mode = framing = response.framing
+        self._framing = framing = response.framing
         if framing == CHUNKED:
             self._decoder = ChunkedDecoder()
         self._remaining = response.length
-        if not self._sending:
-            self._await_backend()
+        if self.phase is SENDING:
+            self.phase = READING_EARLY
+        else:
+            self.phase = READING
+            self._await_response()
         piece, done, surplus = self._read_body(data)
         if done:
             self._release(surplus=surplus)
@@ -541,16 +554,16 @@ class BackendConnection:
 
     def _read_body(self, data: bytes) -> tuple[bytes, bool, bool]:
         """The content in `data`, whether it is complete, and whether bytes follow it."""
-        mode = self._mode
-        if mode == BY_LENGTH:
+        framing = self._framing
+        if framing == BY_LENGTH:
             left = self._remaining - len(data)
             if left > 0:
                 self._remaining = left
                 return data, False, False
             return (data, True, False) if left == 0 else (data[:left], True, True)
-        if mode == NO_BODY:
+        if framing == NO_BODY:
             return b"", True, bool(data)
-        if mode == CHUNKED:
+        if framing == CHUNKED:
             assert self._decoder is not None
             piece = self._decoder.feed(data)
             return piece, self._decoder.done, bool(self._decoder.rest)
@@ -564,26 +577,24 @@ class BackendConnection:
         another request, so the connection is closed (compare CVE-2025-4366, the same fault on the client
         side).
         """
+        self.phase = IDLE
         self._receiver = None
-        self._mode = READING_HEAD
         self._decoder = None
         self._tickets_due = False
         body = self._request_body
-        self._sending = False
         if surplus:
             self.pool.on_surplus()
         if body is not None and untaken(self.transport):
             self.abandon()  # an orderly close would wait until the backend takes the rest
-        elif surplus or self._last_response:
-            self.close()
+        elif surplus or self._last_response or self._paused:
+            self.close()  # paused by what came before the response
         else:
             if body is not None:
                 self.acknowledge()
             self.pool.on_idle(self)
 
     def _fail(self, failure: Failure) -> None:
-        receiver, self._receiver = self._receiver, None
-        self.deadline = NEVER
+        receiver = self._leave()
         self.transport.abort()
         if receiver is not None:
             receiver.on_failure(failure)

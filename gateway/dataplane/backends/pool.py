@@ -298,12 +298,12 @@ class BackendPool(ConnectionHome):
 
     def close_oldest(self) -> None:
         """Close the connection that is idle for longest."""
-        self.idle.pop(0).transport.close()
+        self.idle.pop(0).close()
 
     def close_idle(self) -> None:
         """Close the idle connections."""
         for connection in self.idle:
-            connection.transport.close()
+            connection.close()
         self.idle.clear()
 
     def abort(self) -> None:

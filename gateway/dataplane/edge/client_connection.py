@@ -10,14 +10,26 @@ import asyncio
 from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
 from gateway.dataplane.context import NEVER
+from gateway.dataplane.edge.phases import (
+    CLOSED,
+    CLOSING,
+    DISCARDING,
+    IDLE,
+    LINGERING,
+    PIPELINED,
+    READING_HEAD,
+    SERVING,
+    TUNNELLING,
+    Phase,
+)
 from gateway.dataplane.exchange.downstream import Downstream
 from gateway.dataplane.exchange.exchange import Exchange
 from gateway.dataplane.exchange.stages import READING_BODY
 from gateway.dataplane.http1.fields import HEAD_END
 from gateway.dataplane.http1.forwarding import Peer
 from gateway.dataplane.limits.arrival import Arrival
-from gateway.dataplane.local_responses import local_response
 from gateway.dataplane.local_responses.failures import Failure
+from gateway.dataplane.local_responses.local_response import CLOSE_LINE, encode, plain_error
 from gateway.dataplane.sockets.bounded_reads import bound_reads
 from gateway.dataplane.sockets.reset import reset
 from gateway.dataplane.sockets.write_progress import WriteProgress, untaken
@@ -27,7 +39,6 @@ from gateway.telemetry.series.process import OfProcess
 if TYPE_CHECKING:
     from gateway.core.fleet.backend import Member
     from gateway.core.fleet.timeouts import Timeouts
-    from gateway.core.http.message import Response
     from gateway.dataplane.backends.pool import BackendPool
     from gateway.dataplane.context import Context
     from gateway.dataplane.http1.request_body import RequestBody
@@ -45,8 +56,8 @@ LINGER: Final = 5.0
 more come, the connection would be reset, and the refusal lost (RFC 9112 9.6)."""
 MAX_LINGER: Final = 4 * 1024 * 1024
 """Bytes that are dropped in this time: who sends more has not sent too much by mistake."""
-CLOSE_LINE: Final = b"Connection: close\r\n"
-KEEP_ALIVE_LINE: Final = b"Connection: keep-alive\r\n"
+_ENDING: Final = (LINGERING, CLOSING, CLOSED)
+"""The phases of a connection on which no further request begins."""
 
 
 class ClientHome(Protocol):
@@ -73,68 +84,52 @@ class ClientConnection(Downstream):
     class, so that it can be compiled."""
 
     __slots__ = (
-        *("_arrival", "_awaited_head", "_body_paused", "_buffer", "_discarding"),
-        *("_half_closed", "_head_deadline", "_head_received", "_last_requested", "_minor"),
-        *(
-            "_empty_line_before",
-            "_linger_left",
-            "_lingers_until",
-            "_progress",
-            "_reading",
-            "_reading_heads",
-            "_reads_bounded",
-        ),
-        *("closing", "congested", "context", "deadline", "exchange", "opened", "peer", "pool", "requests"),
-        *("_known_peer", "_timeouts", "_write_buffer", "transport", "worker"),
+        *("_arrival", "_body_paused", "_buffer", "_discarding", "_empty_line_before", "_half_closed"),
+        *("_head_deadline", "_head_received", "_known_peer", "_linger_left", "_progress", "_reading"),
+        *("_reading_heads", "_reads_bounded", "_timeouts", "_write_buffer", "congested", "context"),
+        *("deadline", "exchange", "opened", "peer", "phase", "pool", "requests", "transport", "worker"),
     )
 
     def __init__(self, worker: ClientHome, peer: Peer | None = None) -> None:
         """`peer`: where it is known before the connection is made."""
         self.worker = worker
-        self.context = worker.context
+        context = self.context = worker.context
         self.pool = worker.pool
+        self.phase: Phase = IDLE
         self.transport: asyncio.Transport
-        self._timeouts = self.context.timeouts
-        """For what is still written after the last exchange: those of its service."""
-        self._write_buffer = self.context.limits.write_buffer
         self._known_peer = peer
         self.peer: Peer
+        self.opened = context.now
         self.deadline = NEVER
         self.exchange: Exchange | None = None
-        self.closing = False
-        """Nothing more is read from the client."""
-        self._minor = 1
-        """The minor version of HTTP in the last request."""
-        self._last_requested = False
-        """The client has said that no request follows that one."""
-        self._buffer = b""
-        self._discarding: RequestBody | None = None
-        """The rest of a request body that is still to be discarded: its exchange has ended."""
         self.requests = 0
         """How many have come."""
-        self.opened = self.context.now
-        self._reading = True
-        self._body_paused = False
-        """The exchange has asked that no more of its body is read."""
-        self._half_closed = False
-        """The client has closed its sending side: what it has sent is still answered."""
-        self._reading_heads = False
-        """`_read_heads` is running, perhaps further up the stack."""
-        self._reads_bounded = False
-        self._arrival = Arrival(self.context.min_rate_grace)
+        # Reading
+        self._buffer = b""
+        self._arrival = Arrival(context.min_rate_grace)
         """Of the head or body that is being read."""
         self._empty_line_before = -1
         """The number of requests that came before the empty line that was skipped last."""
-        self._awaited_head = -1
-        """The number of requests that came before the head of which a part has come last."""
         self._head_deadline = NEVER
-        """For that whole head."""
+        """For the whole of a head of which a part has come."""
         self._head_received = 0
         """Bytes of it."""
-        self._lingers_until = NEVER
-        """The refusal is written and its end as well; until then what comes is dropped."""
+        self._discarding: RequestBody | None = None
+        """The rest of a request body that is still to be discarded: its exchange has ended."""
         self._linger_left = 0
-        """Bytes of it."""
+        """Bytes that are still dropped after a refusal."""
+        self._half_closed = False
+        """The client has closed its sending side: what it has sent is still answered."""
+        self._reading = True
+        self._body_paused = False
+        """The exchange has asked that no more of its body is read."""
+        self._reading_heads = False
+        """`_read_heads` is running, perhaps further up the stack."""
+        self._reads_bounded = False
+        # Writing
+        self._timeouts = context.timeouts
+        """For what is still written after the last exchange: those of its service."""
+        self._write_buffer = context.limits.write_buffer
         self._progress = WriteProgress()
         self.congested = False
         """The client does not take what was written. No further request begins, so that responses do not
@@ -150,7 +145,7 @@ class ClientConnection(Downstream):
         self.worker.client_connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.closing = True
+        self.phase = CLOSED
         self.worker.client_disconnected(self)
         if self.exchange is not None:
             self.exchange.end(Failure.CLIENT_GONE)
@@ -167,11 +162,6 @@ class ClientConnection(Downstream):
             self.context.flush()  # the transport closes now, and a response may wait for the end of this turn
         return self._half_closed
 
-    @property
-    def idle(self) -> bool:
-        """Between two requests, and no byte of the next one has come."""
-        return self.exchange is None and not self._buffer and self._discarding is None
-
     def _has_expired(self) -> bool:
         """Whether the certificate by which this client is known has expired (threats R3-T2)."""
         expires_at = self.peer.expires_at
@@ -179,24 +169,26 @@ class ClientConnection(Downstream):
 
     def on_expired(self) -> None:
         """The certificate of the client has expired. A request in flight still gets its response."""
-        if self.exchange is None and not self.closing:
+        if self.exchange is None and self.phase not in _ENDING:
             self.close()
 
     def on_deadline(self) -> None:
         """The rest of a head or body, or the next request, did not come in time, or the client did not
         read in time."""
-        if self._lingers_until <= self.context.now:
+        phase, exchange = self.phase, self.exchange
+        if phase is LINGERING:
             self.close()
-        if self.congested or self.closing:
+            return
+        if self.congested or phase is CLOSING:
             self._await_taking()
             if self.deadline > self.context.now:
                 return
         self.deadline = NEVER
-        if self.exchange is not None:
-            self.exchange.on_failure(Failure.CLIENT_STALLED)
-        elif self.closing or self.congested:
+        if exchange is not None:
+            exchange.on_failure(Failure.CLIENT_STALLED)
+        elif self.congested or phase is CLOSING:
             self.abort()
-        elif self._buffer:
+        elif phase is READING_HEAD:
             self.reject(FramingError("timeout", 408))
         else:
             self.close()
@@ -204,20 +196,30 @@ class ClientConnection(Downstream):
     # -- reading
 
     def data_received(self, data: bytes) -> None:
-        if self.closing:
-            self._drop(data)
-            return
-        exchange = self.exchange
-        if exchange is not None:
-            if not exchange.body_received:
-                data = self._feed_body(exchange, data)
-            if not data or self.closing:
+        if self.phase is not IDLE:
+            data = self._receive_meanwhile(data)
+            if not data:
                 return
         self._buffer = self._buffer + data if self._buffer else data
         if not self._reading_heads:
             self._read_heads()
         if self._buffer and self._holds_enough():
             self._stop_reading()
+
+    def _receive_meanwhile(self, data: bytes) -> bytes:
+        """Take what comes while the connection is not idle; returns what belongs to the next request."""
+        exchange = self.exchange
+        if self.phase is LINGERING:
+            self._linger_left -= len(data)
+            if self._linger_left < 0:
+                self.close()
+        elif exchange is not None and not exchange.body_received:
+            data = self._feed_body(exchange, data)
+        return b"" if self._is_ending() else data
+
+    def _is_ending(self) -> bool:
+        """Whether no further request begins. A method, for the same reason as `_serves`."""
+        return self.phase in _ENDING
 
     def _holds_enough(self) -> bool:
         """Whether more requests wait than may: a client that sends them and reads no response would fill the
@@ -231,21 +233,27 @@ class ClientConnection(Downstream):
         """
         self._reading_heads = True
         try:
-            while self._buffer and self.exchange is None and not self.closing and not self.congested:
-                if self._discarding is not None:
+            while self._buffer and not self.congested:
+                phase = self.phase
+                if phase is IDLE or phase is READING_HEAD or phase is PIPELINED:
+                    if not self._read_head():
+                        break
+                elif phase is DISCARDING:
                     self._discard_body()
-                elif not self._read_head():
+                else:
                     break
         finally:
             self._reading_heads = False
-        if self._half_closed and not self.closing:
+        if self._buffer and self.phase is IDLE:
+            self.phase = PIPELINED
+        if self._half_closed:
             self._end_half_closed()
 
     def _end_half_closed(self) -> None:
         """Nothing more will come: what is left and is no whole request never becomes one."""
         exchange = self.exchange
         if exchange is None:
-            if not self.congested:
+            if not self.congested and self.phase not in _ENDING:
                 self.close()
         elif not exchange.body_received:
             exchange.end(Failure.CLIENT_GONE)
@@ -266,8 +274,7 @@ class ClientConnection(Downstream):
         except FramingError as error:
             self.reject(error)
             return False
-        self._minor = request.minor
-        self._last_requested = request.close
+        self.phase = SERVING
         self.requests += 1
         if self.requests == 1:
             self.worker.client_proven(self)
@@ -298,6 +305,10 @@ class ClientConnection(Downstream):
             # RFC 9112 2.2: skip one empty line before a request, however it arrives
             self._empty_line_before = self.requests
             data = self._buffer = data[2:]
+            if not data:
+                if self.phase is not IDLE:
+                    self.phase = IDLE
+                return None
         end = data.find(HEAD_END) + len(HEAD_END)  # smaller than len(HEAD_END) if not found
         if len(HEAD_END) <= end <= limits.head:
             self._buffer = data[end:]
@@ -315,8 +326,8 @@ class ClientConnection(Downstream):
     def _await_head(self, received: int) -> None:
         """A part of a head has come. The whole head has `client_head`, and must keep the minimum rate."""
         context = self.context
-        if self._awaited_head != self.requests:
-            self._awaited_head = self.requests
+        if self.phase is not READING_HEAD:
+            self.phase = READING_HEAD
             self._head_received = 0
             self._arrival.begin(context.now)
             if self.requests:  # the time for the first one runs since the connection was made
@@ -340,7 +351,7 @@ class ClientConnection(Downstream):
         """By what the client has to do next for its exchange: take what was written, or send more of its
         body. While the gateway itself does not read, nothing."""
         exchange = self.exchange
-        if self.congested or self.closing:
+        if self.congested:
             self._await_taking()
         elif exchange is not None and (body := exchange.body) and not body.done and self._reading:
             self._await_more_body(exchange, body)
@@ -378,6 +389,7 @@ class ClientConnection(Downstream):
         if not self._discarding.skippable():
             self._linger()
         elif self._discarding.done:
+            self.phase = IDLE
             self._buffer, self._discarding = rest, None
             self.deadline = self.context.now + self.context.timeouts.client_idle
 
@@ -389,24 +401,20 @@ class ClientConnection(Downstream):
     def refuse(self, error: FramingError) -> None:
         """Write why the connection ends. The caller closes it."""
         self.context.metrics.count(OfProcess.client_errors, error.reason)
-        response = local_response.plain_error(error.status, error.reason)
-        self.respond(response, error.reason, is_head_request=False, close=True)
+        response = plain_error(error.status, error.reason)
+        refusal = encode(response, error.reason, is_head_request=False, connection=CLOSE_LINE)
+        self.context.send(self.transport, refusal)
 
     def hand_over(self) -> tuple[bytes, bool]:
         """The connection becomes one end of a tunnel: no request is read from it any more. Gives the bytes
         that came behind the request, and whether the client has closed its sending side."""
+        self.phase = TUNNELLING
         data, self._buffer = self._buffer, b""
         self.deadline = NEVER
         self._reads_bounded = True  # a tunnel reads in its own way
         return data, self._half_closed
 
     # -- writing
-
-    def connection_line(self, *, close: bool) -> bytes:
-        """The `Connection` line of a response; empty for a connection of HTTP/1.1 that stays open."""
-        if close:
-            return CLOSE_LINE
-        return b"" if self._minor else KEEP_ALIVE_LINE
 
     def must_close(self) -> bool:
         """Whether this response is the last one on this connection.
@@ -415,45 +423,43 @@ class ClientConnection(Downstream):
         a connection that is being closed (threats E1).
         """
         return (
-            self._last_requested
-            or self.closing
-            or (self._half_closed and not self._buffer)
+            (self._half_closed and not self._buffer)
             or self.context.draining
             or self.requests >= MAX_REQUESTS
             or self.context.now - self.opened > MAX_AGE
             or self._has_expired()
         )
 
-    def respond(self, response: Response, reason: str, *, is_head_request: bool, close: bool) -> None:
-        """Write a whole local response. `reason`: why it is one (`proxy_status`)."""
-        connection = self.connection_line(close=close)
-        data = local_response.encode(response, reason, is_head_request=is_head_request, connection=connection)
-        self.context.send(self.transport, data)
-
     def exchange_ended(self, *, keep: bool) -> None:
         """The exchange has ended. `keep`: its response was written whole and the connection stays open;
         otherwise close it."""
         exchange, self.exchange = self.exchange, None
+        assert exchange is not None
         self._body_paused = False
-        if not keep or self.closing or self._has_expired():
-            self._remember_timeouts(exchange)
-            if exchange is not None and not exchange.body_received and not self.closing:
-                self._linger()
-            else:
-                self.close()
+        if not keep or self._has_expired():
+            self._end_after(exchange)
             return
         if not self.congested:
             self.deadline = self.context.now + self.context.timeouts.client_idle
         else:
-            self._remember_timeouts(exchange)
-        if exchange is not None and exchange.body is not None and not exchange.body.done:
+            self._timeouts = timeouts_of(exchange)
+        if exchange.body_received:
+            self.phase = IDLE
+        else:
+            self.phase = DISCARDING
             self._discarding = exchange.body
         if self._buffer or self._half_closed or not self._reading:
             self._read_on()
 
-    def _remember_timeouts(self, exchange: Exchange | None) -> None:
-        if exchange is not None:
-            self._timeouts = timeouts_of(exchange)
+    def _end_after(self, exchange: Exchange) -> None:
+        """The connection ends with this exchange, unless it has ended before."""
+        if self.phase in _ENDING:
+            return
+        self._timeouts = timeouts_of(exchange)
+        if exchange.body_received:
+            self.close()
+        else:
+            self._linger()
 
     def bound_writes(self, size: int) -> None:
         """From `size` bytes that wait for the client, no more is read for it."""
@@ -469,9 +475,10 @@ class ClientConnection(Downstream):
 
     def close(self) -> None:
         """Close after everything that was written is sent, or after `timeouts.client_write_idle`."""
-        self.closing = True
+        if self.phase is CLOSING:
+            return
+        self.phase = CLOSING
         self._buffer = b""
-        self._lingers_until = NEVER
         self.context.flush()
         self._progress.restart()
         self._await_taking()
@@ -484,23 +491,18 @@ class ClientConnection(Downstream):
         if self._half_closed or self.transport.is_closing() or not self.transport.can_write_eof():
             self.close()
             return
-        self.closing = True
+        self.phase = LINGERING
         self._buffer = b""
-        self.deadline = self._lingers_until = self.context.now + LINGER
+        self.deadline = self.context.now + LINGER
         self._linger_left = MAX_LINGER
         self.transport.write_eof()
         self.resume_reading()
 
-    def _drop(self, data: bytes) -> None:
-        self._linger_left -= len(data)
-        if self._linger_left < 0 and not self.transport.is_closing():
-            self.close()
-
     def abort(self) -> None:
         """Close at once, with a reset: the only correct end of a response that cannot be completed. Where the
         end of the connection ends the response, an orderly close would look like a complete response."""
-        self.closing = True
-        self.exchange = None
+        if self.phase is not CLOSING:
+            self.phase = CLOSING
         reset(self.transport)
 
     # -- flow control
@@ -508,8 +510,7 @@ class ClientConnection(Downstream):
     def _await_taking(self) -> None:
         """Set the deadline at which the client must have taken something more. A slow reader has no time
         limit: the time-out is for one that takes nothing (threats R-B1)."""
-        if self._lingers_until != NEVER:
-            self.deadline = self._lingers_until
+        if self.phase is LINGERING:  # it has a time of its own
             return
         timeouts = self._timeouts if self.exchange is None else timeouts_of(self.exchange)
         taken = -untaken(self.transport)  # nothing more is written meanwhile
@@ -527,7 +528,7 @@ class ClientConnection(Downstream):
         if self.exchange is not None:
             self._set_deadline()
             self.exchange.resume_response()
-        elif not self.closing:
+        elif self.phase not in _ENDING:
             self.deadline = self.context.now + self.context.timeouts.client_idle
             self._read_on()
 

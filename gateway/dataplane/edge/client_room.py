@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
+from gateway.dataplane.edge.phases import IDLE
 from gateway.runtime.process import admin_connections
 from gateway.telemetry.series.process import OfProcess
 
@@ -279,7 +280,7 @@ class ClientRoom:
 
 
 def _is_idle(client: ClientConnection) -> bool:
-    return client.idle and not client.closing and not client.congested
+    return client.phase is IDLE and not client.congested
 
 
 def _events(client: ClientConnection) -> int:

@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
 from gateway.dataplane.edge.balance import Arrival, Balance
-from gateway.dataplane.edge.client_connection import CLOSE_LINE, TLS_HANDSHAKE, ClientConnection, ClientHome
+from gateway.dataplane.edge.client_connection import TLS_HANDSHAKE, ClientConnection, ClientHome
 from gateway.dataplane.edge.openings import OpeningConnection, Openings
 from gateway.dataplane.edge.proxy_protocol import read_proxy_header
 from gateway.dataplane.edge.tls_transport import TlsTransport
@@ -322,7 +322,7 @@ class Opening(OpeningConnection):
             local_response.plain_error(400, "plain_http"),
             "plain_http",
             is_head_request=False,
-            connection=CLOSE_LINE,
+            connection=local_response.CLOSE_LINE,
         )
         self._raw.write(response)
         self._end()

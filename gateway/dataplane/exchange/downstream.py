@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.core.fleet.backend import Member
-    from gateway.core.http.message import Response
     from gateway.dataplane.backends.pool import BackendPool
     from gateway.dataplane.context import Context
     from gateway.dataplane.http1.forwarding import Peer
@@ -54,11 +53,7 @@ class Downstream:
         raise NotImplementedError
 
     def must_close(self) -> bool:
-        """Whether this response is the last one on this connection."""
-        raise NotImplementedError
-
-    def connection_line(self, *, close: bool) -> bytes:
-        """The `Connection` line of a response, or nothing."""
+        """Whether this response is the last one, for a reason of the connection."""
         raise NotImplementedError
 
     def hand_over(self) -> tuple[bytes, bool]:
@@ -68,10 +63,6 @@ class Downstream:
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
-        raise NotImplementedError
-
-    def respond(self, response: Response, reason: str, *, is_head_request: bool, close: bool) -> None:
-        """Write a whole local response. `reason`: why it is one (`proxy_status`)."""
         raise NotImplementedError
 
     def abort(self) -> None:

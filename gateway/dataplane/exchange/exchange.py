@@ -39,6 +39,7 @@ from gateway.dataplane.exchange.attempt import Attempt, AttemptOwner
 from gateway.dataplane.exchange.downstream_head import CHUNKED, compose_downstream_head, framing_line
 from gateway.dataplane.exchange.retries import Retries
 from gateway.dataplane.exchange.stages import (
+    ADMITTED,
     AWAITING_RESPONSE,
     CONNECTING,
     DECIDING,
@@ -55,7 +56,6 @@ from gateway.dataplane.http1.chunked import LAST_CHUNK, encode_chunk
 from gateway.dataplane.http1.fields import NO_BODY
 from gateway.dataplane.http1.request_body import RequestBody
 from gateway.dataplane.limits.retry_budget import MAX_QUEUED
-from gateway.dataplane.local_responses import local_response
 from gateway.dataplane.local_responses.answers import (
     OPTIONS_ENDS_HERE,
     LocalAnswer,
@@ -64,6 +64,7 @@ from gateway.dataplane.local_responses.answers import (
     no_document,
 )
 from gateway.dataplane.local_responses.failures import FAILURES, NOT_CONNECTED, Failure, Resend
+from gateway.dataplane.local_responses.local_response import CONTINUE, connection_line, encode
 from gateway.telemetry.request_record import NO_BACKEND, RequestRecord
 from gateway.telemetry.series.service import OfService
 
@@ -144,6 +145,7 @@ class Exchange(AttemptOwner):
             self._respond_decision(decision)
             return
         context.in_flight_by_service[self.record.service] += 1
+        self.stage = ADMITTED
         if request.upgrade:
             self.request, self._retries = request_upgrade(self)
         # 7. Send, at once or when the body has come. 8. Respond: begins in `Attempt.on_response`.
@@ -201,7 +203,7 @@ class Exchange(AttemptOwner):
             self.on_failure(Failure.BODY_TOO_LARGE)
             return
         if self.request.expects_continue:
-            self.context.send(self.downstream.transport, local_response.CONTINUE)
+            self.context.send(self.downstream.transport, CONTINUE)
         self._selected = member
         if body.streams:
             self._begin_attempt(member)
@@ -224,11 +226,8 @@ class Exchange(AttemptOwner):
         """The body is complete, or streams from now on. If the service has changed meanwhile, select again:
         the member may be drained or full now, or may no longer serve the version."""
         member, context = self._selected, self.context
-        if (
-            member is None
-            or member.bound
-            or context.snapshots.current.views.get(self.record.service) is not self.resolution.view
-        ):
+        view = context.snapshots.current.views.get(self.record.service)
+        if member is None or member.bound or view is not self.resolution.view:
             member = self._reselect()
         self._begin_attempt(member)
 
@@ -269,8 +268,7 @@ class Exchange(AttemptOwner):
     # -- stop 8: back to the client
 
     def forward_interim(self, response: ResponseHead) -> None:
-        """8: pass an interim response on, without the fields that belong to final ones. HTTP/1.0 has none
-        (RFC 9110 15.2)."""
+        """8: pass an interim response on, without the fields of final ones. HTTP/1.0 has none."""
         if self.request.minor:
             self._retries_so_far().exhausted = True  # the client has got something
             edits, fields = self.resolution.response_edits, response.passthrough
@@ -282,7 +280,7 @@ class Exchange(AttemptOwner):
     ) -> None:
         """8: write the head with its owned fields rewritten, and the content as it comes."""
         self.stage = RESPONDING
-        downstream, record = self.downstream, self.record
+        downstream, record, minor = self.downstream, self.record, self.request.minor
         record.status = response.status
         record.bytes_out = len(piece)
         if self._retries is not None:
@@ -290,10 +288,10 @@ class Exchange(AttemptOwner):
         body = self.body
         if body is not None and body.done:
             body.release()  # nothing can be sent again
-        close = (body is not None and not body.done) or downstream.must_close()
+        close = (body is not None and not body.done) or self.request.close or downstream.must_close()
         framing = framing_line(response)
         if framing == CHUNKED:
-            self._chunked = bool(self.request.minor)
+            self._chunked = bool(minor)
             if not self._chunked:  # HTTP/1.0 knows no chunks: the end of the connection ends the content
                 framing, close = b"", True
         if close:
@@ -305,7 +303,7 @@ class Exchange(AttemptOwner):
             rewrite,
             location=self._location_lines(response) if response.location else b"",
             framing=framing,
-            connection=downstream.connection_line(close=close) if close or not self.request.minor else b"",
+            connection=connection_line(minor, close=close) if close or not minor else b"",
             piece=piece,
         )
         if not done:
@@ -316,6 +314,7 @@ class Exchange(AttemptOwner):
 
     def begin_tunnel(self, connection: BackendConnection, head: bytes, rest: bytes) -> None:
         """8: the backend has switched protocols. From now on bytes pass both ways."""
+        self.context.in_flight_by_service[self.record.service] -= 1
         self.stage = TUNNELLING
         self.record.status = 101
         Tunnel(self, connection).begin(connection, head, rest)
@@ -372,9 +371,8 @@ class Exchange(AttemptOwner):
             return
         if attempt is not None:
             retries.end_attempt(attempt.member.key, failure, reused=attempt.reused)
-        if self._may_retry(retries, failure) and self._retry(retries, failure, self._reselect()):
-            return
-        self.give_up(failure)
+        if not self._try_again(retries, failure):
+            self.give_up(failure)
 
     def give_up(self, failure: Failure) -> None:
         """Nothing is sent any more. Where no connection could be made, a discovery document is answered from
@@ -412,10 +410,7 @@ class Exchange(AttemptOwner):
         if decision is not None and not isinstance(decision, Forward):
             self._respond_decision(decision)
         # `decision.member` is not used: it may be the one that refused.
-        elif not (
-            self._may_retry(retries, Failure.VERSION_REFUSED)
-            and self._retry(retries, Failure.VERSION_REFUSED, self._reselect())
-        ):
+        elif not self._try_again(retries, Failure.VERSION_REFUSED):
             self._respond_failure(Failure.VERSION_REFUSED)
 
     def on_version_unknown(self) -> bool:
@@ -447,6 +442,9 @@ class Exchange(AttemptOwner):
             attempts=self.record.attempts,
             body_held=self._replayable,
         )
+
+    def _try_again(self, retries: Retries, failure: Failure) -> bool:
+        return self._may_retry(retries, failure) and self._retry(retries, failure, self._reselect())
 
     @property
     def _replayable(self) -> bool:
@@ -567,18 +565,22 @@ class Exchange(AttemptOwner):
         record.status, record.reason = response.status, answer.reason
         record.backend = NO_BACKEND  # not one that was only tried
         record.bytes_out = len(response.body)
-        close = answer.closes or self.downstream.must_close()
+        close = answer.closes or self.request.close or self.downstream.must_close()
         if body is not None and not body.done:
             close = close or self.request.expects_continue or not body.skippable()
         self._keep_alive = not close
         is_head_request = self.request.method == "HEAD"
-        self.downstream.respond(response, answer.reason, is_head_request=is_head_request, close=close)
+        line = connection_line(self.request.minor, close=close)
+        data = encode(response, answer.reason, is_head_request=is_head_request, connection=line)
+        self.context.send(self.downstream.transport, data)
         self._end()
 
     def _end(self) -> None:
         """The end of stop 8: give back what was counted and hand out the RequestRecord."""
         context, record = self.context, self.record
         stage, attempt = self.stage, self._attempt
+        if stage is not DECIDING and stage is not TUNNELLING:
+            context.in_flight_by_service[record.service] -= 1
         self.stage = ENDED
         if attempt is not None:
             self._attempt = None
@@ -587,8 +589,6 @@ class Exchange(AttemptOwner):
             self._lease.end()
         if self.body is not None:
             self.body.end(record)
-        if stage is not DECIDING:
-            context.in_flight_by_service[record.service] -= 1
         if self._retries is not None:
             self._release_budget(self._retries)
         if stage is RETRY_QUEUED:

@@ -16,25 +16,29 @@ class Stage(IntEnum):
 
     DECIDING = 0
     """Its head is complete. Nothing is in flight yet."""
-    READING_BODY = 1
+    ADMITTED = 1
+    """It is to be forwarded, and counts as in flight. A member is sought."""
+    READING_BODY = 2
     """A member is selected; the rest of a body that is held is awaited before it is sent."""
-    CONNECTING = 2
+    CONNECTING = 3
     """A connection to the member is being made."""
-    AWAITING_RESPONSE = 3
+    AWAITING_RESPONSE = 4
     """The head of the request was written to a backend. The client has got nothing of a final response."""
-    RETRY_QUEUED = 4
+    RETRY_QUEUED = 5
     """An attempt has failed; the next one waits for the retry budget."""
-    QUEUED = 5
+    QUEUED = 6
     """All members that are to get it are full; it waits until one has room."""
-    RESPONDING = 6
+    RESPONDING = 7
     """The head of the backend's response was written to the client. Nothing can be sent again."""
-    TUNNELLING = 7
-    """The backend has switched to another protocol: bytes pass both ways until the tunnel ends."""
-    ENDED = 8
+    TUNNELLING = 8
+    """The backend has switched to another protocol: bytes pass both ways until the tunnel ends. It no longer
+    counts as in flight."""
+    ENDED = 9
     """The record was handed out and everything was given back."""
 
 
 DECIDING: Final = Stage.DECIDING
+ADMITTED: Final = Stage.ADMITTED
 READING_BODY: Final = Stage.READING_BODY
 CONNECTING: Final = Stage.CONNECTING
 AWAITING_RESPONSE: Final = Stage.AWAITING_RESPONSE
@@ -44,24 +48,26 @@ RESPONDING: Final = Stage.RESPONDING
 TUNNELLING: Final = Stage.TUNNELLING
 ENDED: Final = Stage.ENDED
 
-TRANSITIONS: Final[tuple[frozenset[Stage], ...]] = (
-    # DECIDING: a local response ends it at once
-    frozenset({READING_BODY, CONNECTING, AWAITING_RESPONSE, QUEUED, ENDED}),
-    # READING_BODY
-    frozenset({CONNECTING, AWAITING_RESPONSE, QUEUED, ENDED}),
-    # CONNECTING: to itself for another member, after a failure
-    frozenset({CONNECTING, AWAITING_RESPONSE, QUEUED, ENDED}),
-    # AWAITING_RESPONSE: to itself for another attempt on a connection that was idle
-    frozenset({CONNECTING, AWAITING_RESPONSE, RETRY_QUEUED, QUEUED, RESPONDING, TUNNELLING, ENDED}),
-    # RETRY_QUEUED
-    frozenset({CONNECTING, AWAITING_RESPONSE, QUEUED, ENDED}),
-    # QUEUED
-    frozenset({CONNECTING, AWAITING_RESPONSE, RETRY_QUEUED, ENDED}),
-    # RESPONDING
-    frozenset({ENDED}),
-    # TUNNELLING
-    frozenset({ENDED}),
-    # ENDED
-    frozenset(),
+IN_FLIGHT: Final = frozenset(
+    {ADMITTED, READING_BODY, CONNECTING, AWAITING_RESPONSE, RETRY_QUEUED, QUEUED, RESPONDING}
 )
+"""The stages in which a request counts as in flight at its service."""
+
+TRANSITIONS: Final[dict[Stage, frozenset[Stage]]] = {
+    # A local response ends it at once.
+    DECIDING: frozenset({ADMITTED, ENDED}),
+    ADMITTED: frozenset({READING_BODY, CONNECTING, AWAITING_RESPONSE, QUEUED}),
+    READING_BODY: frozenset({CONNECTING, AWAITING_RESPONSE, QUEUED, ENDED}),
+    # To itself for another member, after a failure.
+    CONNECTING: frozenset({CONNECTING, AWAITING_RESPONSE, QUEUED, ENDED}),
+    # To itself for another attempt on a connection that was idle.
+    AWAITING_RESPONSE: frozenset(
+        {CONNECTING, AWAITING_RESPONSE, RETRY_QUEUED, QUEUED, RESPONDING, TUNNELLING, ENDED}
+    ),
+    RETRY_QUEUED: frozenset({CONNECTING, AWAITING_RESPONSE, QUEUED, ENDED}),
+    QUEUED: frozenset({CONNECTING, AWAITING_RESPONSE, RETRY_QUEUED, ENDED}),
+    RESPONDING: frozenset({ENDED}),
+    TUNNELLING: frozenset({ENDED}),
+    ENDED: frozenset(),
+}
 """By stage: the stages that may follow it."""

@@ -237,7 +237,6 @@ class Tunnel(OpenTunnel):
         client has sent behind its request was held until now, and is sent on."""
         context, client, upstream = self._owner.context, self._client, self._upstream
         context.tunnels.add(self)
-        context.in_flight_by_service[self._owner.record.service] -= 1  # no longer a request; see `_end`
         if self._owner.body is not None:
             self._owner.body.release()
         client_congested, upstream_congested = self._owner.downstream.congested, connection.congested
@@ -327,7 +326,6 @@ class Tunnel(OpenTunnel):
         owner = self._owner
         owner.context.tunnels.discard(self)
         owner.context.metrics.count(OfService.tunnels, ending, service=self.service)
-        owner.context.in_flight_by_service[owner.record.service] += 1
         owner.record.bytes_in = self._client.bytes_in
         owner.record.bytes_out = self._upstream.bytes_in
         owner.end("" if ending is TunnelEnding.CLOSED else ending.value)

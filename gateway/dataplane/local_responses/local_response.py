@@ -21,6 +21,8 @@ REASON_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus} |
 }
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+CLOSE_LINE: Final = b"Connection: close\r\n"
+KEEP_ALIVE_LINE: Final = b"Connection: keep-alive\r\n"
 
 _ALLOW: Final = ("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 OPTIONS_ENDS_HERE: Final = Response(200, (_ALLOW,))
@@ -72,6 +74,13 @@ def encode(response: Response, reason: str, *, is_head_request: bool, connection
         connection,
     )
     return head if is_head_request else head + response.body
+
+
+def connection_line(minor: int, *, close: bool) -> bytes:
+    """The `Connection` line of a response to a request of this minor version of HTTP, or nothing."""
+    if close:
+        return CLOSE_LINE
+    return b"" if minor else KEEP_ALIVE_LINE
 
 
 def date_line() -> bytes:

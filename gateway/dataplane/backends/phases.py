@@ -1,0 +1,69 @@
+"""The phases in the life of a connection to a backend, and the ways from one to another.
+
+A connection is in exactly one phase at any time: what bytes, the end of the connection and a deadline mean
+follows from it. docs/ARCHITECTURE.md has the table; a test compares the two. Nothing is done here.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class Phase(IntEnum):
+    """Where a connection to a backend is."""
+
+    CONNECTING = 0
+    """It is being made."""
+    UNWANTED = 1
+    """It was given up while it was being made. Should it be made nevertheless, it is closed at once."""
+    IDLE = 2
+    """It carries no request."""
+    UNSENT = 3
+    """It has a request, of which no byte was written."""
+    SENDING = 4
+    """A request with a body is written, and not known to be taken whole. No final head has come."""
+    AWAITING_HEAD = 5
+    """The backend has the whole request. The final head of its response is not complete."""
+    READING_EARLY = 6
+    """Content is read that came before the backend is known to have taken the whole request."""
+    READING = 7
+    """Content is read."""
+    FINISHED = 8
+    """The backend has ended content that lasts until the end of the connection: it was not cut off."""
+    TUNNELLING = 9
+    """It is one end of a tunnel."""
+    CLOSING = 10
+    """The gateway closes it. Whatever still comes is nobody's."""
+    CLOSED = 11
+    """It has ended."""
+
+
+CONNECTING: Final = Phase.CONNECTING
+UNWANTED: Final = Phase.UNWANTED
+IDLE: Final = Phase.IDLE
+UNSENT: Final = Phase.UNSENT
+SENDING: Final = Phase.SENDING
+AWAITING_HEAD: Final = Phase.AWAITING_HEAD
+READING_EARLY: Final = Phase.READING_EARLY
+READING: Final = Phase.READING
+FINISHED: Final = Phase.FINISHED
+TUNNELLING: Final = Phase.TUNNELLING
+CLOSING: Final = Phase.CLOSING
+CLOSED: Final = Phase.CLOSED
+
+TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
+    CONNECTING: frozenset({UNWANTED, IDLE}),
+    UNWANTED: frozenset({CLOSED}),
+    IDLE: frozenset({UNSENT, CLOSING, CLOSED}),
+    UNSENT: frozenset({SENDING, AWAITING_HEAD, CLOSING, CLOSED}),
+    SENDING: frozenset({AWAITING_HEAD, READING_EARLY, IDLE, TUNNELLING, CLOSING, CLOSED}),
+    AWAITING_HEAD: frozenset({READING, IDLE, TUNNELLING, CLOSING, CLOSED}),
+    READING_EARLY: frozenset({READING, FINISHED, IDLE, CLOSING, CLOSED}),
+    READING: frozenset({FINISHED, IDLE, CLOSING, CLOSED}),
+    FINISHED: frozenset({CLOSING, CLOSED}),
+    TUNNELLING: frozenset({CLOSING}),
+    CLOSING: frozenset({CLOSED}),
+    CLOSED: frozenset(),
+}
+"""By phase: the phases that may follow it."""

@@ -1,0 +1,57 @@
+"""The phases in the life of a client connection, and the ways from one to another.
+
+A connection is in exactly one phase at any time: what bytes, the end of the connection and a deadline mean
+follows from it. docs/ARCHITECTURE.md has the table; a test compares the two. Nothing is done here.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class Phase(IntEnum):
+    """Where a client connection is."""
+
+    IDLE = 0
+    """No request is served, and no byte of the next one has come."""
+    READING_HEAD = 1
+    """A part of a request head has come."""
+    PIPELINED = 2
+    """Bytes of the next request wait until the client takes the responses before it."""
+    SERVING = 3
+    """An exchange is running."""
+    DISCARDING = 4
+    """The response is written. The rest of the request body is still coming, and is dropped."""
+    TUNNELLING = 5
+    """It is one end of a tunnel."""
+    LINGERING = 6
+    """A refusal and the end are written. What the client still sends is dropped for a while."""
+    CLOSING = 7
+    """It is closed when everything is written, or at once. Nothing is read any more."""
+    CLOSED = 8
+    """It has ended."""
+
+
+IDLE: Final = Phase.IDLE
+READING_HEAD: Final = Phase.READING_HEAD
+PIPELINED: Final = Phase.PIPELINED
+SERVING: Final = Phase.SERVING
+DISCARDING: Final = Phase.DISCARDING
+TUNNELLING: Final = Phase.TUNNELLING
+LINGERING: Final = Phase.LINGERING
+CLOSING: Final = Phase.CLOSING
+CLOSED: Final = Phase.CLOSED
+
+TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
+    IDLE: frozenset({READING_HEAD, PIPELINED, SERVING, LINGERING, CLOSING, CLOSED}),
+    READING_HEAD: frozenset({IDLE, SERVING, LINGERING, CLOSING, CLOSED}),
+    PIPELINED: frozenset({IDLE, READING_HEAD, SERVING, LINGERING, CLOSING, CLOSED}),
+    SERVING: frozenset({IDLE, DISCARDING, TUNNELLING, LINGERING, CLOSING, CLOSED}),
+    DISCARDING: frozenset({IDLE, LINGERING, CLOSING, CLOSED}),
+    TUNNELLING: frozenset({CLOSING}),
+    LINGERING: frozenset({CLOSING, CLOSED}),
+    CLOSING: frozenset({CLOSED}),
+    CLOSED: frozenset(),
+}
+"""By phase: the phases that may follow it."""
