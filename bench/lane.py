@@ -11,7 +11,7 @@ from typing import Final
 from gateway.controlplane.resolver import addresses_only
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.reuse import Reuse
+from gateway.core.fleet.connections import Reuse
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.fleet.timeouts import NO_TIMEOUT

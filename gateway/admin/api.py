@@ -151,7 +151,7 @@ class _Endpoints:
             explanation = explain_described(self._context, method, target, query.getall("header", []))
         except DescriptionError as error:
             raise web.HTTPBadRequest(text=str(error)) from None
-        return json_response(explanation.to_json())
+        return json_response(explanation)
 
     async def reload(self, request: web.Request) -> web.StreamResponse:
         """Respond once the new configuration is in force, or report why the old one stays in force."""

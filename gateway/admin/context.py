@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, final
 
 from gateway.controlplane.reload import ReloadResult
-from gateway.core.decision.document_key import DocumentKey
+from gateway.core.decision.decision import DocumentKey
 from gateway.core.fleet.fleet import OperatorCommand
 from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.snapshot import SnapshotSource

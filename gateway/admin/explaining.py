@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from gateway.admin.context import AdminContext
-from gateway.core.decision.explanation import Explanation, Load, explain
+from gateway.core.decision.explanation import Load, explain
 from gateway.core.http.message import METHOD, Header, method_of_text
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import read_described, refusal_sentence
@@ -33,7 +33,7 @@ class DescriptionError(ValueError):
 
 def explain_described(
     context: AdminContext, method: str, target: str, header_lines: Sequence[str]
-) -> Explanation:
+) -> dict[str, Any]:
     """What would happen to the request at this moment. Each header line is `Name: value`. Raises
     `DescriptionError`."""
     method = method_of_text(method)

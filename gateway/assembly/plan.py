@@ -18,7 +18,7 @@ from gateway.controlplane.resolver import Resolver
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.state.file import StateFile
 from gateway.controlplane.state.keeper import load_state
-from gateway.core.agreement.agreed import NOT_JOINED, NOTHING_AGREED, Agreed
+from gateway.core.agreement.attachment import NOT_JOINED, NOTHING_AGREED, Agreed
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot

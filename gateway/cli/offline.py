@@ -45,7 +45,7 @@ def explain_request(
         head = read_described(method, path, headers, table, settings.limits)
     except FramingError as refusal:
         raise AdminError(refusal_sentence(refusal)) from None
-    return explain(snapshot, head, head.host).to_json()
+    return explain(snapshot, head, head.host)
 
 
 async def probed(settings: Settings) -> Snapshot:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.agreement.agreed import Agreed
+from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.document import Document
 from gateway.core.agreement.ladder import FIRST_SEQ, Target, step
 from gateway.core.agreement.votes import policy_text

@@ -22,9 +22,9 @@ from types import TracebackType
 from typing import Final, Self, TypeAlias, final
 
 from gateway.controlplane.name_lookup import NO_ANSWER, Addresses, Found, NameLookup, NotFound, Result
-from gateway.core.fleet.address_rules import why_refused
 from gateway.core.fleet.admission import Network
 from gateway.core.fleet.service import Service
+from gateway.core.fleet.source import why_refused
 from gateway.telemetry.discovery import NameReport
 
 SHORTEST_TTL: Final = 1.0

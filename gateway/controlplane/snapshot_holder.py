@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import NamedTuple, TypeAlias, final
 
-from gateway.core.agreement.agreed import Agreed
+from gateway.core.agreement.attachment import Agreed
 from gateway.core.fleet.fleet import Fact, ObservedFact, OperatorCommand
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot

@@ -20,7 +20,6 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, SupportsIndex, TypeAlias, final
 from urllib.parse import unquote
 
-from gateway.core.configuration_rules import ConfigurationRules
 from gateway.core.decision.operations import Operations
 from gateway.core.http.links import LinkRewriter, move
 from gateway.core.http.message import Header, RequestHead, Response
@@ -192,8 +191,7 @@ class MissingOperation:
 
     @property
     def error(self) -> GatewayError:
-        """The same as an error with the configured status or 404: for dialects whose servers have no response
-        of their own for it."""
+        """The same with the configured status or 404: for servers without a response of their own."""
         status = self.status or 404
         title = "Bad Request" if status == 400 else "Not Found"
         detail = "This operation does not exist in the requested API version."
@@ -298,7 +296,6 @@ class Links:
     moved_to: str | None = None
     """For a known document, which was fetched for another client: under what the present one reached the
     gateway. `host` and `public` are then those of the first one."""
-
     _rewriter: LinkRewriter = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -328,8 +325,8 @@ class LocalResponder(Protocol):
     def answer(
         self, endpoint: Endpoint, head: RequestHead, offered: OfferedVersions | None, operations: Operations
     ) -> Response:
-        """The response at an `answered` endpoint. `offered` is None before anything is offered; `operations`
-        are those of the service. The caller adds `Vary`, and `Retry-After` to a 503."""
+        """The response at an `answered` endpoint. `offered` is None before anything is offered. The caller
+        adds `Vary`, and `Retry-After` to a 503."""
 
 
 @final
@@ -344,6 +341,57 @@ class DirectPaths:
     """What the next character may be, as in the brackets of a regular expression."""
     besides: tuple[str, ...] = ()
     """Beginnings that are none of them, in lower case: the case of a path does not count."""
+
+
+@final
+class OptionWarning(NamedTuple):
+    """Something that is allowed among a dialect's options, `at` this position, and that will mislead
+    somebody."""
+
+    at: tuple[str | int, ...]
+    message: str
+    hint: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ConfigurationRules:
+    """What a dialect demands of its service's configuration beyond its own options. Settings check it;
+    requests never read it."""
+
+    can_be_probed: bool = True
+    """False: nothing tells what its servers serve, so every backend must declare its versions."""
+    path_is_signed: bool = False
+    """True: clients sign the path, so a configuration under which backends get another one is refused."""
+    option_paths: tuple[tuple[tuple[str | int, ...], str], ...] = ()
+    """Paths in its options, each with its position there. They begin behind the route's prefix, as `endpoint`
+    gets paths."""
+    warnings: tuple[OptionWarning, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What `check` says about the service although nothing is wrong: one sentence each."""
+    says_default: bool = False
+    """True: `check` says what a request without a version gets, because no server's habit decides it."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ProbePaths:
+    """What probes request, by the service's configuration. A dialect that wants to know it has an option
+    `probes` of this type, which no operator writes."""
+
+    path: str | None = None
+    """`probe.path`; None: the dialect's own."""
+    health: str | None = None
+    """None: there is no health check."""
+    prefix: str = ""
+    """The route's prefix, if backends get it, too."""
+
+    def local(self, path: str) -> str | None:
+        """The path of a server as `Dialect.endpoint` gets it. None: no client gets there."""
+        if not self.prefix:
+            return path
+        rest = path[len(self.prefix) :]
+        return (rest or "/") if path.startswith(self.prefix) and rest[:1] in ("", "/") else None
 
 
 # --- the contract ------------------------------------------------------------------------------------------
@@ -381,8 +429,7 @@ class Dialect(ABC):
     vary: tuple[str, ...]
     """Names that `Vary` lists on every response, canonical."""
     vary_separately: bool = False
-    """Whether each of these names gets a `Vary` line of its own, as some servers write it (Nova). False: one
-    line lists them."""
+    """Whether each of these names gets a `Vary` line of its own (Nova). False: one line lists them."""
     default_version: DefaultVersion
     """Where the service does not configure one."""
     version_match: VersionMatch = VersionMatch.EXACT
@@ -392,8 +439,7 @@ class Dialect(ABC):
     """Highest version by release name, for ceilings."""
 
     retry_after: bool = True
-    """Whether a 503 carries `Retry-After`, where the service does not configure it. False: clients of this
-    API break on it."""
+    """Whether a 503 carries `Retry-After`, where the service does not say it. False: clients break on it."""
     method_override: tuple[str, ...] = ()
     """Request headers (normalized, also in `reads`) that its servers take for the method of a POST: the first
     that is present."""
@@ -409,7 +455,7 @@ class Dialect(ABC):
     configuration_rules: ConfigurationRules = ConfigurationRules()
 
     direct_paths: tuple[DirectPaths, ...] = ()
-    """Where its requests may go past the gateway, through another engine. Empty: nowhere."""
+    """Where its requests may go past the gateway, through another engine."""
     made_of: object = None
     """The options that `made` got; None: it was made in another way."""
 

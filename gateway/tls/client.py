@@ -16,7 +16,7 @@ from hashlib import sha256
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
-from gateway.core.fleet.backend_tls import BackendTls, ContextKey
+from gateway.core.fleet.backend import BackendTls, ContextKey
 from gateway.errors import CertificateError
 from gateway.tls.server import apply_profile, load_pair
 from gateway.tls.values import CertificateFiles

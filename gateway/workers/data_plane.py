@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import Protocol
 
-from gateway.core.decision.document_key import DocumentKey
+from gateway.core.decision.decision import DocumentKey
 from gateway.settings import Settings
 from gateway.telemetry.status import WorkerState
 from gateway.telemetry.worker_report import WorkerReport

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias, final
 
-from gateway.core.fleet.ejection import EjectionReason
+from gateway.core.fleet.failures import EjectionReason
 from gateway.core.fleet.fleet import ObservedFact
 from gateway.core.fleet.publication import Publication
 from gateway.dataplane.edge.balance import Descriptors

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 from os import getpid
 from typing import final
 
-from gateway.core.decision.document_key import DocumentKey
+from gateway.core.decision.decision import DocumentKey
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.dataplane.worker import Worker
 from gateway.settings import Settings

@@ -21,7 +21,7 @@ from typing import final
 from gateway.controlplane.passive_observation import PassiveObserver
 from gateway.controlplane.resolver import Resolver
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.agreement.agreed import NOTHING_AGREED
+from gateway.core.agreement.attachment import NOTHING_AGREED
 from gateway.core.fleet.limits import share_of
 from gateway.core.fleet.publication import published
 from gateway.core.fleet.snapshot import Snapshot

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, final
 
 from gateway.core.fleet.backend import Member
-from gateway.core.fleet.ejection import EjectionReason
+from gateway.core.fleet.failures import EjectionReason
 from gateway.dataplane.backends.reported_failures import ReportedFailures
 from gateway.dataplane.limits.client_limiter import ClientLimiter
 from gateway.dataplane.limits.sharing import SharedLimits

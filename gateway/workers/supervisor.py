@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Final, NamedTuple, Protocol, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.decision.document_key import DocumentKey
+from gateway.core.decision.decision import DocumentKey
 from gateway.core.fleet.publication import Publication
 from gateway.dataplane.documents.known import KnownDocuments
 from gateway.dataplane.edge.balance import Board

@@ -14,7 +14,7 @@ import pytest
 from gateway.controlplane.change_log import ChangeLog
 from gateway.controlplane.documents import Documents
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.agreement.agreed import NOTHING_AGREED
+from gateway.core.agreement.attachment import NOTHING_AGREED
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import (

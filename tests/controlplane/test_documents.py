@@ -22,7 +22,7 @@ from gateway.controlplane.documents import (
 )
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.state.text import format_state, parse_state
-from gateway.core.agreement.agreed import NOTHING_AGREED, Agreed
+from gateway.core.agreement.attachment import NOTHING_AGREED, Agreed
 from gateway.core.agreement.document import Document, Level
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import Pin, ProbeSucceeded

@@ -15,8 +15,7 @@ from aiohttp import web
 from gateway.controlplane.probe_client import ProbeClient
 from gateway.controlplane.resolver import addresses_only
 from gateway.core.dialect import Advertisement, ProbeFault
-from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.backend_tls import BackendTls
+from gateway.core.fleet.backend import Backend, BackendTls
 from gateway.core.fleet.service import Service
 from gateway.dialects.openstack.ironic import Ironic
 from tests.controlplane.fakes import ironic

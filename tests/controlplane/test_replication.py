@@ -13,7 +13,7 @@ from gateway.controlplane.replication.clocks import Clocks
 from gateway.controlplane.replication.replication import Replication
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.stores.store import StoreError
-from gateway.core.agreement.agreed import NOT_JOINED, Agreed
+from gateway.core.agreement.attachment import NOT_JOINED, Agreed
 from gateway.core.agreement.document import Level
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import Drain, Pin, ProbeSucceeded

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.agreement.agreed import NOTHING_AGREED, Agreed
+from gateway.core.agreement.attachment import NOTHING_AGREED, Agreed
 from gateway.core.agreement.document import Document
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend

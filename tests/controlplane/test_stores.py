@@ -24,7 +24,7 @@ from gateway.controlplane.stores.store import (
     Transaction,
     Unchanged,
 )
-from gateway.core.fleet.backend_tls import BackendTls
+from gateway.core.fleet.backend import BackendTls
 from gateway.settings import EtcdSettings, Secret
 from tests.controlplane.memory_store import MemoryCluster
 from tests.controlplane.store_law import P, hold_to_the_law

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
-from gateway.core.decision.explanation import NO_REQUESTS_IN_FLIGHT, Explanation, Load, explain
+from gateway.core.decision.explanation import NO_LOAD, NO_REQUESTS_IN_FLIGHT, Load, explain
 from gateway.core.decision.operations import Operations
 from gateway.core.dialect import (
     NO_HEADERS,
@@ -225,6 +225,19 @@ def snapshot(
 # --- explanations ------------------------------------------------------------------------------------------
 
 
+def explained_json(
+    snapshot: Snapshot,
+    method: str,
+    target: str,
+    headers: Iterable[Header] = (),
+    load: Load = NO_LOAD,
+) -> dict[str, Any]:
+    """The explanation of a request that is described by these texts, as the admin listener makes it."""
+    table = NameTable.for_requests(snapshot.selected_names)
+    head = read_described(method, target, headers, table, Limits())
+    return explain(snapshot, head, head.host, load)
+
+
 def explained(
     snapshot: Snapshot,
     method: str,
@@ -232,8 +245,14 @@ def explained(
     headers: Iterable[Header] = (),
     in_flight_by_member: Mapping[str, int] = NO_REQUESTS_IN_FLIGHT,
     load: Load | None = None,
-) -> Explanation:
-    """The explanation of a request that is described by these texts, as the admin listener makes it."""
-    table = NameTable.for_requests(snapshot.selected_names)
-    head = read_described(method, target, headers, table, Limits())
-    return explain(snapshot, head, head.host, load or Load(in_flight_by_member))
+) -> Any:
+    """The same with attributes in place of keys."""
+    shown = explained_json(snapshot, method, target, headers, load or Load(in_flight_by_member))
+    return with_attributes(shown)
+
+
+def with_attributes(value: Any) -> Any:
+    """JSON, each object with attributes in place of keys."""
+    if isinstance(value, dict):
+        return SimpleNamespace(**{key: with_attributes(each) for key, each in value.items()})
+    return tuple(map(with_attributes, value)) if isinstance(value, tuple) else value

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.core.configuration_rules import ConfigurationRules
 from gateway.core.decision.local_responses import error_response, vary_header
 from gateway.core.decision.negotiation import negotiate
 from gateway.core.dialect import (
+    ConfigurationRules,
     DefaultVersion,
     Dialect,
     GatewayError,

@@ -7,11 +7,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
 from gateway.core.decision.decision import Forward, Refuse, decide
-from gateway.core.decision.explanation import Explanation, Load
+from gateway.core.decision.explanation import Load
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import (
@@ -33,7 +34,7 @@ from gateway.core.versions.version import Version
 from gateway.dialects.openstack.guideline import OpenStack
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.dialects.openstack.services import OpenStackOptions
-from tests.core.builders import explained, legacy, v
+from tests.core.builders import explained, explained_json, legacy, v
 from tests.core.builders import snapshot as toy_snapshot
 from tests.core.builders import upto as upto_toy
 
@@ -71,11 +72,11 @@ def snapshot(
 MIXED: dict[str, Fact] = {"old": ProbeSucceeded(upto(58), 1.0), "new": ProbeSucceeded(upto(90), 1.0)}
 
 
-def names(shown: Explanation) -> list[tuple[str, int]]:
+def names(shown: Any) -> list[tuple[str, int]]:
     return [(each.backend, each.tier) for each in shown.candidates]
 
 
-def reasons(shown: Explanation) -> dict[str, str]:
+def reasons(shown: Any) -> dict[str, str]:
     return {each.backend: each.reason for each in shown.left_out}
 
 
@@ -349,7 +350,7 @@ def test_it_decides_nothing_itself(text: str | None, path: str) -> None:
 
 
 def test_it_becomes_json() -> None:
-    plain = explained(snapshot(MIXED), "GET", "/v1/nodes", [(OWN, "1.90")]).to_json()
+    plain = explained_json(snapshot(MIXED), "GET", "/v1/nodes", [(OWN, "1.90")])
 
     assert json.loads(json.dumps(plain)) == json.loads(
         json.dumps(plain, default=lambda value: pytest.fail(str(value)))

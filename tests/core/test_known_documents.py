@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from gateway.core.decision.decision import (
     AnswerKnown,
     Decision,
+    DocumentKey,
     Forward,
     NegotiationResult,
     Refuse,
     decide,
     reselect,
 )
-from gateway.core.decision.document_key import DocumentKey
 from gateway.core.decision.explanation import explain
 from gateway.core.dialect import Advertisement, Endpoint
 from gateway.core.fleet.fleet import Pin
@@ -31,7 +31,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from tests.core.builders import Toy, drain, legacy, snapshot, upto, v
+from tests.core.builders import Toy, drain, legacy, snapshot, upto, v, with_attributes
 
 NEGOTIATED = Endpoint("negotiated", document=True, versioned_only=True)
 OLD_MOUNT = Endpoint("mount", negotiated=False, document=True)
@@ -191,7 +191,7 @@ def test_a_legacy_member_that_took_over_a_document_is_reselected_among_its_equal
 def test_R_D7_an_explanation_says_that_it_is_answered_from_what_is_known(path: str) -> None:
     head = RequestHead("GET", path)
 
-    explanation = explain(more_on_offer_than_legacy(), head, known_documents=EVERYTHING)
+    explanation = with_attributes(explain(more_on_offer_than_legacy(), head, known_documents=EVERYTHING))
 
     assert (explanation.decision, explanation.status, explanation.response) == ("answer", None, None)
     assert explanation.because.endswith("it is answered from what is known")

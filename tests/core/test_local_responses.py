@@ -15,7 +15,7 @@ from gateway.core.fleet.admission import Maintenance
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead
-from tests.core.builders import snapshot, upto
+from tests.core.builders import snapshot, upto, with_attributes
 from tests.dialects.dialect_samples import DialectSample, dialect_samples
 
 SAMPLES = {sample.label: sample for sample in dialect_samples()}
@@ -64,7 +64,7 @@ def test_no_known_document_is_answered_in_maintenance() -> None:
 
 
 def test_explain_says_so() -> None:
-    explanation = explain(in_maintenance(TOY, Maintenance()), RequestHead("GET", "/things"))
+    explanation = with_attributes(explain(in_maintenance(TOY, Maintenance()), RequestHead("GET", "/things")))
 
     assert "in maintenance" in explanation.because
     assert explanation.status == 503

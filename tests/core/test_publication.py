@@ -11,9 +11,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gateway.core.agreement.agreed import NOT_JOINED, NOTHING_AGREED, Agreed
+from gateway.core.agreement.attachment import NOT_JOINED, NOTHING_AGREED, Agreed
 from gateway.core.agreement.document import Document
-from gateway.core.decision.explanation import Explanation
 from gateway.core.decision.operations import OperationRule, Operations, PathTemplate
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
@@ -99,7 +98,7 @@ def described_service(one: Service) -> dict[str, object]:
     }
 
 
-def decisions(snapshot: Snapshot) -> list[Explanation]:
+def decisions(snapshot: Snapshot) -> list[Any]:
     """What happens to requests of every kind."""
     found = []
     for name in NAMES:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.core.agreement.agreed import NOTHING_AGREED, Agreed
+from gateway.core.agreement.attachment import NOTHING_AGREED, Agreed
 from gateway.core.agreement.document import Document
 from gateway.core.fleet.fleet import ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.snapshot import Snapshot

@@ -11,8 +11,7 @@ from hypothesis import given
 
 from gateway.core.decision.decision import Forward, Refuse
 from gateway.core.dialect import Advertisement
-from gateway.core.fleet.backend import Backend, Member
-from gateway.core.fleet.backend_tls import BackendTls
+from gateway.core.fleet.backend import Backend, BackendTls, Member
 from gateway.core.fleet.service import AtLeast, Policy
 from gateway.core.fleet.source import (
     MAX_BACKENDS,

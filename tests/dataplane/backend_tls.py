@@ -11,8 +11,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 
-from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.backend_tls import BackendTls
+from gateway.core.fleet.backend import Backend, BackendTls
 from tests.kit.certificates import Authority, Leaf
 from tests.kit.ironic import NEW, versions
 from tests.kit.networks import LOOPBACK

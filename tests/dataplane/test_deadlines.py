@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.agreement.agreed import Agreed
+from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.document import Document
 from gateway.dataplane.limits.refusals import Refusals
 from tests.kit.backends import serve

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.core.fleet.reuse import Reuse
+from gateway.core.fleet.connections import Reuse
 from gateway.dataplane.backends.pool import BackendPool
 from gateway.dataplane.backends.sent_ids import MAX_SENT_IDS
 from tests.controlplane.fakes import reconfigure

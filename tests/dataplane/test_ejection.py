@@ -15,7 +15,7 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.selection import ALL_REQUESTS
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend, Member
-from gateway.core.fleet.ejection import Ejection, EjectionReason
+from gateway.core.fleet.failures import Ejection, EjectionReason
 from gateway.core.fleet.fleet import ConnectFailed, Drain, ProbeSucceeded
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot

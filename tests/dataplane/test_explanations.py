@@ -5,15 +5,14 @@
 from __future__ import annotations
 
 import random
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from gateway.core.decision.explanation import Explanation
 from gateway.core.fleet.fleet import Drain
 from gateway.core.http.message import Header
 from gateway.errors import FramingError
-from tests.core.builders import explained
+from tests.core.builders import explained, explained_json
 from tests.kit.backends import ScriptedBackend
 from tests.kit.messages import HOST, STANDARD_FIELD, VERSION_FIELD, Message
 from tests.kit.workers import Gateway, Testbed
@@ -86,7 +85,7 @@ async def outcome(
     return response.status, [message for backend in backends for message in backend.requests]
 
 
-def explanation_or_status(gateway: Gateway, request: tuple[str, str, list[Header]]) -> Explanation | int:
+def explanation_or_status(gateway: Gateway, request: tuple[str, str, list[Header]]) -> Any | int:
     """The explanation, or the status that refuses what is not HTTP."""
     try:
         return explained(gateway.snapshot_holder.current, *request)
@@ -94,7 +93,7 @@ def explanation_or_status(gateway: Gateway, request: tuple[str, str, list[Header
         return refusal.status
 
 
-def disagreement(shown: Explanation, status: int, sent: list[Message]) -> str | None:
+def disagreement(shown: Any, status: int, sent: list[Message]) -> str | None:
     """Where the explanation differs from what happened."""
     if shown.decision != "forward":
         return None if (status, sent) == (shown.status, []) else f"{shown.decision} {shown.status}"
@@ -131,9 +130,9 @@ async def test_R_A15_a_refusal_says_who_could_serve_the_version(testbed: Testbed
     backends = [await testbed.backend(declared=each) for each in ("1.1-1.58", "1.1-1.90")]
     gateway = await testbed.gateway(*backends)
 
-    document = explained(
+    document = explained_json(
         gateway.snapshot_holder.current, "GET", "/v1/nodes", [("Host", HOST), (VERSION_FIELD, text)]
-    ).to_json()
+    )
 
     assert document["decision"] == "refuse"
     could = {"1.59": [False, True], "1.95": [False, False], "x": [None, None]}[text]

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.core.http.field_lines import fields_named
-from gateway.core.http.message import METHODS, normalize_name
+from gateway.core.http.message import METHODS, fields_named, normalize_name
 from gateway.dataplane.http1.fields import HEAD_END
 from gateway.dataplane.http1.names import (
     DROP,

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.core.decision.document_key import DocumentKey
+from gateway.core.decision.decision import DocumentKey
 from gateway.core.dialect import Advertisement, Served
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import Drain, Pin, ProbeSucceeded

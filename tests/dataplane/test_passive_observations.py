@@ -13,9 +13,9 @@ import pytest
 
 from gateway.core.decision.decision import MAX_CACHED_REQUEST_SIZE
 from gateway.core.fleet.admission import Access
+from gateway.core.fleet.failures import DEFAULT_RETRY, Retry, RetryCause
 from gateway.core.fleet.fleet import PassiveObservation
 from gateway.core.fleet.match import Match
-from gateway.core.fleet.retry import DEFAULT_RETRY, Retry, RetryCause
 from tests.controlplane.fakes import reconfigure
 from tests.kit.backends import ScriptedBackend, UpstreamConnection, always, serve
 from tests.kit.ironic import OLD, highest_version, versions

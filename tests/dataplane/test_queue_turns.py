@@ -16,8 +16,8 @@ from gateway.core.decision.decision import Resolution
 from gateway.core.decision.selection import ALL_REQUESTS
 from gateway.core.dialect import Endpoint
 from gateway.core.fleet.backend import Member
+from gateway.core.fleet.connections import Queue
 from gateway.core.fleet.fleet import Drain
-from gateway.core.fleet.queue import Queue
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.backends.queue import RequestQueue, Turn
 from gateway.dataplane.local_responses.failures import Failure
@@ -117,7 +117,7 @@ class StoppedQueue:
         backend = replace(declared, max_requests=1, queue=Queue(length, TIMEOUT))
         holder = SnapshotHolder(Snapshot.configured([service_of(backend)], now=0.0))
         view = holder.current.views["baremetal"]
-        self.resolution = Resolution(view, Endpoint("resource"), None, None, None, "", view.everyone)
+        self.resolution = Resolution(view, Endpoint("resource"), candidates=view.everyone)
         self.queue = RequestQueue(holder, self.in_flight, {}, Metrics(), lambda: self.now, lambda: 0)
 
     def enter(self, request: Waiting, turn: Turn | None = None) -> bool | None:

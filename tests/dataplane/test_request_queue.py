@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.connections import Queue
 from gateway.core.fleet.fleet import Drain
-from gateway.core.fleet.queue import Queue
 from gateway.core.fleet.service import Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.exchange.stages import Stage

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.core.fleet.failures import DEFAULT_RETRY, Retry, RetryCause
 from gateway.core.fleet.fleet import ConnectFailed
-from gateway.core.fleet.retry import DEFAULT_RETRY, Retry, RetryCause
 from gateway.dataplane.exchange.stages import Stage
 from tests.dataplane.assertions import assert_ironic_error
 from tests.kit.backends import ScriptedBackend, UpstreamConnection, ironic_response, refusing_backend, serve

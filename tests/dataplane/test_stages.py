@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.queue import Queue
+from gateway.core.fleet.connections import Queue
 from gateway.dataplane.exchange.stages import TRANSITIONS, Stage
 from tests.dataplane.stage_check import CheckedStage
 from tests.kit.backends import (

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.fleet.backend_tls import BackendTls
+from gateway.core.fleet.backend import BackendTls
 from gateway.core.fleet.fleet import ConnectFailed
 from tests.dataplane.backend_tls import NAME, authority, both_sides, raw_backend
 from tests.kit.backends import ScriptedBackend, UpstreamConnection, serve

@@ -54,7 +54,7 @@ from gateway.dataplane.http1.names import NameTable
 from gateway.dialects import discover
 from gateway.settings import Limits, load
 from gateway.telemetry.series.backend import PROBE_FAILURES
-from tests.core.builders import explained
+from tests.core.builders import explained_json
 from tests.dialects.dialect_samples import (
     BODIES,
     DIALECT_SAMPLES,
@@ -148,7 +148,7 @@ def test_explain_says_for_every_endpoint_what_would_happen(sample: DialectSample
         for version in sample.versions:
             sends_version = endpoint.negotiated and not endpoint.answered
             lines = sample.request_field_lines(version, endpoint) if sends_version else ()
-            explanation = explained(current, method, path or "/", lines).to_json()
+            explanation = explained_json(current, method, path or "/", lines)
             json.dumps(explanation)
             assert explanation["dialect"] == sample.dialect.name
             if lines and endpoint.version_in_target is None:

@@ -10,8 +10,15 @@ from typing import Any
 
 import pytest
 
-from gateway.core.configuration_rules import OptionWarning, ProbePaths
-from gateway.core.dialect import Links, OfferedVersions, Refusal, RefusalReason, RequestedKind
+from gateway.core.dialect import (
+    Links,
+    OfferedVersions,
+    OptionWarning,
+    ProbePaths,
+    Refusal,
+    RefusalReason,
+    RequestedKind,
+)
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.custom.dialect import RESOURCE, UNVERSIONED, Custom

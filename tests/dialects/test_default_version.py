@@ -6,17 +6,17 @@ The response is the one to a malformed version whose text is empty. None of it d
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
-from gateway.core.decision.explanation import Explanation
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.settings import load
 from tests.core.builders import explained as explained_request
 from tests.scenarios.fakes import Head
 
 
-def explained(dialect: str, versions: str, target: str, options: str = "{}") -> Explanation:
+def explained(dialect: str, versions: str, target: str, options: str = "{}") -> Any:
     """A request without a version, where the one backend declares `versions`."""
     text = (
         f"listen: 127.0.0.1:8080\nservices:\n  api:\n    dialect: {dialect}\n    default_version: refused\n"

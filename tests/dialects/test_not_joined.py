@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.agreement.agreed import NOT_JOINED
+from gateway.core.agreement.attachment import NOT_JOINED
 from gateway.core.decision.decision import Answer, Refuse, decide
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import ProbeSucceeded

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tests.differential.apis import Api
 
-
 SPELLINGS: Final = Path(__file__).parent / "spellings"
 
 

@@ -84,7 +84,10 @@ def files_of(heading: str) -> list[str]:
 
 @pytest.mark.processes
 def test_the_key_that_is_shown_works(tmp_path: Path) -> None:
-    assert files_of("Adding a key") == ["gateway/core/fleet/queue.py", "gateway/dataplane/backends/queue.py"]
+    assert files_of("Adding a key") == [
+        "gateway/core/fleet/connections.py",
+        "gateway/dataplane/backends/queue.py",
+    ]
 
     runs(KEY, changed(tmp_path, "Adding a key"))
 

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.assembly.counting import now
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import Advertisement, RequestedKind
-from gateway.core.fleet.ejection import EjectionReason
+from gateway.core.fleet.failures import EjectionReason
 from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.fleet.offer import HeldRule, Phase
 from gateway.errors import CLIENT_ERROR_REASONS

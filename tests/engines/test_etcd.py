@@ -14,7 +14,7 @@ import pytest
 
 from gateway.controlplane.stores.etcd import EtcdStore
 from gateway.controlplane.stores.store import Contents, StoreError, StoreRefused, Transaction
-from gateway.core.fleet.backend_tls import BackendTls
+from gateway.core.fleet.backend import BackendTls
 from gateway.settings import EtcdSettings, Secret
 from tests.controlplane.store_law import P, hold_to_the_law
 from tests.engines.etcd_cluster import Cluster, etcd_cluster, etcdctl, relay

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.agreement.agreed import Agreed
+from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.document import Document
 from gateway.core.agreement.ladder import Target, step
 from gateway.core.fleet.snapshot import Snapshot

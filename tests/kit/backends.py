@@ -9,8 +9,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final, final
 
-from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.backend_tls import BackendTls
+from gateway.core.fleet.backend import Backend, BackendTls
 from tests.kit.clients import Ended, ended
 from tests.kit.ironic import NEW, versions
 from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, read_message, response

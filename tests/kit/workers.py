@@ -21,12 +21,11 @@ from gateway.controlplane.resolver import Resolve, addresses_only
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.selection import RANDOM_BITS
 from gateway.core.dialect import Advertisement
-from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.backend_tls import BackendTls
+from gateway.core.fleet.backend import Backend, BackendTls
+from gateway.core.fleet.failures import Retry
 from gateway.core.fleet.fleet import Fact, ProbeSucceeded
 from gateway.core.fleet.limits import DEFAULT_LIMITS
 from gateway.core.fleet.match import Match
-from gateway.core.fleet.retry import Retry
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.context import draw_bits

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal, Self, TypeAlias
 
-from gateway.core.configuration_rules import ConfigurationRules
 from gateway.core.dialect import (
     NO_HEADERS,
     NO_VERSION_REQUESTED,
     Advertisement,
+    ConfigurationRules,
     DefaultKind,
     DefaultVersion,
     Dialect,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.fleet.backend_tls import BackendTls
+from gateway.core.fleet.backend import BackendTls
 from gateway.settings import AgreementSettings, EtcdSettings, Secret, Severity
 from tests.kit.certificates import Authority
 from tests.settings.texts import BASE, load_text

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.fleet.backend_tls import BackendTls
+from gateway.core.fleet.backend import BackendTls
 from gateway.core.fleet.source import Source, SourceKind
 from gateway.settings.yaml.problem import Severity
 from tests.settings.texts import load_text

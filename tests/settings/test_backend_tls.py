@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.backend_tls import BackendTls
+from gateway.core.fleet.backend import Backend, BackendTls
 from tests.kit.certificates import Authority
 from tests.settings.texts import BASE, load_text
 

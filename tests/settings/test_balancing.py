@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.fleet.ejection import Ejection, EjectionReason
+from gateway.core.fleet.connections import NO_QUEUE, Queue
+from gateway.core.fleet.failures import Ejection, EjectionReason
 from gateway.core.fleet.probe import Health
-from gateway.core.fleet.queue import NO_QUEUE, Queue
 from tests.settings.texts import BASE, load_text
 
 BACKENDS = f"{BASE}      - url: http://127.0.0.1:6386\n"

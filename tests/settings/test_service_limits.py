@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.core.fleet.connections import Reuse
 from gateway.core.fleet.limits import LIMITS, SERVICE_LIMITS, Limits
-from gateway.core.fleet.reuse import Reuse
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.timeouts import NO_TIMEOUT, SERVICE_TIMEOUTS, TIMEOUTS, Timeouts
 from tests.settings.texts import BASE, load_text

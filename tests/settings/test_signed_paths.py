@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.configuration_rules import ConfigurationRules
+from gateway.core.dialect import ConfigurationRules
 from gateway.settings import load
 from tests.settings.dialects import Plain
 

@@ -16,7 +16,7 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import RequestedKind
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.ejection import EjectionReason
+from gateway.core.fleet.failures import EjectionReason
 from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot

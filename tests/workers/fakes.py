@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.agreement.agreed import Agreed
+from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.document import Document
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend

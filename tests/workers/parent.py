@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any, Final, TypeVar, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.agreement.agreed import Agreed
+from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.document import Document
 from gateway.core.fleet.publication import publication
 from gateway.core.fleet.service import Service

@@ -17,7 +17,7 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.selection import ALL_REQUESTS
 from gateway.core.fleet.admission import ClientLimits
 from gateway.core.fleet.backend import Backend, Member
-from gateway.core.fleet.ejection import Ejection
+from gateway.core.fleet.failures import Ejection
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.limits.client_limiter import ClientLimiter, client_key

@@ -13,7 +13,7 @@ from time import monotonic
 
 import pytest
 
-from gateway.core.agreement.agreed import Agreed
+from gateway.core.agreement.attachment import Agreed
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import ProbeSucceeded

@@ -31,7 +31,6 @@ from gateway.controlplane.resolver import (
     pause_after_failures,
 )
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.fleet.address_rules import why_refused
 from gateway.core.fleet.backend import Backend, Member
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.service import Service
@@ -42,6 +41,7 @@ from gateway.core.fleet.source import (
     SourceKind,
     after_answer,
     after_time,
+    why_refused,
 )
 from gateway.settings.own_addresses import OwnAddress, own_address_of
 from gateway.settings.target_file import restored_address

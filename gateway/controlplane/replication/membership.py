@@ -15,8 +15,9 @@ from typing import Final, final
 
 from gateway.controlplane.replication.clocks import Clocks
 from gateway.controlplane.replication.reading import Reading
-from gateway.core.agreement.agreed import NOT_JOINED, Agreed
 from gateway.core.agreement.attachment import (
+    NOT_JOINED,
+    Agreed,
     Attachment,
     LastAttached,
     adopts,

@@ -25,7 +25,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias, final
 
-from gateway.core.decision.document_key import DocumentKey, document_key
 from gateway.core.decision.local_responses import (
     RETRY_AFTER,
     THROTTLED_RETRY_AFTER,
@@ -53,13 +52,39 @@ from gateway.core.dialect import (
 )
 from gateway.core.fleet.backend import Member
 from gateway.core.fleet.limits import Limits
+from gateway.core.fleet.pool import Pool
+from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.http.header_edits import HeaderEdits
-from gateway.core.http.message import Header, Request, RequestHead, Response, as_mapping, render
+from gateway.core.http.message import Request, RequestHead, Response, as_mapping, render
 from gateway.core.http.request_ids import RequestIds
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
+
+
+@final
+class DocumentKey(NamedTuple):
+    """Which document, and whose."""
+
+    service: Service
+    endpoint: Endpoint
+    target: str
+    """The local path in the dialect's one spelling, and the query as it came."""
+    pool: Pool | None = None
+    """The members whose probes may have read it; None: none of them."""
+    from_legacy: bool = True
+    """False: what a probe of a legacy member read does not count, because such a member can be asked."""
+
+
+def document_key(
+    view: ServiceView, endpoint: Endpoint, path: str, query: str, *, forwardable: bool = False
+) -> DocumentKey:
+    """The key of the document at the local `path`. `forwardable`: some member may give it now."""
+    plain = view.service.dialect.document_path(path)
+    target = f"{plain}?{query}" if query else plain
+    return DocumentKey(view.service, endpoint, target, view.pool, from_legacy=not forwardable)
+
 
 DOCUMENT_METHODS = frozenset({"GET", "HEAD"})
 """The methods by which clients fetch a discovery document."""
@@ -90,15 +115,13 @@ class Resolution:
 
     view: ServiceView
     endpoint: Endpoint
-    requested: RequestedVersion | None
+    requested: RequestedVersion | None = None
     """None where nothing is negotiated."""
-    result: NegotiationResult | None
+    result: NegotiationResult | None = None
     """None where nothing is negotiated."""
-    version: Version | None
+    version: Version | None = None
     """The negotiated version; of a refusal the one that was wanted."""
-    version_text: str
-    """The same, canonical; empty without one."""
-    candidates: Candidates
+    candidates: Candidates = NO_CANDIDATES
     response: Response | None = None
     """The local response: a refusal, a document of the gateway, or the 503 when there is no candidate."""
     request_field_lines: bytes = b""
@@ -112,6 +135,8 @@ class Resolution:
     missing_operation: Operation | None = None
     """The operation that does not exist in the negotiated version. Such a resolution is for one request and
     not cached."""
+    version_text: str = field(init=False)
+    """The version, canonical; empty without one."""
     service: str = field(init=False)
     requested_kind: RequestedKind | None = field(init=False)
     prefix: str = field(init=False)
@@ -137,6 +162,7 @@ class Resolution:
         negotiated = self.result in _NEGOTIATED and self.version is not None
         refused = self.result not in _NEGOTIATED and self.requested is not None
         derived = {
+            "version_text": "" if self.version is None else service.dialect.scheme.format(self.version),
             "service": service.name,
             "requested_kind": self.requested.kind if self.requested is not None else None,
             "prefix": match.prefix if match.strip_prefix else "",
@@ -334,17 +360,17 @@ def resolve(
     dialect, offer, offered = view.service.dialect, view.offer, view.offer.offered
     if view.service.maintenance is not None:
         response = maintenance_response(view, view.service.maintenance)
-        return Resolution(view, endpoint, None, None, None, "", NO_CANDIDATES, response, offered=offered)
+        return Resolution(view, endpoint, response=response, offered=offered)
     if endpoint.answered:
         response = _answer(view, endpoint, head, path, throttled)
-        return Resolution(view, endpoint, None, None, None, "", NO_CANDIDATES, response, offered=offered)
+        return Resolution(view, endpoint, response=response, offered=offered)
     edits = view.service.request_edits
     fields = head.fields if edits is None else edits.others(head.fields)
     if offer.transparent:
         candidates, lines = view.candidates(None, endpoint), render(fields)
         return _forward(view, endpoint, candidates, lines, result=NegotiationResult.TRANSPARENT)
     headers = as_mapping(fields)
-    not_owned = _not_owned(view, fields)
+    not_owned = [(name, value) for name, value in fields if name not in dialect.owned_request]
     if not endpoint.negotiated:
         # While nothing is on offer, do not forward: clients would take one backend's range for the service's.
         candidates = NO_CANDIDATES if offered is None else view.candidates(None, endpoint)
@@ -355,8 +381,14 @@ def resolve(
     # 5. Negotiate.
     negotiated = _negotiated(view, requested)
     if negotiated is None:
-        response = unavailable(view, requested)
-        return _refused(view, endpoint, requested, NegotiationResult.UNAVAILABLE, None, response)
+        return Resolution(
+            view,
+            endpoint,
+            requested=requested,
+            result=NegotiationResult.UNAVAILABLE,
+            response=unavailable(view, requested),
+            offered=offered,
+        )
     if isinstance(negotiated, Refusal):
         response = for_client(view, dialect.refuse(negotiated, endpoint, headers))
         return _refused_version(view, endpoint, negotiated, response)
@@ -410,19 +442,6 @@ def _latest_served(view: ServiceView, offered: OfferedVersions) -> Version:
     return served.highest if served else offered.highest
 
 
-_RESULT_OF: Mapping[RefusalReason, NegotiationResult] = {
-    RefusalReason.BELOW_MIN: NegotiationResult.BELOW_MIN,
-    RefusalReason.ABOVE_MAX: NegotiationResult.ABOVE_MAX,
-    RefusalReason.MALFORMED: NegotiationResult.MALFORMED,
-}
-
-
-def _not_owned(view: ServiceView, fields: tuple[Header, ...]) -> tuple[Header, ...]:
-    """The selected header lines that this service's dialect does not own: they pass as they came."""
-    owned = view.service.dialect.owned_request
-    return tuple((name, value) for name, value in fields if name not in owned)
-
-
 def _answer(
     view: ServiceView, endpoint: Endpoint, head: Request, path: str, throttled: Container[str]
 ) -> Response:
@@ -453,12 +472,17 @@ def _refused_version(
 ) -> Resolution:
     """The refusal of a version. Where replicas agree on the offer, what is said in its place once this one is
     detached is worked out, too."""
-    resolution = _refused(
-        view, endpoint, refusal.requested, _RESULT_OF[refusal.reason], refusal.version, response
+    agreed = view.agreed is not None and refusal.reason is not RefusalReason.MALFORMED
+    return Resolution(
+        view,
+        endpoint,
+        requested=refusal.requested,
+        result=NegotiationResult(refusal.reason.value),
+        version=refusal.version,
+        response=response,
+        offered=view.offer.offered,
+        detached_response=unavailable(view, refusal.requested) if agreed else None,
     )
-    if view.agreed is None or refusal.reason is RefusalReason.MALFORMED:
-        return resolution
-    return replace(resolution, detached_response=unavailable(view, refusal.requested))
 
 
 def as_detached(refuse: Refuse) -> Refuse:
@@ -468,20 +492,6 @@ def as_detached(refuse: Refuse) -> Refuse:
     if response is None:
         return refuse
     return Refuse(refuse.resolution, response, NegotiationResult.UNAVAILABLE)
-
-
-def _refused(
-    view: ServiceView,
-    endpoint: Endpoint,
-    requested: RequestedVersion,
-    result: NegotiationResult,
-    version: Version | None,
-    response: Response,
-) -> Resolution:
-    text = view.service.dialect.scheme.format(version) if version is not None else ""
-    return Resolution(
-        view, endpoint, requested, result, version, text, NO_CANDIDATES, response, offered=view.offer.offered
-    )
 
 
 def _forward(
@@ -501,29 +511,24 @@ def _forward(
     if not candidates.tiers:
         response = unavailable(view, requested)
         result = NegotiationResult.UNAVAILABLE if requested else None
-    text = view.service.dialect.scheme.format(version) if version is not None else ""
+    offered = view.offer.offered
+    if offered is None and version is not None:
+        # While nothing is on offer, only what is agreed on may be served. Such a response tells the
+        # version that was requested and no other.
+        offered = OfferedVersions(VersionSet.only(version))
+    legacy_lines = request_field_lines if legacy_request_field_lines is None else legacy_request_field_lines
     return Resolution(
         view,
         endpoint,
-        requested,
-        result,
-        version,
-        text,
-        candidates,
-        response,
-        request_field_lines,
-        request_field_lines if legacy_request_field_lines is None else legacy_request_field_lines,
-        _shown_range(view, version),
+        requested=requested,
+        result=result,
+        version=version,
+        candidates=candidates,
+        response=response,
+        request_field_lines=request_field_lines,
+        legacy_request_field_lines=legacy_lines,
+        offered=offered,
     )
-
-
-def _shown_range(view: ServiceView, version: Version | None) -> OfferedVersions | None:
-    """What responses tell as the offer. While nothing is on offer, only what is agreed on may be served, and
-    such a response tells the version that was requested and no other."""
-    offered = view.offer.offered
-    if offered is None and version is not None:
-        return OfferedVersions(VersionSet.only(version))
-    return offered
 
 
 # --- another backend ---------------------------------------------------------------------------------------

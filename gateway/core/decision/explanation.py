@@ -1,14 +1,14 @@
-"""explain() says what would happen to a request, and why, as values to show to people.
+"""explain() says what would happen to a request, and why, in the JSON that the admin listener serves.
 
 It decides nothing: it calls `decision.decide` with the same snapshot that a request would take, and puts the
-result beside what is known of every backend. Nothing is sent and nothing is cached. The names of the fields
-are those of the JSON that the admin listener serves.
+result beside what is known of every backend. Nothing is sent and nothing is cached. Texts of the client are
+its own: escape them before they are shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, final
@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, final
 from gateway.core.decision.decision import (
     Answer,
     AnswerKnown,
+    DocumentKey,
     Forward,
     NegotiationResult,
     Refuse,
@@ -23,7 +24,6 @@ from gateway.core.decision.decision import (
     Unrouted,
     decide,
 )
-from gateway.core.decision.document_key import DocumentKey
 from gateway.core.decision.operations import possible_methods
 from gateway.core.decision.routing import Route
 from gateway.core.decision.selection import ALL_REQUESTS, NO_CANDIDATES, NOBODY, Candidates, Tier, is_full
@@ -31,7 +31,7 @@ from gateway.core.dialect import RequestedKind, RequestedVersion
 from gateway.core.fleet.backend import Freshness, Member
 from gateway.core.fleet.offer import Offer
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
-from gateway.core.http.message import Header, Request, Response
+from gateway.core.http.message import Request, Response
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme
 
@@ -62,151 +62,6 @@ class ExclusionReason(StrEnum):
     EJECTED = "ejected"
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class ExplainedRoute:
-    """The match that led to the service."""
-
-    host: str | None
-    """As it is configured, perhaps a wildcard; None: any."""
-    path: str
-    strip_prefix: bool
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ExplainedEndpoint:
-    """What the target is to the dialect."""
-
-    name: str
-    negotiated: bool
-    document: bool
-    answered: bool
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ExplainedRequestedVersion:
-    """What the request says about its version. `text` is the client's own: escape it before it is shown."""
-
-    kind: str
-    text: str
-    version: str | None = None
-    """The version that was read, canonical; None where none was named: `latest`, nothing, or a malformed
-    one."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ExplainedOffer:
-    """What the service offers at this moment."""
-
-    min: str | None
-    max: str | None
-    policy: str
-    ceiling: str | None
-    phase: str
-    transparent: bool
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ExplainedOperation:
-    """What is configured for the operation that the request is for."""
-
-    method: str
-    path: str
-    """The template: `/v1/nodes/{id}`."""
-    versions: str
-    """Those in which it exists: `1.5 and later`, `no version yet`."""
-    exists: bool
-    """In the negotiated version."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ExplainedCandidate:
-    """A backend that may get the request. Tier 1 is tried first."""
-
-    backend: str
-    url: str
-    tier: int
-    freshness: str
-    serves: str
-    legacy: bool
-    weight: int
-    in_flight: int
-    why: str
-    """Why it is in its tier."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ExplainedExclusion:
-    """A backend that would not get the request."""
-
-    backend: str
-    url: str
-    freshness: str
-    serves: str
-    reason: str
-    why: str
-    could_serve: bool | None
-    """Whether it serves the version that the request leads to, on offer or not; None without one."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ExplainedResponse:
-    """The local response."""
-
-    status: int
-    headers: tuple[Header, ...]
-    body: str
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """What would happen to one request under one snapshot."""
-
-    generation: int
-    method: str
-    path: str
-    host: str
-    decision: str
-    because: str
-    """One sentence."""
-    service: str | None = None
-    dialect: str | None = None
-    route: ExplainedRoute | None = None
-    local_path: str | None = None
-    """The path as the API itself knows it."""
-    endpoint: ExplainedEndpoint | None = None
-    requested: ExplainedRequestedVersion | None = None
-    """None where no version is read."""
-    offer: ExplainedOffer | None = None
-    result: str | None = None
-    """As skewgate_negotiations_total would count it; None where nothing is negotiated."""
-    version: str | None = None
-    """The negotiated version; None where none was negotiated."""
-    operation: ExplainedOperation | None = None
-    """None where none is configured for it, or no version was negotiated."""
-    status: int | None = None
-    """Of the local response; None: the backend's own."""
-    candidates: tuple[ExplainedCandidate, ...] = ()
-    left_out: tuple[ExplainedExclusion, ...] = ()
-    sends: tuple[str, ...] = ()
-    """The selected header lines as a versioned backend gets them."""
-    sends_legacy: tuple[str, ...] = ()
-    """The same for a legacy one."""
-    response: ExplainedResponse | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The same as dicts, lists, texts and numbers."""
-        return asdict(self)
-
-
 NO_REQUESTS_IN_FLIGHT: Mapping[str, int] = {}
 
 
@@ -230,7 +85,7 @@ def explain(
     host: str = "",
     load: Load = NO_LOAD,
     known_documents: Container[DocumentKey] = (),
-) -> Explanation:
+) -> dict[str, Any]:
     """Explain a request. `head` is what the data plane's reader makes of it, so both read the same.
 
     `host`: the value of `Host`. `known_documents`: as for `decide`.
@@ -240,29 +95,24 @@ def explain(
         snapshot, head, host, load.in_flight, 0, {}, known_documents=known_documents, held_back=load.held_back
     )
     target = f"{head.path}?{head.query}" if head.query else head.path
+    request = {"generation": snapshot.generation, "method": head.method, "path": target, "host": host}
     if isinstance(decision, Unrouted) or route is None:
-        return Explanation(
-            snapshot.generation,
-            head.method,
-            target,
-            host,
-            DecisionKind.UNROUTED.value,
-            "no service matches this host and path",
-            status=404,
-        )
-    return _routed(snapshot, head, route, decision, target=target, host=host, load=load)
+        return {
+            **request,
+            "decision": DecisionKind.UNROUTED.value,
+            "because": "no service matches this host and path",
+            **dict.fromkeys(("service", "dialect", "route", "local_path", "endpoint", "requested", "offer")),
+            **dict.fromkeys(("result", "version", "operation")),
+            "status": 404,
+            **dict.fromkeys(("candidates", "left_out", "sends", "sends_legacy"), ()),
+            "response": None,
+        }
+    return {**request, **_routed(head, route, decision, load)}
 
 
 def _routed(
-    snapshot: Snapshot,
-    head: Request,
-    route: Route,
-    decision: Forward | Refuse | Answer | AnswerKnown,
-    *,
-    target: str,
-    host: str,
-    load: Load,
-) -> Explanation:
+    head: Request, route: Route, decision: Forward | Refuse | Answer | AnswerKnown, load: Load
+) -> dict[str, Any]:
     resolution = decision.resolution
     if isinstance(decision, AnswerKnown):
         resolution = _without_backends(resolution)
@@ -271,30 +121,34 @@ def _routed(
     scheme, path = dialect.scheme, route.local(head.path)
     response = decision.response if isinstance(decision, Refuse | Answer) else None
     kind = _KINDS[type(decision)]
-    return Explanation(
-        snapshot.generation,
-        head.method,
-        target,
-        host,
-        kind.value,
-        f"{_because(resolution, kind)}{_waits(decision)}",
-        service=view.service.name,
-        dialect=dialect.name,
-        route=ExplainedRoute(route.host, match.path, match.strip_prefix),
-        local_path=_local_path(resolution, path, head.query),
-        endpoint=ExplainedEndpoint(endpoint.name, endpoint.negotiated, endpoint.document, endpoint.answered),
-        requested=_requested(requested, scheme) if requested is not None else None,
-        offer=_offer(view.offer, scheme),
-        result=resolution.result.value if resolution.result is not None else None,
-        version=None if _outside(resolution) else resolution.version_text or None,
-        operation=_operation(resolution, head, path),
-        status=response.status if response is not None else None,
-        candidates=_candidates(resolution, load),
-        left_out=_left_out(view, resolution, scheme, load),
-        sends=_lines(resolution.request_field_lines),
-        sends_legacy=_lines(resolution.legacy_request_field_lines),
-        response=_response(response) if response is not None else None,
-    )
+    return {
+        "decision": kind.value,
+        "because": f"{_because(resolution, kind)}{_waits(decision)}",
+        "service": view.service.name,
+        "dialect": dialect.name,
+        "route": {"host": route.host, "path": match.path, "strip_prefix": match.strip_prefix},
+        # The path as the API itself knows it.
+        "local_path": _local_path(resolution, path, head.query),
+        "endpoint": {
+            "name": endpoint.name,
+            "negotiated": endpoint.negotiated,
+            "document": endpoint.document,
+            "answered": endpoint.answered,
+        },
+        "requested": None if requested is None else _requested(requested, scheme),
+        "offer": _offer(view.offer, scheme),
+        # As skewgate_negotiations_total would count it; None where nothing is negotiated.
+        "result": None if resolution.result is None else resolution.result.value,
+        "version": None if _outside(resolution) else resolution.version_text or None,
+        "operation": _operation(resolution, head, path),
+        # Status of the local response; None: the backend's own.
+        "status": None if response is None else response.status,
+        "candidates": _candidates(resolution, load),
+        "left_out": _left_out(view, resolution, scheme, load),
+        "sends": _lines(resolution.request_field_lines),
+        "sends_legacy": _lines(resolution.legacy_request_field_lines),
+        "response": None if response is None else _response(response),
+    }
 
 
 _KINDS: Mapping[type[Forward | Refuse | Answer | AnswerKnown], DecisionKind] = {
@@ -321,9 +175,11 @@ def ends(versions: VersionSet, scheme: Scheme) -> tuple[str | None, str | None]:
     return (scheme.format(versions.lowest), scheme.format(versions.highest)) if versions else (None, None)
 
 
-def _requested(requested: RequestedVersion, scheme: Scheme) -> ExplainedRequestedVersion:
-    version = scheme.format(requested.version) if requested.version is not None else None
-    return ExplainedRequestedVersion(requested.kind.value, requested.text, version)
+def _requested(requested: RequestedVersion, scheme: Scheme) -> dict[str, Any]:
+    """`version`: the one that was read, canonical; None where none was named: `latest`, nothing, or a
+    malformed one."""
+    version = None if requested.version is None else scheme.format(requested.version)
+    return {"kind": requested.kind.value, "text": requested.text, "version": version}
 
 
 def _local_path(resolution: Resolution, path: str, query: str) -> str:
@@ -335,7 +191,7 @@ def _local_path(resolution: Resolution, path: str, query: str) -> str:
     return writer.write_target(resolution.endpoint, f"{path}?{query}" if query else path, version)
 
 
-def _operation(resolution: Resolution, head: Request, path: str) -> ExplainedOperation | None:
+def _operation(resolution: Resolution, head: Request, path: str) -> dict[str, Any] | None:
     dialect, missing = resolution.view.service.dialect, resolution.missing_operation
     found = missing
     if found is None and resolution.operations is not None:
@@ -344,15 +200,24 @@ def _operation(resolution: Resolution, head: Request, path: str) -> ExplainedOpe
         found = next((rule for rule in rules if rule is not None), None)
     if found is None:
         return None
-    versions = found.format_versions(dialect.scheme)
-    return ExplainedOperation(found.method, found.path.text, versions, missing is None)
+    return {
+        "method": found.method,
+        "path": found.path.text,
+        "versions": found.format_versions(dialect.scheme),
+        "exists": missing is None,
+    }
 
 
-def _offer(offer: Offer, scheme: Scheme) -> ExplainedOffer:
-    ceiling = scheme.format(offer.ceiling) if offer.ceiling is not None else None
-    return ExplainedOffer(
-        *ends(offer.versions, scheme), offer.policy.value, ceiling, offer.phase.value, offer.transparent
-    )
+def _offer(offer: Offer, scheme: Scheme) -> dict[str, Any]:
+    lowest, highest = ends(offer.versions, scheme)
+    return {
+        "min": lowest,
+        "max": highest,
+        "policy": offer.policy.value,
+        "ceiling": None if offer.ceiling is None else scheme.format(offer.ceiling),
+        "phase": offer.phase.value,
+        "transparent": offer.transparent,
+    }
 
 
 def _waits(decision: Forward | Refuse | Answer | AnswerKnown) -> str:
@@ -429,22 +294,22 @@ def _refused_version(requested: RequestedVersion, text: str) -> str:
     return f"{_REQUESTED[requested.kind]} ({text})" if text else _REQUESTED[requested.kind]
 
 
-def _candidates(resolution: Resolution, load: Load) -> tuple[ExplainedCandidate, ...]:
+def _candidates(resolution: Resolution, load: Load) -> tuple[dict[str, Any], ...]:
     """In the order in which they would be tried. Within a tier the random bits and the requests in flight
     decide."""
     scheme = resolution.view.service.dialect.scheme
     return tuple(
-        ExplainedCandidate(
-            member.backend.name,
-            member.backend.url,
-            number,
-            member.freshness.value,
-            _serves(member, scheme),
-            member.legacy,
-            member.backend.weight,
-            load.in_flight.get(member.key, 0),
-            f"{_why_in_tier(member)}{_why_not_now(member, load)}",
-        )
+        {
+            "backend": member.backend.name,
+            "url": member.backend.url,
+            "tier": number,
+            "freshness": member.freshness.value,
+            "serves": _serves(member, scheme),
+            "legacy": member.legacy,
+            "weight": member.backend.weight,
+            "in_flight": load.in_flight.get(member.key, 0),
+            "why": f"{_why_in_tier(member)}{_why_not_now(member, load)}",
+        }
         for number, members in enumerate(_not_ejected(resolution.candidates, load), 1)
         for member in members
     )
@@ -500,30 +365,31 @@ _FRESHNESS_REASONS: Mapping[Freshness, str] = {
 
 def _left_out(
     view: ServiceView, resolution: Resolution, scheme: Scheme, load: Load
-) -> tuple[ExplainedExclusion, ...]:
-    """Every other backend, with the reason."""
+) -> tuple[dict[str, Any], ...]:
+    """Every other backend, with the reason. `could_serve`: whether it serves the version that the request
+    leads to, on offer or not; None without one."""
     able = {member.key for member in resolution.candidates.members}
     chosen = {member.key for tier in _not_ejected(resolution.candidates, load) for member in tier}
-    exclusions = []
+    left_out = []
     for member in view.pool.members:
-        if member.key not in chosen:
-            reason, why = (
-                (ExclusionReason.EJECTED, f"ejected: {_why_ejected(member, load)}")
-                if member.key in able
-                else _reason(member, resolution, scheme)
-            )
-            exclusions.append(
-                ExplainedExclusion(
-                    member.backend.name,
-                    member.backend.url,
-                    member.freshness.value,
-                    _serves(member, scheme),
-                    reason.value,
-                    why,
-                    _could_serve(member, resolution),
-                )
-            )
-    return tuple(exclusions)
+        if member.key in chosen:
+            continue
+        if member.key in able:
+            reason, why = ExclusionReason.EJECTED, f"ejected: {_why_ejected(member, load)}"
+        else:
+            reason, why = _reason(member, resolution, scheme)
+        left_out.append(
+            {
+                "backend": member.backend.name,
+                "url": member.backend.url,
+                "freshness": member.freshness.value,
+                "serves": _serves(member, scheme),
+                "reason": reason.value,
+                "why": why,
+                "could_serve": _could_serve(member, resolution),
+            }
+        )
+    return tuple(left_out)
 
 
 def _reason(member: Member, resolution: Resolution, scheme: Scheme) -> tuple[ExclusionReason, str]:
@@ -584,5 +450,6 @@ def _lines(request_field_lines: bytes) -> tuple[str, ...]:
     return tuple(request_field_lines.decode("latin-1").split("\r\n")[:-1])
 
 
-def _response(response: Response) -> ExplainedResponse:
-    return ExplainedResponse(response.status, response.headers, response.body.decode("utf-8", "replace"))
+def _response(response: Response) -> dict[str, Any]:
+    body = response.body.decode("utf-8", "replace")
+    return {"status": response.status, "headers": response.headers, "body": body}

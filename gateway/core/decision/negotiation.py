@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from gateway.core.agreement.agreed import Agreed
-from gateway.core.agreement.attachment import Answer, answer
+from gateway.core.agreement.attachment import Agreed, Answer, answer
 from gateway.core.agreement.document import Level
 from gateway.core.dialect import (
     DefaultKind,

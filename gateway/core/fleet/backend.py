@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.admission import Network
-from gateway.core.fleet.backend_tls import BackendTls
+from gateway.core.fleet.connections import NO_QUEUE, Queue
 from gateway.core.fleet.doubt import (
     KNOWN_VERSION,
     LEGACY_ANSWERS,
@@ -22,8 +22,33 @@ from gateway.core.fleet.doubt import (
     UnknownVersion,
 )
 from gateway.core.fleet.probed_document import ProbedDocument
-from gateway.core.fleet.queue import NO_QUEUE, Queue
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
+
+ContextKey: TypeAlias = tuple[str | None, str | None, str | None, bool, str]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BackendTls:
+    """TLS to one backend. Paths are those of PEM files."""
+
+    server_name: str
+    """The name or IP address that its certificate must have; a name is also sent (SNI)."""
+    ca: str | None = None
+    """The certificates that are trusted; None: those of the system."""
+    certificate: str | None = None
+    """The certificate that the gateway shows, with its chain; None: it shows none."""
+    key: str | None = None
+    verify: bool = True
+    """Whether the certificate of the backend must be valid. If not, anyone on the way can take its place."""
+    digest: str = ""
+    """Of the contents of the files. New contents make another backend: its connections are made anew."""
+
+    @property
+    def context_key(self) -> ContextKey:
+        """Backends with the same one can share a context of OpenSSL."""
+        return self.ca, self.certificate, self.key, self.verify, self.digest
+
 
 UNIX_AUTHORITY: Final = "localhost"
 

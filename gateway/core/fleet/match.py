@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, final
 
-from gateway.core.configuration_rules import ProbePaths
+from gateway.core.dialect import ProbePaths
 from gateway.keys.addresses import HOST_PATTERN, PATH
 from gateway.keys.kinds import TEXT, Either, ListOf, Text, section
 from gateway.keys.texts import FLAG

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple, final
 
-from gateway.core.agreement.agreed import Agreed
+from gateway.core.agreement.attachment import Agreed
 from gateway.core.dialect import OfferedVersions
 from gateway.core.fleet.backend import Freshness, Grade
 from gateway.core.fleet.offer_state import OfferState, policy_set, served_sets

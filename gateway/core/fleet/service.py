@@ -16,12 +16,11 @@ from gateway.core.decision.operations import NO_OPERATIONS, Operations
 from gateway.core.dialect import DefaultVersion, Dialect
 from gateway.core.fleet.admission import NO_CLIENT_LIMITS, Access, ClientLimits, Maintenance
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.ejection import DEFAULT_EJECTION, Ejection
+from gateway.core.fleet.connections import DEFAULT_REUSE, Reuse
+from gateway.core.fleet.failures import DEFAULT_EJECTION, DEFAULT_RETRY, Ejection, Retry
 from gateway.core.fleet.limits import DEFAULT_LIMITS, Limits
 from gateway.core.fleet.match import DEFAULT_MATCH, Match
 from gateway.core.fleet.probe import DEFAULT_PROBE, Probe
-from gateway.core.fleet.retry import DEFAULT_RETRY, Retry
-from gateway.core.fleet.reuse import DEFAULT_REUSE, Reuse
 from gateway.core.fleet.source import Source
 from gateway.core.fleet.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from gateway.core.http.header_edits import HeaderEdits

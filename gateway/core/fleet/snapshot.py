@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, final
 
 from gateway.core.agreement import votes
-from gateway.core.agreement.agreed import NOT_JOINED, NOTHING_AGREED, Agreed
+from gateway.core.agreement.attachment import NOT_JOINED, NOTHING_AGREED, Agreed
 from gateway.core.agreement.ladder import Vote
 from gateway.core.decision.routing import Routes
 from gateway.core.decision.selection import Candidates, SelectionTable

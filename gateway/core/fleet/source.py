@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple, final
 
 from gateway.core.fleet.admission import Network
-from gateway.core.fleet.backend import Backend, Freshness, Member
-from gateway.core.fleet.backend_tls import BackendTls
+from gateway.core.fleet.backend import Backend, BackendTls, Freshness, Member
 
 MAX_BACKENDS: Final = 1000
 """Backends of one source, leaving ones included: each is probed and has series of its own, and a name server
@@ -184,3 +184,29 @@ def _is_heard(backend: Backend, known: Mapping[str, Member]) -> bool:
 
 def _is_lost(member: Member) -> bool:
     return member.freshness is Freshness.LOST or member.connect_failed
+
+
+def why_refused(host: str, networks: Sequence[Network] | None) -> str | None:
+    """Why a backend at `host` is not taken, as part of a sentence; None: it is, or `host` is a name.
+
+    `networks`: those of its source, which decide alone; empty: it has none, and special addresses are
+    refused; None: the configuration names the backend itself.
+    """
+    if networks is None:
+        return None
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return None
+    if isinstance(address, IPv6Address):
+        address = address.ipv4_mapped or address
+    if networks:
+        # One with a zone is in no network of another address.
+        return None if any(address in network for network in networks) else "it is in none of its `networks`"
+    kinds = (
+        ("a link-local", address.is_link_local),
+        ("a multicast", address.is_multicast),
+        ("an unspecified", address.is_unspecified),
+    )
+    kind = next((name for name, applies in kinds if applies), None)
+    return None if kind is None else f"it is {kind} address, which only `networks` of the source can allow"

@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import final
 
-from gateway.core.http.field_lines import fields_named
-from gateway.core.http.message import Header, Response, normalize_name
+from gateway.core.http.message import Header, Response, fields_named, normalize_name
 
 
 @final

@@ -12,7 +12,7 @@ import select
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast, final
 
-from gateway.core.fleet.reuse import DEFAULT_REUSE
+from gateway.core.fleet.connections import DEFAULT_REUSE
 from gateway.dataplane.backends.phases import (
     AWAITING_HEAD,
     CLOSED,

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from gateway.core.decision.selection import ALL_REQUESTS
-from gateway.core.fleet.ejection import EjectionReason
+from gateway.core.fleet.failures import EjectionReason
 from gateway.dataplane.local_responses.failures import Failure
 from gateway.telemetry.series.backend import OfBackend
 from gateway.telemetry.worker_report import Ejected
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gateway.core.fleet.backend import Backend, Member
-    from gateway.core.fleet.ejection import Ejection
+    from gateway.core.fleet.failures import Ejection
     from gateway.core.fleet.snapshot import ServiceView, SnapshotSource
     from gateway.telemetry.metrics import Metrics
 

@@ -18,7 +18,7 @@ from gateway.telemetry.worker_report import Ejected
 
 if TYPE_CHECKING:
     from gateway.core.fleet.backend import Member
-    from gateway.core.fleet.ejection import EjectionReason
+    from gateway.core.fleet.failures import EjectionReason
     from gateway.core.fleet.snapshot import SnapshotSource
 
 Tell: TypeAlias = "Callable[[str, str, EjectionReason | None], None]"

@@ -13,8 +13,7 @@ import zlib
 from typing import TYPE_CHECKING, Final, final
 
 from gateway.core.dialect import Advertisement, Links, VersionRefusal
-from gateway.core.http.field_lines import fields_named
-from gateway.core.http.message import as_mapping
+from gateway.core.http.message import as_mapping, fields_named
 from gateway.dataplane.documents.known import KnownDocument, document_to_keep
 from gateway.dataplane.http1.fields import BY_LENGTH, NO_BODY, OWS
 

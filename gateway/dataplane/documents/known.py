@@ -13,13 +13,11 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-from gateway.core.decision.decision import DOCUMENT_METHODS, NegotiationResult
-from gateway.core.decision.document_key import DocumentKey, document_key
+from gateway.core.decision.decision import DOCUMENT_METHODS, DocumentKey, NegotiationResult, document_key
 from gateway.core.decision.response import vary_lines
 from gateway.core.dialect import Endpoint, Links, Served
 from gateway.core.fleet.probed_document import CREDENTIALS, ProbedDocument
-from gateway.core.http.field_lines import fields_named
-from gateway.core.http.message import Header, Response, all_values, as_mapping
+from gateway.core.http.message import Header, Response, all_values, as_mapping, fields_named
 from gateway.core.versions.ranges import NO_VERSIONS
 from gateway.core.versions.version import Version
 from gateway.dataplane.http1.fields import OWS

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from gateway.core.decision.document_key import document_key
+from gateway.core.decision.decision import document_key
 from gateway.core.decision.response import ResponseRewrite, rewrite_head
 from gateway.core.dialect import VersionRefusal
 from gateway.core.fleet.fleet import Fact, PassiveObservation, ServedVersionMissing, VersionMismatch

@@ -26,13 +26,13 @@ from gateway.core.decision.decision import (
     Answer,
     AnswerKnown,
     Decision,
+    DocumentKey,
     Forward,
     Refuse,
     Unrouted,
     decide,
     reselect,
 )
-from gateway.core.decision.document_key import DocumentKey
 from gateway.dataplane.documents.buffered import location_lines
 from gateway.dataplane.documents.known import key_of_request
 from gateway.dataplane.exchange.attempt import Attempt, AttemptOwner

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, final
 
-from gateway.core.fleet.retry import RetryCause
+from gateway.core.fleet.failures import RetryCause
 from gateway.dataplane.local_responses.failures import FAILURES, Failure, Resend, Side, may_retry
 
 if TYPE_CHECKING:
-    from gateway.core.fleet.retry import Retry
+    from gateway.core.fleet.failures import Retry
     from gateway.dataplane.backends.queue import Turn
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, final
 
-from gateway.core.http.field_lines import fields_named
-from gateway.core.http.message import FORWARDING, HOP_BY_HOP, HTTPOXY, normalize_pattern
+from gateway.core.http.message import FORWARDING, HOP_BY_HOP, HTTPOXY, fields_named, normalize_pattern
 
 PASSED: Final = 0
 """Forwarded as it came."""

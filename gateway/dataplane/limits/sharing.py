@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias, final
 
 if TYPE_CHECKING:
-    from gateway.core.fleet.ejection import EjectionReason
+    from gateway.core.fleet.failures import EjectionReason
 
 OnFailure: TypeAlias = "Callable[[str, str, EjectionReason | None], None]"
 """As for `reported_failures`."""

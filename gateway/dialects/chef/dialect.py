@@ -18,13 +18,13 @@ from enum import Enum
 from types import MappingProxyType
 from typing import ClassVar, Literal, Self, TypeAlias
 
-from gateway.core.configuration_rules import ConfigurationRules
 from gateway.core.decision.negotiation import negotiate
 from gateway.core.decision.operations import NO_OPERATIONS, Operations
 from gateway.core.dialect import (
     NO_HEADERS,
     NO_VERSION_REQUESTED,
     Advertisement,
+    ConfigurationRules,
     DefaultKind,
     DefaultVersion,
     Dialect,

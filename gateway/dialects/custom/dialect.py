@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import ClassVar, Self
 from urllib.parse import unquote
 
-from gateway.core.configuration_rules import ConfigurationRules
 from gateway.core.dialect import (
     NO_HEADERS,
     Advertisement,
+    ConfigurationRules,
     DefaultKind,
     DefaultVersion,
     Dialect,

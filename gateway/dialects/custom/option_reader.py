@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, TypeAlias, final
 
-from gateway.core.configuration_rules import OptionWarning
-from gateway.core.dialect import RefusalReason, VersionMatch
+from gateway.core.dialect import OptionWarning, RefusalReason, VersionMatch
 from gateway.core.http.message import normalize_name
 from gateway.core.versions.version import (
     CalendarDate,

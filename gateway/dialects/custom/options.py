@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from gateway.core.configuration_rules import ProbePaths
+from gateway.core.dialect import ProbePaths
 from gateway.keys.kinds import ListOf, section
 from gateway.keys.texts import COUNT, FLAG, LINE, LINES, VERSION, literal
 

@@ -10,8 +10,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from gateway.core.configuration_rules import OptionWarning
-from gateway.core.dialect import RequestedKind
+from gateway.core.dialect import OptionWarning, RequestedKind
 from gateway.dialects.custom.locations import PathLocation
 from gateway.dialects.custom.option_problems import PATH
 from gateway.dialects.custom.option_reader import Parts

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from gateway.core.dialect import VersionRefusal
-from gateway.core.fleet.retry import Retry, RetryCause
+from gateway.core.fleet.failures import Retry, RetryCause
 from gateway.core.fleet.service import Service
 from gateway.core.http.message import (
     CLIENT_CERT,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, final
 
-from gateway.core.fleet.backend_tls import BackendTls
+from gateway.core.fleet.backend import BackendTls
 from gateway.keys.addresses import HOST, read_host, read_port
 from gateway.keys.kinds import ListOf, Section, Text, keys_of_class, matching, reject, section
 from gateway.keys.secrets import Secret

@@ -14,9 +14,8 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Final, final
 
-from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.backend_tls import BackendTls
-from gateway.core.fleet.queue import QUEUE, Queue
+from gateway.core.fleet.backend import Backend, BackendTls
+from gateway.core.fleet.connections import QUEUE, Queue
 from gateway.core.fleet.source import Source, SourceKind
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme

@@ -12,11 +12,11 @@ from functools import reduce
 from operator import or_
 from typing import Any, Final
 
-from gateway.core.configuration_rules import ProbePaths
 from gateway.core.decision.negotiation import negotiate
 from gateway.core.dialect import (
     Dialect,
     OfferedVersions,
+    ProbePaths,
     Refusal,
     RequestedKind,
     RequestedVersion,

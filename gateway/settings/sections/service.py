@@ -13,15 +13,13 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Final, final
 
-from gateway.core.configuration_rules import ProbePaths
-from gateway.core.dialect import Dialect
+from gateway.core.dialect import Dialect, ProbePaths
 from gateway.core.fleet.admission import CLIENT_LIMITS, MAINTENANCE, ClientLimits, Maintenance
-from gateway.core.fleet.ejection import EJECTION_OR_OFF, Ejection
+from gateway.core.fleet.connections import REUSE, Reuse
+from gateway.core.fleet.failures import EJECTION_OR_OFF, RETRY, Ejection, Retry
 from gateway.core.fleet.limits import SERVICE_LIMITS, Limits
 from gateway.core.fleet.match import MATCH, Match
 from gateway.core.fleet.probe import PROBE, Probe
-from gateway.core.fleet.retry import RETRY, Retry
-from gateway.core.fleet.reuse import REUSE, Reuse
 from gateway.core.fleet.service import AtLeast, Policy, Service
 from gateway.core.fleet.timeouts import SERVICE_TIMEOUTS, Timeouts
 from gateway.core.http.upgrade import PROTOCOL_PATTERN, carries_requests

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import Final, final
 
-from gateway.core.fleet.backend_tls import BackendTls
+from gateway.core.fleet.backend import BackendTls
 from gateway.errors import CertificateError
 from gateway.keys.addresses import HOST
 from gateway.keys.kinds import section

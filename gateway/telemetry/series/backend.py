@@ -7,7 +7,7 @@ from typing import Final
 
 from gateway.core.fleet.backend import Freshness, Member
 from gateway.core.fleet.doubt import NEVER
-from gateway.core.fleet.ejection import EjectionReason
+from gateway.core.fleet.failures import EjectionReason
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.telemetry.series.declaring import BACKEND, OPEN, OTHER, Group, counter, gauge, histogram
 from gateway.telemetry.series.service import ends

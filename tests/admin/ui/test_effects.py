@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.admin.ui import effects
-from gateway.core.agreement.agreed import Agreed
+from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.document import Document
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import Drain, Pin, ProbeFailed, ProbeSucceeded

@@ -17,7 +17,7 @@ from gateway.admin.ui.facts import ROWS, SERVICES, Facts
 from gateway.admin.ui.facts_backends import Rows
 from gateway.admin.ui.model import BackendFacts, Bar, Demand, Overview, Refusal, ReplicaFacts, ServicePage
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.agreement.agreed import Agreed
+from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.document import Document
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import Advertisement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.core.agreement.agreed import NOT_JOINED, Agreed
+from gateway.core.agreement.attachment import NOT_JOINED, Agreed
 from gateway.core.agreement.document import Document
 from gateway.core.agreement.ladder import LiveReplica, Vote, all_transparent, legacy_only, next_document
 from gateway.core.agreement.votes import policy_text

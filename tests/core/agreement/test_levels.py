@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.agreement.agreed import Agreed
-from gateway.core.agreement.attachment import Answer, answer
+from gateway.core.agreement.attachment import Agreed, Answer, answer
 from gateway.core.agreement.document import Document, Level, level
 from gateway.core.agreement.ladder import Target, step
 from gateway.core.decision.decision import Decision, Forward, Refuse, as_detached, decide

@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gateway.core.agreement.agreed import NOT_JOINED, Agreed
+from gateway.core.agreement.attachment import NOT_JOINED, Agreed
 from gateway.core.agreement.document import Document
 from gateway.core.agreement.ladder import LiveReplica, all_transparent, legacy_only, next_document
 from gateway.core.decision.decision import Refuse, decide

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.agreement.agreed import NOT_JOINED, Agreed
+from gateway.core.agreement.attachment import NOT_JOINED, Agreed
 from gateway.core.agreement.document import Document
 from gateway.core.agreement.ladder import Vote
 from gateway.core.decision.decision import Decision, Forward, Refuse, decide
