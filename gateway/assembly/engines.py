@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from gateway.assembly.agreements import Agreed
 from gateway.assembly.followers import Followers
 from gateway.assembly.plan import Plan
-from gateway.engines.engine import Engine
 from gateway.workers.data_plane import DataPlane
 
+if TYPE_CHECKING:
+    from gateway.engines.haproxy.driver import HaproxyDriver
 
-def make_engine(plan: Plan, agreed: Agreed, plane: DataPlane, followers: Followers) -> Engine | None:
+
+def make_engine(plan: Plan, agreed: Agreed, plane: DataPlane, followers: Followers) -> HaproxyDriver | None:
     """The engine, not started. It knows the ejections of `plane`, and the agreement knows it."""
 
     def ejected() -> Collection[str]:
@@ -30,7 +33,7 @@ def make_engine(plan: Plan, agreed: Agreed, plane: DataPlane, followers: Followe
 
 
 @asynccontextmanager
-async def following(engine: Engine | None) -> AsyncIterator[None]:
+async def following(engine: HaproxyDriver | None) -> AsyncIterator[None]:
     """Starts the engine, and lets go of it after the drain."""
     try:
         if engine is not None:

@@ -11,12 +11,14 @@ them are in (`running`). Starts and closes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from gateway.controlplane.state.keeper import StateKeeper
-from gateway.engines.engine import Engine
 from gateway.telemetry.engine import EngineReport, with_engine
 from gateway.workers.data_plane import DataPlane
+
+if TYPE_CHECKING:
+    from gateway.engines.haproxy.driver import HaproxyDriver
 
 
 @final
@@ -26,7 +28,7 @@ class Followers:
 
     def __init__(self) -> None:
         self.plane: DataPlane | None = None
-        self.engine: Engine | None = None
+        self.engine: HaproxyDriver | None = None
         self.keeper: StateKeeper | None = None
 
     def held(self, service: str) -> int | None:

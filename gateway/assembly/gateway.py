@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self, final
+from typing import TYPE_CHECKING, Self, final
 
 from gateway.assembly import admin_context
 from gateway.assembly.followers import Followers
@@ -29,7 +29,6 @@ from gateway.assembly.plan import Plan, known_at_start, number_of_workers
 from gateway.assembly.running import Running, running
 from gateway.controlplane.discovery.discovery import Discovery
 from gateway.controlplane.resolver import Resolver
-from gateway.engines.engine import MakeEngine
 from gateway.handover.handover import Handover
 from gateway.runtime.service_manager import ServiceManager
 from gateway.settings import Settings
@@ -38,6 +37,9 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.process_log import ProcessLog
 from gateway.telemetry.status import GatewayStatus
 from gateway.workers.recording import Listener
+
+if TYPE_CHECKING:
+    from gateway.engines.haproxy.driver import MakeEngine
 
 
 @final

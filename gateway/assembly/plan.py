@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from gateway.controlplane.discovery.discovery import Discovery
 from gateway.controlplane.resolver import Resolver
@@ -22,7 +22,6 @@ from gateway.core.agreement.attachment import NOT_JOINED, NOTHING_AGREED, Agreed
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.engines.engine import MakeEngine
 from gateway.handover.handover import Handover
 from gateway.runtime.cpus import usable_cpus
 from gateway.runtime.service_manager import ServiceManager
@@ -32,6 +31,9 @@ from gateway.settings.sections.workers import MAX_WORKERS
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.process_log import ProcessLog
 from gateway.workers.recording import Listener
+
+if TYPE_CHECKING:
+    from gateway.engines.haproxy.driver import MakeEngine
 
 
 @final

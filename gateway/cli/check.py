@@ -91,7 +91,7 @@ def _read(file: Path) -> Loaded:
 
 def _for_engine(loaded: Loaded) -> Loaded:
     """With what an engine cannot do for the gateway. All of them read the same table."""
-    from gateway.engines.expressible import inexpressible  # noqa: PLC0415 - only who asks pays for it
+    from gateway.engines.table import inexpressible  # noqa: PLC0415 - only who asks pays for it
 
     found = []
     for service in loaded.settings.services if loaded.settings is not None else ():

@@ -14,14 +14,13 @@ import os
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from gateway import __version__
 from gateway.assembly import Gateway
 from gateway.cli.command import FileName, file_argument, find_config, verb
-from gateway.engines.engine import MakeEngine
 from gateway.errors import StartupError
 from gateway.handover.handover import Handover
 from gateway.handover.inheritance import passed_sockets
@@ -35,6 +34,9 @@ from gateway.settings import Settings, read_file
 from gateway.telemetry.process_log import ProcessLog
 from gateway.telemetry.stacks import look_at_tasks
 from gateway.telemetry.stall_watch import StallWatch
+
+if TYPE_CHECKING:
+    from gateway.engines.haproxy.driver import MakeEngine
 
 DETAILS: Final = (
     "FILE is the configuration, with or without -c. Without one it is that of SKEWGATE_CONFIG,"

@@ -3,7 +3,8 @@
 Made by asking `decide`, once for each version that may be asked for in each way of asking, for none and for
 `latest`. A row is there only where the answer is a backend, and every member of the row's pool may get the
 request. Whatever is in no row goes to the gateway beside the engine: refusals, documents, odd or repeated
-headers, and all of a service that cannot be expressed (`expressible`). Only the gateway refuses.
+headers, and all of a service that cannot be expressed (`inexpressible`): then nothing is wrong, and nothing
+is faster. Only the gateway refuses.
 
 A value, and pure. Nothing here knows an engine.
 """
@@ -14,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import combinations
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 from gateway.core.decision.decision import Forward, NegotiationResult, Resolution, decide
 from gateway.core.decision.local_responses import RETRY_AFTER, error_response
@@ -32,13 +33,13 @@ from gateway.core.dialect import (
     VersionRefusal,
 )
 from gateway.core.fleet.backend import Member
+from gateway.core.fleet.match import Match
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.http.message import Header, RequestHead, as_mapping, normalize_name, render
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dataplane.local_responses.failures import FAILURES, Failure
-from gateway.engines.expressible import Inexpressible, inexpressible
 
 LATEST: Final = "latest"
 POOL_PREFIX: Final = "sg-"
@@ -54,11 +55,18 @@ _FAILURES: Final = (Failure.CONNECT, Failure.NO_REPLY, Failure.REPLY_TIMEOUT)
 _CLIENT_ERRORS: Final = range(400, 500)
 
 
-class Asked(NamedTuple):
-    """What a request has in the version headers of its service."""
+Asked: TypeAlias = tuple[str | None, ...]
+"""What a request has in the version headers of its service, in the order of `Traits.headers`, each header
+once. None: it is absent."""
 
-    values: tuple[str | None, ...]
-    """In the order of `Traits.headers`; each header once. None: it is absent."""
+
+class Inexpressible(NamedTuple):
+    """Why a service has no rows."""
+
+    key: tuple[str | int, ...]
+    """The key below the service: `("match", "path")`."""
+    reason: str
+    """One sentence for the operator, without the service's name."""
 
 
 @final
@@ -278,6 +286,51 @@ def _service_table(snapshot: Snapshot, view: ServiceView, known: Collection[str]
     )
 
 
+# --- what cannot be expressed ------------------------------------------------------------------------------
+
+
+def inexpressible(service: Service) -> Inexpressible | None:
+    """The first reason why no request of `service` can go past the gateway; None: some may."""
+    for key, found, reason in _reasons(service):
+        if found:
+            return Inexpressible(key, reason)
+    return None
+
+
+def _reasons(service: Service) -> tuple[tuple[tuple[str | int, ...], bool, str], ...]:
+    backends = service.backends
+    return (
+        (
+            ("dialect",),
+            not service.dialect.direct_paths or service.dialect.target_writer is not None,
+            "an engine reads versions only in headers that hold nothing else",
+        ),
+        (
+            ("match", "path"),
+            service.match.path != Match().path,
+            "an engine serves whole hosts, and no service below a path prefix",
+        ),
+        (("operations",), bool(service.operations), "an engine does not look up operations"),
+        (
+            ("headers",),
+            service.request_edits is not None or service.response_edits is not None,
+            "an engine does not change other headers",
+        ),
+        (("access",), service.has_rules, "an engine does not look at the client of a request"),
+        (
+            ("backends",),
+            any(backend.tls is not None for backend in backends),
+            "an engine speaks to backends without TLS",
+        ),
+        (("backends",), any(backend.path for backend in backends), "an engine adds no base path"),
+        (
+            ("backends",),
+            any(backend.max_requests or backend.max_connections for backend in backends),
+            "an engine does not share a backend's bound with the gateway",
+        ),
+    )
+
+
 # --- what a dialect does with every version ----------------------------------------------------------------
 
 
@@ -362,17 +415,15 @@ def sample_host(service: Service) -> str:
 def _ways_of_asking(view: ServiceView, traits: Traits) -> Iterator[Asked]:
     """No version; then `latest` and each version, in each set of the headers that may carry it."""
     number = len(traits.headers)
-    yield Asked((None,) * number)
+    yield (None,) * number
     scheme = view.service.dialect.scheme
     texts = [LATEST, *(scheme.format(version) for version in _versions(view))]
     chosen = [set(some) for size in range(1, number + 1) for some in combinations(range(number), size)]
     for text in texts:
         for some in chosen:
-            yield Asked(
-                tuple(
-                    f"{before}{text}{after}" if at in some else None
-                    for at, (before, after) in enumerate(traits.written)
-                )
+            yield tuple(
+                f"{before}{text}{after}" if at in some else None
+                for at, (before, after) in enumerate(traits.written)
             )
 
 
@@ -393,7 +444,7 @@ def _versions(view: ServiceView) -> list[Version]:
 
 def request_of(traits: Traits, asked: Asked, paths: DirectPaths) -> RequestHead:
     """A plain request that asks so."""
-    fields = zip(traits.headers, asked.values, strict=True)
+    fields = zip(traits.headers, asked, strict=True)
     lines = tuple((normalize_name(name), value) for name, value in fields if value is not None)
     return RequestHead("GET", sample_path(paths), "", lines)
 

@@ -78,7 +78,7 @@ class Offer(NamedTuple):
             "release": self.release,
             "pid": self.pid,
             "state": self.state,
-            "sockets": _write_described(self.descriptors),
+            "sockets": [each._asdict() for each in self.descriptors],
             "manager": dict(self.manager),
         }
 
@@ -129,10 +129,6 @@ def _forms(message: Mapping[str, object]) -> tuple[int, ...]:
     if not isinstance(forms, list) or FORM not in forms:
         raise HandoverError(f"it speaks the forms {_quoted(forms)}, and this release form {FORM}")
     return tuple(form for form in forms if type(form) is int)
-
-
-def _write_described(descriptors: tuple[Described, ...]) -> list[dict[str, Any]]:
-    return [{"role": each.role, "written": each.written, "managed": each.managed} for each in descriptors]
 
 
 def _described(message: Mapping[str, object]) -> tuple[Described, ...]:

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final, Protocol, final
 
@@ -63,98 +64,86 @@ class Serves(Accepts, Protocol):
 
 
 @final
+@dataclass(slots=True, kw_only=True, eq=False)
 class Predecessor:
     """The gateway in this process. `sites` by role; `end` is called when another process serves."""
 
-    def __init__(
-        self,
-        *,
-        agreement: Agreement,
-        snapshot_holder: SnapshotHolder,
-        reloader: Reloader,
-        state_file: StateFile,
-        keeper: StateKeeper,
-        sockets: ListeningSockets,
-        data_plane: Serves,
-        sites: Mapping[str, Site],
-        service_manager: ServiceManager,
-        end: Callable[[], None],
-    ) -> None:
-        self._agreement = agreement
-        self._snapshot_holder = snapshot_holder
-        self._reloader = reloader
-        self._state_file = state_file
-        self._keeper = keeper
-        self._sockets = sockets
-        self._data_plane = data_plane
-        self._sites = sites
-        self._service_manager = service_manager
-        self._end = end
-        self._stopped: list[Accepts] = []
-        self.frozen = ""
-        """Why commands and reloads are refused, a sentence; empty: they are not."""
-        self.is_handed_over = False
+    agreement: Agreement
+    snapshot_holder: SnapshotHolder
+    reloader: Reloader
+    state_file: StateFile
+    keeper: StateKeeper
+    sockets: ListeningSockets
+    data_plane: Serves
+    sites: Mapping[str, Site]
+    service_manager: ServiceManager
+    end: Callable[[], None]
+    frozen: str = field(init=False, default="")
+    """Why commands and reloads are refused, a sentence; empty: they are not."""
+    is_handed_over: bool = field(init=False, default=False)
+    _stopped: list[Accepts] = field(init=False, default_factory=list)
 
     async def freeze(self) -> tuple[Offer, Sequence[int]]:
-        """See `server.Owner`."""
+        """Change nothing from now on that two gateways would have to agree on, and say what the new one gets:
+        with the descriptors that the offer describes, in its order. Raises `HandoverError`: not now."""
         self.frozen = UNDER_WAY
         try:
             async with asyncio.timeout(RELOAD_TIME):
-                await self._reloader.hold(UNDER_WAY)
+                await self.reloader.hold(UNDER_WAY)
         except TimeoutError:
             self.frozen = ""
             raise HandoverError("it is busy with a reload") from None
-        self._agreement.hold()
-        if not await self._keeper.write():
+        self.agreement.hold()
+        if not await self.keeper.write():
             log.warning("the state file cannot be written: the new gateway gets the state by word only")
-        state = format_state(self._snapshot_holder.current, wall_offset(), self._agreement.to_save())
+        state = format_state(self.snapshot_holder.current, wall_offset(), self.agreement.to_save())
         described, numbers = self._descriptors()
-        manager = self._service_manager.variables
+        manager = self.service_manager.variables
         return Offer(os.getpid(), __version__, state, described, manager), numbers
 
     def unfreeze(self) -> None:
-        """See `server.Owner`."""
-        self._agreement.release()
-        self._reloader.go_on()
+        """The new one has not come up: go on."""
+        self.agreement.release()
+        self.reloader.go_on()
         self.frozen = ""
 
     async def stop(self) -> None:
-        """See `server.Owner`."""
+        """Accept nobody, and write no state. What waits in the listening sockets waits there."""
         began = monotonic()
-        await self._keeper.pause()
-        for each in (self._data_plane, *self._sites.values()):
+        await self.keeper.pause()
+        for each in (self.data_plane, *self.sites.values()):
             self._stopped.append(each)
             await each.stop_accepting()
         log.info("nobody is accepted here any more, after %.0f ms", (monotonic() - began) * 1000)
 
     async def resume(self) -> None:
-        """See `server.Owner`."""
+        """The new one has ended before it served: accept clients again, and go on."""
         stopped, self._stopped = self._stopped, []
-        if self._data_plane in stopped:
-            await self._data_plane.listen()
-        for site in self._sites.values():
+        if self.data_plane in stopped:
+            await self.data_plane.listen()
+        for site in self.sites.values():
             if site in stopped:
                 await site.accept()
-        self._keeper.resume()
+        self.keeper.resume()
 
     def handed_over(self, pid: int) -> None:
-        """See `server.Owner`."""
+        """Process `pid` serves. Finish the requests under way, and end."""
         self.is_handed_over = True
-        self._reloader.refuse(f"process {pid} has taken over: reload that one")
-        self._state_file.close()  # should the new one be killed, whoever comes next can lock it at once
-        self._sockets.release()
-        self._service_manager.hand_over(pid)
-        self._end()
+        self.reloader.refuse(f"process {pid} has taken over: reload that one")
+        self.state_file.close()  # should the new one be killed, whoever comes next can lock it at once
+        self.sockets.release()
+        self.service_manager.hand_over(pid)
+        self.end()
 
     def _descriptors(self) -> tuple[tuple[Described, ...], list[int]]:
         described, numbers = [], []
-        roles = [(messages.CLIENTS, self._sockets.all())]
-        roles += [(role, site.sockets) for role, site in self._sites.items()]
+        roles = [(messages.CLIENTS, self.sockets.all())]
+        roles += [(role, site.sockets) for role, site in self.sites.items()]
         for role, sockets in roles:
             for one in sockets:
                 described.append(Described(role, one.written, one.managed))
                 numbers.append(one.sock.fileno())
-        if self._state_file.lock is not None:
+        if self.state_file.lock is not None:
             described.append(Described(messages.LOCK))
-            numbers.append(self._state_file.lock)
+            numbers.append(self.state_file.lock)
         return tuple(described), numbers

@@ -1,6 +1,6 @@
 """Listens beside the state file: hands this gateway over to a new one.
 
-    new gateway  ->  HandoverServer  ->  Owner: freeze, stop, then handed_over; or back: unfreeze, resume
+    new gateway  ->  HandoverServer  ->  Predecessor: freeze, stop, handed_over; or back: resume, unfreeze
 
 Only processes of the same user, or root's, are heard. One take-over at a time. Whatever goes wrong before the
 new gateway serves, this one goes on as if nothing had been.
@@ -11,15 +11,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol, final
+from typing import Final, final
 
 from gateway.dataplane.edge.listening_sockets import remove_stale
 from gateway.handover import messages
 from gateway.handover.line import BACKLOG, Line, short
-from gateway.handover.messages import READY, SERVING, STOPPED, HandoverError, Offer, TakeOver, Word
+from gateway.handover.messages import READY, SERVING, STOPPED, HandoverError, TakeOver, Word
+from gateway.handover.predecessor import Predecessor
 
 WORD_TIME: Final = 5.0
 """Seconds in which whoever connects must say what it wants."""
@@ -32,33 +32,13 @@ usual."""
 log = logging.getLogger("skewgate.handover")
 
 
-class Owner(Protocol):
-    """The gateway in this process, as far as it can be handed over. See `predecessor`."""
-
-    async def freeze(self) -> tuple[Offer, Sequence[int]]:
-        """Change nothing from now on that two gateways would have to agree on, and say what the new one gets:
-        with the descriptors that the offer describes, in its order. Raises `HandoverError`: not now."""
-
-    def unfreeze(self) -> None:
-        """The new one has not come up: go on."""
-
-    async def stop(self) -> None:
-        """Accept nobody, and write no state. What waits in the listening sockets waits there."""
-
-    async def resume(self) -> None:
-        """The new one has ended before it served: accept clients again, and go on."""
-
-    def handed_over(self, pid: int) -> None:
-        """Process `pid` serves. Finish the requests under way, and end."""
-
-
 @final
 class HandoverServer:
     """`start`, then `close`, on one event loop."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._owner: Owner | None = None
+        self._owner: Predecessor | None = None
         self._sock: socket.socket | None = None
         self._identity: tuple[int, int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -67,16 +47,16 @@ class HandoverServer:
         """A take-over has ended, one way or the other."""
         self._under_way: asyncio.Task[None] | None = None
         """The take-over that can be given up: this gateway still accepts clients."""
-        self._handed_over = False
 
     # --- its life
 
-    def start(self, owner: Owner, *, replace: bool) -> None:
+    def start(self, owner: Predecessor, *, replace: bool) -> None:
         """Listen: from now on `owner` can be taken over. `replace`: in place of the gateway that was taken
         over. A socket that a killed process has left is replaced as well. Raises `OSError`: another gateway
         listens there, or nobody can."""
         if not replace:
-            remove_stale_handover(self.path)
+            with short(self.path) as name:
+                remove_stale(Path(name))
         new = self.path.with_name(self.path.name + ".new")
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
@@ -163,8 +143,8 @@ class HandoverServer:
 
     async def _hand_over(self, line: Line, new: TakeOver) -> None:
         owner = self._owner
-        if owner is None or self._is_busy or self._handed_over:
-            why = "it is still starting" if owner is None else "another take-over is under way"
+        if owner is None or self._is_busy or owner.is_handed_over:
+            why = "it is ending" if owner is None else "another take-over is under way"
             await line.send(Word("refused", why).write())
             return
         self._is_busy = True
@@ -181,7 +161,7 @@ class HandoverServer:
             # The new gateway learns from the end of this connection that this process is gone.
             await asyncio.get_running_loop().create_future()
 
-    async def _is_served(self, line: Line, new: TakeOver, owner: Owner) -> bool:
+    async def _is_served(self, line: Line, new: TakeOver, owner: Predecessor) -> bool:
         """Step for step; whatever fails takes back what was done before."""
         log.info("process %d (skewgate %s) takes over", new.pid, new.release)
         try:
@@ -190,7 +170,7 @@ class HandoverServer:
             log.warning("process %d cannot take over: %s", new.pid, error)
             await line.send(Word("refused", str(error)).write())
             return False
-        stopped = False
+        stopped = served = False
         try:
             await line.send(offer.write(), descriptors)
             await self._expect(line, READY, START_TIME)
@@ -198,17 +178,17 @@ class HandoverServer:
             await owner.stop()
             await line.send(STOPPED.write())
             await self._expect(line, SERVING, SERVE_TIME)
-            self._handed_over = True
+            served = True
         except (HandoverError, TimeoutError) as error:
             why = "it takes too long" if isinstance(error, TimeoutError) else str(error)
             log.warning("process %d has not taken over, this one goes on: %s", new.pid, why)
         finally:
-            if not self._handed_over:
+            if not served:
                 line.close()  # before anybody is accepted here, so that the new one gives up
                 if stopped:
                     await owner.resume()
                 owner.unfreeze()
-        return self._handed_over
+        return served
 
     async def _expect(self, line: Line, word: Word, seconds: float) -> None:
         async with asyncio.timeout(seconds):
@@ -217,9 +197,3 @@ class HandoverServer:
             raise HandoverError(message.reason)
         if message != word:
             raise HandoverError(f"it has not said `{word.kind}`")
-
-
-def remove_stale_handover(path: Path) -> None:
-    """Remove what a killed gateway has left. Raises `OSError` when somebody listens there."""
-    with short(path) as name:
-        remove_stale(Path(name))

@@ -55,22 +55,12 @@ class Successor:
         if os.getpid() == 1:
             log.error("this is process 1, with whose end a container ends: replace the container instead")
             return
-        arguments = [each for each in sys.orig_argv[1:] if each != OPTION]
+        successor = [sys.executable, *(each for each in sys.orig_argv[1:] if each != OPTION), OPTION]
         environ = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
         reading, writing = os.pipe()
         try:
             self._launcher = subprocess.Popen(  # noqa: S603 - our own command line
-                [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    "-c",
-                    LAUNCHER,
-                    str(writing),
-                    sys.executable,
-                    *arguments,
-                    OPTION,
-                ],
+                [sys.executable, "-I", "-S", "-c", LAUNCHER, str(writing), *successor],
                 stdin=subprocess.DEVNULL,
                 env=environ,
                 pass_fds=(writing,),

@@ -3,6 +3,10 @@
     parent    Prober, Reloader, Discovery, admin, state  ->  SnapshotHolder  ->  Publisher  ->  Channel
     worker    Channel  ->  SnapshotHolder  ->  dataplane.Worker  ->  facts, reports  ->  Channel
 
-The parent holds the listening sockets. What both say to each other is in `messages`. With one worker none of
-this runs: the data plane is in the process of the parent.
+The parent holds the listening sockets. With one worker none of this runs: `OwnWorker` is the data plane in
+the process of the parent, and `DataPlane` is what the rest sees of either.
+
+What belongs here: the life of worker processes, what they are told and tell (`messages`), and the parts that
+one consists of. What does not: what is done with a connection or a request (`dataplane`), what is learned of
+backends (`controlplane`), and other gateways (`handover`).
 """

@@ -1,20 +1,28 @@
-"""One end of the pair of sockets between parent and worker: messages behind their length.
+"""One end of the pair of sockets between parent and worker: messages behind their length, and as what bytes.
 
 Delivers each message to `on_message`, in order, and calls `on_closed` once when the other end is gone or says
 what is no message. Knows no message; who is behind, and what is done about it, is the caller's.
+
+A message is pickled (`dumps`, `loads`), with two rules of its own. A frozen dataclass is made anew by its
+constructor: what follows from its fields is not sent, and a compiled class can be filled in no other way. A
+read-only mapping is sent as what it holds. Only where nobody else can write: `loads` runs what it is told.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copyreg
 import logging
+import pickle
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from io import BytesIO
+from operator import attrgetter
 from struct import Struct
-from typing import Any, Final, cast, final
-
-from gateway.workers.pickling import dumps, loads
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, cast, final
 
 MAX_SIZE: Final = 256 << 20
 """Bytes of a message: a snapshot of 100,000 backends has some 50 MiB."""
@@ -22,6 +30,8 @@ MAX_SIZE: Final = 256 << 20
 _LENGTH: Final = Struct("!I")
 
 _log = logging.getLogger("skewgate.workers")
+
+_Reducer: TypeAlias = Callable[[Any], Any]
 
 
 @final
@@ -49,11 +59,6 @@ class Channel:
             return
         data = dumps(message)
         self._transport.write(_LENGTH.pack(len(data)) + data)
-
-    @property
-    def unsent(self) -> int:
-        """Bytes that the other end has not taken yet."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def close(self) -> None:
         """Send what was given, as far as the other end takes it, and deliver nothing more."""
@@ -133,3 +138,56 @@ class _Ends(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._channel.lost()
+
+
+# --- values as bytes ---------------------------------------------------------------------------------------
+
+
+def dumps(value: object) -> bytes:
+    """Raises what `pickle` raises about a value that cannot be sent."""
+    buffer = BytesIO()
+    pickler = pickle.Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL)
+    pickler.dispatch_table = _REDUCERS
+    pickler.dump(value)
+    return buffer.getvalue()
+
+
+def loads(data: bytes) -> Any:  # noqa: ANN401 - whatever was sent
+    """Raises whatever a wrong pickle raises."""
+    return pickle.loads(data)  # noqa: S301 - from our own process
+
+
+@final
+class _Reducers(dict[type, _Reducer]):
+    """How values are taken apart, by class. Found out when the first one of a class is sent."""
+
+    def __missing__(self, kind: type) -> _Reducer:
+        if is_dataclass(kind) and _is_frozen(kind) and not _has_own_way(kind):
+            reducer = self[kind] = _by_constructor(kind)
+            return reducer
+        return copyreg.dispatch_table[kind]  # raises `KeyError`: as `pickle` does it
+
+
+def _by_constructor(kind: type) -> _Reducer:
+    names = [field.name for field in fields(kind) if field.init]
+    if any(field.kw_only for field in fields(kind) if field.init):
+        raise TypeError(f"{kind} takes its fields by name")
+    if len(names) < 2:  # `attrgetter` gives a tuple for two and more
+        return lambda value: (kind, tuple(getattr(value, name) for name in names))
+    values = attrgetter(*names)
+    return lambda value: (kind, values(value))
+
+
+def _has_own_way(kind: Any) -> bool:  # noqa: ANN401 - as the next one
+    return kind.__reduce__ is not object.__reduce__ or kind.__reduce_ex__ is not object.__reduce_ex__
+
+
+def _is_frozen(kind: Any) -> bool:  # noqa: ANN401 - a dataclass, which has no type
+    return bool(kind.__dataclass_params__.frozen)
+
+
+def _read_only(items: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(items)  # which has no name by which `pickle` finds it
+
+
+_REDUCERS: Final = _Reducers({MappingProxyType: lambda proxy: (_read_only, (dict(proxy),))})

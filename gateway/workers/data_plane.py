@@ -29,7 +29,7 @@ class DataPlane(Protocol):
         """Everything but accepting clients. Raises `StartupError`, and then nothing runs."""
 
     async def listen(self) -> None:
-        """Accept clients from now on."""
+        """Accept clients from now on. Raises `StartupError` if nobody can."""
 
     async def stop_accepting(self) -> None:
         """Whoever was accepted is served; who connects from now on waits in the listening sockets, as long as

@@ -119,17 +119,19 @@ class Permits(NamedTuple):
 
 
 @final
-class Shares(NamedTuple):
-    """What this worker may use of what all share, and what others have used of it."""
+class ClientUse(NamedTuple):
+    """What clients have used of what all workers share, since the last such message: from a worker what they
+    used there, to a worker what they used in the others."""
 
-    permits: Permits | None = None
-    tokens: Mapping[str, Mapping[int, int]] = {}
-    """By service and key of the client: tokens that other workers have taken since the last message."""
-    in_flight: Mapping[str, Mapping[int, int]] = {}
-    """By service and key of the client, where it has changed: requests in flight in other workers."""
+    tokens: Mapping[str, Mapping[int, int]]
+    """By service and key of the client: tokens that were taken."""
+    in_flight: Mapping[str, Mapping[int, int]]
+    """By service and key of the client, where it has changed: requests in flight."""
 
 
-FromParent: TypeAlias = Start | Update | Serve | Beat | Do | Pause | Drain | HeldBack | Deadlines | Shares
+FromParent: TypeAlias = (
+    Start | Update | Serve | Beat | Do | Pause | Drain | HeldBack | Deadlines | Permits | ClientUse
+)
 
 # --- from a worker -----------------------------------------------------------------------------------------
 
@@ -179,17 +181,6 @@ class PermitUse(NamedTuple):
 
 
 @final
-class Used(NamedTuple):
-    """What this worker has used of what all share, since the last such message."""
-
-    permits: PermitUse | None = None
-    tokens: Mapping[str, Mapping[int, int]] = {}
-    """By service and key of the client."""
-    in_flight: Mapping[str, Mapping[int, int]] = {}
-    """By service and key of the client, where it has changed: requests that are in flight here."""
-
-
-@final
 class Report(NamedTuple):
     """How a worker is, at a beat. One more, with what it has counted, is the last message of a worker that
     ends in order."""
@@ -205,6 +196,3 @@ class Report(NamedTuple):
 @final
 class Stopped(NamedTuple):
     """It accepts no more."""
-
-
-FromWorker: TypeAlias = Ack | Serving | Facts | Failed | Used | Report | Stopped

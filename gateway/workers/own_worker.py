@@ -4,6 +4,7 @@ in the words of `DataPlane`."""
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
 from os import getpid
 from typing import final
 
@@ -19,23 +20,16 @@ from gateway.tls.server import ServerCertificates
 
 
 @final
+@dataclass(frozen=True, slots=True, eq=False)
 class OwnWorker:
     """`worker` serves on `sockets`, which are for one slot. `certificates`: by address, of those with TLS;
     their owner reads them again. `access_log`: the one that it writes."""
 
-    def __init__(
-        self,
-        worker: Worker,
-        listen: tuple[Listen, ...],
-        sockets: ListeningSockets,
-        certificates: Mapping[Listen, ServerCertificates],
-        access_log: AccessLog,
-    ) -> None:
-        self._worker = worker
-        self._listen = listen
-        self._sockets = sockets
-        self._certificates = certificates
-        self._access_log = access_log
+    _worker: Worker
+    _listen: tuple[Listen, ...]
+    _sockets: ListeningSockets
+    _certificates: Mapping[Listen, ServerCertificates]
+    _access_log: AccessLog
 
     # --- its life
 
@@ -43,20 +37,16 @@ class OwnWorker:
         """It is there already."""
 
     async def listen(self) -> None:
-        """Accept clients from now on. Raises `StartupError`."""
         found = [(self._listen[position], sock) for position, sock in self._sockets.of_slot(0)]
         await self._worker.listen(found, self._certificates)
 
     async def stop_accepting(self) -> None:
-        """Whoever was accepted is served."""
         await self._worker.stop_accepting()
 
     async def drain(self, seconds: float) -> None:
-        """Accept no more, finish the requests under way within `seconds`, then end."""
         await self._worker.drain(seconds)
 
     async def abort(self) -> None:
-        """End at once."""
         await self._worker.abort()
 
     def kill(self) -> None:
@@ -74,11 +64,9 @@ class OwnWorker:
         return None
 
     def deadlines(self, deadlines: Mapping[str, float]) -> None:
-        """Until when this replica is attached, by service."""
         self._worker.deadlines(deadlines)
 
     def reopen_logs(self) -> None:
-        """The access log was rotated."""
         self._access_log.reopen()
 
     def read_certificates(self) -> None:
@@ -91,29 +79,23 @@ class OwnWorker:
 
     @property
     def not_serving(self) -> str:
-        """Why no client is accepted at this moment, a sentence; empty: they are."""
         return self._worker.not_serving
 
     def report(self) -> WorkerReport:
-        """Returns the gauges of this worker, and of its access log."""
         return self._worker.report()._replace(access_log_dropped=self._access_log.dropped)
 
     @property
     def in_flight_by_member(self) -> Mapping[str, int]:
-        """Requests in flight by member key."""
         return self._worker.context.in_flight_by_member
 
     @property
     def held_back(self) -> Mapping[str, int]:
-        """As for `selection.select`, by member key."""
         return self._worker.context.held_back
 
     @property
     def known_documents(self) -> Container[DocumentKey]:
-        """Discovery documents that can be answered without a backend."""
         return self._worker.context.known_documents
 
     def workers(self) -> Iterable[WorkerState]:
-        """The only one."""
         state = "draining" if self._worker.context.draining else "serving"
         return (WorkerState(0, getpid(), self._worker.number_of_clients(), state, 0),)

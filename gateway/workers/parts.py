@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from time import monotonic
@@ -22,6 +23,7 @@ from gateway.controlplane.passive_observation import PassiveObserver
 from gateway.controlplane.resolver import Resolver
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.agreement.attachment import NOTHING_AGREED
+from gateway.core.fleet.fleet import ObservedFact
 from gateway.core.fleet.limits import share_of
 from gateway.core.fleet.publication import published
 from gateway.core.fleet.snapshot import Snapshot
@@ -34,8 +36,17 @@ from gateway.telemetry.otel import start_tracing
 from gateway.telemetry.process_log import ProcessLog
 from gateway.telemetry.process_stats import read_stats
 from gateway.telemetry.worker_report import WorkerProcess
-from gateway.workers.messages import Beat, Deadlines, HeldBack, Report, Shares, Start, Update
-from gateway.workers.own_facts import OwnFacts
+from gateway.workers.messages import (
+    Beat,
+    ClientUse,
+    Deadlines,
+    Facts,
+    HeldBack,
+    Permits,
+    Report,
+    Start,
+    Update,
+)
 from gateway.workers.recording import open_access_log, reads_ids, recorder
 from gateway.workers.share_client import ShareClient
 from gateway.workers.worker_tls import WorkerTls
@@ -177,7 +188,7 @@ class Parts:
 
     # --- what else the parent wants
 
-    def received(self, message: HeldBack | Shares | Deadlines) -> None:
+    def received(self, message: HeldBack | Permits | ClientUse | Deadlines) -> None:
         """What is in force at once."""
         if isinstance(message, Deadlines):
             self.worker.deadlines(message.deadlines)
@@ -206,3 +217,39 @@ class Parts:
             process_log_dropped=process_log.dropped,
         )
         return Report(beat.number, worker, self.metrics.take() if beat.counters else None)
+
+
+@final
+class OwnFacts:
+    """What requests of this worker have shown, until the parent has taken it in: it never forgets what it has
+    just met because the parent did not know it yet. Judges no fact. `send` tells the parent."""
+
+    def __init__(self, send: Callable[[Facts], None]) -> None:
+        self._send = send
+        self._number = 0
+        self._unseen: deque[Facts] = deque()
+        """Those that no Update had in it so far, in the order in which they were told."""
+        self._parent_is_gone = False
+
+    def learned(self, facts: Sequence[ObservedFact]) -> None:
+        """These have changed what is known here."""
+        if self._parent_is_gone:
+            return
+        self._number += 1
+        message = Facts(self._number, tuple(facts))
+        self._unseen.append(message)
+        self._send(message)
+
+    def seen(self, number: int) -> None:
+        """What was told up to this number is in what the parent publishes."""
+        while self._unseen and self._unseen[0].number <= number:
+            self._unseen.popleft()
+
+    def unseen(self) -> list[ObservedFact]:
+        """What the parent has not taken in yet, in the order in which it was met."""
+        return [fact for message in self._unseen for fact in message.facts]
+
+    def parent_is_gone(self) -> None:
+        """Nobody takes in anything any more."""
+        self._parent_is_gone = True
+        self._unseen.clear()

@@ -16,36 +16,33 @@ in turn; and while nobody wants more than it has, nothing is sent. Pure: values 
 from __future__ import annotations
 
 from collections.abc import KeysView, Mapping
-from typing import Generic, TypeVar, final
+from dataclasses import dataclass, field
+from typing import final
 
 from gateway.workers.messages import Permits, PermitUse
 
-W = TypeVar("W")
-
 
 @final
-class _Stock(Generic[W]):
+@dataclass(slots=True)
+class _Stock:
     """The permits of one key."""
 
-    __slots__ = ("bound", "gone", "held", "last_at", "wanted")
-
-    def __init__(self, bound: int) -> None:
-        self.bound = bound
-        self.gone = False
-        """It is configured no more. Requests that waited before go by the bound that it had."""
-        self.held: dict[W, int] = {}
-        """By worker; none is 0. As many as it may be using."""
-        self.wanted: dict[W, int] = {}
-        """By worker, beyond what it has; none is 0."""
-        self.last_at: dict[W, int] = {}
-        """When each worker got one last."""
+    bound: int
+    gone: bool = False
+    """It is configured no more. Requests that waited before go by the bound that it had."""
+    held: dict[int, int] = field(default_factory=dict)
+    """By worker; none is 0. As many as it may be using."""
+    wanted: dict[int, int] = field(default_factory=dict)
+    """By worker, beyond what it has; none is 0."""
+    last_at: dict[int, int] = field(default_factory=dict)
+    """When each worker got one last."""
 
     @property
     def free(self) -> int:
         """Below zero after the bound was lowered."""
         return self.bound - sum(self.held.values())
 
-    def next(self) -> W:
+    def next(self) -> int:
         """Who of those that want one gets it."""
         return min(self.wanted, key=lambda one: (self.held.get(one, 0), self.last_at.get(one, 0)))
 
@@ -58,7 +55,7 @@ class _Stock(Generic[W]):
             return self.bound // claimants
         return -(-self.bound // claimants)
 
-    def wanted_from(self, worker: W) -> bool:
+    def wanted_from(self, worker: int) -> bool:
         """Whether others want what this worker has."""
         return worker in self.held and (
             self.gone
@@ -69,33 +66,32 @@ class _Stock(Generic[W]):
 
 
 @final
+@dataclass(slots=True)
 class _Borrower:
     """What one worker was told."""
 
-    __slots__ = ("asked_at", "changed", "grants", "heard", "number", "returns", "taken")
-
-    def __init__(self) -> None:
-        self.number = self.heard = 0
-        self.changed = True
-        self.grants: dict[str, int] = {}
-        """Not sent yet."""
-        self.returns: dict[str, int] = {}
-        self.asked_at: dict[str, int] = {}
-        """By key of `returns`: the number of the message that has it first."""
-        self.taken: set[str] = set()
+    number: int = 0
+    heard: int = 0
+    changed: bool = True
+    grants: dict[str, int] = field(default_factory=dict)
+    """Not sent yet."""
+    returns: dict[str, int] = field(default_factory=dict)
+    asked_at: dict[str, int] = field(default_factory=dict)
+    """By key of `returns`: the number of the message that has it first."""
+    taken: set[str] = field(default_factory=set)
 
     def has_nothing_idle(self, key: str) -> bool:
         return key in self.asked_at and self.heard >= self.asked_at[key]
 
 
 @final
-class PermitLedger(Generic[W]):
+class PermitLedger:
     """The stocks of all keys. `workers`: how many there are to be."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
-        self._stocks: dict[str, _Stock[W]] = {}
-        self._borrowers: dict[W, _Borrower] = {}
+        self._stocks: dict[str, _Stock] = {}
+        self._borrowers: dict[int, _Borrower] = {}
         self._changed: dict[str, None] = {}
         """Keys to look at."""
         self._count = 0
@@ -112,13 +108,13 @@ class PermitLedger(Generic[W]):
         for key, bound in numbers.items():
             self._bound(key, bound)
 
-    def joined(self, worker: W) -> None:
+    def joined(self, worker: int) -> None:
         """A worker has come, which has none yet."""
         self._borrowers[worker] = _Borrower()
         for key in self._stocks:
             self._top_up(key, worker)
 
-    def left(self, worker: W) -> None:
+    def left(self, worker: int) -> None:
         """It has ended: nothing that it had is in use any more."""
         del self._borrowers[worker]
         for key, stock in self._stocks.items():
@@ -127,7 +123,7 @@ class PermitLedger(Generic[W]):
             stock.wanted.pop(worker, None)
             stock.last_at.pop(worker, None)
 
-    def used(self, worker: W, use: PermitUse) -> None:
+    def used(self, worker: int, use: PermitUse) -> None:
         """A worker says what it does with its permits."""
         borrower = self._borrowers[worker]
         borrower.heard = max(borrower.heard, use.heard)
@@ -148,14 +144,14 @@ class PermitLedger(Generic[W]):
         for key in borrower.returns:
             self._changed[key] = None  # what it has heard may say that all are taken
 
-    def deal(self) -> list[tuple[W, Permits]]:
+    def deal(self) -> list[tuple[int, Permits]]:
         """Lend what is free, and have given back what others want. What the workers are to be told."""
         changed, self._changed = self._changed, {}
         for key in changed:
             self._lend(key)
         return [(worker, self._message(one)) for worker, one in self._borrowers.items() if one.changed]
 
-    def held(self, key: str) -> Mapping[W, int]:
+    def held(self, key: str) -> Mapping[int, int]:
         """By worker how many it may be using."""
         stock = self._stocks.get(key)
         return {} if stock is None else dict(stock.held)
@@ -178,13 +174,13 @@ class PermitLedger(Generic[W]):
         for worker in self._borrowers:
             self._top_up(key, worker)
 
-    def _top_up(self, key: str, worker: W) -> None:
+    def _top_up(self, key: str, worker: int) -> None:
         """What a worker gets before it wants anything."""
         stock = self._stocks[key]
         part = stock.bound // self._workers - stock.held.get(worker, 0)
         self._grant(key, stock, worker, min(part, stock.free))
 
-    def _grant(self, key: str, stock: _Stock[W], worker: W, number: int) -> None:
+    def _grant(self, key: str, stock: _Stock, worker: int, number: int) -> None:
         if number > 0:
             stock.held[worker] = stock.held.get(worker, 0) + number
             borrower = self._borrowers[worker]
@@ -218,7 +214,7 @@ class PermitLedger(Generic[W]):
             borrower.returns[key] = part
             borrower.asked_at.setdefault(key, borrower.number + 1)
 
-    def _is_taken(self, key: str, stock: _Stock[W], worker: W) -> bool:
+    def _is_taken(self, key: str, stock: _Stock, worker: int) -> bool:
         """Whether a worker that wants one has to wait until somebody ends a request."""
         return worker in stock.wanted and all(
             other == worker or self._borrowers[other].has_nothing_idle(key) for other in stock.held

@@ -30,15 +30,16 @@ from gateway.workers.channel import Channel
 from gateway.workers.messages import (
     Ack,
     Beat,
+    ClientUse,
     Deadlines,
     Do,
     Drain,
     FromParent,
     HeldBack,
     Pause,
+    Permits,
     Serve,
     Serving,
-    Shares,
     Start,
     Stopped,
     Update,
@@ -96,7 +97,7 @@ class WorkerProcess:
         self._channel = Channel(sock, self._received, self._parent_is_gone)
         self._inbox: deque[FromParent] = deque()
         """What is taken in one after the other."""
-        self._early: list[HeldBack | Shares | Deadlines] = []
+        self._early: list[HeldBack | Permits | ClientUse | Deadlines] = []
         """What came before there was anything to put it in force."""
         self._news = asyncio.Event()
         """Something has come, or nothing will any more."""
@@ -200,7 +201,7 @@ class WorkerProcess:
                 self._report(parts, message)
             case Do() if parts is not None:
                 parts.do(message.what)
-            case HeldBack() | Shares() | Deadlines():
+            case HeldBack() | Permits() | ClientUse() | Deadlines():
                 if parts is None:
                     self._early.append(message)
                 else:

@@ -11,13 +11,16 @@ worker passes on what it says.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import inf
 from time import monotonic
 from typing import Final, TypeAlias, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.agreement.document import Document
 from gateway.core.fleet.publication import Publication, publication
-from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.settings import Settings
 from gateway.workers.messages import Facts, Start, Update
 
@@ -30,41 +33,28 @@ MakeStart: TypeAlias = Callable[[Settings, Publication], Start]
 
 
 @final
+@dataclass(slots=True, eq=False)
 class Recipient:
     """What one worker has been sent, and what of it is in force there."""
 
-    __slots__ = (
-        *("_make_start", "_send", "changes", "facts_seen", "facts_seen_there", "held", "number"),
-        *("sent", "sent_at", "sent_changes", "settings"),
-    )
-
-    def __init__(self, send: Callable[[object], None], make_start: MakeStart) -> None:
-        self._send = send
-        self._make_start = make_start
-        self.number = 0
-        """Of what was sent last."""
-        self.held: Snapshot | None = None
-        """What it has acknowledged; None: nothing yet."""
-        self.changes = 0
-        """How many changes are in `held`, as `Publisher.changes` counts them."""
-        self.sent: Snapshot | None = None
-        """What is under way to it."""
-        self.sent_changes = 0
-        self.sent_at = float("-inf")
-        self.settings: Settings | None = None
-        """Those that it was sent last."""
-        self.facts_seen = 0
-        """The number of its last facts that have been taken in."""
-        self.facts_seen_there = 0
-        """The same, as it knows it."""
-
-    def start(self, settings: Settings, everything: Publication) -> None:
-        """Send the first message."""
-        self._send(self._make_start(settings, everything))
-
-    def update(self, difference: Publication, settings: Settings | None) -> None:
-        """Send the next one. `settings`: those that are put in force with it."""
-        self._send(Update(self.number, difference, self.facts_seen, settings))
+    send: Callable[[object], None]
+    make_start: MakeStart
+    number: int = 0
+    """Of what was sent last."""
+    held: Snapshot | None = None
+    """What it has acknowledged; None: nothing yet."""
+    changes: int = 0
+    """How many changes are in `held`, as `Publisher.changes` counts them."""
+    sent: Snapshot | None = None
+    """What is under way to it."""
+    sent_changes: int = 0
+    sent_at: float = -inf
+    settings: Settings | None = None
+    """Those that it was sent last."""
+    facts_seen: int = 0
+    """The number of its last facts that have been taken in."""
+    facts_seen_there: int = 0
+    """The same, as it knows it."""
 
 
 @final
@@ -175,9 +165,10 @@ class Publisher:
         new_settings, recipient.settings = settings is not recipient.settings, settings
         recipient.facts_seen_there = recipient.facts_seen
         if recipient.number == 1:
-            recipient.start(settings, difference)
+            recipient.send(recipient.make_start(settings, difference))
         else:
-            recipient.update(difference, settings if new_settings else None)
+            changed = settings if new_settings else None
+            recipient.send(Update(recipient.number, difference, recipient.facts_seen, changed))
 
     def _difference(self, before: Snapshot | None, after: Snapshot) -> Publication:
         """Workers mostly hold the same, so that one publication is for all of them."""
@@ -185,3 +176,42 @@ class Publisher:
         if made is None or made[0] is not before or made[1] is not after:
             made = self._made = (before, after, publication(before, after))
         return made[2]
+
+
+# --- what workers hold of the offers, compared with what is in force ---------------------------------------
+
+
+def lowest_held(service: str, current: Snapshot, held: Iterable[Snapshot]) -> int | None:
+    """The lowest `seq` of this service's document among what the workers hold. 0: one of them holds none.
+    None: there is no worker."""
+    present = _document(current.views.get(service))
+    lowest: int | None = None
+    for each in held:
+        document = _document(each.views.get(service))
+        if document is None:
+            return 0
+        seq = document.seq
+        if present is not None and document != present:  # another one with this number is not it
+            seq = min(seq, present.seq - 1)
+        lowest = seq if lowest is None else min(lowest, seq)
+    return lowest
+
+
+def offers(snapshot: Snapshot | None) -> bool:
+    """Whether some service has an offer, as in a gateway that is ready."""
+    return snapshot is not None and any(
+        view.offer.versions or view.offer.transparent for view in snapshot.views.values()
+    )
+
+
+def holds_documents(held: Snapshot, current: Snapshot) -> bool:
+    """Whether a worker that holds this decides by the present documents."""
+    for name, view in current.views.items():
+        other = held.views.get(name)
+        if other is not view and (other is None or other.agreed != view.agreed):
+            return False
+    return True
+
+
+def _document(view: ServiceView | None) -> Document | None:
+    return None if view is None or view.agreed is None else view.agreed.document

@@ -17,7 +17,7 @@ from gateway.dataplane.backends.reported_failures import ReportedFailures
 from gateway.dataplane.limits.client_limiter import ClientLimiter
 from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.dataplane.worker import Worker
-from gateway.workers.messages import Failed, HeldBack, Permits, PermitUse, Shares, Used
+from gateway.workers.messages import ClientUse, Failed, HeldBack, Permits, PermitUse
 from gateway.workers.share_keeper import EXCHANGE, ByClient
 
 CLOSING: Final = 0.005
@@ -53,15 +53,19 @@ class ShareClient:
         for timer in self._timers.values():
             timer.cancel()
 
-    def received(self, message: HeldBack | Shares) -> None:
+    def received(self, message: HeldBack | Permits | ClientUse) -> None:
         """Put in force what the parent has said."""
-        if isinstance(message, HeldBack):
-            failures = self._worker.context.ejections
-            assert isinstance(failures, ReportedFailures)
-            failures.put_in_force(message.held_back, message.failing)
-            return
-        if message.permits is not None:
-            self._take(message.permits)
+        match message:
+            case HeldBack():
+                failures = self._worker.context.ejections
+                assert isinstance(failures, ReportedFailures)
+                failures.put_in_force(message.held_back, message.failing)
+            case Permits():
+                self._take_permits(message)
+            case ClientUse():
+                self._take_use(message)
+
+    def _take_use(self, message: ClientUse) -> None:
         limiters = self._limiters()
         now = self._worker.context.clock()
         for service, tokens in message.tokens.items():
@@ -84,7 +88,7 @@ class ShareClient:
 
     # --- permits
 
-    def _take(self, permits: Permits) -> None:
+    def _take_permits(self, permits: Permits) -> None:
         shared, context = self._shared, self._worker.context
         for key, number in permits.lent.items():
             shared.lent[key] = shared.lent.get(key, 0) + number
@@ -115,7 +119,7 @@ class ShareClient:
         if changed or freed or self._heard != self._answered:
             self._wanted = wanted
             self._answered = self._heard
-            self._send(Used(PermitUse(self._heard, freed, changed)))
+            self._send(PermitUse(self._heard, freed, changed))
 
     def _used(self, key: str) -> int:
         context = self._worker.context
@@ -169,7 +173,7 @@ class ShareClient:
                 clients.update(client for client, number in changed.items() if number)
                 clients.difference_update(client for client, number in changed.items() if not number)
         if tokens or in_flight:
-            self._send(Used(None, tokens, in_flight))
+            self._send(ClientUse(tokens, in_flight))
 
 
 def _nobody(_message: object) -> None:

@@ -3,7 +3,7 @@ clients have used.
 
     Failed      ->  `Ejections`, as a gateway with one worker has them  ->  HeldBack, to all
     PermitUse   ->  `PermitLedger`                                      ->  Permits, to whom they concern
-    Used        ->  added up for a moment                               ->  Shares, to all others
+    ClientUse   ->  added up for a moment                               ->  ClientUse, to all others
 
 Runs only while there are workers. Decides nothing about a request.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
 from gateway.core.fleet.service import Service
@@ -20,7 +21,7 @@ from gateway.dataplane.backends.ejection import Ejections, OnEjection
 from gateway.dataplane.limits.retry_budget import MIN_CONCURRENT_RETRIES
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.worker_report import Ejected
-from gateway.workers.messages import Failed, HeldBack, Shares, Used
+from gateway.workers.messages import ClientUse, Failed, HeldBack, PermitUse
 from gateway.workers.permits import PermitLedger
 
 LOOK: Final = 0.25
@@ -37,23 +38,21 @@ ByClient: TypeAlias = "dict[str, dict[int, int]]"
 
 
 @final
+@dataclass(slots=True)
 class _Worker:
     """One that runs."""
 
-    __slots__ = ("failing", "held_back", "in_flight", "in_flight_changed", "send", "tokens")
-
-    def __init__(self, send: Send) -> None:
-        self.send = send
-        self.held_back: Mapping[str, int] = {}
-        """As it was told."""
-        self.failing: set[str] = set()
-        """Of which it is to be told."""
-        self.tokens: ByClient = {}
-        """Taken elsewhere, of which it is to be told."""
-        self.in_flight_changed: set[tuple[str, int]] = set()
-        """Of whose requests elsewhere it is to be told."""
-        self.in_flight: ByClient = {}
-        """Its own."""
+    send: Send
+    held_back: Mapping[str, int] = field(default_factory=dict)
+    """As it was told."""
+    failing: set[str] = field(default_factory=set)
+    """Of which it is to be told."""
+    tokens: ByClient = field(default_factory=dict)
+    """Taken elsewhere, of which it is to be told."""
+    in_flight_changed: set[tuple[str, int]] = field(default_factory=set)
+    """Of whose requests elsewhere it is to be told."""
+    in_flight: ByClient = field(default_factory=dict)
+    """Its own."""
 
 
 @final
@@ -70,7 +69,7 @@ class ShareKeeper:
     ) -> None:
         self._snapshots = snapshots
         self._ejections = Ejections(snapshots, metrics, clock, on_ejection)
-        self._permits: PermitLedger[int] = PermitLedger(workers)
+        self._permits: PermitLedger = PermitLedger(workers)
         self._workers: dict[int, _Worker] = {}
         self._numbers: dict[Service, dict[str, int]] = {}
         """Of each configured service, by key."""
@@ -113,21 +112,21 @@ class ShareKeeper:
                     timer.cancel()
             self._tick = self._failures = self._exchange = None
 
-    def received(self, slot: int, message: Failed | Used) -> None:
+    def received(self, slot: int, message: Failed | PermitUse | ClientUse) -> None:
         """What one of them has met, or used."""
         worker = self._workers.get(slot)
         if worker is None:
             return
-        if isinstance(message, Failed):
-            self._failed(worker, message)
-            return
-        if message.permits is not None:
-            if message.permits.wanted.keys() - self._permits.keys:
-                self._look_for_members()
-            self._permits.used(slot, message.permits)
-            self._deal_soon()
-        if message.tokens or message.in_flight:
-            self._count_use(worker, message)
+        match message:
+            case Failed():
+                self._failed(worker, message)
+            case PermitUse():
+                if message.wanted.keys() - self._permits.keys:
+                    self._look_for_members()
+                self._permits.used(slot, message)
+                self._deal_soon()
+            case ClientUse():
+                self._count_use(worker, message)
 
     # --- members that fail
 
@@ -203,11 +202,11 @@ class ShareKeeper:
     def _deal(self) -> None:
         self._dealing = False
         for slot, permits in self._permits.deal():
-            self._workers[slot].send(Shares(permits))
+            self._workers[slot].send(permits)
 
     # --- what clients use
 
-    def _count_use(self, worker: _Worker, message: Used) -> None:
+    def _count_use(self, worker: _Worker, message: ClientUse) -> None:
         for service, changed in message.in_flight.items():
             mine = worker.in_flight.setdefault(service, {})
             for client, number in changed.items():
@@ -241,7 +240,7 @@ class ShareKeeper:
                     )
                 worker.in_flight_changed.clear()
                 tokens, worker.tokens = worker.tokens, {}
-                worker.send(Shares(None, tokens, in_flight))
+                worker.send(ClientUse(tokens, in_flight))
 
     def _in_flight_elsewhere(self, worker: _Worker, service: str, client: int) -> int:
         others = (other for other in self._workers.values() if other is not worker)

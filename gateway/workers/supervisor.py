@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
-from typing import Final, NamedTuple, Protocol, final
+from typing import Final, NamedTuple, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.decision import DocumentKey
@@ -26,26 +26,26 @@ from gateway.errors import StartupError
 from gateway.settings import Settings
 from gateway.telemetry.counters import Counted
 from gateway.telemetry.status import WorkerState
-from gateway.telemetry.worker_report import Ejected, WorkerProcess, WorkerReport, plus
-from gateway.workers.changes import Changes
+from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, plus
 from gateway.workers.deputy import Deputy
-from gateway.workers.holding import holds_documents, lowest_held, offers
 from gateway.workers.identity import identity
 from gateway.workers.messages import (
     Ack,
     Beat,
+    ClientUse,
     Deadlines,
     Do,
     Facts,
     Failed,
+    PermitUse,
     Report,
     Serving,
     Start,
     Stopped,
-    Used,
 )
-from gateway.workers.publisher import Publisher
+from gateway.workers.publisher import Publisher, holds_documents, lowest_held, offers
 from gateway.workers.reports import Reports
+from gateway.workers.share_keeper import ShareKeeper
 from gateway.workers.worker_handle import PROGRAM, Stage, WorkerHandle, ending_of
 
 _PROBED: Final = KnownDocuments()
@@ -82,27 +82,6 @@ class Timing(NamedTuple):
 TIMING: Final = Timing()
 
 
-class Shared(Protocol):
-    """What keeps that together which all workers share: ejections, retries, rates (`messages.HeldBack`,
-    `messages.Shares`)."""
-
-    def joined(self, slot: int, send: Callable[[object], None]) -> None:
-        """A worker has started, and may be told with `send`."""
-
-    def received(self, slot: int, message: Failed | Used) -> None:
-        """What one of them has used, or met."""
-
-    def left(self, slot: int) -> None:
-        """It has ended."""
-
-    @property
-    def held_back(self) -> Mapping[str, int]:
-        """As for `selection.select`, by member key."""
-
-    def ejected(self) -> Mapping[str, Ejected]:
-        """Who is ejected, by member key."""
-
-
 @final
 class WorkerProcesses:
     """`number` worker processes. `count` is called with what they have counted
@@ -115,7 +94,7 @@ class WorkerProcesses:
         number: int,
         snapshot_holder: SnapshotHolder,
         sockets: ListeningSockets,
-        shared: Shared,
+        shared: ShareKeeper,
         count: Callable[[Counted], None],
         *,
         acknowledged: Callable[[], None] = lambda: None,
@@ -194,7 +173,6 @@ class WorkerProcesses:
         await self._all_stopped(paused)
 
     async def drain(self, seconds: float) -> None:
-        """Accept no more, finish the requests under way within `seconds`, then end."""
         await self._stop(seconds)
         if not await self._changes.until(lambda: not self._handles, seconds + CUT):
             for handle in self._handles.values():
@@ -360,7 +338,7 @@ class WorkerProcesses:
             self._reports.received(handle, message)
         elif isinstance(message, Facts):
             well = self._publisher.facts(recipient, message)
-        elif isinstance(message, Failed | Used):
+        elif isinstance(message, Failed | PermitUse | ClientUse):
             self._shared.received(handle.slot, message)
         elif isinstance(message, Serving) and handle.stage is not Stage.STARTING:
             self._serves(handle)
@@ -476,11 +454,9 @@ class WorkerProcesses:
             handle.send(self._deadlines)
 
     def reopen_logs(self) -> None:
-        """The access log was rotated."""
         self._tell_all(Do("reopen_logs"))
 
     def read_certificates(self) -> None:
-        """Files of certificates have changed."""
         self._tell_all(Do("read_certificates"))
 
     def _tell_all(self, message: Do) -> None:
@@ -492,7 +468,6 @@ class WorkerProcesses:
 
     @property
     def not_serving(self) -> str:
-        """Why no client is accepted at this moment, a sentence; empty: they are."""
         if self._ending:
             return "the gateway is shutting down"
         serving = [handle for handle in self._handles.values() if handle.stage is Stage.SERVING]
@@ -520,12 +495,10 @@ class WorkerProcesses:
 
     @property
     def in_flight_by_member(self) -> Mapping[str, int]:
-        """Requests in flight by member key."""
         return self._reports.in_flight_by_member()
 
     @property
     def held_back(self) -> Mapping[str, int]:
-        """As for `selection.select`, by member key."""
         return self._shared.held_back
 
     @property
@@ -551,3 +524,27 @@ class WorkerProcesses:
         return len(self._handles) == self._number and all(
             handle.stage is stage for handle in self._handles.values()
         )
+
+
+@final
+class Changes:
+    """Waiting until something holds, in one event loop: `changed` is called after all that may make it hold,
+    `until` waits."""
+
+    def __init__(self) -> None:
+        self._next = asyncio.Event()
+
+    def changed(self) -> None:
+        """Whoever waits looks again."""
+        happened, self._next = self._next, asyncio.Event()
+        happened.set()
+
+    async def until(self, holds: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Wait until `holds()`, for `seconds` at most; None: for ever. Whether it holds."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not holds():
+                    await self._next.wait()
+        except TimeoutError:
+            return holds()
+        return True

@@ -26,7 +26,7 @@ from gateway.core.fleet.publication import publication, published
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.workers.pickling import dumps, loads
+from gateway.workers.channel import dumps, loads
 from tests.controlplane.fakes import holder_of, member, reconfigure, service
 
 API = Backend("api-1", "127.0.0.1", 1)

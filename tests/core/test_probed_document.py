@@ -13,7 +13,7 @@ from gateway.core.fleet.publication import publication, published
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import Header, as_mapping
 from gateway.dialects.openstack.ironic import Ironic
-from gateway.workers.pickling import dumps, loads
+from gateway.workers.channel import dumps, loads
 from tests.core.builders import backend, legacy, service, upto
 
 HOST = "10.0.0.5:6385"

@@ -38,7 +38,7 @@ from gateway.core.fleet.service import AtLeast, Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Named, Scheme, Version
-from gateway.workers.pickling import dumps, loads
+from gateway.workers.channel import dumps, loads
 from tests.core.builders import XY, Toy, backend, explained, service, upto
 from tests.kit.examples import examples
 

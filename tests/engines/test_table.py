@@ -24,13 +24,13 @@ from gateway.core.http.message import RequestHead, normalize_name, render
 from gateway.core.versions.ranges import VersionSet
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.engines import table as table_module
-from gateway.engines.expressible import inexpressible
 from gateway.engines.haproxy.map_file import key_of
 from gateway.engines.table import (
     PoolMember,
     ServiceTable,
     TableCompiler,
     compile_table,
+    inexpressible,
     request_of,
     sample_host,
 )
@@ -161,7 +161,7 @@ def test_a_version_header_in_another_spelling_is_in_no_row() -> None:
     table = the_table(fleet(ironic, VersionSet.read("1.1-1.9", ironic.scheme)))
     assert table.traits is not None
     assert {normalize_name(name) for name in table.traits.headers} == ironic.owned_request
-    values = {value for row in table.rows for value in row.asked.values if value is not None}
+    values = {value for row in table.rows for value in row.asked if value is not None}
     assert "baremetal 1.5" in values
     assert not {"1.05", "Baremetal 1.5", "1.10", "LATEST"} & values
 

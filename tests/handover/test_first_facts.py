@@ -19,7 +19,7 @@ from gateway.dataplane.edge.listening_sockets import Inherited
 from gateway.demo.fleet import NEW, OLD, Server
 from gateway.handover.inheritance import Inheritance
 from gateway.handover.take_over import TakenOver
-from gateway.workers.holding import offers
+from gateway.workers.publisher import offers
 from gateway.workers.supervisor import Timing, WorkerProcesses
 from tests.handover.conftest import House
 from tests.handover.test_activation import ask

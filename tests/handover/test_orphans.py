@@ -11,7 +11,8 @@ import pytest
 
 from gateway.errors import StartupError
 from gateway.handover.line import SUFFIX, connect, path_of, short
-from gateway.handover.server import HandoverServer, Owner
+from gateway.handover.predecessor import Predecessor
+from gateway.handover.server import HandoverServer
 from tests.handover.conftest import House
 from tests.kit.waiting import PATIENCE, until
 
@@ -79,7 +80,7 @@ async def test_a_long_path_is_no_obstacle(tmp_path: Path) -> None:
     folder.mkdir()
     path = path_of(folder / "state.json")
     server = HandoverServer(path)
-    server.start(cast(Owner, None), replace=False)
+    server.start(cast(Predecessor, None), replace=False)
     line = connect(path)
     assert line is not None
 

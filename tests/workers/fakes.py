@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.agreement.attachment import Agreed
@@ -23,7 +23,8 @@ from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.settings import Settings
 from gateway.settings.sections.listen import Listen
 from gateway.telemetry.worker_report import Ejected
-from gateway.workers.messages import Failed, Used
+from gateway.workers.messages import ClientUse, Failed, PermitUse
+from gateway.workers.share_keeper import ShareKeeper
 from gateway.workers.supervisor import Timing, WorkerProcesses
 from tests.controlplane.fakes import holder_of, service
 from tests.kit.waiting import Changes
@@ -131,7 +132,7 @@ class SharedByAll:
     def joined(self, slot: int, send: Callable[[object], None]) -> None:
         self.heard.append((slot, "joined"))
 
-    def received(self, slot: int, message: Failed | Used) -> None:
+    def received(self, slot: int, message: Failed | PermitUse | ClientUse) -> None:
         self.heard.append((slot, type(message).__name__))
 
     def left(self, slot: int) -> None:
@@ -191,7 +192,7 @@ def processes_of(
         number,
         holder,
         sockets,
-        shared or SharedByAll(),
+        cast(ShareKeeper, shared or SharedByAll()),
         lambda counted: None,
         acknowledged=acknowledged,
         timing=timing,

@@ -58,7 +58,7 @@ class Fleet:
     """Workers and their ledger, between which messages take as long as they are told to."""
 
     def __init__(self, workers: int, bound: int) -> None:
-        self.ledger: PermitLedger[int] = PermitLedger(workers)
+        self.ledger: PermitLedger = PermitLedger(workers)
         self.ledger.configure({KEY: bound})
         self.workers: dict[int, Borrower] = {}
         for number in range(workers):

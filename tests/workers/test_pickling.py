@@ -22,7 +22,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.request_ids import PLAIN_IDS, RequestIds
 from gateway.core.versions.version import Version
 from gateway.settings import MaskedText, Secret, Settings, load, read_file
-from gateway.workers.pickling import dumps, loads
+from gateway.workers.channel import dumps, loads
 from tests.core.builders import Toy, explained, service, upto
 from tests.core.test_publication import described, described_service
 from tests.dialects.dialect_samples import (

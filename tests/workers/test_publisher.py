@@ -19,9 +19,9 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dataplane.edge.balance import Descriptors
-from gateway.workers.changes import Changes
 from gateway.workers.messages import Facts, Start, Update
 from gateway.workers.publisher import FACTS_PAUSE, PAUSE, Publisher, Recipient
+from gateway.workers.supervisor import Changes
 from tests.controlplane.fakes import holder_of, service
 from tests.workers.fakes import API, WAIT, settings_of
 

@@ -25,7 +25,7 @@ from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.dataplane.local_responses.failures import Failure
 from gateway.dataplane.worker import Worker
 from gateway.telemetry.metrics import Metrics
-from gateway.workers.messages import Failed, HeldBack, Shares, Used
+from gateway.workers.messages import ClientUse, Failed, HeldBack
 from gateway.workers.share_client import ShareClient
 from gateway.workers.share_keeper import ShareKeeper
 from tests.dataplane.test_request_queue import Held, bounded, sent
@@ -434,11 +434,16 @@ async def statuses(gateway: Gateway, number: int) -> list[int]:
     return [(await client.request(request())).status for _ in range(number)]
 
 
+def told_of_tokens(fleet: Any) -> int:
+    """Messages about what was taken: from each of two workers that has taken some, and one to the other."""
+    return sum(isinstance(each, ClientUse) and bool(each.tokens) for each in fleet.messages)
+
+
 async def test_a_rate_holds_for_all_workers_together(testbed: Testbed, fleets: Any) -> None:
     limits = ClientLimits(rate=0.001, burst=6)
     fleet = await fleets(2, await testbed.backend(), client_limits=limits)
     assert await statuses(fleet.gateways[0], 4) == [200] * 4
-    await until(lambda: any(isinstance(each, Shares) and each.tokens for each in fleet.messages))
+    await until(lambda: told_of_tokens(fleet) == 2)
     await fleet.quiet()
     assert await statuses(fleet.gateways[1], 3) == [200, 200, 429]
 
@@ -448,7 +453,7 @@ async def test_what_was_taken_too_much_is_taken_off_afterwards(testbed: Testbed,
     fleet = await fleets(2, await testbed.backend(), client_limits=limits)
     for gateway in fleet.gateways:
         assert await statuses(gateway, 5) == [200] * 4 + [429]
-    await until(lambda: sum(isinstance(each, Shares) and bool(each.tokens) for each in fleet.messages) == 2)
+    await until(lambda: told_of_tokens(fleet) == 4)
     await fleet.quiet()
     for slot in range(2):
         assert 410 < fleet.limiter(slot).wait(CLIENT, monotonic()) < 501, "it owes four tokens, and needs one"
@@ -515,7 +520,7 @@ async def test_after_its_end_a_worker_is_told_nothing_and_heard_no_more(fleets: 
     fleet.keeper.left(1)
     said = len(fleet.messages)
     fleet.keeper.received(1, Failed(KEY, "", next(iter(PLAN.on))))
-    fleet.keeper.received(1, Used())
+    fleet.keeper.received(1, ClientUse({}, {}))
     fleet.clients[1].close()
     fleet.fail(1, 9)
     await fleet.quiet()

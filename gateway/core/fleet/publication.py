@@ -6,7 +6,7 @@ newer one of it.
 
 What follows from other things is not sent: tables, offers and routes are made again, and all that stands in
 the older snapshot and has not changed is the same object in the newer one. So a fact costs its member, and
-not its service. Pure; sends nothing and pickles nothing (`workers.pickling`).
+not its service. Pure; sends nothing and pickles nothing (`workers.channel`).
 """
 
 from __future__ import annotations

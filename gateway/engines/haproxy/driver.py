@@ -19,12 +19,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.engines.haproxy.configuration import HaproxyOptions, configuration_text, server_name
-from gateway.engines.haproxy.map_file import entries, map_text
+from gateway.engines.haproxy.map_file import map_lines, map_text
 from gateway.engines.haproxy.open_requests import OpenRequests, drained_members
 from gateway.engines.haproxy.runtime import Conversation, Info, NobodyListens, RuntimeProblem, conversation
 from gateway.engines.table import Table, TableCompiler
@@ -72,8 +72,8 @@ class _Process:
 
 @final
 class HaproxyDriver:
-    """An `Engine`. `acknowledged` is called when `held` may have changed. `ejected`: keys of the members that
-    the gateway has ejected."""
+    """Follows the snapshots of one gateway from `start` to `close`, on the running loop. `acknowledged` is
+    called when `held` may have changed. `ejected`: keys of the members that the gateway has ejected."""
 
     def __init__(
         self,
@@ -113,7 +113,8 @@ class HaproxyDriver:
     # --- its life
 
     async def start(self) -> None:
-        """Follow from now on."""
+        """Follow from now on. To be called when the gateway accepts clients, because HAProxy sends it what is
+        in no row. Returns at once; a HAProxy that does not answer is told by `report` and in the log."""
         self._unsubscribe = self._snapshot_holder.subscribe(self._on_snapshot)
         self._changed.set()
         self._following = asyncio.get_running_loop().create_task(self._follow())
@@ -127,7 +128,8 @@ class HaproxyDriver:
             await asyncio.gather(self._following, return_exceptions=True)
 
     def held(self, service: str) -> int | None:
-        """The lowest seq by which any process may serve; 0: nobody knows yet."""
+        """The lowest seq of its document by which any process may serve; 0: nobody knows yet. The word of an
+        engine counts in the ladder as that of a worker: no document moves on before it holds this one."""
         if self._absent is not None:
             present = self._absent
         else:
@@ -270,7 +272,7 @@ class HaproxyDriver:
         """The lines of its map, which is the first: a configuration names it."""
         self._replace(self._places.map_file, map_text(table))
         self._replace(self._places.configuration, configuration_text(table, self._places.options))
-        return tuple(f"{key} {value}" for key, value in entries(table))
+        return tuple(map_lines(table))
 
     def _replace(self, path: Path, text: str) -> None:
         if self._written.get(path) != text:
@@ -298,6 +300,12 @@ class HaproxyDriver:
                 self._places.configuration,
             )
         self._missing = missing
+
+
+MakeEngine: TypeAlias = Callable[
+    [SnapshotHolder, Callable[[], None], Callable[[], Collection[str]]], HaproxyDriver
+]
+"""Makes a driver from all of its parameters but the places of HAProxy and its files."""
 
 
 def replace_file(path: Path, text: str) -> None:

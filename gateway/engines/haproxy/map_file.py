@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from gateway.core.fleet.service import Service
 from gateway.engines.table import Asked, Row, Table
@@ -24,28 +24,21 @@ FIRST_RANGE_FIELD: Final = 3
 _ENCODED: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
-class Entry(NamedTuple):
-    """One line of the map. Neither part holds blanks."""
-
-    key: str
-    value: str
-
-
-def entries(table: Table) -> Iterator[Entry]:
-    """All entries, those of one service together."""
+def map_lines(table: Table) -> Iterator[str]:
+    """A key, a blank and a value for each row, those of one service together. Neither part holds blanks."""
     for service in table.services:
         for row in service.rows:
-            yield Entry(key_of(service.service, row.asked), value_of(row))
+            yield f"{key_of(service.service, row.asked)} {value_of(row)}"
 
 
 def map_text(table: Table) -> str:
     """The file that HAProxy reads when it starts."""
-    return "".join(f"{key} {value}\n" for key, value in entries(table))
+    return "".join(f"{line}\n" for line in map_lines(table))
 
 
 def key_of(service: Service, asked: Asked) -> str:
     """The key of a request to `service` that asks so."""
-    parts = ("0:" if value is None else f"1:{encoded(value)}" for value in asked.values)
+    parts = ("0:" if value is None else f"1:{encoded(value)}" for value in asked)
     return "|".join((encoded(service.name), *parts))
 
 
