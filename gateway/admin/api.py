@@ -16,10 +16,11 @@ from aiohttp import hdrs, web
 
 from gateway.admin import views
 from gateway.admin.commands import add_command_routes, pending_for, refuse_while_still
+from gateway.admin.connection import on_connections
 from gateway.admin.context import Access, AdminContext
 from gateway.admin.explaining import DescriptionError, explain_described
 from gateway.admin.guard import Guard, guard_requests
-from gateway.admin.responses import AdminResponse, AdminStream, json_response, render_errors, text_response
+from gateway.admin.responses import COMMON, json_response, name_no_server, render_errors, text_response
 from gateway.admin.ui.controls import add_control_routes
 from gateway.admin.ui.documents import DOCUMENTS, Documents, render_pages
 from gateway.admin.ui.pages import add_page_routes
@@ -41,9 +42,10 @@ def create_app(context: AdminContext, *, clock: Callable[[], float] = monotonic)
     guard = Guard(context.access, sessions, wrong_tokens)
     app = web.Application(
         # The outermost comes first: they also render the refusals of the guard.
-        middlewares=[render_errors, render_pages, guard_requests(guard)],
+        middlewares=[on_connections, render_errors, render_pages, guard_requests(guard)],
         client_max_size=MAX_BODY,
     )
+    app.on_response_prepare.append(name_no_server)
     _add_public_routes(app.router, endpoints)
     app.router.add_get("/status", endpoints.status)
     app.router.add_get("/explain", endpoints.explain)
@@ -60,9 +62,10 @@ def create_metrics_app(context: AdminContext) -> web.Application:
     """What everybody may see, by whatever name: metrics and health. No token, and nothing that changes
     anything."""
     app = web.Application(
-        middlewares=[render_errors, guard_requests(Guard(Access(hosts=None)))],
+        middlewares=[on_connections, render_errors, guard_requests(Guard(Access(hosts=None)))],
         client_max_size=MAX_BODY,
     )
+    app.on_response_prepare.append(name_no_server)
     _add_public_routes(app.router, _Endpoints(context))
     return app
 
@@ -113,13 +116,13 @@ class _Endpoints:
         await self._context.refresh(counters=True)
         stats = await look_at_process()
         pieces, content_type = self._context.metrics.exposition(accept, stats)
-        headers = {"Content-Type": content_type}
+        headers = {"Content-Type": content_type, **COMMON}
         if request.method == hdrs.METH_HEAD:
-            return AdminStream(headers=headers)
+            return web.StreamResponse(headers=headers)
         first, second = await self._next(pieces), await self._next(pieces)
         if not second:
-            return AdminResponse(body=first, headers=headers)
-        response = AdminStream(headers=headers)
+            return web.Response(body=first, headers=headers)
+        response = web.StreamResponse(headers=headers)
         await response.prepare(request)
         await response.write(first)
         while second:

@@ -1,477 +1,475 @@
 """Connections to the admin listener: how many there are at once, and how long a client may take.
 
-    accepted --(head)--> head --(head)--> body --(body)--> handler -> response --(response)--> idle
-                          ^                                                                     |
-                          +------------------------------(idle)---------------------------------+
+    socket --> TLS, where it is spoken --> AdminConnection --> aiohttp's protocol --> handler
+                                           AdminConnection <-- aiohttp's protocol <-- response
 
-In brackets: the deadline of `Deadlines` that bounds the step. A connection is authorised once `guard` has let
-a request of it pass. The others are closed after one response, and they go first when there are too many: 400
-connections that never send a request cannot keep an operator out (threats R-B7). Idle ones of operators go
-next, or forgotten ones would. aiohttp parses and answers; nothing here reads a request.
+A connection is authorised once `guard` has let a request of it pass. The others are closed after one
+response, and they go first when there are too many: 400 connections that never send a request, or never end
+their handshake, cannot keep an operator out (threats R-B7). Idle ones of operators go next, or forgotten ones
+would. aiohttp parses and answers; nothing here reads more of a request than where it ends, and no private
+name of aiohttp is used (decision 0053).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+import re
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import inf
 from time import time
-from typing import Any, Final, NamedTuple, Protocol, cast, final
+from typing import Any, Final, cast, final
 
-from aiohttp import hdrs, web
-from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+from aiohttp import web
 
 from gateway.admin.error_log import ErrorLog
-from gateway.admin.responses import AdminResponse, AdminStream, error_bytes, error_response
+from gateway.admin.responses import COMMON, Handler, error_bytes
+from gateway.dataplane.edge.tls_transport import TlsTransport
+from gateway.dataplane.http1.chunked import ChunkedDecoder
+from gateway.errors import FramingError
+from gateway.telemetry.series.process import INTERNAL
+from gateway.tls.server import ServerCertificates
+
+HEAD_TIME: Final = 5.0
+"""Seconds from the first byte of a head to its end, and from the connection to that first byte. A handshake
+has as many."""
+
+BODY_TIME: Final = 5.0
+"""Seconds from the end of the head to the end of the body: a command has some 30 bytes."""
+
+RESPONSE_TIME: Final = 30.0
+"""Seconds that a client may leave a response unread: Prometheus gives a scrape up after 10 by default."""
+
+IDLE_TIME: Final = 25.0
+"""Seconds that an authorised connection is kept for its next request. Scrapes every 15 s keep theirs. It is
+no usual interval of scrapes, so that a request rarely meets a connection that closes."""
 
 MAX_HEAD: Final = 16 * 1024
 """Bytes of one head, and of the requests that a client sends ahead of a response."""
 
 MAX_LINE: Final = 8190
-MAX_FIELDS: Final = 100
-LINGERING_TIME: Final = 1.0
-"""Seconds in which the rest of a body is read after its response: a client that still sends would lose it."""
+MAX_HANDSHAKE: Final = 64 * 1024
+"""Bytes of a TLS handshake, and of what waits here before no more is read. A handshake with a chain of
+certificates has some 10 KiB."""
 
-NEVER: Final = 1e9
+MAX_TURNED_AWAY: Final = 8
+"""Connections at a time whose handshake goes on so that they can be told that there are too many."""
+
 END: Final = b"\r\n\r\n"
 BLANK: Final = b"\r\n"
 """What may come before a head and is no part of it."""
 
-CONTINUE: Final = "100-continue"
-"""The only expectation that there is."""
-
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 TLS_HANDSHAKE: Final = b"\x16"
-"""The first byte of a client that expects TLS."""
+"""The first byte of a client that speaks TLS."""
+
+_FRAMING: Final = re.compile(rb"(?i)\r\n(content-length|transfer-encoding|expect):[ \t]*(.*?)[ \t]*(?=\r\n)")
+_LENGTH: Final = re.compile(rb"[0-9]{1,18}")
 
 _COUNTED: Final = {
     401: "unauthorized",
     403: "forbidden",
     413: "body",
-    417: "malformed",
     429: "unauthorized",  # a wrong token, after many others
 }
 """Reasons by the status of the response; other refusals are answers to an operator."""
 
-_ARGUMENTS: Final[dict[str, Any]] = {
+PROTOCOL_ARGUMENTS: Final[dict[str, Any]] = {
     "access_log": None,
     "auto_decompress": False,  # commands are short: an encoded body is refused as malformed
-    "keepalive_timeout": NEVER,  # this module has deadlines of its own
-    "lingering_time": LINGERING_TIME,
-    "max_line_size": MAX_LINE,
+    "keepalive_timeout": 1e9,  # connections have deadlines of their own
+    "lingering_time": 1.0,  # the rest of a body is read: a client that still sends would lose its response
+    "logger": logging.Logger("aiohttp", level=logging.CRITICAL),  # noqa: LOG001 - all is said by `ErrorLog`
     "max_field_size": MAX_LINE,
-    "max_headers": MAX_FIELDS,
+    "max_headers": 100,
+    "max_line_size": MAX_LINE,
 }
-
-
-MAX_TURNED_AWAY: Final = 8
-"""Connections that are on their way to being told over TLS that there are too many."""
-
-
-class Connected(Protocol):
-    """A connection, as it is counted: before a TLS handshake, or after."""
-
-    authorised: bool
-
-    @property
-    def idle(self) -> bool:
-        """Whether closing it now loses nothing."""
-
-    def turn_away(self) -> None:
-        """Close it because there are too many."""
-
-    def turn_away_later(self) -> None:
-        """The same for the newest one: it is told why, if necessary after its handshake."""
-
-    def abort(self) -> None:
-        """Close it at once."""
-
-
-class Deadlines(NamedTuple):
-    """Seconds that a client may take; what they are for is in `site`."""
-
-    head: float
-    body: float
-    response: float
-    idle: float
+"""Arguments of `web.Server` for the protocols behind these connections."""
 
 
 @final
+@dataclass(kw_only=True)
 class Connections:
-    """All open connections of the admin listener, and what they share. Those that are not authorised are in
-    the order in which they came, the others in the order of their last responses."""
+    """All open connections of a listener, and what they share. Those that are not authorised are in the order
+    in which they came, the others in the order of their last responses."""
 
-    def __init__(
-        self,
-        limit: int,
-        deadlines: Deadlines,
-        errors: ErrorLog,
-        wall_clock: Callable[[], float] = time,
-    ) -> None:
-        self.deadlines = deadlines
-        self.errors = errors
-        self.wall_clock = wall_clock
-        """Seconds since the epoch, by which certificates of operators expire."""
-        self._limit = limit
-        self._open: dict[Connected, None] = {}
-        self._turned_away: set[Connected] = set()
+    limit: int
+    errors: ErrorLog
+    server: web.Server
+    certificates: ServerCertificates | None
+    """None: clients speak plain HTTP."""
+    wall_clock: Callable[[], float] = time
+    """Seconds since the epoch, by which certificates of operators expire."""
+    handshake_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """A turn of the event loop has one step of one handshake: a signature with RSA takes a millisecond, and
+    the requests of the data plane come in between."""
+    open: dict[AdminConnection, None] = field(default_factory=dict)
+    turned_away: set[AdminConnection] = field(default_factory=set)
 
-    @property
-    def use(self) -> tuple[int, int]:
-        """How many are open, and how many may be."""
-        return len(self._open), self._limit
-
-    def add(self, connection: Connected) -> None:
+    def add(self, connection: AdminConnection) -> None:
         """A client has connected. Over the limit one goes: the oldest that is not authorised, else the
         longest idle. The new one goes only if all others are in the middle of a request."""
-        others = tuple(self._open)
-        self._open[connection] = None
-        if len(self._open) > self._limit:
+        others = tuple(self.open)
+        self.open[connection] = None
+        if len(self.open) > self.limit:
             strangers = (other for other in others if not other.authorised)
             idle = (other for other in others if other.idle)
             leaving = next(strangers, None) or next(idle, connection)
-            del self._open[leaving]
-            if leaving is not connection or len(self._turned_away) >= MAX_TURNED_AWAY:
-                leaving.turn_away()
+            del self.open[leaving]
+            if leaving is connection and len(self.turned_away) < MAX_TURNED_AWAY:
+                self.turned_away.add(connection)
+                connection.is_one_too_many = True
             else:
-                self._turned_away.add(connection)
-                connection.turn_away_later()
+                leaving.turn_away()
 
-    def responded(self, connection: Connected) -> None:
+    def responded(self, connection: AdminConnection) -> None:
         """A response has ended: all other authorised connections that are idle are so for a longer time."""
-        if connection.authorised and connection in self._open:
-            del self._open[connection]
-            self._open[connection] = None
+        if connection.authorised and connection in self.open:
+            del self.open[connection]
+            self.open[connection] = None
 
-    def remove(self, connection: Connected) -> None:
+    def remove(self, connection: AdminConnection) -> None:
         """A connection is closed."""
-        self._open.pop(connection, None)
-        self._turned_away.discard(connection)
+        self.open.pop(connection, None)
+        self.turned_away.discard(connection)
 
     def abort(self) -> None:
         """Close them all at once."""
-        for connection in (*self._open, *self._turned_away):
+        for connection in (*self.open, *self.turned_away):
             connection.abort()
 
 
+class _Refused(Exception):
+    """What came is not a request and never becomes one. Arguments as of `AdminConnection._refuse`."""
+
+
 @final
-class AdminConnection(web.RequestHandler):
-    """One connection. It has two timers: one for what the client sends, and one for what it should read.
+class AdminConnection(asyncio.Protocol, asyncio.Transport):
+    """One connection: the protocol of its socket, or of TLS, and the transport of aiohttp's protocol. One
+    coroutine, `_serve`, passes on what the client sends, a request at a time."""
 
-    Two private names of aiohttp are used: requests begin and end in `_handle_request`, and `_messages` shows
-    an error of the parser.
-    """
-
-    __slots__ = (
-        "_ahead",
-        "_begun",
-        "_connections",
-        "_head_bytes",
-        "_head_complete",
-        "_last_bytes",
-        "_receive_timer",
-        "_request",
-        "_send_timer",
-        "_socket",
-        "_used",
-        "authorised",
-        "expires_at",
-        "is_one_too_many",
-        "is_stream",
-    )
-
-    def __init__(
-        self, server: web.Server, connections: Connections, *, loop: asyncio.AbstractEventLoop
-    ) -> None:
-        super().__init__(server, loop=loop, **_ARGUMENTS)
+    def __init__(self, shared: Connections) -> None:
+        super().__init__()
         self.authorised = False
         """Whether `guard` has let a request pass."""
         self.is_one_too_many = False
-        """Set before `connection_made`: it is told so, and counts no more."""
+        """It is told so at the end of its handshake."""
         self.is_stream = False
         """The response under way has no end: its deadline is for what waits to be sent, not for all of it."""
-        self.expires_at = inf
-        """Wall-clock seconds at which the operator's certificate expires. Set before `connection_made`."""
-        self._connections = connections
-        self._socket: asyncio.Transport | None = None
-        """As `transport`, but until the connection is lost."""
-        self._receive_timer: asyncio.TimerHandle | None = None
-        self._send_timer: asyncio.TimerHandle | None = None
-        self._used = False
-        """Whether a request has come."""
-        self._request: web.BaseRequest | None = None
-        """The request under way."""
-        self._head_bytes = 0
-        """Bytes of the head that comes in, as far as they came after the last response."""
-        self._head_complete = False
-        self._begun = False
-        """The last bytes before the last response may be the beginning of a head."""
-        self._ahead = 0
-        """Bytes that came behind the request under way, and behind others that were answered since then."""
-        self._last_bytes = b""
+        self._shared = shared
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | TlsTransport
+        """The socket's, and after a handshake that of TLS."""
+        self._tls: TlsTransport | None = None
+        self._http: web.RequestHandler | None = None
+        """None before the end of the handshake."""
+        self._serving: asyncio.Task[None] | None = None
+        self._expires_at = inf
+        """Wall-clock seconds at which the operator's certificate expires."""
+        self._received = b""
+        """What has come and is not passed on."""
+        self._has_received = asyncio.Event()
+        self._head = b""
+        """The head that comes in, or that of the request under way."""
+        self._request: web.Request | None = None
+        """The request that a handler has."""
+        self._has_responded = asyncio.Event()
+        self._read_timer: asyncio.TimerHandle | None = None
+        self._is_used = False
+        """Some request came to a handler."""
+        self._is_answered = False
+        """Bytes of the response to the request under way have been written."""
+        self._is_closed = False
 
-    # --- the connection
+    # --- what the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._socket = cast(asyncio.Transport, transport)
-        super().connection_made(transport)
-        self._receive_head_within(self._connections.deadlines.head)
-        if self.is_one_too_many:
-            self.turn_away()
-        else:
-            self._connections.add(self)
+        """Called by the socket's transport, and after a handshake by that of TLS."""
+        self._transport = cast(asyncio.Transport, transport)
+        if self._serving is None:
+            self._serving = self._loop.create_task(self._serve())
+            self._shared.add(self)
 
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._socket = None
-        for timer in (self._receive_timer, self._send_timer):
-            if timer is not None:
-                timer.cancel()
-        self._connections.remove(self)
-        super().connection_lost(exc)
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        self._has_received.set()
+        if len(self._received) > MAX_HANDSHAKE:
+            self._transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        if self._http is not None:
+            self._http.pause_writing()
+        self._begin_read_timer()
+
+    def resume_writing(self) -> None:
+        if self._http is not None:
+            self._http.resume_writing()
+        # Not while a response is under way that ends: a client that takes one piece after the other, each
+        # just in time, would keep a scrape for ever.
+        if self.is_stream or (self._request is None and not self._is_closed):
+            self._end_read_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._tls is not None and self._http is None and not self._is_closed:
+            self._count("tls")
+        self._end()
+        self._end_read_timer()
+        self._shared.remove(self)
+        if self._http is not None:
+            self._http.connection_lost(exc)
+
+    # --- what the client sends
+
+    async def _serve(self) -> None:
+        """Pass on all that the client sends, from its first byte on."""
+        try:
+            async with asyncio.timeout(HEAD_TIME):
+                await self._shake_hands()
+            if self.is_one_too_many:
+                raise _Refused("too_many_connections", 503)
+            self._http = self._shared.server()
+            self._http.connection_made(self)
+            patience = HEAD_TIME
+            while True:
+                await self._receive_head(patience)
+                async with asyncio.timeout(BODY_TIME):
+                    await self._pass_on(self._http)
+                await self._has_responded.wait()
+                self._has_responded.clear()
+                patience = IDLE_TIME
+        except _Refused as refusal:
+            self._refuse(*refusal.args)
+        except ssl.SSLError:
+            self._count("tls")
+            self.close()
+        except TimeoutError:
+            if self._head:
+                self._refuse("timeout", 408)
+            else:
+                if not self._is_used:
+                    self._count("timeout")
+                self.abort()
+
+    async def _more(self) -> bytes:
+        """What has come; waits until there is something."""
+        while not self._received:
+            self._has_received.clear()
+            await self._has_received.wait()
+        return self._take()
+
+    def _take(self) -> bytes:
+        data, self._received = self._received, b""
+        if len(data) > MAX_HANDSHAKE:
+            self._transport.resume_reading()
+        return data
+
+    async def _shake_hands(self) -> None:
+        """TLS, where it is spoken. OpenSSL verifies the certificate; its end is compared here with the clock
+        by which the connection will end."""
+        certificates, raw, size = self._shared.certificates, cast(asyncio.Transport, self._transport), 0
+        is_complete = certificates is None
+        while certificates is not None and not is_complete:
+            data = await self._more()
+            if not size and not data.startswith(TLS_HANDSHAKE):
+                raise _Refused("tls", 400, "this port speaks TLS: use https")
+            size += len(data)
+            if size > MAX_HANDSHAKE:
+                raise ssl.SSLError("it has no end")
+            async with self._shared.handshake_turn:
+                await asyncio.sleep(0)
+                if self._tls is None:
+                    self._tls = TlsTransport(raw, certificates.context, self._loop, self._tls_broken)
+                self._tls.feed(data)
+                is_complete = self._tls.handshake()
+        if certificates is not None and self._tls is not None:
+            self._tls.feed(self._take())
+            self._transport = self._tls
+            certificate = certificates.client_certificate(self._tls.tls)
+            self._expires_at = inf if certificate is None else certificate.not_after
+            if self.has_expired:
+                raise ssl.SSLError("the certificate has expired")
+            self._tls.begin(self)
+
+    async def _receive_head(self, patience: float) -> None:
+        """`patience`: seconds until its first byte."""
+        async with asyncio.timeout(self._until_expiry(patience)) as deadline:
+            while not self._head:
+                self._head = (await self._more()).lstrip(BLANK)
+            if not self._head[:1].isalpha():
+                raise _Refused("tls" if self._head.startswith(TLS_HANDSHAKE) else "malformed", 400)
+            deadline.reschedule(self._loop.time() + self._until_expiry(HEAD_TIME))
+            while END not in self._head and len(self._head) <= MAX_HEAD:
+                self._head += await self._more()
+        # What follows the end in the same read is a body or another request, and no part of this head.
+        head, _, self._received = self._head.partition(END)
+        self._head = head + END
+        if len(self._head) > MAX_HEAD or any(len(line) > MAX_LINE for line in head.split(b"\r\n")):
+            raise _Refused("head_too_large", 431)
+
+    async def _pass_on(self, http: web.RequestHandler) -> None:
+        """Pass on the head and its body. What could be read in two ways, aiohttp refuses."""
+        fields = {name.lower(): value for name, value in _FRAMING.findall(self._head)}
+        length = fields.get(b"content-length", b"0")
+        if fields.get(b"expect", b"100-continue").lower() != b"100-continue":
+            raise _Refused("malformed", 417)  # aiohttp would quote it
+        # aiohttp fails at some targets of CONNECT, which nobody needs here.
+        if not _LENGTH.fullmatch(length) or self._head.startswith(b"CONNECT"):
+            raise _Refused("malformed", 400)
+        http.data_received(self._head)
+        chunks = ChunkedDecoder() if b"transfer-encoding" in fields else None
+        left = int(length) if chunks is None else 0
+        while left > 0 or (chunks is not None and not chunks.done):
+            data = await self._more()
+            if chunks is not None:
+                try:
+                    chunks.feed(data)
+                except FramingError:
+                    raise _Refused("body", 400) from None
+            self._received = data[left:] if chunks is None else chunks.rest
+            http.data_received(data[: len(data) - len(self._received)])
+            left -= len(data)
+
+    # --- requests and responses
+
+    async def respond(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """From the complete head to the end of the response."""
+        self._request, self._is_used, self.is_stream = request, True, False
+        try:
+            response = await handler(request)
+            await self._send(request, response)
+        except ConnectionError:
+            self.close()
+            raise
+        except web.RequestPayloadError:
+            self._refuse("body", 400)
+            raise ConnectionAbortedError from None
+        except Exception as error:
+            self._shared.errors.bug(error)
+            self._refuse(INTERNAL, 500)
+            raise ConnectionAbortedError from error
+        self._request = None
+        if self._http is not None and not self._http.writing_paused:
+            self._end_read_timer()
+        self._shared.responded(self)
+        if len(self._received) > MAX_HEAD:
+            self._count("head_too_large")
+            self.close()
+        elif response.keep_alive:
+            self._head, self._is_answered = b"", False
+            self._has_responded.set()
+        return response
+
+    async def _send(self, request: web.Request, response: web.StreamResponse) -> None:
+        if reason := _COUNTED.get(response.status):
+            self._count(reason)
+        if not self.authorised or self.has_expired or not request.content.is_eof():
+            response.force_close()
+        if not response.prepared:
+            response.headers.update(COMMON)
+        await response.prepare(request)
+        await response.write_eof()
 
     @property
     def has_expired(self) -> bool:
         """Whether the certificate of the operator has expired since the handshake (threats R3-T2)."""
-        return self.expires_at <= self._connections.wall_clock()
+        return self._expires_at <= self._shared.wall_clock()
+
+    def _until_expiry(self, seconds: float) -> float:
+        """`seconds`, or fewer if the certificate of the operator expires before."""
+        return max(0.0, min(seconds, self._expires_at - self._shared.wall_clock()))
+
+    # --- what aiohttp's protocol calls
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send a part of a response. What aiohttp says to a head that it refuses names aiohttp and repeats
+        the head, so the client gets a fixed response in its place."""
+        if self._is_closed:
+            return
+        if self._request is None and data != CONTINUE:
+            self._refuse("malformed", 400)
+        else:
+            self._is_answered = self._request is not None
+            self._transport.write(bytes(data))
+
+    def close(self) -> None:
+        """Close it once the client has read what is written, which has a deadline."""
+        if not self._is_closed:
+            self._end()
+            self._transport.close()
+            self._begin_read_timer()
+
+    def abort(self) -> None:
+        """Close it at once, whatever is under way."""
+        self._end()
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        return self._is_closed or self._transport.is_closing()
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as asyncio has it
+        return self._transport.get_extra_info(name, default)
+
+    # --- the end
 
     @property
     def idle(self) -> bool:
         """Whether closing it now loses nothing: no request has begun, and the last response is sent."""
-        begun = self._request is not None or self._head_bytes > 0 or len(self._messages) > 0
-        return not begun and (self._socket is None or self._socket.get_write_buffer_size() == 0)
+        return not self._head and not self._received and self._transport.get_write_buffer_size() == 0
 
     def turn_away(self) -> None:
-        """Close it because there are too many. A client that has had no response learns why."""
-        if self._used:
-            self._connections.errors.count("too_many_connections")
-            self.abort()
-        else:
+        """Close it because there are too many. A client that has had no response, and can be told, learns
+        why."""
+        if self._http is not None and not self._is_used:
             self._refuse("too_many_connections", 503)
-
-    def turn_away_later(self) -> None:
-        """The same: it can be told now."""
-        self.turn_away()
-
-    def abort(self) -> None:
-        """Close it at once, whatever is under way."""
-        if self._socket is not None:
-            self._socket.abort()
-
-    # --- what comes in
-
-    def data_received(self, data: bytes) -> None:
-        if self.transport is None:
-            return  # it is being closed
-        if not self._used and not self._head_bytes and data.startswith(TLS_HANDSHAKE):
-            self._refuse("tls", 400)
-        elif self._request is None and not self._head_complete and not self._begun:
-            self._head_received(data)
-        elif self._request is not None and self._request.content.is_eof():
-            self._received_ahead(data)
         else:
-            self._rest_received(data)
+            self._count("too_many_connections")
+            self.abort()
 
-    def _head_received(self, data: bytes) -> None:
-        """Bytes of a head, from its first one. aiohttp bounds its lines, this bounds them all together."""
-        before, carried = self._head_bytes, self._last_bytes if self._head_bytes else b""
-        head = carried + data if before else data.lstrip(BLANK)
-        if head and not before:
-            self._receive_head_within(self._connections.deadlines.head)
-        self._head_bytes += len(data) if head else 0
-        end = head.find(END)
-        self._head_complete = end >= 0
-        # What follows the end in the same read is a body or another request, and no part of this head.
-        size = before + end + len(END) - len(carried) if self._head_complete else self._head_bytes
-        if size > MAX_HEAD:
-            self._refuse("head_too_large", 431)
-            return
-        self._pass_on(data)
-        if self._head_complete:
-            behind = len(head) - end - len(END)
-            self._came_ahead(behind - sum(payload.total_bytes for _, payload in self._messages))
+    def _refuse(self, reason: str, status: int, sentence: str = "") -> None:
+        """Answer what has not become a request, or a bug, and close the connection."""
+        self._count(reason)
+        if not self._is_answered and not self._is_closed:
+            self._transport.write(error_bytes(status, sentence))
+        self.close()
 
-    def _rest_received(self, data: bytes) -> None:
-        """Bytes of a body, or of a head whose beginning came before the last response."""
-        if self._request is None and self._head_bytes and not self._head_complete:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD:
-                self._refuse("head_too_large", 431)
-                return
-        self._pass_on(data)
-        request = self._request
-        if request is not None and self._messages and not request.content.is_eof():
-            # Behind a body that is not complete there can only be an error of the parser. aiohttp would let
-            # the handler wait for the rest.
-            self._refuse("body", 400)
+    def _tls_broken(self, _: str) -> None:
+        self._count("tls")
 
-    def _received_ahead(self, data: bytes) -> None:
-        """Bytes behind the request under way."""
-        if self._came_ahead(len(data)):
-            self._pass_on(data)
+    def _count(self, reason: str) -> None:
+        self._shared.errors.count(reason)
 
-    def _came_ahead(self, number: int) -> bool:
-        """Whether so many bytes more may come before their time: a few requests are kept, more close the
-        connection after the response."""
-        before, self._ahead = self._ahead, self._ahead + number
-        if before <= MAX_HEAD < self._ahead:
-            self._connections.errors.count("head_too_large")
-            self.close()
-        return self._ahead <= MAX_HEAD
+    def _end(self) -> None:
+        self._is_closed = True
+        if self._serving is not None:
+            self._serving.cancel()
 
-    def _pass_on(self, data: bytes) -> None:
-        self._last_bytes = (self._last_bytes + data)[-len(END) :]
-        super().data_received(data)
+    def _begin_read_timer(self) -> None:
+        """What waits to be sent must have been read by then."""
+        if self._read_timer is None:
+            self._read_timer = self._loop.call_later(RESPONSE_TIME, self._cut_off)
 
-    def _refuse(self, reason: str, status: int) -> None:
-        """Answer what has not become a request, and close the connection."""
-        self._connections.errors.count(reason)
-        if self._socket is not None and not self._socket.is_closing():
-            self._socket.write(error_bytes(status))
-        self.force_close()
-        self._send_within(self._connections.deadlines.response)
+    def _end_read_timer(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
 
-    # --- a request
-
-    async def start(self) -> None:
-        """All requests of the connection, one after the other."""
-        try:
-            await super().start()
-        except Exception:  # noqa: BLE001 - whatever it is, it comes from bytes that never became a request
-            # aiohttp's parser lets through what is no URL, such as "CONNECT \n:".
-            self._refuse("malformed", 400)
-
-    async def _handle_request(
-        self,
-        request: web.BaseRequest,
-        start_time: float | None,
-        request_handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
-    ) -> tuple[web.StreamResponse, bool]:
-        """From the complete head to the end of the response."""
-        self._used, self._request = True, request
-        self._head_bytes, self._head_complete, self._begun = 0, False, False
-        self._receive_within(NEVER if request.content.is_eof() else self._connections.deadlines.body)
-        if request.headers.get(hdrs.EXPECT, CONTINUE).lower() != CONTINUE:
-            # aiohttp would quote it, and fail with a traceback if it is not UTF-8.
-            request_handler = _refuse_expectation
-        try:
-            return await super()._handle_request(request, start_time, request_handler)
-        finally:
-            self._response_ended(request)
-
-    def _response_ended(self, request: web.BaseRequest) -> None:
-        """From now on the client is idle, goes on with a head, or sends the rest of a body for nothing."""
-        self._request = None
-        if not self.writing_paused:
-            self._stop_send_timer()
-        self._connections.responded(self)
-        has_body_left = not request.content.is_eof()
-        self._begun = has_body_left or not self._last_bytes.endswith(END)
-        if not self._begun and not self._messages:
-            self._ahead = 0
-        # What came ahead is, at most, the beginning of the next head.
-        self._head_bytes = self._ahead if self._begun and not has_body_left else 0
-        deadlines = self._connections.deadlines
-        self._receive_head_within(deadlines.head if self._begun else deadlines.idle)
-
-    async def finish_response(
-        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
-    ) -> tuple[web.StreamResponse, bool]:
-        """Send the response. One that aiohttp has made itself would repeat the request and name aiohttp."""
-        if not isinstance(resp, AdminResponse | AdminStream):
-            resp = error_response(resp.status)
-        if (reason := _COUNTED.get(resp.status)) is not None:
-            self._connections.errors.count(reason)
-        if not self.authorised or self.has_expired or not request.content.is_eof():
-            resp.force_close()
-        return await super().finish_response(request, resp, start_time)
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """The response to what is not valid HTTP, and to a bug. Never with the text of `exc` or `message`."""
-        has_left = self.transport is None and not request.content.is_eof()
-        if has_left or isinstance(exc, ConnectionError) or request.writer.output_size > 0:
-            raise ConnectionError("nobody is there for a response, or it has begun")
-        status = self._count(exc)
-        response = error_response(status)
-        response.force_close()
-        response.headers[hdrs.CONNECTION] = "close"  # aiohttp leaves it out where the version is not known
-        return response
-
-    def log_exception(self, *args: object, **kw: object) -> None:
-        """What aiohttp would log with a traceback."""
-        self._count(kw.get("exc_info"))
-
-    def _count(self, error: object) -> int:
-        """Count what the client did wrong, or a bug; the status that says so."""
-        errors = self._connections.errors
-        match error:
-            case LineTooLong():
-                errors.count("head_too_large")
-                return 431
-            case HttpProcessingError():
-                errors.count("malformed")
-                return 400
-            case web.RequestPayloadError():
-                errors.count("body")
-                return 400
-            case _:
-                errors.bug(error if isinstance(error, BaseException) else None)
-                return 500
-
-    # --- deadlines
-
-    def _receive_within(self, seconds: float) -> None:
-        """What the client has to send next must have come by then."""
-        if self._receive_timer is not None:
-            self._receive_timer.cancel()
-            self._receive_timer = None
-        if seconds < NEVER and self._socket is not None:
-            self._receive_timer = self._loop.call_later(seconds, self._receive_deadline)
-
-    def _receive_head_within(self, seconds: float) -> None:
-        """The same while no request is under way: not after the certificate of the operator has expired."""
-        left = self.expires_at - self._connections.wall_clock()
-        self._receive_within(max(0.0, min(seconds, left)))
-
-    def _receive_deadline(self) -> None:
-        if self._request is not None and self._request.content.is_eof():
-            return  # the body is complete, and the handler takes its time
-        if self._request is not None or self._head_bytes:
-            self._refuse("timeout", 408)
-            return
-        if not self._used:
-            self._connections.errors.count("timeout")
-        self.abort()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._send_within(self._connections.deadlines.response)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        if self._request is None or self.is_stream:
-            self._stop_send_timer()
-
-    def _stop_send_timer(self) -> None:
-        """Not while a response is under way that ends: a client that takes one piece after the other, each
-        just in time, would keep a scrape for ever."""
-        if self._send_timer is not None:
-            self._send_timer.cancel()
-            self._send_timer = None
-
-    def _send_within(self, seconds: float) -> None:
-        """What waits to be sent must have been taken by then."""
-        if self._send_timer is None and self._socket is not None:
-            self._send_timer = self._loop.call_later(seconds, self._send_deadline)
-
-    def _send_deadline(self) -> None:
-        self._connections.errors.count("timeout")
+    def _cut_off(self) -> None:
+        self._count("timeout")
         self.abort()
 
 
-async def _refuse_expectation(_: web.BaseRequest) -> web.StreamResponse:
-    return error_response(417)
+@web.middleware
+async def on_connections(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The outermost middleware: tells a connection where a request begins and where its response ends."""
+    connection = request.transport
+    if isinstance(connection, AdminConnection):
+        return await connection.respond(request, handler)
+    return await handler(request)

@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, final
 
-from gateway.telemetry.series.process import INTERNAL
-
 LOG_INTERVAL: Final = 60.0
 """Seconds between two lines about errors, and between two tracebacks."""
 
@@ -51,7 +49,6 @@ class ErrorLog:
             _log.error(
                 "a request to the admin listener failed because of a bug in the gateway", exc_info=error
             )
-        self.count(INTERNAL)
 
     def close(self) -> None:
         """Write what is not in the log yet."""

@@ -140,7 +140,7 @@ def _is_health_check(request: web.Request) -> bool:
 def _certificate(request: web.Request) -> bytes | None:
     """The one that the client has shown, unless it has expired since the handshake. OpenSSL has verified it,
     or there would be no connection."""
-    connection = request.protocol
+    connection = request.transport
     if isinstance(connection, AdminConnection) and connection.has_expired:
         return None
     tls = tls_of(request)
@@ -166,8 +166,8 @@ def guard_requests(guard: Guard) -> Middleware:
             raise guard.stranger(request)
         if caller is not None:
             request[CALLER] = caller
-            if isinstance(request.protocol, AdminConnection):
-                request.protocol.authorised = True
+            if isinstance(request.transport, AdminConnection):
+                request.transport.authorised = True
         return await handler(request)
 
     return check

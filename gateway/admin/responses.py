@@ -10,7 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import Final, TypeAlias, final
+from typing import Final, TypeAlias
 
 from aiohttp import hdrs, web
 
@@ -30,28 +30,15 @@ SENTENCES: Final = {
 PASSED_ON: Final = ("Allow", "Retry-After", "WWW-Authenticate")
 """Header fields of a refusal that the response has, too."""
 
-_COMMON: Final = {"X-Content-Type-Options": "nosniff"}
+COMMON: Final = {"X-Content-Type-Options": "nosniff"}
+"""Header fields of every response."""
+
 _NOT_CACHED: Final = {"Cache-Control": "no-store"}
 
 
-@final
-class AdminResponse(web.Response):
-    """A response of the admin listener. Names no server: aiohttp would add its own name and version."""
-
-    async def _prepare_headers(self) -> None:
-        self.headers.update(_COMMON)
-        await super()._prepare_headers()
-        del self.headers[hdrs.SERVER]
-
-
-@final
-class AdminStream(web.StreamResponse):
-    """The same for a body that is made while it is sent."""
-
-    async def _prepare_headers(self) -> None:
-        self.headers.update(_COMMON)
-        await super()._prepare_headers()
-        del self.headers[hdrs.SERVER]
+async def name_no_server(_: web.Request, response: web.StreamResponse) -> None:
+    """The signal `on_response_prepare` of an application: aiohttp adds its own name and version."""
+    response.headers.pop(hdrs.SERVER, None)
 
 
 @web.middleware
@@ -83,7 +70,7 @@ def error_bytes(status: int, sentence: str = "") -> bytes:
     fields = {
         **_NOT_CACHED,
         "Content-Type": "application/json",
-        **_COMMON,
+        **COMMON,
         "Content-Length": str(len(body)),
         "Date": formatdate(usegmt=True),
         "Connection": "close",
@@ -96,7 +83,7 @@ def json_response(
     document: object, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.StreamResponse:
     """`document` as JSON that is not cached."""
-    return AdminResponse(
+    return web.Response(
         status=status,
         body=_encode(document),
         content_type="application/json",
@@ -106,7 +93,7 @@ def json_response(
 
 def text_response(text: str, *, status: int = 200) -> web.StreamResponse:
     """Plain text that is not cached."""
-    return AdminResponse(status=status, text=text, headers=_NOT_CACHED)
+    return web.Response(status=status, text=text, headers=_NOT_CACHED)
 
 
 def _encode(document: object) -> bytes:

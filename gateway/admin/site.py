@@ -11,9 +11,8 @@ from typing import Any, Final, cast, final
 
 from aiohttp import web
 
-from gateway.admin.connection import AdminConnection, Connections, Deadlines
+from gateway.admin.connection import PROTOCOL_ARGUMENTS, AdminConnection, Connections
 from gateway.admin.error_log import ErrorLog
-from gateway.admin.opening import AdminOpening, HandshakeSteps
 from gateway.dataplane.edge.listening_sockets import BACKLOG, Inherited, ListeningSockets
 from gateway.runtime.process import admin_connections
 from gateway.settings.sections.listen import Listen
@@ -21,19 +20,6 @@ from gateway.tls.server import ServerCertificates
 
 SHUTDOWN_TIMEOUT: Final = 1.0
 """Seconds that responses under way may take when the listener stops; they are made from memory."""
-
-HEAD_TIME: Final = 5.0
-"""Seconds from the first byte of a head to its end, and from the connection to that first byte."""
-
-BODY_TIME: Final = 5.0
-"""Seconds from the end of the head to the end of the body: a command has some 30 bytes."""
-
-RESPONSE_TIME: Final = 30.0
-"""Seconds that a client may leave a response unread: Prometheus gives a scrape up after 10 by default."""
-
-IDLE_TIME: Final = 25.0
-"""Seconds that an authorised connection is kept for its next request. Scrapes every 15 s keep theirs. It is
-no usual interval of scrapes, so that a request rarely meets a connection that closes."""
 
 ACCEPTED_AT_ONCE: Final = 8
 """asyncio accepts so many before it looks at any of them, and each takes a descriptor until then."""
@@ -73,10 +59,10 @@ class AdminSite:
         wall_clock: Callable[[], float] = time,
     ) -> None:
         self._certificates = certificates
-        self._limit = limit
+        self._limit = limit or admin_connections()
         self._wall_clock = wall_clock
         self._errors = ErrorLog(count_error)
-        self._runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_TIMEOUT)
+        self._runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_TIMEOUT, **PROTOCOL_ARGUMENTS)
         self._connections: Connections | None = None
         self._sockets = sockets
         self._servers: list[asyncio.Server] = []
@@ -102,28 +88,22 @@ class AdminSite:
     @property
     def connections(self) -> tuple[int, int]:
         """How many are open, and how many may be."""
-        return (0, self._limit or admin_connections()) if self._connections is None else self._connections.use
+        used = 0 if self._connections is None else len(self._connections.open)
+        return used, self._limit
 
     async def start(self) -> None:
         """Serve."""
-        loop = asyncio.get_running_loop()
         await self._runner.setup()
         server = self._runner.server
         assert server is not None
-        deadlines = Deadlines(HEAD_TIME, BODY_TIME, RESPONSE_TIME, IDLE_TIME)
-        limit = self._limit or admin_connections()
-        connections = self._connections = Connections(limit, deadlines, self._errors, self._wall_clock)
-        certificates, steps = self._certificates, HandshakeSteps()
-
-        def connection() -> AdminConnection:
-            return AdminConnection(server, connections, loop=loop)
-
-        def opening() -> asyncio.BaseProtocol:
-            if certificates is None:
-                return connection()
-            return AdminOpening(certificates, connections, steps, connection)
-
-        self._new_protocol = opening
+        self._connections = connections = Connections(
+            limit=self._limit,
+            errors=self._errors,
+            server=server,
+            certificates=self._certificates,
+            wall_clock=self._wall_clock,
+        )
+        self._new_protocol = lambda: AdminConnection(connections)
         await self.accept()
 
     async def accept(self) -> None:

@@ -20,7 +20,7 @@ from random import Random
 
 import pytest
 
-from gateway.admin import site
+from gateway.admin import connection
 from gateway.runtime import compiled
 from gateway.telemetry.metrics import Metrics
 from tests.admin.raw_clients import FILE, TOKEN, Admin, at_most, connections_to, running
@@ -42,7 +42,7 @@ async def admin() -> AsyncIterator[Admin]:
 def shorten(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Make these deadlines of the admin listener short, for connections that are made from here on."""
     for name in names:
-        monkeypatch.setattr(site, name, SHORT, raising=False)
+        monkeypatch.setattr(connection, name, SHORT)
 
 
 # --- slow ---------------------------------------------------------------------------------------------------

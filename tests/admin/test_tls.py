@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin import connection, site
+from gateway.admin import connection
 from tests.admin.raw_clients import FILE, TOKEN, Admin, Peer, at_most, connections_to, running
 from tests.kit.certificates import Authority, client_context
 from tests.kit.waiting import until
@@ -138,7 +138,7 @@ async def test_plain_http_gets_a_plain_answer(tmp_path: Path) -> None:
 async def test_R_B7_a_handshake_that_does_not_end_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(site, "HEAD_TIME", 0.3)
+    monkeypatch.setattr(connection, "HEAD_TIME", 0.3)
     async with running_tls(tmp_path) as tls:
         peers = [await tls.admin.peer() for _ in range(3)]
         peers[1].send(b"\x16\x03\x01\x02\x00\x01")

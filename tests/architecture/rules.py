@@ -173,6 +173,27 @@ def cuts_by_plain_bounds(module: Module) -> Iterator[str]:
                 yield f"{module.at(part)}: {ast.unparse(part)} in the bound of a slice"
 
 
+def uses_public_names_of_aiohttp(module: Module) -> Iterator[str]:
+    """Nothing imports a private name of aiohttp, and no class of the admin listener inherits private names of
+    it; ruff refuses those of other objects (SLF)."""
+    for name, node in imported(module):
+        if name.startswith("aiohttp.") and "._" in name:
+            yield f"{module.at(node)}: {name} is a private name"
+    if not module.inside("admin"):
+        return
+    froms = [each for each in module.nodes if isinstance(each, ast.ImportFrom)]
+    foreign = {"aiohttp"}.union(
+        alias.asname or alias.name
+        for each in froms
+        if (each.module or "").split(".")[0] == "aiohttp"
+        for alias in each.names
+    )
+    for node in module.nodes:
+        for base in node.bases if isinstance(node, ast.ClassDef) else ():
+            if any(isinstance(part, ast.Name) and part.id in foreign for part in ast.walk(base)):
+                yield f"{module.at(node)}: {ast.unparse(base)} has private names that a class inherits"
+
+
 RULES: Final[tuple[Rule, ...]] = (
     stays_pure,
     knows_no_dialect,
@@ -181,4 +202,5 @@ RULES: Final[tuple[Rule, ...]] = (
     leaves_the_snapshot_alone,
     reads_no_wall_clock,
     cuts_by_plain_bounds,
+    uses_public_names_of_aiohttp,
 )

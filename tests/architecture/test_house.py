@@ -98,6 +98,12 @@ LONG_CONSTRUCTOR = (
         (rules.leaves_the_snapshot_alone, "gateway/admin/api.py", "del self.holder.current"),
         (rules.reads_no_wall_clock, "gateway/dataplane/x.py", "now = time.time()"),
         (rules.reads_no_wall_clock, "gateway/dataplane/x.py", "from time import time"),
+        (rules.uses_public_names_of_aiohttp, "gateway/cli/x.py", "from aiohttp.web_app import _A"),
+        (
+            rules.uses_public_names_of_aiohttp,
+            "gateway/admin/x.py",
+            "from aiohttp import web as w\nclass A(w.Response): ...",
+        ),
     ],
 )
 def test_a_breach_is_noticed(rule: rules.Rule, path: str, text: str) -> None:
@@ -132,6 +138,11 @@ def test_a_breach_is_noticed(rule: rules.Rule, path: str, text: str) -> None:
         ),
         (rules.reads_no_wall_clock, "gateway/admin/api.py", "now = time.time()"),
         (rules.reads_no_wall_clock, "gateway/dataplane/x.py", "now = time.monotonic()"),
+        (
+            rules.uses_public_names_of_aiohttp,
+            "gateway/admin/x.py",
+            "import asyncio\nfrom aiohttp import web\nclass A(asyncio.Protocol):\n    x: web.Server",
+        ),
     ],
 )
 def test_what_is_allowed_passes(rule: rules.Rule, path: str, text: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from aiohttp import web
 
-from gateway.admin.responses import PASSED_ON, AdminResponse, Handler, sentence_of
+from gateway.admin.responses import PASSED_ON, Handler, sentence_of
 from gateway.admin.ui.access import is_page
 
 if TYPE_CHECKING:
@@ -63,10 +63,10 @@ class Documents:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
         **values: object,
-    ) -> AdminResponse:
+    ) -> web.Response:
         """`template` with these values, as a response."""
         text = (await self.rendering()).page(template, **values)
-        return AdminResponse(
+        return web.Response(
             status=status, text=text, content_type="text/html", headers={**HEADERS, **(headers or {})}
         )
 
@@ -85,9 +85,9 @@ def _load() -> Rendering:
     return rendering
 
 
-def redirection(path: str) -> AdminResponse:
+def redirection(path: str) -> web.Response:
     """Go to `path`, one of ours, with GET."""
-    return AdminResponse(status=303, headers={**HEADERS, "Location": path})
+    return web.Response(status=303, headers={**HEADERS, "Location": path})
 
 
 @web.middleware

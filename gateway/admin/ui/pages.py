@@ -25,7 +25,7 @@ from aiohttp import hdrs, web
 
 from gateway.admin.context import AdminContext
 from gateway.admin.explaining import DescriptionError, explain_described
-from gateway.admin.responses import AdminResponse, AdminStream
+from gateway.admin.responses import COMMON
 from gateway.admin.ui.access import RELEASES, Operator, operator_of
 from gateway.admin.ui.documents import HEADERS, Documents
 from gateway.admin.ui.facts import Facts
@@ -200,7 +200,7 @@ class _Pages:
 
 async def _send(request: web.Request, pieces: Iterator[bytes]) -> web.StreamResponse:
     """Send a long page, each piece when the client has taken what was before it."""
-    response = AdminStream(headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"})
+    response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/html; charset=utf-8", **COMMON})
     if request.method == hdrs.METH_HEAD:
         return response
     first = next(pieces, b"")  # an error in it is a response of its own
@@ -255,8 +255,8 @@ async def static(request: web.Request) -> web.StreamResponse:
     body, tag = _file(name)
     headers = {**HEADERS, "Cache-Control": "no-cache", "ETag": tag}
     if tag in request.headers.get("If-None-Match", ""):
-        return AdminResponse(status=304, headers=headers)
-    return AdminResponse(body=body, content_type=STATIC[name], charset="utf-8", headers=headers)
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=body, content_type=STATIC[name], charset="utf-8", headers=headers)
 
 
 @cache

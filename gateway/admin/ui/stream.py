@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, final
 from aiohttp import hdrs, web
 
 from gateway.admin.connection import AdminConnection
-from gateway.admin.responses import AdminStream
+from gateway.admin.responses import COMMON
 from gateway.admin.ui.access import CALLER, Operator, follower_of
 from gateway.admin.ui.feed import Feed, Shown
 from gateway.admin.ui.parts import CONTROLS, PageParts
@@ -56,6 +56,7 @@ HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
     "X-Accel-Buffering": "no",  # what a proxy in front must not do
+    **COMMON,
 }
 
 
@@ -84,11 +85,11 @@ class Streams:
     ) -> web.StreamResponse:
         """Follow `feed` until the client goes. Raises 503 if there are too many."""
         self._require_room(follower_of(request))
-        response = AdminStream(headers=HEADERS)
+        response = web.StreamResponse(headers=HEADERS)
         if request.method == hdrs.METH_HEAD:
             return response
-        if isinstance(request.protocol, AdminConnection):
-            request.protocol.is_stream = True
+        if isinstance(request.transport, AdminConnection):
+            request.transport.is_stream = True
         stream = _Stream(request, response, feed, rendering, operator)
         task = asyncio.get_running_loop().create_task(stream.run(stamp))
         self._open[task] = request

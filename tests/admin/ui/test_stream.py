@@ -319,7 +319,7 @@ def without_end(*_: object) -> Iterator[bytes]:
 
 
 async def test_a_client_that_does_not_read_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.admin.site.RESPONSE_TIME", 0.3)
+    monkeypatch.setattr("gateway.admin.connection.RESPONSE_TIME", 0.3)
     monkeypatch.setattr(stream, "updates", without_end)
     async with on_site(mixed_fleet()) as testbed:
         _, writer = await raw_stream(testbed)
@@ -337,7 +337,7 @@ async def timed_out(testbed: AdminTestbed) -> bool:
 
 async def test_a_client_that_reads_slowly_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream has waited for it again and again, all in all for longer than a response may take."""
-    monkeypatch.setattr("gateway.admin.site.RESPONSE_TIME", 1.5)
+    monkeypatch.setattr("gateway.admin.connection.RESPONSE_TIME", 1.5)
     monkeypatch.setattr(stream, "updates", without_end)
     async with on_site(mixed_fleet()) as testbed:
         reader, writer = await raw_stream(testbed)
