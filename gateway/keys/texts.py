@@ -143,56 +143,29 @@ MIN_SECRET: Final = 16
 """Characters: nobody guesses so many by trying."""
 NAME_PATTERN: Final = r"[A-Za-z0-9_.-]{1,64}"
 BACKEND_NAME_PATTERN: Final = r"[A-Za-z0-9_.:\[\]-]{1,255}"
-ENVIRONMENT_NAME: Final = "[A-Za-z_][A-Za-z0-9_]*"
 HEADER_NAME_PATTERN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-HEADER_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9-]{0,62}\*?"
-_NAME: Final = re.compile(NAME_PATTERN, re.ASCII)
-_BACKEND_NAME: Final = re.compile(BACKEND_NAME_PATTERN, re.ASCII)
-_HEADER_NAME: Final = re.compile(HEADER_NAME_PATTERN, re.ASCII)
 _CONNECTION_HEADERS: Final = frozenset(
     ["connection", "content-length", "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"]
 )
 
 
-def read_name(text: str) -> str:
-    """The name of a service."""
-    if _NAME.fullmatch(text) is None:
-        reject(
-            "a name must have 1 to 64 letters, digits, `_`, `.` or `-`", "it is used in URLs and in metrics"
-        )
-    return text
+def written_as(pattern: str, message: str, hint: str = "", *, is_key: bool = False) -> Text[str]:
+    """A text that matches a pattern as a whole; `message` and `hint` refuse any other."""
+    compiled = re.compile(pattern, re.ASCII)
 
+    def read(text: str) -> str:
+        if compiled.fullmatch(text) is None:
+            reject(message, hint)
+        return text
 
-def read_backend_name(text: str) -> str:
-    """The name of a backend. `HOST:PORT` is one."""
-    if _BACKEND_NAME.fullmatch(text) is None:
-        reject("a backend's name must have 1 to 255 letters, digits, or characters of `_ . : [ ] -`")
-    return text
+    return Text(read, matching(pattern), is_key=is_key)
 
 
 def read_header_name(text: str) -> str:
     """The name of a header that a probe may carry."""
-    if _HEADER_NAME.fullmatch(text) is None:
-        reject("not a valid header name", "a header name has no blanks and no colon")
+    HEADER_TOKEN.read(text)
     if text.lower() in _CONNECTION_HEADERS:
         reject("this header describes the connection; a probe cannot set it")
-    return text
-
-
-def read_header_token(text: str) -> str:
-    """The name of any header. Which may be changed depends on the dialect, and is checked in `checks`."""
-    if _HEADER_NAME.fullmatch(text) is None:
-        reject("not a valid header name", "a header name has no blanks and no colon")
-    return text
-
-
-def read_header_pattern(text: str) -> str:
-    """The name of a header; `*` at its end stands for any further characters."""
-    if re.fullmatch(HEADER_PATTERN, text, re.ASCII) is None:
-        reject(
-            "a header here must have 1 to 63 letters, digits and `-`, and perhaps one `*` at its end",
-            "write X-Real-IP, which includes X_Real_IP, or X-Forwarded-*",
-        )
     return text
 
 
@@ -228,22 +201,17 @@ def read_lines(text: str) -> str:
 
 def read_file_path(text: str) -> str:
     """The path of a file that the gateway writes."""
-    if read_text(text).rpartition("/")[2] in {"", ".", ".."}:
-        reject("the path names a folder, not a file", "add a file name, such as state.json")
-    return text
+    return _not_a_folder(text, "a folder, not a file", "add a file name, such as state.json")
 
 
 def read_pattern(text: str) -> str:
     """The path of files that the gateway reads, with `*`, `?` and `[ ]` as in a shell."""
+    return _not_a_folder(text, "a folder, not files", "add a pattern of file names, such as *.yaml")
+
+
+def _not_a_folder(text: str, what: str, hint: str) -> str:
     if read_text(text).rpartition("/")[2] in {"", ".", ".."}:
-        reject("the path names a folder, not files", "add a pattern of file names, such as *.yaml")
-    return text
-
-
-def read_variable_name(text: str) -> str:
-    """The name of an environment variable, as in `${NAME}`."""
-    if re.fullmatch(ENVIRONMENT_NAME, text, re.ASCII) is None:
-        reject("not a name of an environment variable", "write NAME without ${ }: letters, digits and _")
+        reject(f"the path names {what}", hint)
     return text
 
 
@@ -254,19 +222,41 @@ DURATION: Final = Text(read_duration, matching(DURATION_PATTERN))
 WAIT: Final = Text(read_wait, matching(DURATION_PATTERN))
 PERCENTAGE: Final = Text(read_percentage, {"type": "string", "pattern": "^(?:[1-9][0-9]?|100)%$"})
 FLAG: Final = Text(read_flag, {"type": "boolean"})
-NAME: Final = Text(read_name, matching(NAME_PATTERN), is_key=True)
-BACKEND_NAME: Final = Text(read_backend_name, matching(BACKEND_NAME_PATTERN))
+NAME: Final = written_as(
+    NAME_PATTERN,
+    "a name must have 1 to 64 letters, digits, `_`, `.` or `-`",
+    "it is used in URLs and in metrics",
+    is_key=True,
+)
+BACKEND_NAME: Final = written_as(
+    BACKEND_NAME_PATTERN,
+    "a backend's name must have 1 to 255 letters, digits, or characters of `_ . : [ ] -`",
+)
 HEADER_NAME: Final = Text(read_header_name, matching(HEADER_NAME_PATTERN), is_key=True)
-HEADER_TOKEN: Final = Text(read_header_token, matching(HEADER_NAME_PATTERN), is_key=True)
-HEADER_TOKEN_TEXT: Final = Text(read_header_token, matching(HEADER_NAME_PATTERN))
-HEADER_PATTERN_TEXT: Final = Text(read_header_pattern, matching(HEADER_PATTERN))
+HEADER_TOKEN: Final = written_as(
+    HEADER_NAME_PATTERN,
+    "not a valid header name",
+    "a header name has no blanks and no colon",
+    is_key=True,
+)
+"""The name of any header. Which may be changed depends on the dialect, and is checked in `settings`."""
+HEADER_TOKEN_TEXT: Final = Text(HEADER_TOKEN.read, HEADER_TOKEN.json)
+HEADER_PATTERN_TEXT: Final = written_as(
+    r"[A-Za-z0-9][A-Za-z0-9-]{0,62}\*?",
+    "a header here must have 1 to 63 letters, digits and `-`, and perhaps one `*` at its end",
+    "write X-Real-IP, which includes X_Real_IP, or X-Forwarded-*",
+)
 HEADER_VALUE: Final = Text(read_header_value, TEXT)
 SECRET: Final = Text(read_secret, {**matching(f"[\\x21-\\x7e]{{{MIN_SECRET},}}"), "writeOnly": True})
 LINE: Final = Text(read_text, TEXT)
 LINES: Final = Text(read_lines, TEXT)
 FILE_PATH: Final = PathText(read_file_path, matching(r"(?:.*/)?(?!\.{1,2}$)[^/]+"))
 FILE_PATTERN: Final = Text(read_pattern, matching(r"(?:.*/)?(?!\.{1,2}$)[^/]+"))
-VARIABLE_NAME: Final = Text(read_variable_name, matching(ENVIRONMENT_NAME))
+VARIABLE_NAME: Final = written_as(
+    "[A-Za-z_][A-Za-z0-9_]*",
+    "not a name of an environment variable",
+    "write NAME without ${ }: letters, digits and _",
+)
 VERSION: Final = Text(read_text, {"type": ["string", "integer"], "minLength": 1})
 """A version as it was written. Whole numbers need no quotation marks. 1.90 needs them where other tools read
 the file."""

@@ -97,24 +97,28 @@ def read_file(
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a valid file name"
         return Loaded(str(path), None, (Problem(1, 1, "unreadable", f"the file cannot be read: {reason}"),))
-    return _load_bytes(data, str(path), sources, environ, dialects, check_files=check_files)
+    return read_bytes(
+        data,
+        filename=str(path),
+        environ=environ,
+        dialects=dialects,
+        check_files=check_files,
+        sources=sources,
+    )
 
 
-def read_bytes(data: bytes, *, filename: str, environ: Mapping[str, str]) -> Loaded:
-    """Load what was read elsewhere, such as the standard input. `filename` is for messages; relative paths
-    are relative to the working folder."""
-    return _load_bytes(data, filename, Sources(Path()), environ, None, check_files=True)
-
-
-def _load_bytes(
+def read_bytes(
     data: bytes,
-    filename: str,
-    sources: Sources,
-    environ: Mapping[str, str],
-    dialects: Mapping[str, type[Dialect]] | None,
     *,
-    check_files: bool,
+    filename: str,
+    environ: Mapping[str, str],
+    dialects: Mapping[str, type[Dialect]] | None = None,
+    check_files: bool = True,
+    sources: Sources | None = None,
 ) -> Loaded:
+    """Load what was read elsewhere, such as the standard input. `filename` is for messages. `sources`: reads
+    relative paths; by default from the working folder."""
+    sources = sources or Sources(Path())
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -123,7 +127,14 @@ def _load_bytes(
             len(before), len(before[-1]) + 1, "not-utf-8", "the file is not UTF-8", "save it as UTF-8"
         )
         return Loaded(filename, None, (problem,), seen=sources.seen)
-    return _load(text, filename, sources, environ, dialects, check_files=check_files)
+    return load(
+        text,
+        filename=filename,
+        environ=environ,
+        dialects=dialects,
+        check_files=check_files,
+        sources=sources,
+    )
 
 
 def load(
@@ -133,26 +144,15 @@ def load(
     environ: Mapping[str, str],
     dialects: Mapping[str, type[Dialect]] | None = None,
     check_files: bool = True,
+    sources: Sources | None = None,
 ) -> Loaded:
     """Read a configuration. Never raises: the result has settings, or at least one error.
 
-    `filename` is for messages, and relative paths are relative to its folder. `environ` has the values of
-    `${NAME}`. `dialects` are the known dialects; by default all of the package. `check_files`: whether the
-    files of TLS and the like are read, too.
+    `filename` is for messages. `environ` has the values of `${NAME}`. `dialects` are the known dialects; by
+    default all of the package. `check_files`: whether the files of TLS and the like are read, too. `sources`:
+    reads relative paths; by default from the folder of `filename`.
     """
-    sources = Sources(Path(filename).parent)
-    return _load(text, filename, sources, environ, dialects, check_files=check_files)
-
-
-def _load(
-    text: str,
-    filename: str,
-    sources: Sources,
-    environ: Mapping[str, str],
-    dialects: Mapping[str, type[Dialect]] | None,
-    *,
-    check_files: bool,
-) -> Loaded:
+    sources = sources or Sources(Path(filename).parent)
     root, form_problems = read_tree(text, environ, sources.read_value)
     findings = Findings(form_problems, check_files=check_files, filename=filename, note_file=sources.note)
     settings = None

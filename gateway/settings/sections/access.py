@@ -43,18 +43,16 @@ def read_access(service: str, written: WrittenAccess, node: Node | None, finding
     for name in ("allow", "deny"):
         listed, dropped = child(node, name), findings.is_dropped("services", service, "access", name)
         if isinstance(listed, SequenceNode) and not listed.items and not dropped:
-            findings.add(
+            findings.bad_value(
                 listed,
-                "bad-value",
                 "the list is empty, which would change nothing",
                 'name networks, or remove the key; `deny: [0.0.0.0/0, "::/0"]` allows nobody',
             )
     allow, deny = written.allow or (), written.deny or ()
     for index, network in enumerate(deny):
         if network in allow:
-            findings.add(
+            findings.contradiction(
                 child(node, "deny", index),
-                "contradiction",
                 "this network is allowed and denied",
                 "remove it from one of the lists",
             )

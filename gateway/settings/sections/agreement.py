@@ -18,10 +18,10 @@ from gateway.keys.texts import (
     DURATION_PATTERN,
     FILE_PATH,
     LINE,
-    NAME_PATTERN,
+    NAME,
     read_duration,
-    read_name,
     read_text,
+    written_as,
 )
 from gateway.settings.sections.admin import is_loopback
 from gateway.settings.sections.tls import read_digest
@@ -29,7 +29,6 @@ from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import Node, child
 
 DEFAULT_PORT: Final = 2379
-_PREFIX: Final = r"(?:/[A-Za-z0-9_.-]{1,64}){1,8}"
 _ENDPOINT: Final = r"https?://[^/@?#]+/?"
 SHORTEST_TTL: Final = 0.5
 LONGEST_TTL: Final = 60.0
@@ -77,16 +76,6 @@ def read_password(text: str) -> Secret:
     return Secret(read_text(text))
 
 
-def read_prefix(text: str) -> str:
-    """What the keys begin with: `/skewgate`."""
-    if re.fullmatch(_PREFIX, text, re.ASCII) is None:
-        reject(
-            "a prefix must be one to eight parts of letters, digits, `_`, `.` or `-`, each after a slash",
-            "write /skewgate, without a slash at its end",
-        )
-    return text
-
-
 def read_ttl(text: str) -> float:
     """A duration within bounds."""
     seconds = read_duration(text)
@@ -108,8 +97,12 @@ def read_forget(text: str) -> float | None:
 
 ENDPOINT: Final = Text(lambda text: str(read_endpoint(text)), matching(_ENDPOINT))
 PASSWORD: Final = Text(read_password, {"type": "string", "minLength": 1, "writeOnly": True})
-CLUSTER_NAME: Final = Text(read_name, matching(NAME_PATTERN))
-PREFIX: Final = Text(read_prefix, matching(_PREFIX))
+CLUSTER_NAME: Final = Text(NAME.read, NAME.json)
+PREFIX: Final = written_as(
+    r"(?:/[A-Za-z0-9_.-]{1,64}){1,8}",
+    "a prefix must be one to eight parts of letters, digits, `_`, `.` or `-`, each after a slash",
+    "write /skewgate, without a slash at its end",
+)
 TTL: Final = Text(read_ttl, matching(DURATION_PATTERN))
 FORGET: Final = Text(read_forget, matching(f"{DURATION_PATTERN}|never"))
 
@@ -279,11 +272,10 @@ def _check_endpoints(endpoints: Sequence[Endpoint], node: Node | None, findings:
     for index, endpoint in enumerate(endpoints):
         if endpoint in endpoints[:index]:
             at = child(node, index)
-            findings.add(at, "bad-value", "this endpoint is in the list twice", "name each member once")
+            findings.bad_value(at, "this endpoint is in the list twice", "name each member once")
     if len({endpoint.tls for endpoint in endpoints}) > 1:
-        findings.add(
+        findings.contradiction(
             child(node, next(at for at, each in enumerate(endpoints) if not each.tls)),
-            "contradiction",
             "some endpoints are https, and this one is not",
             "write https:// for all of them",
         )
@@ -316,9 +308,8 @@ def _check_durations(written: AgreementSettings, node: Node | None, findings: Fi
         return
     place = child(node, "forget") or child(node, "ttl")
     if forget < FEWEST_TTLS * written.ttl:
-        findings.add(
+        findings.contradiction(
             place,
-            "contradiction",
             f"agreement.forget is less than {FEWEST_TTLS} times agreement.ttl: a few lost beats would be the "
             "end of a replica",
             "raise forget: 24h is its default",
@@ -337,11 +328,8 @@ def _read_tls(
 ) -> BackendTls | None:
     if not any(endpoint.tls for endpoint in endpoints):
         if etcd.tls is not None:
-            findings.add(
-                node,
-                "contradiction",
-                "no endpoint is https",
-                "write https://HOST:PORT for the endpoints, or remove this key",
+            findings.contradiction(
+                node, "no endpoint is https", "write https://HOST:PORT for the endpoints, or remove this key"
             )
         return None
     tls = etcd.tls or BackendTls("")

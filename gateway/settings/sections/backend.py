@@ -176,7 +176,7 @@ def check_backends(
     """Report what needs no dialect: no backend at all, names and URLs that are there twice, backups only.
     `node`: of the key `backends`, `at`: its place."""
     if not written and not (isinstance(node, SequenceNode) and node.broken):
-        findings.add(node, "bad-value", "the service has no backend", "add one: `- url: http://HOST:PORT`")
+        findings.bad_value(node, "the service has no backend", "add one: `- url: http://HOST:PORT`")
     if written and all(backend.backup for backend in written):
         findings.warn(
             child(node, 0, "backup"),
@@ -194,7 +194,7 @@ def check_backends(
         name, url_node = backend.effective_name, child(item, "url")
         if re.fullmatch(BACKEND_NAME_PATTERN, name, re.ASCII) is None:
             message = "the last part of this path cannot be a name"
-            findings.add(url_node, "bad-value", message, "add `name: ...`")
+            findings.bad_value(url_node, message, "add `name: ...`")
         if name in names:
             findings.add(
                 child(item, "name") or url_node,
@@ -229,9 +229,8 @@ def _check_place(written: WrittenBackend, node: Node | None, at: Location, findi
             node, "missing-key", "the key 'url' is missing", "add `url: ...`, or one of `dns`, `srv`, `file`"
         )
     if len(found) > 1:
-        findings.add(
+        findings.contradiction(
             entries[found[1]].key,
-            "contradiction",
             f"the backend has the key {found[0]!r} already",
             "write two items of `backends`, each with one of them",
         )
@@ -239,11 +238,10 @@ def _check_place(written: WrittenBackend, node: Node | None, at: Location, findi
         for name, why in _OF_SOURCES.items():
             if name in entries:
                 hint = "remove this key, or write dns, srv or file instead of url"
-                findings.add(entries[name].key, "contradiction", why, hint)
+                findings.contradiction(entries[name].key, why, hint)
     elif found and written.name is not None:
-        findings.add(
+        findings.contradiction(
             entries["name"].key,
-            "contradiction",
             f"{found[0]} may find several backends, and each is named by its address",
             "remove this key",
         )
@@ -297,9 +295,8 @@ def _template(written: WrittenBackend, scheme: Scheme, node: Node | None, findin
     if requests or connections:
         return replace(template, max_requests=requests, max_connections=connections, queue=written.queue)
     if (queue := child(node, "queue")) is not None:
-        findings.add(
+        findings.contradiction(
             queue,
-            "contradiction",
             "without a bound nothing waits for this backend",
             "add max_requests or max_connections, or remove this key",
         )
@@ -314,9 +311,8 @@ def _tls(
         return read_backend_tls(written.tls or WrittenTls(), server_name, child(node, "tls"), findings)
     if isinstance(node, MappingNode) and "tls" in node.entries:
         what, example = ("backend", "HOST:PORT") if written.place == "url" else ("source", "NAME")
-        findings.add(
+        findings.contradiction(
             node.entries["tls"].key,
-            "contradiction",
             f"the URL of this {what} is not https",
             f"write {written.place}: https://{example}, or remove this key",
         )

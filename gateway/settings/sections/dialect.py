@@ -88,7 +88,7 @@ def _refuse_option(
     paths = [*(at[:length] for length in range(len(at), 0, -1)), ("dialect",), ()]
     places = (child(node, *path) for path in paths)
     place = next((each for each in places if each is not None), None)
-    findings.add(place, "bad-value", message, hint)
+    findings.bad_value(place, message, hint)
 
 
 # --- what a dialect demands
@@ -127,9 +127,8 @@ def _check_option_paths(service: Service, options: Node | None, findings: Findin
 def _check_signed_paths(service: Service, node: Node | None, findings: Findings) -> None:
     """Where clients sign the path, backends must receive exactly the path that was signed."""
     if service.match.strip_prefix and service.match.prefix:
-        findings.add(
+        findings.contradiction(
             child(node, "match", "strip_prefix") or child(node, "match", "path"),
-            "contradiction",
             "clients sign the path: without its prefix every signature would be wrong",
             "set match.strip_prefix: false, or match by host",
         )
@@ -143,9 +142,8 @@ def _check_signed_paths(service: Service, node: Node | None, findings: Findings)
         if not (backend.path if backend is not None else source is not None and source.path):
             continue
         without = "http://NAME" if backend is None else f"http://{backend.authority}"
-        findings.add(
+        findings.contradiction(
             place,
-            "contradiction",
             "clients sign the path: with a base path every signature would be wrong",
             f"end the URL after the port: {without}",
         )
@@ -170,9 +168,8 @@ def _check_default_version(service: Service, node: Node | None, findings: Findin
         return
     earlier = dialect.version_match is VersionMatch.NEAREST_EARLIER
     if service.ceiling is not None and version > service.ceiling and not earlier:
-        findings.add(
+        findings.contradiction(
             node,
-            "contradiction",
             f"the ceiling is {dialect.scheme.format(service.ceiling)}: requests without a version would "
             f"all be refused",
             "lower the default version or raise the ceiling",
@@ -188,9 +185,8 @@ def _check_default_version(service: Service, node: Node | None, findings: Findin
         dialect.version_match,
     )
     if isinstance(negotiated, Refusal):
-        findings.add(
+        findings.contradiction(
             node,
-            "contradiction",
             f"the declared versions are {declared.format(dialect.scheme)}: requests without a version "
             f"would all be refused",
             "write one of these versions, minimum or maximum",

@@ -246,9 +246,8 @@ def check_limits(limits: Limits, root: MappingNode, findings: Findings) -> None:
     ):
         dropped = findings.is_dropped("limits", small) or findings.is_dropped("limits", large)
         if not dropped and getattr(limits, small) > getattr(limits, large):
-            findings.add(
+            findings.contradiction(
                 child(root, "limits", small) or child(root, "limits", large),
-                "contradiction",
                 f"limits.{small} is larger than limits.{large}",
                 why,
             )
@@ -279,18 +278,16 @@ def check_untrusted_headers(services: Sequence[Service], root: MappingNode, find
             continue
         pattern = normalize_pattern(text)
         if _covers(pattern, _OF_THE_MESSAGE):
-            findings.add(
+            findings.contradiction(
                 item,
-                "contradiction",
                 "this would drop a header of the connection or the framing, which the gateway handles",
                 "name the headers one by one" if text.endswith("*") else "remove it from the list",
             )
             continue
         for service in services:
             if name := _covers(pattern, read_by(service.dialect)) or _exactly(pattern):
-                findings.add(
+                findings.contradiction(
                     item,
-                    "contradiction",
                     f"service {service.name!r} reads the header {name!r}, which this would drop",
                     "name the headers one by one" if text.endswith("*") else "remove it from the list",
                 )

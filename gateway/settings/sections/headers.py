@@ -140,9 +140,8 @@ def _edits(
         before, first = seen.setdefault(normalized, (verb, place))
         if first is not place:
             line = f" (line {first.position.line})" if first is not None else ""
-            findings.add(
+            findings.contradiction(
                 place,
-                "contradiction",
                 f"the same header is under `{before}`{line}",
                 "name it once: `set` replaces, `add` keeps what was sent, `remove` drops it",
             )

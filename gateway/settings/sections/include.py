@@ -119,7 +119,7 @@ def _paths(node: Scalar, sources: Sources, findings: Findings) -> list[str]:
     """The files that the pattern matches, without the main file itself."""
     pattern = node.text
     if "\0" in pattern or "**" in pattern:
-        findings.add(node, "bad-value", "not a valid pattern", "write one such as conf.d/*.yaml, without **")
+        findings.bad_value(node, "not a valid pattern", "write one such as conf.d/*.yaml, without **")
         return []
     found = sources.match(pattern)
     if len(found) > MAX_FILES:

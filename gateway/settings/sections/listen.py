@@ -162,9 +162,7 @@ class _ListenerReader:
                 tls=written.tls,
             )
         if (mode := child(node, "mode")) is not None:
-            self.findings.add(
-                mode, "contradiction", "only the socket of a unix: address has a mode", "remove it"
-            )
+            self.findings.contradiction(mode, "only the socket of a unix: address has a mode", "remove it")
         return Listen(
             address.host,
             address.port,
@@ -182,9 +180,8 @@ class _ListenerReader:
             trusts_somebody = networks or self.findings.is_dropped("trusted_proxies")
             hint = "the networks of the balancers"
         if not trusts_somebody:
-            self.findings.add(
+            self.findings.contradiction(
                 child(node, "proxy_protocol"),
-                "contradiction",
                 "no peer of this listener is trusted, so no PROXY header would ever be read",
                 f"add {hint} to trusted_proxies",
             )
@@ -208,7 +205,7 @@ def _is_version_4(host: str) -> bool:
 def _check_addresses(taken: Sequence[Taken], node: Node | None, findings: Findings) -> None:
     """Report two addresses that cannot be bound at the same time. `node`: of `listen`."""
     if not taken:
-        findings.add(node, "bad-value", "the list is empty: no client could connect", "add an address")
+        findings.bad_value(node, "the list is empty: no client could connect", "add an address")
     for index, (address, place) in enumerate(taken):
         other = next((other for other in taken[:index] if _collide(address, other[0])), None)
         if other is not None:

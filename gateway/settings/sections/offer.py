@@ -109,25 +109,22 @@ def read_at_least(
     at = ("services", service, "offer")
     if share is None:
         if policy == Policy.AT_LEAST and not findings.is_dropped(*at, "at_least"):
-            findings.add(
+            findings.contradiction(
                 child(node, "policy"),
-                "contradiction",
                 "the policy at_least needs a number",
                 "add `at_least: 2` or `at_least: 50%`",
             )
         return ALL_BACKENDS
     place = child(node, "at_least")
     if policy != Policy.AT_LEAST and not findings.is_dropped(*at, "policy"):
-        findings.add(
+        findings.contradiction(
             place,
-            "contradiction",
             f"the policy {policy} does not use at_least",
             "write `policy: at_least`, or remove this key",
         )
     elif not share.percent and number_of_backends is not None and share.number > number_of_backends:
-        findings.add(
+        findings.contradiction(
             place,
-            "contradiction",
             f"more than the service's backends, {number_of_backends}: no version could be added",
             "lower the number, or write a percentage",
         )
@@ -182,7 +179,7 @@ def read_ceiling(
     elif scheme.parse(written) is None and written in releases:
         ceiling = None
         hint = f"write {{release: {quoted(written)}}}"
-        findings.add(place, "bad-value", "this is the name of a release", hint)
+        findings.bad_value(place, "this is the name of a release", hint)
     else:
         ceiling = _read_version(written, scheme, place, findings)
     if ceiling is None:
@@ -232,6 +229,6 @@ def read_default_version(
     version = scheme.parse(text)
     if version is None:
         message = f"not a valid version, write one like {scheme.example}"
-        findings.add(node, "bad-value", message, "or write minimum, maximum or refused")
+        findings.bad_value(node, message, "or write minimum, maximum or refused")
         return None
     return DefaultVersion(DefaultKind.CONSTANT, version)

@@ -108,7 +108,7 @@ def read_operations(
         rule = _rule(operation, dialect, item, findings)
         if rule is not None:
             for key, message, hint in _contradictions(rule, rules, dialect.scheme):
-                findings.add(child(item, key) or child(item, "path"), "contradiction", message, hint)
+                findings.contradiction(child(item, key) or child(item, "path"), message, hint)
             rules.append(rule)
     return Operations.of(rules)
 
@@ -120,9 +120,8 @@ def _rule(
     if written.versions == NEXT:
         versions = NO_VERSIONS
         if status is OperationStatus.DEPRECATED:
-            findings.add(
+            findings.contradiction(
                 child(item, "status"),
-                "contradiction",
                 "an operation that is in development cannot be deprecated",
                 "write unstable or active for `next`",
             )

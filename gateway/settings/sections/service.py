@@ -210,7 +210,7 @@ def read_services(
     """Every service that can be made. Of the others, all problems are reported. `timeouts`, `limits`: of the
     whole file; `node`: of `services`."""
     if not written:
-        findings.add(node, "bad-value", "no service is configured", "add one: its name, dialect and backends")
+        findings.bad_value(node, "no service is configured", "add one: its name, dialect and backends")
     services = []
     for name, each in written.items():
         reader = _ServiceReader(name, each, child(node, name), findings)
@@ -347,9 +347,8 @@ class _ServiceReader:
         limits, node = written.client_limits, child(self.node, "client_limits")
         dropped = findings.is_dropped("services", self.name, "client_limits", "rate")
         if limits.rate is None and limits.burst is not None and not dropped:
-            findings.add(
+            findings.contradiction(
                 child(node, "burst"),
-                "contradiction",
                 "a burst needs a rate",
                 "add `rate: 100/s`, or write `concurrency` for requests in flight",
             )
@@ -363,25 +362,22 @@ class _ServiceReader:
             )
         bodies = written.limits  # the service's own: inherited ones are checked where they are written
         if {"body", "replay_body"} <= bodies.keys() and bodies["replay_body"] > bodies["body"]:
-            findings.add(
+            findings.contradiction(
                 child(self.node, "limits", "replay_body"),
-                "contradiction",
                 "limits.replay_body is larger than limits.body",
                 "a larger body is never accepted",
             )
 
     def _check_ejection(self, ejection: Ejection, node: Node | None) -> None:
         if ejection.max_time < ejection.time:
-            self.findings.add(
+            self.findings.contradiction(
                 child(node, "max_time") or child(node, "time"),
-                "contradiction",
                 "max_time is shorter than time: every ejection would be cut to it",
                 "raise max_time, or lower time",
             )
         if not ejection.on and not self.findings.is_any_dropped("ejection", "on"):
-            self.findings.add(
+            self.findings.contradiction(
                 child(node, "on"),
-                "contradiction",
                 "no kind of failure is left, so no backend would be ejected",
                 "write `ejection: off`",
             )
@@ -391,9 +387,7 @@ class _ServiceReader:
         written, node = self.written.match.host, child(self.node, "match", "host")
         items = node.items if isinstance(node, SequenceNode) else []
         if written == () and not (node is not None and node.broken) and not items:
-            self.findings.add(
-                node, "bad-value", "the list is empty", "add a host, or remove the key: any host"
-            )
+            self.findings.bad_value(node, "the list is empty", "add a host, or remove the key: any host")
         for index, host in enumerate(written or ()):
             if written and host in written[:index] and len(items) == len(written):
                 first = items[written.index(host)].position.line

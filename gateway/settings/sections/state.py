@@ -26,7 +26,7 @@ def check_state_path(path: str | None, root: MappingNode, findings: Findings) ->
         _warn_of_others(node, str(problem), findings)
         return
     if len(os.fsencode(real.name)) > LONGEST_NAME:
-        findings.add(node, "bad-value", "this name is too long for the files beside it", "name it state.json")
+        findings.bad_value(node, "this name is too long for the files beside it", "name it state.json")
         return
     try:
         mode = real.stat().st_mode
@@ -35,7 +35,7 @@ def check_state_path(path: str | None, root: MappingNode, findings: Findings) ->
     except OSError:
         mode = 0  # nobody knows
     if mode and not stat.S_ISREG(mode):
-        findings.add(node, "bad-value", "this is no regular file", "name a file of its own for the state")
+        findings.bad_value(node, "this is no regular file", "name a file of its own for the state")
         return
     folder = real.parent
     try:
@@ -43,7 +43,7 @@ def check_state_path(path: str | None, root: MappingNode, findings: Findings) ->
     except OSError:
         is_folder = True  # nobody knows: it cannot be looked at
     if not is_folder:
-        findings.add(node, "bad-value", "the folder of this file does not exist", "make it, or name another")
+        findings.bad_value(node, "the folder of this file does not exist", "make it, or name another")
     elif mode == 0 or not os.access(folder, os.W_OK | os.X_OK):
         findings.warn(
             node,

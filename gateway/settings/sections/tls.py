@@ -70,9 +70,8 @@ def read_backend_tls(
     findings.require_both(node, "certificate", "key")
     if written.verify == "off":
         if (ca := child(node, "ca")) is not None:
-            findings.add(
+            findings.contradiction(
                 ca,
-                "contradiction",
                 "with `verify: off` no certificate is verified, and ca means nothing",
                 "remove `verify: off`",
             )
@@ -119,9 +118,8 @@ def check_server_tls(tls: ServerTls | None, node: Node | None, findings: Finding
     if tls.client_ca is None and not findings.is_any_dropped("client_ca"):
         for name in ("client", "forward_client_cert"):
             if (found := child(node, name)) is not None and not found.broken:
-                findings.add(
+                findings.contradiction(
                     found,
-                    "contradiction",
                     f"without client_ca no client is asked for a certificate, and {name} means nothing",
                     "add client_ca, or remove this key",
                 )

@@ -76,6 +76,14 @@ class Findings:
             )
         )
 
+    def contradiction(self, node: Node | None, message: str, hint: str | None = None) -> None:
+        """Report a value that another one excludes."""
+        self.add(node, "contradiction", message, hint)
+
+    def bad_value(self, node: Node | None, message: str, hint: str | None = None) -> None:
+        """Report a value that is not valid, or outside its limits."""
+        self.add(node, "bad-value", message, hint)
+
     def warn(
         self, node: Node | None, code: str, message: str, hint: str | None = None, *, mend: str = ""
     ) -> None:
@@ -105,7 +113,7 @@ class Findings:
         """Report a text that `core` or a dialect refused. The message of the error quotes the text, so it is
         not shown when the text comes from the environment."""
         secret = isinstance(node, Scalar) and node.substituted
-        self.add(node, "bad-value", "not a valid value" if secret else str(error), hint)
+        self.bad_value(node, "not a valid value" if secret else str(error), hint)
 
 
 def _source(node: Scalar, code: str) -> str:

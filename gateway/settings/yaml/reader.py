@@ -137,7 +137,7 @@ class _Reader:
                 good.append(item)
         if faultless < kind.least:
             if not node.items:
-                self._findings.add(node, "bad-value", "the list is empty", "add at least one item")
+                self._findings.bad_value(node, "the list is empty", "add at least one item")
             return self._refuse(place)
         if node.items and not good:
             node.broken = True  # each of its items has been reported
