@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
-from typing import Final, final
+from typing import final
 
 from gateway.core.fleet.admission import Access
 from gateway.keys.addresses import NETWORK
-from gateway.keys.kinds import ListOf, section
+from gateway.keys.kinds import ListOf
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import Node, SequenceNode, child
 
@@ -33,9 +33,6 @@ class WrittenAccess:
         reason="Who may reach the listener may use its services.",
         example=["10.9.0.0/16"],
     )
-
-
-ACCESS: Final = section(WrittenAccess, title="Access")
 
 
 def read_access(service: str, written: WrittenAccess, node: Node | None, findings: Findings) -> Access | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
-from typing import Final, final
+from typing import final
 
 from gateway.keys.addresses import HOST, LISTEN_ADDRESS, LOCALHOST, Address
-from gateway.keys.kinds import ListOf, section
+from gateway.keys.kinds import ListOf
 from gateway.keys.secrets import Secret
 from gateway.keys.texts import SECRET
 from gateway.settings.sections.tls import check_server_tls
@@ -63,9 +63,6 @@ class Admin:
         """What a reload cannot change: all but the certificates and the token itself."""
         tls = None if self.tls is None else ServerTls((CertificateFiles("", ""),))
         return replace(self, tls=tls, token=None if self.token is None else Secret(""))
-
-
-ADMIN: Final = section(Admin)
 
 
 def check_admin(admin: Admin, node: Node | None, findings: Findings) -> None:

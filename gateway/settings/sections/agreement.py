@@ -196,16 +196,13 @@ class EtcdSettings:
     )
 
 
-ETCD: Final = section(EtcdSettings, title="Etcd")
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class AgreementSettings:
     """What all replicas of this gateway agree over, so that they offer the same."""
 
     etcd: EtcdSettings = field(
-        metadata=ETCD.required(
+        metadata=section(EtcdSettings, title="Etcd").required(
             "The etcd in which replicas keep what they agree on: version 3.4 or newer.",
             reason="Replicas need one place that all of them can reach.",
             example={"endpoints": ["https://etcd-1:2379", "https://etcd-2:2379", "https://etcd-3:2379"]},
@@ -239,9 +236,6 @@ class AgreementSettings:
     def prefix(self) -> str:
         """The beginning of all keys of this cluster. It ends with a slash."""
         return f"{self.etcd.prefix}/{self.cluster}/"
-
-
-AGREEMENT: Final = section(AgreementSettings, title="Agreement")
 
 
 def read_agreement(

@@ -31,7 +31,7 @@ from gateway.keys.texts import (
     WAIT,
     count,
 )
-from gateway.settings.sections.tls import BACKEND_TLS, WrittenTls, read_backend_tls
+from gateway.settings.sections.tls import WrittenTls, read_backend_tls
 from gateway.settings.target_file import MAX_SIZE, TargetsError, read_targets
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import Location, MappingNode, Node, Scalar, SequenceNode, child
@@ -146,7 +146,7 @@ class WrittenBackend:
         reason="A short burst passes.",
         example={"length": 100},
     )
-    tls: WrittenTls | None = BACKEND_TLS.key(
+    tls: WrittenTls | None = section(WrittenTls, title="BackendTls").key(
         None,
         "How it is spoken to over TLS, with an https URL.",
         reason="The CAs of the system, and the host of the URL.",

@@ -27,11 +27,11 @@ from gateway.keys.texts import (
     one_of,
     read_text,
 )
-from gateway.settings.sections.admin import ADMIN, Admin
-from gateway.settings.sections.agreement import AGREEMENT, AgreementSettings
+from gateway.settings.sections.admin import Admin
+from gateway.settings.sections.agreement import AgreementSettings
 from gateway.settings.sections.headers import read_by
-from gateway.settings.sections.include import INCLUDE, Include
-from gateway.settings.sections.listen import LISTENER, ClientAddress, Listener
+from gateway.settings.sections.include import Include
+from gateway.settings.sections.listen import ClientAddress, Listener
 from gateway.settings.sections.service import SERVICE, WrittenService
 from gateway.settings.sections.workers import MAX_WORKERS, WORKERS
 from gateway.settings.yaml.findings import Findings
@@ -67,9 +67,6 @@ class AccessLog:
     )
 
 
-ACCESS_LOG: Final = section(AccessLog)
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class Log:
@@ -90,9 +87,6 @@ class Log:
     )
 
 
-LOG: Final = section(Log)
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class Metrics:
@@ -109,9 +103,6 @@ class Metrics:
     )
 
 
-METRICS: Final = section(Metrics)
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -119,7 +110,7 @@ class Document:
     dialects."""
 
     listen: ClientAddress | tuple[Listener, ...] = field(
-        metadata=Either(CLIENT_ADDRESS, ListOf(LISTENER)).required(
+        metadata=Either(CLIENT_ADDRESS, ListOf(section(Listener))).required(
             "Where clients are served: HOST:PORT, unix:PATH, or a list of `{address: HOST:PORT}` with more "
             "keys. `[::]:PORT` is for IPv4, too, unless another listener has the port there.",
             reason="Only the operator knows where clients may reach the services.",
@@ -134,7 +125,7 @@ class Document:
             minProperties=1,
         )
     )
-    include: str | Include | None = Either(FILE_PATTERN, INCLUDE).key(
+    include: str | Include | None = Either(FILE_PATTERN, section(Include)).key(
         None,
         "A pattern of files with further services, each `services: {...}` and nothing else, or a "
         "mapping with more keys. A name that two files have is an error.",
@@ -149,7 +140,7 @@ class Document:
         reason="ConfigMaps and Secrets change without a signal.",
         example=False,
     )
-    admin: Admin = ADMIN.key(
+    admin: Admin = section(Admin).key(
         {},
         "The listener for the people and programs that operate the gateway.",
         reason="Every installation needs health and metrics.",
@@ -163,7 +154,7 @@ class Document:
         reason="One process handles thousands of requests a second, and needs the least of everything.",
         example="auto",
     )
-    agreement: AgreementSettings | None = AGREEMENT.key(
+    agreement: AgreementSettings | None = section(AgreementSettings, title="Agreement").key(
         None,
         "What all replicas of this gateway agree over, so that they offer the same (docs/replicas.md).",
         reason="Without it a replica stands alone.",
@@ -172,19 +163,19 @@ class Document:
             "cluster": "site-1",
         },
     )
-    access_log: AccessLog = ACCESS_LOG.key(
+    access_log: AccessLog = section(AccessLog).key(
         {},
         "One line for every request.",
         reason="JSON lines on standard output.",
         example={"format": "off"},
     )
-    log: Log = LOG.key(
+    log: Log = section(Log).key(
         {},
         "What the gateway says of itself, on standard error. A reload puts it in force.",
         reason="Each key has its own.",
         example={"format": "json"},
     )
-    metrics: Metrics = METRICS.key(
+    metrics: Metrics = section(Metrics).key(
         {},
         "Which series `/metrics` has.",
         reason="Each key has its own.",

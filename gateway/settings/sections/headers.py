@@ -90,9 +90,6 @@ class Headers:
     )
 
 
-HEADERS: Final = section(Headers)
-
-
 def read_by(dialect: Dialect) -> frozenset[str]:
     """The request headers (normalized) that have a meaning for a dialect."""
     ids = () if dialect.request_ids is PLAIN_IDS else (dialect.request_ids.request_header,)

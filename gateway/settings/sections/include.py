@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, final
 
-from gateway.keys.kinds import ListOf, section
+from gateway.keys.kinds import ListOf
 from gateway.keys.texts import FILE_PATTERN, LINE, VARIABLE_NAME
 from gateway.settings.files import MAX_FILES, SourceError, Sources, is_pattern
 from gateway.settings.yaml.findings import Findings
@@ -60,9 +60,6 @@ class Include:
         reason="Whoever writes such a file could put the secrets of the gateway into responses.",
         example=["/run/secrets/team"],
     )
-
-
-INCLUDE: Final = section(Include)
 
 
 @final

@@ -11,7 +11,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Final, TypeAlias, final
 
 from gateway.keys.addresses import CLIENT_ADDRESS, UNIX, Address, UnixAddress, addresses_of
-from gateway.keys.kinds import Text, reject, section
+from gateway.keys.kinds import Text, reject
 from gateway.keys.texts import one_of
 from gateway.settings.sections.admin import Admin
 from gateway.settings.sections.tls import check_server_tls
@@ -70,9 +70,6 @@ class Listener:
         reason="Owner and group of the gateway, and nobody else on the machine.",
         example="0600",
     )
-
-
-LISTENER: Final = section(Listener)
 
 
 @final

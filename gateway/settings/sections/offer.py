@@ -60,9 +60,6 @@ class ReleaseCeiling:
     )
 
 
-RELEASE_CEILING: Final = section(ReleaseCeiling)
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -89,15 +86,12 @@ class Offer:
         reason="One interval of probes: a server that is rolled back at once does not raise the offer.",
         example="30s",
     )
-    ceiling: str | ReleaseCeiling | None = Either(VERSION, RELEASE_CEILING).key(
+    ceiling: str | ReleaseCeiling | None = Either(VERSION, section(ReleaseCeiling)).key(
         None,
         'The highest version on offer, as a version ("1.90") or as {release: NAME}.',
         reason="The fleet shows what it can serve.",
         example="1.90",
     )
-
-
-OFFER: Final = section(Offer)
 
 
 def read_at_least(

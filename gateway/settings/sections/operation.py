@@ -18,7 +18,7 @@ from gateway.core.http.message import METHODS
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Scheme
 from gateway.errors import PathTemplateError, VersionTextError
-from gateway.keys.kinds import ListOf, Text, reject, section
+from gateway.keys.kinds import ListOf, Text, reject
 from gateway.keys.texts import VERSION, one_of, read_count
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import quoted
@@ -93,9 +93,6 @@ class Operation:
         reason="Clients were written for what their servers do.",
         example=404,
     )
-
-
-OPERATION: Final = section(Operation)
 
 
 def read_operations(

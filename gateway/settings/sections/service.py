@@ -25,19 +25,18 @@ from gateway.core.fleet.timeouts import SERVICE_TIMEOUTS, Timeouts
 from gateway.core.http.upgrade import PROTOCOL_PATTERN, carries_requests
 from gateway.keys.kinds import SHARED, ListOf, Table, Text, matching, reject, section
 from gateway.keys.texts import FLAG, LINE, VERSION
-from gateway.settings.sections.access import ACCESS, WrittenAccess, read_access
+from gateway.settings.sections.access import WrittenAccess, read_access
 from gateway.settings.sections.backend import BACKEND, WrittenBackend, check_backends, read_backends
 from gateway.settings.sections.dialect import check_rules, read_dialect
-from gateway.settings.sections.headers import HEADERS, Headers, read_header_edits
+from gateway.settings.sections.headers import Headers, read_header_edits
 from gateway.settings.sections.offer import (
-    OFFER,
     Offer,
     read_at_least,
     read_ceiling,
     read_default_version,
     read_releases,
 )
-from gateway.settings.sections.operation import OPERATION, Operation, read_operations
+from gateway.settings.sections.operation import Operation, read_operations
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child, plain
 
@@ -92,7 +91,7 @@ class WrittenService:
         reason="The dialect knows how.",
         example={"interval": "10s"},
     )
-    offer: Offer = OFFER.key(
+    offer: Offer = section(Offer).key(
         {},
         "The versions that the service offers to clients.",
         reason="What every backend serves, without a ceiling.",
@@ -118,7 +117,7 @@ class WrittenService:
         reason="python-ironicclient and manilaclient raise TypeError at it. Other clients wait as it says.",
         example=True,
     )
-    operations: tuple[Operation, ...] = ListOf(OPERATION).key(
+    operations: tuple[Operation, ...] = ListOf(section(Operation)).key(
         (),
         "Operations that exist only in some versions of the service. In other versions the gateway refuses "
         "them as the dialect's servers do; no backend is touched. All other paths exist in every version.",
@@ -140,7 +139,7 @@ class WrittenService:
         reason="A backend that fails costs clients time until its next probe, and some pass every probe.",
         example={"failures": 3, "time": "30s"},
     )
-    headers: Headers = HEADERS.key(
+    headers: Headers = section(Headers).key(
         {},
         "Headers that are set, added and removed.",
         reason="What was sent passes as it came.",
@@ -159,7 +158,7 @@ class WrittenService:
         reason="The defaults cost nothing and bound what one connection out of step can do.",
         example={"requests": 100, "time": "1m"},
     )
-    access: WrittenAccess = ACCESS.key(
+    access: WrittenAccess = section(WrittenAccess, title="Access").key(
         {},
         "From which addresses the service may be used.",
         reason="Who may reach the listener may use its services.",

@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import import_module
-from typing import Final, final
+from typing import final
 
 from gateway.core.fleet.backend import BackendTls
 from gateway.errors import CertificateError
 from gateway.keys.addresses import HOST
-from gateway.keys.kinds import section
 from gateway.keys.texts import FILE_PATH, one_of
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import Node, child
@@ -58,9 +57,6 @@ class WrittenTls:
         reason="Few backends ask for a certificate.",
         example="/etc/skewgate/gateway.key",
     )
-
-
-BACKEND_TLS: Final = section(WrittenTls, title="BackendTls")
 
 
 def read_backend_tls(
