@@ -13,9 +13,10 @@ from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.service import Service
 from gateway.keys.addresses import addresses_of
 from gateway.settings.sections.admin import Admin
+from gateway.settings.sections.backend import url_nodes
 from gateway.settings.sections.listen import Listen
 from gateway.settings.yaml.findings import Findings
-from gateway.settings.yaml.tree import MappingNode, Scalar, child
+from gateway.settings.yaml.tree import MappingNode, child
 
 HINT: Final = "name the API's own address"
 
@@ -82,8 +83,8 @@ def check_own_addresses(
         return
     own = own_addresses(listen, admin)
     for service in services:
-        for index, backend in enumerate(service.backends):
-            node = child(root, "services", service.name, "backends", index, "url")
+        nodes = url_nodes(child(root, "services", service.name, "backends"))
+        for backend, node in zip(service.backends, nodes, strict=False):
             found = own_address_of(backend, own)
-            if found is not None and isinstance(node, Scalar):
+            if found is not None:
                 findings.add(node, "own-address", f"this is {found.name}", HINT)

@@ -190,6 +190,7 @@ MEANING: list[tuple[str, Found]] = [
     (BASE + "admin: {listen: '0.0.0.0:9900', token: 0123456789abcde}\n", [("bad-value", 7, 40)]),
     (BASE + "      - url: http://127.0.0.1:8080\n", [("own-address", 7, 14)]),
     (BASE + "      - url: http://localhost:9900\n", [("own-address", 7, 14)]),
+    (BASE + "      - dns: http://api:80\n      - url: http://127.0.0.1:8080\n", [("own-address", 8, 14)]),
     (BASE + "      - url: http://127.0.0.2:8080\n", []),
     (
         BASE.replace("listen: 127.0.0.1", "listen: 0.0.0.0") + "      - url: http://127.0.0.2:8080/x\n",

@@ -279,6 +279,13 @@ def read_backends(
     return tuple(backends), tuple(sources)
 
 
+def url_nodes(backends: Node | None) -> list[Node]:
+    """Where the backends of a service have their URLs, in their order: the sources between them have none.
+    `backends`: the node of that key."""
+    items = backends.items if isinstance(backends, SequenceNode) else ()
+    return [url for item in items if (url := child(item, "url")) is not None]
+
+
 def _template(written: WrittenBackend, scheme: Scheme, node: Node | None, findings: Findings) -> Backend:
     """A backend without name and address, as the file describes it."""
     declared = None
