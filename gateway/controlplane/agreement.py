@@ -15,7 +15,8 @@ from gateway.core.agreement.document import Document
 
 
 class Agreement(Protocol):
-    """It follows and moves the document of each service from `start` to `close`, on the running loop."""
+    """It follows and moves the document of each service from `start` to `close`, on the running loop. Call
+    `start` before the state file is written and before any worker serves."""
 
     def start(self) -> None:
         """Give every view what it has to have before anybody is served, and before anything is saved."""

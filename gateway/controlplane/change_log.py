@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Final, NamedTuple, assert_never, final
+from typing import Final, TypeAlias, assert_never, final
 
 from gateway.controlplane.flap_damping import BURST, Damped, FlapDamping
 from gateway.core.fleet.backend import Freshness, Member
@@ -33,11 +33,8 @@ _MAX_NAMED: Final = 4
 """Backends that a line names; the others are only counted."""
 
 
-class Line(NamedTuple):
-    """One line about a backend."""
-
-    level: int
-    text: str
+Line: TypeAlias = tuple[int, str]
+"""Level and text of a line about a backend."""
 
 
 @final
@@ -142,10 +139,14 @@ class ChangeLog:
                 *_health(old, member),
             ]
             if lines and self._may_tell(self._backends, member.key):
-                for line in lines:
-                    _backend_log.log(line.level, "%s: %s", member.key, line.text, extra=about(member.key))
+                for level, text in lines:
+                    _backend_log.log(level, "%s: %s", member.key, text, extra=about(member.key))
             _log_drain(old, member, view)
-        self._log_offer(before, view)
+        before = self._moving.pop(view.service.name, before)
+        if view.offer.moving:
+            self._moving[view.service.name] = before
+        else:
+            self._log_moved(before, view)
 
     def _log_removed_backends(self, before: ServiceView, view: ServiceView) -> None:
         """A reload took them away, or they have left."""
@@ -157,16 +158,8 @@ class ChangeLog:
                     about_it = about(member.key)
                     _backend_log.info("%s: no longer configured%s", member.key, drain, extra=about_it)
 
-    def _log_offer(self, before: ServiceView, view: ServiceView) -> None:
-        """The offer, the phase of the upgrade, the ceiling or what holds the offer changed."""
-        name = view.service.name
-        before = self._moving.pop(name, before)
-        if view.offer.moving:
-            self._moving[name] = before
-        else:
-            self._log_moved(before, view)
-
     def _log_moved(self, before: ServiceView, view: ServiceView) -> None:
+        """The offer, the phase of the upgrade, the ceiling or what holds the offer changed."""
         if _offer_facts(before) == _offer_facts(view) or not self._may_tell_offer(before, view):
             return
         old, new = _offered(before), _offered(view)
@@ -209,11 +202,11 @@ class ChangeLog:
             service, _, name = damped.key.partition("/")
             if (view := views.get(service)) is not None and (member := view.pool.member(name)) is not None:
                 state = _state(member, view.service.dialect.scheme)
-                text = f"{_changed(damped)}, now {state}"
+                text = f"{damped}, now {state}"
                 _backend_log.warning("%s: %s", member.key, text, extra=about(member.key))
         for damped in chain(offers, holds):  # one after the other: a line about an offer tells all of it
             if (view := views.get(damped.key)) is not None:
-                self._write_offer_line(view, [f"offer {_offered(view)}"], warning=_changed(damped))
+                self._write_offer_line(view, [f"offer {_offered(view)}"], warning=str(damped))
 
     def _write_offer_line(
         self, view: ServiceView, changes: list[str], warning: str = "", *, commanded: bool = False
@@ -270,29 +263,29 @@ def _advertisement_or_freshness(before: Member | None, member: Member, scheme: S
     if before is not None and before.advertisement != member.advertisement:
         old = f"{_served_versions(before, scheme)} -> " if before.advertisement else ""
         new = _served_versions(member, scheme)
-        yield Line(logging.INFO, f"serves {old}{new}, {member.freshness}")
+        yield logging.INFO, f"serves {old}{new}, {member.freshness}"
     elif freshness_before is not member.freshness:
         if member.freshness is Freshness.FRESH:
-            yield Line(logging.INFO, f"answers again, serves {_served_versions(member, scheme)}")
+            yield logging.INFO, f"answers again, serves {_served_versions(member, scheme)}"
         elif member.freshness is not Freshness.UNKNOWN:
-            yield Line(logging.WARNING, _freshness(member, scheme))
+            yield logging.WARNING, _freshness(member, scheme)
     first_failure = member.failures == 1 and (before is None or not before.failures)
     if member.freshness is Freshness.UNKNOWN and first_failure:
-        yield Line(logging.WARNING, _freshness(member, scheme))
+        yield logging.WARNING, _freshness(member, scheme)
 
 
 def _freshness(member: Member, scheme: Scheme) -> str:
+    error = printable(member.error or "no reason was given")
     match member.freshness:
         case Freshness.FRESH:
             return f"fresh, serves {_served_versions(member, scheme)}"
         case Freshness.STALE:
-            return f"stale, its last probe failed: {_probe_error(member)}"
+            return f"stale, its last probe failed: {error}"
         case Freshness.LOST:
             lost = "lost after three failed probes, tried last until it answers"
-            return f"{lost}; check {member.backend.url}: {_probe_error(member)}"
+            return f"{lost}; check {member.backend.url}: {error}"
         case Freshness.UNKNOWN:
-            unknown = "gets no requests, its versions are unknown"
-            return f"{unknown}; check {member.backend.url}: {_probe_error(member)}"
+            return f"gets no requests, its versions are unknown; check {member.backend.url}: {error}"
         case _:
             assert_never(member.freshness)
 
@@ -300,10 +293,10 @@ def _freshness(member: Member, scheme: Scheme) -> str:
 def _suspicion(before: Member | None, member: Member, scheme: Scheme) -> Iterator[Line]:
     """What requests found that no probe reports."""
     if member.connect_failed and not (before is not None and before.connect_failed):
-        yield Line(logging.WARNING, _connect_failed(member))
+        yield logging.WARNING, _connect_failed(member)
     mismatched = member.mismatched - (before.mismatched if before is not None else NO_VERSIONS)
     if mismatched:
-        yield Line(logging.ERROR, _mismatched(member, mismatched, scheme))
+        yield logging.ERROR, _mismatched(member, mismatched, scheme)
 
 
 def _connect_failed(member: Member) -> str:
@@ -328,22 +321,21 @@ def _unknown_version(before: Member | None, member: Member, scheme: Scheme) -> I
     """A response or a legacy answer has shown that an older server may run there, or versions came again."""
     was, now = before.unknown_version if before is not None else KNOWN_VERSION, member.unknown_version
     if now.holds and (not was.holds or now.legacy_answers > was.legacy_answers):
-        yield Line(logging.WARNING, _version_unknown(member))
+        yield logging.WARNING, _version_unknown(member)
     elif was.holds and not now.holds and before is not None and before.advertisement == member.advertisement:
-        yield Line(logging.INFO, f"shows its versions again, serves {_served_versions(member, scheme)}")
+        yield logging.INFO, f"shows its versions again, serves {_served_versions(member, scheme)}"
+
+
+_UNHEALTHY: Final = ": gets no new requests while another backend that serves the version is usable"
 
 
 def _health(before: Member | None, member: Member) -> Iterator[Line]:
     """Its health check says no, or yes again."""
     was = before.unhealthy if before is not None else None
     if member.unhealthy is not None and member.unhealthy != was:
-        yield Line(logging.WARNING, _unhealthy(member.unhealthy))
+        yield logging.WARNING, f"{member.unhealthy}{_UNHEALTHY}"
     elif was is not None and member.unhealthy is None:
-        yield Line(logging.INFO, "its health check says yes again")
-
-
-def _unhealthy(error: str) -> str:
-    return f"{error}: gets no new requests while another backend that serves the version is usable"
+        yield logging.INFO, "its health check says yes again"
 
 
 def _version_unknown(member: Member) -> str:
@@ -358,16 +350,10 @@ def _state(member: Member, scheme: Scheme) -> str:
     if member.connect_failed:
         parts.append(_connect_failed(member))
     if member.unhealthy is not None:
-        parts.append(_unhealthy(member.unhealthy))
+        parts.append(f"{member.unhealthy}{_UNHEALTHY}")
     if member.mismatched:
         parts.append(_mismatched(member, member.mismatched, scheme))
     return "; ".join(parts)
-
-
-def _changed(damped: Damped) -> str:
-    """`changed 14 times in the last 60 s`."""
-    number = "once" if damped.changes == 1 else f"{damped.changes} times"
-    return f"changed {number} in the last {damped.seconds:.0f} s"
 
 
 def _log_drain(before: Member | None, member: Member, view: ServiceView) -> None:
@@ -390,10 +376,6 @@ def _served_versions(member: Member, scheme: Scheme) -> str:
     if member.advertisement is None:
         return "none"
     return member.advertisement.versions.format(scheme) + (" (legacy)" if member.legacy else "")
-
-
-def _probe_error(member: Member) -> str:
-    return printable(member.error or "no reason was given")
 
 
 # --- offers -----------------------------------------------------------------------------------------------

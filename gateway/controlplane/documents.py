@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple, final
 
@@ -59,7 +60,7 @@ class _Step(NamedTuple):
 
 @final
 class Documents:
-    """Follows the offers from `start` to `close`, on the running loop.
+    """The `Agreement` of a gateway that stands alone: it follows the offers from `start` to `close`.
 
     `held(service)`: the lowest seq of its document that any live worker has acknowledged, 0 for none; None:
     no worker is live, so whoever joins has to hold the present one first. `restored`: the documents of the
@@ -101,8 +102,8 @@ class Documents:
     # --- its life
 
     def start(self) -> None:
-        """Give every view its document, if there are to be any, and take the steps that need nobody's word.
-        To be called before the state file is written and before any worker serves."""
+        """Give every view its document, if there are to be any, and take the steps that need nobody's
+        word."""
         if not self._alone or self._orphans():
             self._take_part()
             self._put_in_force(self._steps(self._snapshot_holder.current.views))
@@ -118,8 +119,6 @@ class Documents:
     # --- what happens elsewhere
 
     def acknowledged(self) -> None:
-        """A worker has acknowledged, joined or ended, or the last orphan is gone: step where that can be done
-        now."""
         if self._unsubscribe is None:
             return
         if self._alone and not self._holding and not self._orphans():
@@ -128,11 +127,8 @@ class Documents:
             self._look(tuple(self._awaited))
 
     def hold(self, *, everything: bool = True) -> None:
-        """No document moves from now on, because another process serves by it, too.
-
-        The gateway that is taken over holds everything. The one that takes over holds what the other one
-        serves (`everything` False): what that one neither serves nor refuses may be offered here.
-        """
+        """The gateway that is taken over holds everything. The one that takes over holds what the other one
+        serves: what that one neither serves nor refuses may be offered here."""
         self._take_part()
         self._planned.clear()
         self._holding = True
@@ -141,7 +137,6 @@ class Documents:
         self._look(views)
 
     def release(self) -> None:
-        """Go on: no other process serves any more, or it has not begun."""
         self._holding, self._frozen = False, frozenset()
         if self._unsubscribe is None:
             return
@@ -153,11 +148,9 @@ class Documents:
     # --- what it says
 
     async def in_force(self, service: str | None = None) -> bool:
-        """Wait until every document (or that of `service`) is where it is to be, and every live worker holds
-        it. False: it takes too long, or waits for another process."""
         try:
             async with asyncio.timeout(MAX_WAIT):
-                while whom := self._awaits(service):
+                while whom := {each for name, each in self._awaited.items() if service in {None, name}}:
                     if whom <= {TAKE_OVER, EARLIER_WORKERS}:
                         return False
                     await self._changed.wait()
@@ -166,12 +159,9 @@ class Documents:
         return True
 
     def awaited(self) -> Mapping[str, str]:
-        """For whom the document of a service waits, by service: for workers, the state file, or another
-        process. Empty: all are where they are to be."""
         return dict(self._awaited)
 
     def to_save(self) -> Mapping[str, Document]:
-        """What the state file has to hold before any worker does: the documents by service."""
         found = {}
         for name, view in self._snapshot_holder.current.views.items():
             planned = self._planned.get(name)
@@ -179,11 +169,6 @@ class Documents:
             if agreed is not None and agreed.document is not None:
                 found[name] = agreed.document
         return found
-
-    def _awaits(self, service: str | None) -> set[str]:
-        if service is None:
-            return set(self._awaited.values())
-        return {whom for name, whom in self._awaited.items() if name == service}
 
     # --- documents come and go
 
@@ -309,11 +294,9 @@ class Documents:
         for ever: the log says what that costs."""
         assert self._save is not None
         saved = False
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(SHORT_SAVE_WAIT if self._unsaved else SAVE_WAIT):
                 saved = await self._save()
-        except TimeoutError:
-            pass
         if self._unsaved is saved:
             if saved:
                 _log.info("steps of offers are saved again before workers take them")
@@ -382,11 +365,7 @@ def _seq(document: Document | None) -> int:
 
 def _log_step(view: ServiceView, agreed: Agreed) -> None:
     document, scheme, name = agreed.document, view.service.dialect.scheme, view.service.name
-    if document is None or not _log.isEnabledFor(logging.DEBUG):
-        return
-    _log.debug(
-        "%s: document %d: offered %s, accepted %s, open %s",
-        *(name, document.seq),
-        *(each.format(scheme) for each in (document.offered, document.accepted, document.open)),
-        extra=about(name),
-    )
+    if document is not None and _log.isEnabledFor(logging.DEBUG):
+        texts = [each.format(scheme) for each in (document.offered, document.accepted, document.open)]
+        values = name, document.seq, *texts
+        _log.debug("%s: document %d: offered %s, accepted %s, open %s", *values, extra=about(name))

@@ -41,7 +41,10 @@ class EjectionLog:
 
     def on_change(self, before: Snapshot, after: Snapshot) -> None:
         """Forget backends that are gone; a subscriber of the snapshot holder."""
-        if self._last and (after.routes is not before.routes or _backends_changed(before, after)):
+        if self._last and (
+            after.routes is not before.routes
+            or any(old is None or old.service is not view.service for old, view in after.news_since(before))
+        ):
             pools = after.fleet.pools.values()
             for key in self._last.keys() - {member.key for pool in pools for member in pool.members}:
                 del self._last[key]
@@ -70,14 +73,7 @@ class EjectionLog:
     def _tell(self, damped: Iterable[Damped]) -> None:
         for each in damped:
             ejected, text = self._last[each.key]
-            number = "once" if each.changes == 1 else f"{each.changes} times"
-            _write(
-                each.key, f"changed {number} in the last {each.seconds:.0f} s, now {text}", ejected=ejected
-            )
-
-
-def _backends_changed(before: Snapshot, after: Snapshot) -> bool:
-    return any(old is None or old.service is not view.service for old, view in after.news_since(before))
+            _write(each.key, f"{each}, now {text}", ejected=ejected)
 
 
 def _write(key: str, text: str, *, ejected: bool) -> None:

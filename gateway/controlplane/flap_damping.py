@@ -33,6 +33,11 @@ class Damped(NamedTuple):
     seconds: float
     """For how long it was not told."""
 
+    def __str__(self) -> str:
+        """`changed 14 times in the last 60 s`."""
+        number = "once" if self.changes == 1 else f"{self.changes} times"
+        return f"changed {number} in the last {self.seconds:.0f} s"
+
 
 @final
 class _Changes:

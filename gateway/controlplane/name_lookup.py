@@ -1,7 +1,7 @@
 """One lookup of one name, as libc does it: the hosts file, else the name servers of resolv.conf.
 
-    hosts file -> localhost -> each name of the search list: AAAA and A -> Found or NotFound
-                               each name of the search list: SRV        -> Services or NotFound
+    hosts file -> localhost -> each name of the search list: AAAA and A -> Found or Failed
+                               each name of the search list: SRV        -> Services or Failed
 
 The library speaks to the name servers, by datagrams and streams of this event loop. No thread is made, so
 neither another lookup nor the end of the process ever waits for one. Nothing is remembered and nothing is
@@ -50,6 +50,7 @@ LONGEST_TRY: Final = 30
 NO_ANSWER: Final = "no name server answers"
 NO_SUCH_NAME: Final = "there is no such name"
 NO_ADDRESS: Final = "the name has no address"
+INVALID_NAME: Final = "it is not a valid name"
 NO_RECORD: Final = "the name has no SRV record"
 
 Addresses: TypeAlias = tuple[str, ...]
@@ -65,15 +66,16 @@ class Found(NamedTuple):
     """Seconds for which it is valid: the shortest on the way through aliases to the addresses."""
 
 
-class NotFound(NamedTuple):
-    """No address, and why."""
+class Failed(NamedTuple):
+    """Nothing was found, and why."""
 
     reason: str
+    """Part of a sentence."""
     errno: int | None = None
     """Of the system's error, where that is the reason."""
 
 
-Result: TypeAlias = Found | NotFound
+Result: TypeAlias = Found | Failed
 
 
 class SrvRecord(NamedTuple):
@@ -98,7 +100,7 @@ class _FamilyResult(NamedTuple):
 
     addresses: Addresses | None
     ttl: float
-    problem: NotFound
+    problem: Failed
 
 
 def _import_library() -> None:
@@ -133,43 +135,57 @@ class NameLookup:
         if addresses is None and (name == "localhost" or name.endswith(".localhost")):
             addresses = ("::1", "127.0.0.1")  # never asked of a name server: RFC 6761 6.3
         if addresses is not None:
-            return _from_hosts(addresses)
-        _import_library()
-        stub = self._stub.current()
-        try:
-            candidates = _candidates(name, stub)
-        except (dns.exception.DNSException, ValueError):
-            return NotFound("it is not a valid name")
-        return await _search(candidates, stub, self._max_addresses)
+            ipv6 = tuple(address for address in addresses if ":" in address)
+            return Found(ipv6, tuple(each for each in addresses if each not in ipv6), HOSTS_TTL)
+        return await self._search(name, absolute=False)
 
     async def absolute(self, name: str) -> Result:
         """The same for a full name that a record has named: no search list, no file."""
-        _import_library()
-        try:
-            full = dns.name.from_text(name)
-        except (dns.exception.DNSException, ValueError):
-            return NotFound("it is not a valid name")
-        return await _search([full], self._stub.current(), self._max_addresses)
+        return await self._search(name, absolute=True)
 
-    async def services(self, name: str) -> Services | NotFound:
+    async def services(self, name: str) -> Services | Failed:
         """The SRV records of `name`, in lower case."""
-        _import_library()
-        stub = self._stub.current()
-        try:
-            candidates = _candidates(name, stub)
-        except (dns.exception.DNSException, ValueError):
-            return NotFound("it is not a valid name")
-        result = NotFound(NO_SUCH_NAME)
+        stub, candidates = self._asked(name, absolute=False)
+        result = Failed(NO_SUCH_NAME if candidates else INVALID_NAME)
         for candidate in candidates:
             answer = await _resolve(stub, candidate, dns.rdatatype.SRV)
-            if not isinstance(answer, NotFound):
+            if not isinstance(answer, Failed):
                 if answer.rrset:
                     return _services(answer)
-                answer = NotFound(NO_RECORD)
+                answer = Failed(NO_RECORD)
             if answer.reason == NO_ANSWER:
                 return answer
             if answer.reason != NO_SUCH_NAME:
                 result = answer
+        return result
+
+    def _asked(self, name: str, *, absolute: bool) -> tuple[dns.asyncresolver.Resolver, list[dns.name.Name]]:
+        """The servers to ask, and the full names to try, one after the other; none: the name cannot be."""
+        _import_library()
+        stub = self._stub.current()
+        try:
+            return stub, [dns.name.from_text(name)] if absolute else _candidates(name, stub)
+        except (dns.exception.DNSException, ValueError):
+            return stub, []
+
+    async def _search(self, name: str, *, absolute: bool) -> Result:
+        """The first candidate with an address. After one that no name server answers the others are not
+        tried: they may be other machines. One for which the servers report a failure is passed over, as by
+        libc."""
+        stub, candidates = self._asked(name, absolute=absolute)
+        result = Failed(NO_SUCH_NAME if candidates else INVALID_NAME)
+        for candidate in candidates:
+            ipv6, ipv4 = await asyncio.gather(
+                _query(stub, candidate, dns.rdatatype.AAAA, self._max_addresses),
+                _query(stub, candidate, dns.rdatatype.A, self._max_addresses),
+            )
+            if ipv6.addresses or ipv4.addresses:
+                return Found(ipv6.addresses, ipv4.addresses, min(ipv6.ttl, ipv4.ttl))
+            for problem in (ipv6.problem, ipv4.problem):
+                if problem.reason == NO_ANSWER:
+                    return problem
+                if problem.reason != NO_SUCH_NAME:
+                    result = problem
         return result
 
 
@@ -182,68 +198,42 @@ def _services(answer: dns.resolver.Answer) -> Services:
     return Services(tuple(sorted(found)), float(answer.chaining_result.minimum_ttl))
 
 
-async def _search(
-    candidates: list[dns.name.Name], stub: dns.asyncresolver.Resolver, max_addresses: int
-) -> Result:
-    """The first candidate with an address. After one that no name server answers the others are not tried:
-    they may be other machines. One for which the servers report a failure is passed over, as by libc."""
-    result = NotFound(NO_SUCH_NAME)
-    for candidate in candidates:
-        ipv6, ipv4 = await asyncio.gather(
-            _query(stub, candidate, dns.rdatatype.AAAA, max_addresses),
-            _query(stub, candidate, dns.rdatatype.A, max_addresses),
-        )
-        if ipv6.addresses or ipv4.addresses:
-            return Found(ipv6.addresses, ipv4.addresses, min(ipv6.ttl, ipv4.ttl))
-        for problem in (ipv6.problem, ipv4.problem):
-            if problem.reason == NO_ANSWER:
-                return problem
-            if problem.reason != NO_SUCH_NAME:
-                result = problem
-    return result
-
-
 async def _query(
     stub: dns.asyncresolver.Resolver, name: dns.name.Name, family: RdataType, max_addresses: int
 ) -> _FamilyResult:
     """The addresses of one family."""
     no_ttl = float("inf")
     answer = await _resolve(stub, name, family)
-    if isinstance(answer, NotFound):
+    if isinstance(answer, Failed):
         return _FamilyResult(() if answer.reason == NO_SUCH_NAME else None, no_ttl, answer)
     addresses = tuple(record.to_text() for record in answer.rrset or ())[:max_addresses]
     ttl = float(answer.chaining_result.minimum_ttl) if addresses else no_ttl
-    return _FamilyResult(addresses, ttl, NotFound(NO_ADDRESS))
+    return _FamilyResult(addresses, ttl, Failed(NO_ADDRESS))
 
 
 async def _resolve(
     stub: dns.asyncresolver.Resolver, name: dns.name.Name, kind: RdataType
-) -> dns.resolver.Answer | NotFound:
+) -> dns.resolver.Answer | Failed:
     """One query; the one table from the library's exceptions to reasons."""
     try:
         return await stub.resolve(name, kind, search=False, raise_on_no_answer=False)
     except dns.resolver.NXDOMAIN:
-        return NotFound(NO_SUCH_NAME)
+        return Failed(NO_SUCH_NAME)
     except dns.exception.Timeout:
-        return NotFound(NO_ANSWER)
+        return Failed(NO_ANSWER)
     except dns.resolver.NoNameservers as error:
         return _failure(error)
     except (dns.exception.DNSException, OSError, ValueError) as error:
-        return NotFound(f"the lookup failed ({type(error).__name__})")
+        return Failed(f"the lookup failed ({type(error).__name__})")
 
 
-def _failure(error: dns.resolver.NoNameservers) -> NotFound:
+def _failure(error: dns.resolver.NoNameservers) -> Failed:
     """Why each name server is out of the question: the reason of the last one."""
     errors = error.kwargs.get("errors") or ()
     cause = errors[-1][3] if errors else None
     if isinstance(cause, OSError) and cause.errno:
-        return NotFound(f"no name server can be reached: {os.strerror(cause.errno).lower()}", cause.errno)
-    return NotFound(f"the name servers fail ({cause if isinstance(cause, str) else type(cause).__name__})")
-
-
-def _from_hosts(addresses: Addresses) -> Found:
-    ipv6 = tuple(address for address in addresses if ":" in address)
-    return Found(ipv6, tuple(address for address in addresses if ":" not in address), HOSTS_TTL)
+        return Failed(f"no name server can be reached: {os.strerror(cause.errno).lower()}", cause.errno)
+    return Failed(f"the name servers fail ({cause if isinstance(cause, str) else type(cause).__name__})")
 
 
 def _candidates(name: str, stub: dns.asyncresolver.Resolver) -> list[dns.name.Name]:

@@ -13,7 +13,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -37,7 +37,6 @@ MAX_REQUESTS: Final = 4
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 """Statuses that point elsewhere. 300 is not among them: it lists what this server has."""
-
 
 NO_SUCH_CHECK: Final = frozenset({404, 405, 501})
 """Answers of a server that has no health check. In a rolling upgrade the old ones may lack it: they must not
@@ -63,20 +62,19 @@ class Probed(NamedTuple):
     """The discovery document among the responses, if one can be shown to clients."""
 
 
-OnCertificate: TypeAlias = Callable[[float], None]
-"""Called with the time at which the certificate of a backend expires: seconds since the epoch."""
-
-
-def _unheeded(_: float) -> None:
-    """In place of somebody who wants to know."""
-
-
 @final
 class ProbeClient:
-    """Sends the requests and owns the connections. For one event loop."""
+    """Sends the requests and owns the connections. For one event loop. `certificate_seen` is called with
+    service, backend, and when the certificate of the backend expires: seconds since the epoch."""
 
-    def __init__(self, resolve: Resolve, contexts: ClientContexts | None = None) -> None:
+    def __init__(
+        self,
+        resolve: Resolve,
+        contexts: ClientContexts | None = None,
+        certificate_seen: Callable[[str, str, float], None] = lambda service, backend, expiry: None,
+    ) -> None:
         self._contexts = contexts or ClientContexts()
+        self._certificate_seen = certificate_seen
         # One connection per request: a kept one would show that an old process lives, not a new one.
         self._session = _new_session(
             aiohttp.TCPConnector(
@@ -96,27 +94,24 @@ class ProbeClient:
     async def close(self) -> None:
         await self._session.close()
 
-    async def probe(
-        self, service: Service, backend: Backend, on_certificate: OnCertificate = _unheeded
-    ) -> Probed:
+    async def probe(self, service: Service, backend: Backend) -> Probed:
         """One whole probe, within `probe.timeout` seconds."""
         plan = service.probe
         try:
             async with asyncio.timeout(plan.timeout):
-                return await self._run_dialect(service, backend, on_certificate)
+                return await self._run_dialect(service, backend)
         except TimeoutError:
             return Probed(ProbeFault("timeout", f"no complete response within {plan.timeout:g} s"))
 
     async def fetch(self, path: str, service: Service, backend: Backend) -> ProbeResponse | ProbeFault:
         """One request for a document as JSON that belongs to no probe. The caller has a deadline."""
-        request = ProbeRequest(path, (("Accept", "application/json"),))
-        return await self._send(request, service, backend, _unheeded)
+        return await self._send(ProbeRequest(path, (("Accept", "application/json"),)), service, backend)
 
     async def check_health(self, service: Service, health: Health, backend: Backend) -> HealthAnswer:
         """Ask whether the backend wants requests, within `probe.timeout` seconds."""
         try:
             async with asyncio.timeout(service.probe.timeout):
-                response = await self._send(ProbeRequest(health.path), service, backend, _unheeded)
+                response = await self._send(ProbeRequest(health.path), service, backend)
         except TimeoutError:
             return HealthAnswer(answered=False)
         if isinstance(response, ProbeFault) or response.status in NO_SUCH_CHECK:
@@ -125,18 +120,17 @@ class ProbeClient:
             return HealthAnswer(answered=True)
         return HealthAnswer(answered=True, error=f"its health check {health.path} answers {response.status}")
 
-    async def _run_dialect(self, service: Service, backend: Backend, on_certificate: OnCertificate) -> Probed:
+    async def _run_dialect(self, service: Service, backend: Backend) -> Probed:
         """One request after the other, until the dialect has read the versions or gives up."""
         dialect, plan = service.dialect, service.probe
         responses: tuple[ProbeResponse, ...] = ()
         document: ProbedDocument | None = None
         host = CIMultiDict(plan.headers).get("Host", backend.authority)
-        step = dialect.probe(responses, plan.path)
-        while isinstance(step, ProbeRequest):
+        while isinstance(step := dialect.probe(responses, plan.path), ProbeRequest):
             if len(responses) == MAX_REQUESTS:
                 error = f"the versions are still unknown after {MAX_REQUESTS} requests"
                 return Probed(ProbeFault("steps", error))
-            response = await self._send(step, service, backend, on_certificate)
+            response = await self._send(step, service, backend)
             if isinstance(response, ProbeFault):
                 return Probed(response)
             document = (
@@ -144,15 +138,14 @@ class ProbeClient:
                 or document
             )
             responses = (*responses, response)
-            step = dialect.probe(responses, plan.path)
         return Probed(step, document)
 
     async def _send(
-        self, request: ProbeRequest, service: Service, backend: Backend, on_certificate: OnCertificate
+        self, request: ProbeRequest, service: Service, backend: Backend
     ) -> ProbeResponse | ProbeFault:
         """One request; the one table from the libraries' exceptions to texts for operators."""
         try:
-            return await self._get(request, service, backend, on_certificate)
+            return await self._get(request, service, backend)
         except aiohttp.ServerDisconnectedError:
             return ProbeFault("protocol", "closed the connection without a response")
         except aiohttp.ClientConnectorCertificateError as error:  # it has no `os_error`
@@ -163,14 +156,14 @@ class ProbeClient:
         except aiohttp.ClientOSError as error:
             if isinstance(error.__cause__, ssl.SSLError) and refused_by_peer(error.__cause__):
                 return _no_connection(backend, error.__cause__)
-            return ProbeFault("protocol", f"the connection broke: {_reason(error)}")
+            return ProbeFault("protocol", f"the connection broke: {printable(reason_of(error), 200)}")
         except (aiohttp.ClientError, ValueError) as error:
             return ProbeFault("protocol", f"sent no valid HTTP response ({type(error).__name__})")
         except OSError as error:
             return _no_connection(backend, error)
 
     async def _get(
-        self, request: ProbeRequest, service: Service, backend: Backend, on_certificate: OnCertificate
+        self, request: ProbeRequest, service: Service, backend: Backend
     ) -> ProbeResponse | ProbeFault:
         """One GET. A header of `probe.headers` replaces the dialect's of the same name."""
         headers = CIMultiDict[str]({"User-Agent": "skewgate"})
@@ -189,7 +182,7 @@ class ProbeClient:
             ) as response,
         ):
             if isinstance(response, _Response) and response.certificate_expiry is not None:
-                on_certificate(response.certificate_expiry)
+                self._certificate_seen(service.name, backend.name, response.certificate_expiry)
             if response.status in REDIRECTS:
                 where = printable(response.headers.get("Location", "nowhere"), 100)
                 return ProbeFault("redirect", f"redirects to {where}; probes follow no redirect")
@@ -273,8 +266,4 @@ async def _read(response: aiohttp.ClientResponse, size: int) -> bytes | None:
 def _no_connection(backend: Backend, error: OSError) -> ProbeFault:
     reason = "tls" if isinstance(error, ssl.SSLError) else "connect"
     where = backend.url if backend.socket_path else backend.authority
-    return ProbeFault(reason, f"no connection to {where}: {_reason(error)}")
-
-
-def _reason(error: OSError) -> str:
-    return printable(reason_of(error), 200)
+    return ProbeFault(reason, f"no connection to {where}: {printable(reason_of(error), 200)}")

@@ -141,7 +141,7 @@ class Prober:
     async def start(self) -> None:
         """Begin to probe; the first probes are sent at once, a few in each turn of the event loop."""
         if self._probe_client is None:
-            self._probe_client = ProbeClient(self._resolve, self._client_contexts)
+            self._probe_client = ProbeClient(self._resolve, self._client_contexts, self._certificate_seen)
             self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
             self.retarget(self._services)
 
@@ -215,12 +215,10 @@ class Prober:
             self._beginning = asyncio.get_running_loop().call_later(0, self._begin_some)
 
     def _begin(self, key: Key, target: _Target) -> None:
-        loop = asyncio.get_running_loop()
+        loop, name = asyncio.get_running_loop(), "/".join(key)
         target.tasks = (
-            loop.create_task(self._probe_regularly(key, target), name=f"probe {key[0]}/{key[1]}"),
-            loop.create_task(
-                self._probe_when_prompted(key, target), name=f"prompted probe {key[0]}/{key[1]}"
-            ),
+            loop.create_task(self._probe_regularly(key, target), name=f"probe {name}"),
+            loop.create_task(self._probe_when_prompted(key, target), name=f"prompted probe {name}"),
         )
         for task in target.tasks:
             # Owned by `_tasks` until it is done: `close` waits for it.
@@ -265,8 +263,10 @@ class Prober:
             pool = after.fleet.pools[name]
             for member in pool.members if known is None else pool.others_than(known):
                 wanted_at = member.probe_wanted_at
-                target = self._targets.get((name, member.backend.name)) if wanted_at is not None else None
-                if wanted_at is not None and target is not None and wanted_at > target.prompted_for:
+                if wanted_at is None:
+                    continue
+                target = self._targets.get((name, member.backend.name))
+                if target is not None and wanted_at > target.prompted_for:
                     target.prompted_for = wanted_at
                     target.prompt.set()
 
@@ -302,14 +302,14 @@ class Prober:
     async def _check_health(self, key: Key, target: _Target) -> None:
         """Ask a backend that answers probes whether it wants requests. Silence says nothing more than the
         probe has said: what the check answered last stands."""
-        service, check = target.service, target.service.probe.health
+        check = target.service.probe.health
         if check is None:
             return
         assert self._probe_client is not None
         async with self._under_way:
             sent = self._clock()
             try:
-                health = await self._probe_client.check_health(service, check, target.backend)
+                health = await self._probe_client.check_health(target.service, check, target.backend)
             except Exception:  # noqa: BLE001 - logged; as in `_send_probe`
                 name = "/".join(key)
                 _log.exception("%s: the health check failed because of a bug", name, extra=about(name))
@@ -319,9 +319,7 @@ class Prober:
 
     async def _send_probe(self, key: Key, probe_client: ProbeClient, target: _Target) -> Probed:
         try:
-            return await probe_client.probe(
-                target.service, target.backend, lambda expiry: self._certificate_seen(key, expiry)
-            )
+            return await probe_client.probe(target.service, target.backend)
         # A bug of ours must not end the probes of a backend: what is known of it would be relied on for ever.
         except Exception:  # noqa: BLE001 - logged and counted
             name = "/".join(key)
@@ -329,8 +327,7 @@ class Prober:
             error = "the probe failed because of a bug in the gateway, see its log"
             return Probed(ProbeFault("internal", error))
 
-    def _certificate_seen(self, key: Key, expiry: float) -> None:
-        service, backend = key
+    def _certificate_seen(self, service: str, backend: str, expiry: float) -> None:
         self._metrics.set(
             OfBackend.backend_certificate_expiry_timestamp_seconds, expiry, service=service, backend=backend
         )
@@ -349,11 +346,12 @@ class Prober:
 
 def _is_unchanged(target: _Target, service: Service, backend: Backend) -> bool:
     """Whether the same address is probed at the same interval: then its task goes on."""
-    if target.service.is_written_as(service):
-        return True
     before = target.backend
-    return (before.url, before.tls, before.declared is None, target.service.probe) == (
-        *(backend.url, backend.tls, backend.declared is None, service.probe),
+    return target.service.is_written_as(service) or (
+        before.url == backend.url
+        and before.tls == backend.tls
+        and (before.declared is None) == (backend.declared is None)
+        and target.service.probe == service.probe
     )
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Final, Protocol, final
+from typing import Final, final
 
 from gateway.controlplane.certificate_watch import CertificateWatch
-from gateway.controlplane.discovery.discovery import Discovery
+from gateway.controlplane.discovery.discovery import Discovery, Retargetable
 from gateway.controlplane.snapshot_holder import Configured, SnapshotHolder
 from gateway.core.fleet.limits import SERVICE_LIMITS
 from gateway.core.fleet.service import Service
@@ -43,12 +43,6 @@ PER_SERVICE: Final = {"timeouts": SERVICE_TIMEOUTS.keys, "limits": SERVICE_LIMIT
 _REFUSED: Final = "reload refused, the old configuration stays in force: "
 
 _log = logging.getLogger("skewgate.reload")
-
-
-class Retargetable(Protocol):
-    """The part of `prober.Prober` and of `resolver.Resolver` that is used here."""
-
-    def retarget(self, services: Iterable[Service]) -> None: ...
 
 
 @final
@@ -94,10 +88,13 @@ class Reloader:
         self._read = read
         self._certificates = certificates
         self._client_contexts = client_contexts or ClientContexts()
-        self._started = self._settings = settings
+        self._started = settings
+        self.settings = settings
+        """The configuration in force, as settings."""
         self._announce = announce
         self._applied = applied
-        self._seen = seen or Seen()
+        self.seen = seen or Seen()
+        """The files that were read last, whether they were refused or not."""
         self._discovery = discovery or Discovery()
         self._snapshot_holder = snapshot_holder
         self._resolver = resolver
@@ -107,22 +104,8 @@ class Reloader:
         self._lock = asyncio.Lock()
         self._held = ""
         """Why nothing is reloaded, a sentence; empty: it is."""
-        self._config = ConfigInForce(settings.hash, wall())
-
-    @property
-    def config(self) -> ConfigInForce:
+        self.config = ConfigInForce(settings.hash, wall())
         """The configuration in force."""
-        return self._config
-
-    @property
-    def settings(self) -> Settings:
-        """The same, as settings."""
-        return self._settings
-
-    @property
-    def seen(self) -> Seen:
-        """The files that were read last, whether they were refused or not."""
-        return self._seen
 
     @property
     def reloading(self) -> bool:
@@ -172,7 +155,7 @@ class Reloader:
 
     async def _read_and_apply(self) -> ReloadResult:
         loaded = await asyncio.to_thread(self._read)
-        self._seen = loaded.seen
+        self.seen = loaded.seen
         settings = loaded.settings
         if settings is None:
             return self._refuse(loaded, loaded.errors)
@@ -181,7 +164,7 @@ class Reloader:
         try:
             contexts = await asyncio.to_thread(read_contexts, backends_tls(settings.services))
         except CertificateError as error:  # a file has changed since it was checked
-            return self._refuse_files(error)
+            return self._refused((f"{error.path or error.part}: {error}",))
         # Until it is in force, nobody comes or leaves by discovery.
         async with self._discovery.changes:
             services = self._discovery.completed(settings.services)
@@ -200,21 +183,17 @@ class Reloader:
         self, loaded: Loaded, problems: Sequence[Problem], restart: tuple[str, ...] = ()
     ) -> ReloadResult:
         """Reports errors only: warnings do not prevent a reload."""
-        self._report([problem.sentence(loaded.filename) for problem in problems])
+        self._refused([problem.sentence(loaded.filename) for problem in problems])
         return ReloadResult(tuple(map(loaded.shown, problems)), restart)
 
-    def _refuse_files(self, error: CertificateError) -> ReloadResult:
-        sentence = f"{error.path or error.part}: {error}"
-        self._report([sentence])
-        return ReloadResult((sentence,))
-
-    def _report(self, sentences: Sequence[str]) -> None:
+    def _refused(self, sentences: Sequence[str]) -> ReloadResult:
         for sentence in sentences:
             _log.error("%s%s", _REFUSED, sentence)
         self._metrics.count(OfConfiguration.config_reloads, "failure")
         self._metrics.set(OfConfiguration.config_last_reload_successful, 0)
         more = f", and {len(sentences) - 1} more" if len(sentences) > 1 else ""
-        self._config = replace(self._config, error=sentences[0] + more)
+        self.config = replace(self.config, error=sentences[0] + more)
+        return ReloadResult(tuple(sentences))
 
     def _apply(self, settings: Settings, services: Sequence[Service], configured: Configured) -> ReloadResult:
         """Without `await`: nothing may run between the new snapshot and the new probes. `services`: with the
@@ -223,19 +202,14 @@ class Reloader:
         self._snapshot_holder.put_in_force(configured)
         self._prober.retarget(services)
         self._discovery.retarget(services)
-        self._settings = settings
+        self.settings = settings
         self._applied(settings)
-        self._config = ConfigInForce(settings.hash, self._wall())
+        self.config = ConfigInForce(settings.hash, self._wall())
         self._metrics.count(OfConfiguration.config_reloads, "success")
         self._metrics.set(OfConfiguration.config_last_reload_successful, 1)
-        self._metrics.set(
-            OfConfiguration.config_last_reload_success_timestamp_seconds, self._config.loaded_at
-        )
-        _log.info(
-            "reloaded: configuration %s, generation %d",
-            settings.hash,
-            self._snapshot_holder.current.generation,
-        )
+        self._metrics.set(OfConfiguration.config_last_reload_success_timestamp_seconds, self.config.loaded_at)
+        generation = self._snapshot_holder.current.generation
+        _log.info("reloaded: configuration %s, generation %d", settings.hash, generation)
         return ReloadResult()
 
 
@@ -243,7 +217,10 @@ def _needs_restart(key: str, loaded: Loaded) -> Problem:
     """At the key, or at the one above it where it is not in the file."""
     at = loaded.positions.get(key) or loaded.positions.get(key.partition(".")[0]) or Position()
     return Problem(
-        *(at.line, at.column, "needs-restart", f"`{key}` cannot change while the gateway runs"),
+        at.line,
+        at.column,
+        "needs-restart",
+        f"`{key}` cannot change while the gateway runs",
         "restart the gateway, or write the old value again: nothing else is in force before",
         width=at.width,
     )

@@ -1,6 +1,6 @@
 """Knows the addresses of all backends with names: looks them up in the background, for ever.
 
-    task of each name -> NameLookup -> Found: its addresses, until the TTL ends | NotFound: the last ones stay
+    task of each name -> NameLookup -> Found: its addresses, until the TTL ends | Failed: the last ones stay
 
 A connection never waits for a name server, with one exception: while the first lookup of a name is under way,
 for as long as its own deadline allows. After that the last addresses that were found are used for as long as
@@ -21,7 +21,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Final, Self, TypeAlias, final
 
-from gateway.controlplane.name_lookup import NO_ANSWER, Addresses, Found, NameLookup, NotFound, Result
+from gateway.controlplane.name_lookup import NO_ANSWER, Addresses, Failed, Found, NameLookup, Result
 from gateway.core.fleet.admission import Network
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.source import why_refused
@@ -76,6 +76,22 @@ def pause_after_failures(failures: int, rng: random.Random) -> float:
 
 
 @final
+class FewLines:
+    """Log lines about one thing: what changes often is logged for who asks for it only."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._since = float("-inf")
+
+    def level(self, level: int, now: float) -> int:
+        """The level of one more line."""
+        if now >= self._since + LOG_INTERVAL:
+            self._number, self._since = 0, now
+        self._number += 1
+        return level if self._number <= LINES_PER_INTERVAL else logging.DEBUG
+
+
+@final
 @dataclass(eq=False, slots=True)
 class _Name:
     """What is known of one name."""
@@ -83,7 +99,7 @@ class _Name:
     host: str
     ipv6: Addresses = ()
     ipv4: Addresses = ()
-    problem: NotFound | None = None
+    problem: Failed | None = None
     """Why the last lookup failed; None: it did not."""
     failures: int = 0
     """Failed lookups in a row."""
@@ -94,9 +110,7 @@ class _Name:
     """Set once the first lookup has ended, or the name is not configured any more."""
     removed: bool = False
     task: asyncio.Task[None] | None = None
-    lines: int = 0
-    """Log lines since `lines_since`."""
-    lines_since: float = float("-inf")
+    lines: FewLines = field(default_factory=FewLines)
 
 
 @final
@@ -173,7 +187,7 @@ class Resolver:
         addresses = self._known.get(host)
         if addresses is not None:
             return addresses
-        reason, errno = name.problem or NotFound("the name is not configured any more")
+        reason, errno = name.problem or Failed("the name is not configured any more")
         text = f"no address of {host}: {reason}"
         raise UnresolvedError(errno, text) if errno else UnresolvedError(text)
 
@@ -208,11 +222,11 @@ class Resolver:
             async with asyncio.timeout(LONGEST_LOOKUP):
                 return await self._lookup(host)
         except TimeoutError:
-            return NotFound(NO_ANSWER)
+            return Failed(NO_ANSWER)
         # A bug of ours, or of the library, must not end the lookups of a name.
         except Exception:  # noqa: BLE001 - logged
             _log.exception("the lookup of %s failed because of a bug in the gateway", host)
-            return NotFound("the lookup failed because of a bug in the gateway, see its log")
+            return Failed("the lookup failed because of a bug in the gateway, see its log")
 
     def _found(self, name: _Name, found: Found) -> float:
         """Take in addresses; gives the pause until the next lookup. A family about which nothing was learned
@@ -222,11 +236,12 @@ class Resolver:
         name.ipv4 = name.ipv4 if found.ipv4 is None else found.ipv4
         after, refused = self._taken(name.host, name.ipv6 + name.ipv4)
         if not after and refused is not None:
-            return self._failed(name, NotFound(refused))
+            return self._failed(name, Failed(refused))
         name.problem, name.failures, name.found_at = None, 0, self._wall()
         self._known[name.host] = after
         if failed or set(before) != set(after):
-            self._log_line(name, logging.INFO, "%s is at %s", name.host, ", ".join(after))
+            level = name.lines.level(logging.INFO, self._clock())
+            _log.log(level, "%s is at %s", name.host, ", ".join(after))
         return pause_after(found.ttl)
 
     def _taken(self, host: str, addresses: Addresses) -> tuple[Addresses, str | None]:
@@ -242,25 +257,17 @@ class Resolver:
         refused = (f"{each} is not taken: {why}" for each, why in reasons.items() if why is not None)
         return tuple(each for each, why in reasons.items() if why is None), next(refused, None)
 
-    def _failed(self, name: _Name, problem: NotFound) -> float:
+    def _failed(self, name: _Name, problem: Failed) -> float:
         """The last addresses stay; gives the pause until the next lookup."""
         if problem != name.problem:
             known = ", ".join(self._known.get(name.host, ()))
             rest = f"its last known addresses stay in use: {known}" if known else "none is known so far"
-            text = "no address of %s: %s (%s)"
-            self._log_line(name, logging.WARNING, text, name.host, problem.reason, rest)
+            level = name.lines.level(logging.WARNING, self._clock())
+            _log.log(level, "no address of %s: %s (%s)", name.host, problem.reason, rest)
         name.problem = problem
         name.failures += 1
         name.all_failures += 1
         return pause_after_failures(name.failures, self._rng)
-
-    def _log_line(self, name: _Name, level: int, text: str, *values: str) -> None:
-        """What changes often is logged for who asks for it only."""
-        now = self._clock()
-        if now >= name.lines_since + LOG_INTERVAL:
-            name.lines, name.lines_since = 0, now
-        name.lines += 1
-        _log.log(level if name.lines <= LINES_PER_INTERVAL else logging.DEBUG, text, *values)
 
 
 def _is_address(host: str) -> bool:

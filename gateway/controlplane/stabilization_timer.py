@@ -28,7 +28,7 @@ class StabilizationTimer:
 
     def start(self) -> None:
         self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
-        self._set(self._snapshot_holder.current)
+        self._set()
 
     def close(self) -> None:
         if self._unsubscribe is not None:
@@ -38,12 +38,13 @@ class StabilizationTimer:
 
     def _on_change(self, before: Snapshot, after: Snapshot) -> None:
         if before.dues is not after.dues and before.due != after.due:
-            self._set(after)
+            self._set()
 
-    def _set(self, snapshot: Snapshot) -> None:
+    def _set(self) -> None:
         self._cancel()
-        if snapshot.due is not None:
-            pause = max(0.0, snapshot.due - self._clock())
+        due = self._snapshot_holder.current.due
+        if due is not None:
+            pause = max(0.0, due - self._clock())
             self._timer = asyncio.get_running_loop().call_later(pause, self._on_timer)
 
     def _on_timer(self) -> None:
@@ -52,7 +53,7 @@ class StabilizationTimer:
         self._timer = None
         self._snapshot_holder.advance()
         if self._timer is None:
-            self._set(self._snapshot_holder.current)
+            self._set()
 
     def _cancel(self) -> None:
         if self._timer is not None:

@@ -18,8 +18,8 @@ import pytest
 
 from gateway.controlplane.discovery.discovery import NOTHING_LISTED, Discovery
 from gateway.controlplane.discovery.file import FileLister
-from gateway.controlplane.discovery.lister import Answer, Failed, Listed, Lister
-from gateway.controlplane.name_lookup import NO_ANSWER, NO_SUCH_NAME
+from gateway.controlplane.discovery.lister import Answer, Listed, Lister
+from gateway.controlplane.name_lookup import NO_ANSWER, NO_SUCH_NAME, Failed
 from gateway.controlplane.resolver import (
     FIRST_RETRY,
     JITTER,

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from gateway.controlplane.discovery.file import FileLister
-from gateway.controlplane.discovery.lister import Answer, Failed, Listed
+from gateway.controlplane.discovery.lister import Answer, Listed
+from gateway.controlplane.name_lookup import Failed
 from gateway.core.fleet.source import MAX_BACKENDS, Address
 from gateway.settings.target_file import MAX_ITEMS, MAX_SIZE, MAX_YAML_SIZE, TargetsError, read_targets
 from tests.kit.waiting import PATIENCE

@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from gateway.controlplane.discovery.lister import Failed, Listed
+from gateway.controlplane.discovery.lister import Listed
 from gateway.controlplane.discovery.names import DnsLister, SrvLister
-from gateway.controlplane.name_lookup import NO_ADDRESS, NO_ANSWER, NO_RECORD, NO_SUCH_NAME, NameLookup
+from gateway.controlplane.name_lookup import (
+    NO_ADDRESS,
+    NO_ANSWER,
+    NO_RECORD,
+    NO_SUCH_NAME,
+    Failed,
+    NameLookup,
+)
 from gateway.core.fleet.source import MAX_BACKENDS, Address
 from tests.kit.name_servers import AAAA, NO_ERROR, SERVFAIL, SILENT, A, NameServer, name_server
 

@@ -17,9 +17,9 @@ from gateway.controlplane.name_lookup import (
     NO_ADDRESS,
     NO_ANSWER,
     NO_SUCH_NAME,
+    Failed,
     Found,
     NameLookup,
-    NotFound,
 )
 from tests.kit.name_servers import AAAA, NXDOMAIN, SERVFAIL, SILENT, A, NameServer, name_server
 
@@ -59,7 +59,7 @@ async def test_no_address_has_a_reason(tmp_path: Path, code: int, reason: str) -
         server.addresses[NAME] = ()
         server.code = code
 
-        assert await lookup_of(tmp_path, server)(NAME) == NotFound(reason)
+        assert await lookup_of(tmp_path, server)(NAME) == Failed(reason)
 
 
 async def test_a_lack_of_descriptors_is_told_as_the_systems_error(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_a_lack_of_descriptors_is_told_as_the_systems_error(tmp_path: Path
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
-    assert found == NotFound("no name server can be reached: too many open files", errno.EMFILE)
+    assert found == Failed("no name server can be reached: too many open files", errno.EMFILE)
 
 
 async def test_a_family_that_fails_does_not_hide_the_other(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ async def test_names_are_searched_as_resolv_conf_says(
     async with name_server() as server:
         lookup = lookup_of(tmp_path, server, resolv_conf)
 
-        assert await lookup(name) == NotFound(NO_SUCH_NAME)
+        assert await lookup(name) == Failed(NO_SUCH_NAME)
         assert [name for name, kind in server.queries if kind == A] == tried
         server.addresses[tried[1]] = ("192.0.2.7",)
         server.codes[tried[0]] = SERVFAIL  # passed over, as by libc
@@ -131,7 +131,7 @@ async def test_names_are_searched_as_resolv_conf_says(
 
 async def test_a_search_list_that_names_the_root_makes_no_second_query(tmp_path: Path) -> None:
     async with name_server() as server:
-        assert await lookup_of(tmp_path, server)(NAME) == NotFound(NO_SUCH_NAME)
+        assert await lookup_of(tmp_path, server)(NAME) == Failed(NO_SUCH_NAME)
 
         assert sorted(server.queries) == [(NAME, A), (NAME, AAAA)]
 
@@ -152,7 +152,7 @@ async def test_after_silence_no_other_name_is_tried(tmp_path: Path) -> None:
         server.addresses["api.two.test"] = ("192.0.2.7",)
         lookup = lookup_of(tmp_path, server, "nameserver 127.0.0.1\nsearch one.test two.test")
 
-        assert await lookup("api") == NotFound(NO_ANSWER)
+        assert await lookup("api") == Failed(NO_ANSWER)
 
 
 async def test_the_hosts_file_comes_first_and_is_read_again_when_it_changes(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ async def test_the_hosts_file_comes_first_and_is_read_again_when_it_changes(tmp_
         (tmp_path / "hosts").write_text("nonsense\n\nx y z\n")
         assert await lookup(NAME) == Found((), ("192.0.2.7",), 1.0)
         (tmp_path / "hosts").unlink()
-        assert await lookup("other") == NotFound(NO_SUCH_NAME)
+        assert await lookup("other") == Failed(NO_SUCH_NAME)
 
 
 async def test_an_address_that_the_hosts_file_repeats_counts_once(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ async def test_without_a_name_server_in_resolv_conf_the_rest_of_it_counts(tmp_pa
     async with name_server() as server, name_server("127.0.0.2", server.port) as before:
         server.addresses["api.fleet.one.test"] = ("192.0.2.7",)
         lookup = lookup_of(tmp_path, server, "nameserver 127.0.0.2")
-        assert await lookup("api.fleet") == NotFound(NO_SUCH_NAME)
+        assert await lookup("api.fleet") == Failed(NO_SUCH_NAME)
         asked = len(before.queries)
 
         (tmp_path / "resolv.conf").write_text("search one.test\noptions timeout:1 ndots:2")
@@ -223,7 +223,7 @@ async def test_without_a_name_server_in_resolv_conf_the_rest_of_it_counts(tmp_pa
 @pytest.mark.parametrize("name", ["a..b", "x" * 64, ".".join(["x" * 60] * 5)])
 async def test_what_cannot_be_a_name_is_not_found(tmp_path: Path, name: str) -> None:
     async with name_server() as server:
-        assert await lookup_of(tmp_path, server)(name) == NotFound("it is not a valid name")
+        assert await lookup_of(tmp_path, server)(name) == Failed("it is not a valid name")
 
 
 async def test_a_lookup_makes_no_thread_and_asks_libc_nothing(

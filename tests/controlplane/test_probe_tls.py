@@ -75,9 +75,11 @@ async def serve(hosts: list[str]) -> AsyncIterator[Serve]:
 async def probe(
     backend: Backend, on_certificate: Callable[[float], None] = lambda _: None
 ) -> Advertisement | ProbeFault:
-    client = ProbeClient(addresses_only)
+    client = ProbeClient(
+        addresses_only, certificate_seen=lambda service, backend, expiry: on_certificate(expiry)
+    )
     try:
-        probed = await client.probe(Service("baremetal", Ironic(), (backend,)), backend, on_certificate)
+        probed = await client.probe(Service("baremetal", Ironic(), (backend,)), backend)
         return probed.found
     finally:
         await client.close()

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.controlplane.name_lookup import NO_ANSWER, NO_SUCH_NAME, Addresses, Found, NotFound, Result
+from gateway.controlplane.name_lookup import NO_ANSWER, NO_SUCH_NAME, Addresses, Failed, Found, Result
 from gateway.controlplane.resolver import (
     JITTER,
     LINES_PER_INTERVAL,
@@ -36,7 +36,7 @@ from tests.kit.waiting import PATIENCE
 NAME = "api.fleet.test"
 ADDRESS = "192.0.2.7"
 FOUND = Found((), (ADDRESS,), 30.0)
-SILENT = NotFound(NO_ANSWER)
+SILENT = Failed(NO_ANSWER)
 
 
 class Lookups:
@@ -116,8 +116,8 @@ async def test_an_address_is_its_own_and_never_looked_up() -> None:
         await addresses_only(NAME)
 
 
-@pytest.mark.parametrize("problem", [SILENT, NotFound(NO_SUCH_NAME), NotFound("the name servers fail")])
-async def test_R_B9_the_last_addresses_stay_while_there_are_no_newer_ones(problem: NotFound) -> None:
+@pytest.mark.parametrize("problem", [SILENT, Failed(NO_SUCH_NAME), Failed("the name servers fail")])
+async def test_R_B9_the_last_addresses_stay_while_there_are_no_newer_ones(problem: Failed) -> None:
     lookups = Lookups(FOUND, problem)
     async with lookups.resolver() as resolver:
         resolver.retarget(services(NAME))
@@ -132,7 +132,7 @@ async def test_R_B9_the_last_addresses_stay_while_there_are_no_newer_ones(proble
 
 
 async def test_a_name_that_was_never_found_fails_at_once_after_its_first_lookup() -> None:
-    lookups = Lookups(SILENT, NotFound("no descriptor", errno.EMFILE))
+    lookups = Lookups(SILENT, Failed("no descriptor", errno.EMFILE))
     async with lookups.resolver() as resolver:
         resolver.retarget(services(NAME))
         with pytest.raises(UnresolvedError, match=f"no address of {NAME}: {NO_ANSWER}") as error:
@@ -259,7 +259,7 @@ async def test_a_bug_in_a_lookup_does_not_end_the_lookups(caplog: pytest.LogCapt
 
 async def test_each_change_is_one_log_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="skewgate.resolver")
-    lookups = Lookups(SILENT, SILENT, FOUND, FOUND, SILENT, SILENT, NotFound(NO_SUCH_NAME), FOUND, FOUND)
+    lookups = Lookups(SILENT, SILENT, FOUND, FOUND, SILENT, SILENT, Failed(NO_SUCH_NAME), FOUND, FOUND)
     now = 0.0
     async with lookups.resolver(lambda: now) as resolver:
         resolver.retarget(services(NAME))
@@ -312,7 +312,7 @@ def family(version: Literal[4, 6]) -> st.SearchStrategy[Addresses | None]:
 
 results = st.one_of(
     st.just(SILENT),
-    st.just(NotFound(NO_SUCH_NAME)),
+    st.just(Failed(NO_SUCH_NAME)),
     st.builds(Found, family(6), family(4), st.just(1.0)).filter(lambda found: found.ipv6 or found.ipv4),
 )
 

@@ -20,13 +20,12 @@ from time import monotonic
 from typing import Final, Protocol, TypeAlias, final
 
 from gateway.controlplane.discovery.file import FileLister
-from gateway.controlplane.discovery.lister import Answer, Failed, Lister
+from gateway.controlplane.discovery.lister import Answer, Lister
 from gateway.controlplane.discovery.names import DnsLister, SrvLister
-from gateway.controlplane.name_lookup import NO_ANSWER, NameLookup
+from gateway.controlplane.name_lookup import NO_ANSWER, Failed, NameLookup
 from gateway.controlplane.resolver import (
-    LINES_PER_INTERVAL,
-    LOG_INTERVAL,
     LONGEST_LOOKUP,
+    FewLines,
     pause_after,
     pause_after_failures,
 )
@@ -62,7 +61,7 @@ _log = logging.getLogger("skewgate.discovery")
 
 
 class Retargetable(Protocol):
-    """The part of `prober.Prober` and of `resolver.Resolver` that is used here."""
+    """A `prober.Prober` or a `resolver.Resolver`: what is told which backends there are."""
 
     def retarget(self, services: Iterable[Service]) -> None: ...
 
@@ -101,8 +100,7 @@ class _Watched:
     """Wall-clock seconds of the last list that was taken."""
     task: asyncio.Task[None] | None = None
     removed: bool = False
-    lines: int = 0
-    lines_since: float = float("-inf")
+    lines: FewLines = field(default_factory=FewLines)
 
 
 @final
@@ -384,12 +382,7 @@ class Discovery:
             self._log_line(watched, logging.INFO, f"{watched.source.key}: {'; '.join(texts)}")
 
     def _log_line(self, watched: _Watched, level: int, text: str) -> None:
-        """What changes often is logged for who asks for it only."""
-        now = self._clock()
-        if now >= watched.lines_since + LOG_INTERVAL:
-            watched.lines, watched.lines_since = 0, now
-        watched.lines += 1
-        level = level if watched.lines <= LINES_PER_INTERVAL else logging.DEBUG
+        level = watched.lines.level(level, self._clock())
         _log.log(level, "%s: %s", watched.service, text, extra=about(watched.service))
 
 

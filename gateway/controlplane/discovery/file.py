@@ -12,10 +12,12 @@ import os
 import stat
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Final, TypeAlias, final
 
-from gateway.controlplane.discovery.lister import Answer, Failed, Listed, Lister
+from gateway.controlplane.discovery.lister import Answer, Listed, Lister
+from gateway.controlplane.name_lookup import Failed
 from gateway.core.fleet.source import Address
 from gateway.settings.target_file import MAX_SIZE, TargetsError, read_targets
 
@@ -90,28 +92,18 @@ class FileLister(Lister):
         self._seen, self._answer = None, Failed(f"it cannot be read: {reason.lower()}")
 
 
-def _in_daemon_thread(work: object) -> asyncio.Future[None]:
+def _in_daemon_thread(work: Callable[[], None]) -> asyncio.Future[None]:
     """The end of `work`, which a thread does that the end of the process does not wait for."""
-    assert callable(work)
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
-
-    def end(error: BaseException | None) -> None:
-        if ended.cancelled():
-            return
-        if error is None:
-            ended.set_result(None)
-        else:
-            ended.set_exception(error)
+    ended: Future[None] = Future()
+    ended.set_running_or_notify_cancel()  # so that nobody can cancel it
 
     def run() -> None:
-        problem: BaseException | None = None
         try:
             work()
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
-            problem = error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(end, problem)
+            ended.set_exception(error)
+        else:
+            ended.set_result(None)
 
     threading.Thread(target=run, name="skewgate-file", daemon=True).start()
-    return ended
+    return asyncio.wrap_future(ended)

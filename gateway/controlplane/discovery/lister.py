@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+from gateway.controlplane.name_lookup import Failed
 from gateway.core.fleet.source import MAX_BACKENDS, Address
 
 
@@ -17,13 +18,6 @@ class Listed(NamedTuple):
     addresses: tuple[Address, ...]
     ttl: float
     """Seconds for which it is valid."""
-
-
-class Failed(NamedTuple):
-    """The source has not answered, or not with a list."""
-
-    reason: str
-    """Part of a sentence."""
 
 
 Answer: TypeAlias = Listed | Failed

@@ -16,8 +16,8 @@ from ipaddress import ip_address
 from math import gcd
 from typing import Final, final
 
-from gateway.controlplane.discovery.lister import Answer, Failed, Listed, Lister, too_many
-from gateway.controlplane.name_lookup import Addresses, NameLookup, NotFound, Services, SrvRecord
+from gateway.controlplane.discovery.lister import Answer, Listed, Lister, too_many
+from gateway.controlplane.name_lookup import Addresses, Failed, NameLookup, Services, SrvRecord
 from gateway.core.fleet.source import MAX_BACKENDS, MAX_WEIGHT, Address
 
 LOOKUPS_AT_ONCE: Final = 16
@@ -37,10 +37,10 @@ class _Families:
     def all(self) -> Addresses:
         return self.ipv6 + self.ipv4
 
-    async def look_up(self, lookup: NameLookup, name: str, *, absolute: bool = False) -> float | NotFound:
+    async def look_up(self, lookup: NameLookup, name: str, *, absolute: bool = False) -> float | Failed:
         """Look the name up; gives the TTL. What was not learned stays."""
         found = await (lookup.absolute(name) if absolute else lookup(name))
-        if isinstance(found, NotFound):
+        if isinstance(found, Failed):
             return found
         self.ipv6 = self.ipv6 if found.ipv6 is None else found.ipv6
         self.ipv4 = self.ipv4 if found.ipv4 is None else found.ipv4
@@ -60,8 +60,8 @@ class DnsLister(Lister):
     async def look(self) -> Answer:
         """One lookup of the name."""
         ttl = await self._known.look_up(self._lookup, self._name)
-        if isinstance(ttl, NotFound):
-            return Failed(ttl.reason)
+        if isinstance(ttl, Failed):
+            return ttl
         hosts = _in_order(self._known.all)
         if len(hosts) > MAX_BACKENDS:
             return too_many(len(hosts))
@@ -82,8 +82,8 @@ class SrvLister(Lister):
     async def look(self) -> Answer:
         """One lookup of the records, and one of each target."""
         found = await self._lookup.services(self._name)
-        if isinstance(found, NotFound):
-            return Failed(found.reason)
+        if isinstance(found, Failed):
+            return found
         if len(found.records) > MAX_BACKENDS:
             return too_many(len(found.records))
         return await self._with_addresses(found)
@@ -93,15 +93,15 @@ class SrvLister(Lister):
         known = {target: self._known.get(target) or _Families() for target in targets}
         at_once = asyncio.Semaphore(LOOKUPS_AT_ONCE)
 
-        async def look_up(target: str) -> float | NotFound:
+        async def look_up(target: str) -> float | Failed:
             async with at_once:
                 return await known[target].look_up(self._lookup, target, absolute=True)
 
         results = await asyncio.gather(*map(look_up, known))
         self._known = known
-        ttl = min([found.ttl, *(each for each in results if not isinstance(each, NotFound))])
+        ttl = min([found.ttl, *(each for each in results if not isinstance(each, Failed))])
         addresses = _addresses(found.records, known)
-        problems = [each for each in results if isinstance(each, NotFound)]
+        problems = [each for each in results if isinstance(each, Failed)]
         if not addresses and problems:
             return Failed(f"no address of any of its {len(known)} targets: {problems[0].reason}")
         return too_many(len(addresses)) if len(addresses) > MAX_BACKENDS else Listed(addresses, ttl)

@@ -71,7 +71,7 @@ _log = logging.getLogger("skewgate.agreement")
 
 @final
 class Replication:
-    """One replica, for all services of this gateway, from `start` to `close`, on the running loop.
+    """The `Agreement` of one of several replicas, for all its services, from `start` to `close`.
 
     `snapshot_holder` must begin every service with `agreed.NOT_JOINED`, and call `agree` for nobody else.
     `store` is closed here. `held(service)`: the lowest seq of its document that any live worker (or engine)
@@ -147,8 +147,7 @@ class Replication:
     # --- its life
 
     def start(self) -> None:
-        """Come up by what the state file says, detached, and begin to join. To be called before the state
-        file is written and before any worker serves."""
+        """Come up by what the state file says, detached, and begin to join."""
         for name in self._snapshot_holder.current.views:
             self._add(name)
         self._first_members = tuple(self._members.values())
@@ -196,7 +195,6 @@ class Replication:
     # --- what happens elsewhere
 
     def acknowledged(self) -> None:
-        """A worker has acknowledged, joined or ended, or the last orphan is gone."""
         self._dirty.update(self._members)
         self._wake.set()
 
@@ -207,7 +205,6 @@ class Replication:
         self._holding = True
 
     def release(self) -> None:
-        """No other process serves any more, or it has not begun."""
         self._holding = False
         self.acknowledged()
 
@@ -502,8 +499,6 @@ class Replication:
                     await self._changed.wait()
 
     async def in_force(self, service: str | None = None) -> bool:
-        """Wait until the documents (or that of `service`) are where all votes lead, and every live replica
-        holds them. False: it takes too long, or this replica is detached."""
         try:
             async with asyncio.timeout(MAX_WAIT):
                 while whom := [each for name, each in self.awaited().items() if service in {None, name}]:
@@ -515,7 +510,6 @@ class Replication:
         return True
 
     def awaited(self) -> Mapping[str, str]:
-        """For whom the document of a service waits, by service. Empty: all are where they are to be."""
         now, found = self._clocks.boot_time(), {}
         for name, me in self._members.items():
             reading = self._readings.services.get(name)
@@ -538,11 +532,10 @@ class Replication:
         )
 
     def to_save(self) -> Mapping[str, Document]:
-        """What the state file has to hold: the documents by service."""
         return self._saving.documents()
 
     def registrations(self) -> Mapping[str, Registered]:
-        """The same of the registrations."""
+        """The registrations that the state file has to hold, by service."""
         return self._saving.registrations()
 
     async def command(self, service: str, command: OperatorCommand) -> None:

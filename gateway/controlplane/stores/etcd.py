@@ -77,7 +77,7 @@ class _BadToken(StoreError):
 
 @final
 class EtcdStore:
-    """The store of one replica, for one event loop. Connections are made when they are needed."""
+    """The `Store` of one replica, for one event loop. Connections are made when they are needed."""
 
     def __init__(self, settings: EtcdSettings, ttl: float) -> None:
         self._endpoints: Final = settings.endpoints
@@ -87,8 +87,8 @@ class EtcdStore:
         self._addresses = _Addresses()
         self._preferred = 0
         """The index of the endpoint that answered last."""
-        self._moved = asyncio.Event()
-        """Set, and replaced, when it is another one."""
+        self._until_moved: asyncio.Timeout | None = None
+        """Ends the watch when it is another one."""
         self._clusters: dict[str, str] = {}
         """The id of the cluster by endpoint, as far as it has answered."""
         self._token = ""
@@ -99,25 +99,18 @@ class EtcdStore:
         self._closed = False
 
     async def read(self, prefix: str) -> Contents:
-        """All keys under `prefix`, linearizably."""
-        answer = await self._within(lambda: self._send_until_one_answers(RANGE, _range(prefix)))
-        return _contents(answer)
+        return _contents(await self._within(lambda: self._send_until_one_answers(RANGE, _range(prefix))))
 
     async def commit(self, transaction: Transaction) -> int | None:
-        """The revision that it has made; None: a guard does not hold."""
         answer = await self._within(lambda: self._send_in_turn(TXN, _txn(transaction)))
-        if answer.get("succeeded", False) is not True:
-            return None
-        return _revision(answer)
+        return _revision(answer) if answer.get("succeeded", False) is True else None
 
     def watch(self, prefix: str, changed: Callable[[], None]) -> None:
-        """Call `changed` soon after something under `prefix` has changed, as a hint. Until `close`."""
         task = _start(self._watch(prefix, changed))
         self._watches.add(task)
         task.add_done_callback(self._watches.discard)
 
     async def close(self) -> None:
-        """End all watches and connections."""
         self._closed = True
         tasks: list[asyncio.Task[Any]] = [*self._watches]
         if self._login is not None:
@@ -136,8 +129,9 @@ class EtcdStore:
             async with asyncio.timeout(self._call_time):
                 return await send()
         except TimeoutError:
-            milliseconds = round(1000 * self._call_time)
-            raise StoreError(f"no endpoint of etcd answered within {milliseconds} ms") from None
+            raise StoreError(
+                f"no endpoint of etcd answered within {round(1000 * self._call_time)} ms"
+            ) from None
 
     def _in_order(self) -> list[int]:
         count = len(self._endpoints)
@@ -146,8 +140,8 @@ class EtcdStore:
     def _prefer(self, index: int) -> None:
         if index != self._preferred:
             self._preferred = index
-            self._moved.set()
-            self._moved = asyncio.Event()
+            if self._until_moved is not None and not self._until_moved.expired():
+                self._until_moved.reschedule(asyncio.get_running_loop().time())
 
     async def _send_until_one_answers(self, path: str, body: Json) -> Json:
         """Ask the next endpoint when one fails or takes long. The first answer counts. The first endpoint is
@@ -197,10 +191,7 @@ class EtcdStore:
 
     async def _send(self, endpoint: str, path: str, body: Json) -> Json:
         """One answer of one endpoint. A token that is too old is renewed once."""
-        used = self._token
-        if self._settings.user is not None and not used:
-            await self._renew_token(endpoint, used)
-            used = self._token
+        used = await self._token_of(endpoint)
         try:
             answer = await self._post(endpoint, path, body, used)
         except _BadToken as error:
@@ -242,6 +233,12 @@ class EtcdStore:
         return False
 
     # -- one request
+
+    async def _token_of(self, endpoint: str) -> str:
+        """The token to send; empty: there are no users."""
+        if self._settings.user is not None and not self._token:
+            await self._renew_token(endpoint, "")
+        return self._token
 
     async def _renew_token(self, endpoint: str, used: str) -> None:
         """Log in, unless somebody has done so meanwhile. The login goes on when the call that wanted it
@@ -346,35 +343,32 @@ class EtcdStore:
     async def _watch(self, prefix: str, changed: Callable[[], None]) -> None:
         """Whatever comes is a hint. Where a watch ends or was silent for long, there is a new one. When the
         calls move on to another endpoint it follows at once: the old one may hang."""
-        while True:
-            moved = self._moved
-            with suppress(StoreError, aiohttp.ClientError, OSError, ValueError, TimeoutError):
-                await _unless(moved, self._watch_once(prefix, changed))
+        while not self._closed:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._ttl / 4):
-                    await moved.wait()
+                async with asyncio.timeout(None) as self._until_moved:
+                    with suppress(StoreError, aiohttp.ClientError, OSError, ValueError):
+                        await self._watch_once(prefix, changed)
+                    await asyncio.sleep(self._ttl / 4)
 
     async def _watch_once(self, prefix: str, changed: Callable[[], None]) -> None:
-        used = self._token
         waits = aiohttp.ClientTimeout(
             total=None, sock_connect=self._call_time, sock_read=WATCH_TTLS * self._ttl
         )
         endpoint = self._endpoints[self._preferred]
-        if self._settings.user is not None and not used:
-            await self._renew_token(endpoint, used)
-            used = self._token
+        used = await self._token_of(endpoint)
         body = {"create_request": _range(prefix)}
         async with await self._open(endpoint, WATCH, body, used, waits) as response:
-            if response.status == 200 and await self._tell(response, changed):
-                await self._renew_token(endpoint, used)
+            if response.status != 200:
+                return
+            async for chunk in response.content.iter_any():
+                if b'"canceled":true' in chunk:
+                    if any(words.encode() in chunk for words in _BAD_TOKEN):
+                        await self._renew_token(endpoint, used)
+                    return
+                changed()
 
-    async def _tell(self, response: aiohttp.ClientResponse, changed: Callable[[], None]) -> bool:
-        """Whether etcd has ended the watch for the token's sake."""
-        async for chunk in response.content.iter_any():
-            if b'"canceled":true' in chunk:
-                return any(words.encode() in chunk for words in _BAD_TOKEN)
-            changed()
-        return False
+
+_Address: TypeAlias = tuple[str, int, socket.AddressFamily]
 
 
 @final
@@ -383,8 +377,9 @@ class _Addresses(AbstractResolver):
     so there is one at a time for each name, and what was found last serves meanwhile."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, int, int], list[ResolveResult]] = {}
-        self._looking: dict[tuple[str, int, int], asyncio.Task[None]] = {}
+        self._system = aiohttp.ThreadedResolver()
+        self._found: dict[_Address, list[ResolveResult]] = {}
+        self._looking: dict[_Address, asyncio.Task[None]] = {}
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -398,23 +393,9 @@ class _Addresses(AbstractResolver):
             raise OSError(None, f"no address of {host} was found")
         return self._found[key]
 
-    async def _look_up(self, key: tuple[str, int, int]) -> None:
-        host, port, family = key
+    async def _look_up(self, key: _Address) -> None:
         with suppress(OSError):
-            found = await asyncio.get_running_loop().getaddrinfo(
-                host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
-            )
-            self._found[key] = [
-                ResolveResult(
-                    hostname=host,
-                    host=str(address[0]),
-                    port=port,
-                    family=one,
-                    proto=proto,
-                    flags=socket.AI_NUMERICHOST,
-                )
-                for one, _, proto, _, address in found
-            ]
+            self._found[key] = await self._system.resolve(*key)
 
     async def close(self) -> None:
         await _end(list(self._looking.values()))
@@ -423,17 +404,6 @@ class _Addresses(AbstractResolver):
 def _start(doing: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Whoever calls this keeps the task, and ends it."""
     return asyncio.create_task(doing)  # noqa: TID251 - a set, a name or a `finally` has each of them
-
-
-async def _unless(event: asyncio.Event, doing: Coroutine[Any, Any, None]) -> None:
-    """Wait for the end of `doing`, which is broken off when `event` is set. Raises what it raises."""
-    task, waiting = _start(doing), _start(event.wait())
-    try:
-        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            await task
-    finally:
-        await _end([task, waiting])
 
 
 async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
