@@ -18,14 +18,13 @@ from itertools import combinations
 from typing import Final, NamedTuple, TypeAlias, final
 
 from gateway.core.decision.decision import Forward, NegotiationResult, Resolution, decide
-from gateway.core.decision.local_responses import RETRY_AFTER, error_response
+from gateway.core.decision.local_responses import error_response
 from gateway.core.decision.routing import Routes
 from gateway.core.decision.selection import Candidates
 from gateway.core.dialect import (
     Dialect,
     DirectPaths,
     Endpoint,
-    GatewayError,
     OfferedVersions,
     RequestedKind,
     RequestedVersion,
@@ -39,7 +38,7 @@ from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.http.message import Header, RequestHead, as_mapping, normalize_name, render
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.dataplane.local_responses.failures import FAILURES, Failure
+from gateway.dataplane.local_responses.failures import Failure, failure_error
 
 LATEST: Final = "latest"
 POOL_PREFIX: Final = "sg-"
@@ -385,10 +384,7 @@ def _error_answer(
     view: ServiceView, failure: Failure, offered: OfferedVersions, ranges: Collection[str]
 ) -> ErrorAnswer:
     """With an offer that only shows where it stands: an engine takes it from the row."""
-    rule = FAILURES[failure]
-    retry_after = RETRY_AFTER if rule.status == 503 else None
-    error = GatewayError(rule.status, rule.title, rule.detail, retry_after, offered)
-    response = error_response(view, error)
+    response = error_response(view, failure_error(failure, offered))
     headers = {normalize_name(name): (name, value) for name, value in response.headers}
     return ErrorAnswer(
         response.status,

@@ -20,7 +20,7 @@ from gateway.core.fleet.fleet import ConnectFailed, Drain, ProbeSucceeded
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.backends.ejection import Ejections
-from gateway.dataplane.local_responses.failures import FAILURES, Failure, Side
+from gateway.dataplane.local_responses.failures import FAILURES, Failure
 from gateway.telemetry.metrics import Metrics
 from tests.kit.backends import UpstreamConnection, always, refusing_backend, serve
 from tests.kit.examples import examples
@@ -118,7 +118,7 @@ def test_only_faults_of_the_backend_count(failure: Failure) -> None:
         *(Failure.REPLY_TIMEOUT, Failure.REPLY_STALLED, Failure.MISPLACED),
     }
     assert fleet.ejected == ([0] if counts else [])
-    assert not counts or FAILURES[failure].side is Side.BACKEND
+    assert not counts or not FAILURES[failure].is_of_client
 
 
 def test_a_closed_idle_connection_is_no_fault() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core.http.message import METHODS, Response
 from gateway.dataplane.local_responses import local_response
-from gateway.dataplane.local_responses.failures import FAILURES, IDEMPOTENT, Failure, Resend, Side, may_retry
+from gateway.dataplane.local_responses.failures import FAILURES, IDEMPOTENT, Failure, Resend, may_retry
 from gateway.dataplane.local_responses.proxy_status import LocalReason
 
 UNSENT: Final = {
@@ -27,14 +27,14 @@ UNSENT: Final = {
 def test_every_failure_has_a_complete_rule() -> None:
     assert set(FAILURES) == set(Failure)
     for failure, rule in FAILURES.items():
-        assert rule.status == 0 or (rule.title and rule.detail.endswith(".")), failure
+        assert rule.status == 0 or (rule.error_type and rule.detail.endswith(".")), failure
         assert rule.status in {0, 400, 408, 413, 502, 503, 504}
 
 
 def test_the_status_is_502_or_504_only_after_bytes_were_sent() -> None:
     for failure, rule in FAILURES.items():
         assert (rule.status == 503) == (failure in {*UNSENT, Failure.VERSION_UNKNOWN}), failure
-        assert rule.side is not Side.CLIENT or rule.status in {0, 400, 408, 413}
+        assert rule.is_of_client == (rule.status in {0, 400, 408, 413})
 
 
 @pytest.mark.parametrize("failure", list(Failure))

@@ -7,14 +7,13 @@ documents are made by the dialects. Pure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from http import HTTPStatus
 from math import ceil
 
 from gateway.core.dialect import GatewayError, RequestedVersion
 from gateway.core.fleet.admission import Maintenance
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.http.json_body import read_json
-from gateway.core.http.message import Header, Response
+from gateway.core.http.message import REASON_PHRASES, Header, Response
 
 RETRY_AFTER = 2
 """Seconds: about the time until the next probes, and the pause that OpenStack clients make by themselves."""
@@ -28,8 +27,6 @@ IN_MAINTENANCE = "This service is in maintenance."
 THROTTLED_RETRY_AFTER = 1
 """Seconds: the header has whole ones only, and by then a rate-limited endpoint answers again."""
 
-_PHRASES = {status.value: status.phrase for status in HTTPStatus}
-
 
 def unavailable(view: ServiceView, requested: RequestedVersion | None) -> Response:
     """503: no backend serves the negotiated version at this moment, or nothing is on offer yet. Never 404 or
@@ -38,7 +35,7 @@ def unavailable(view: ServiceView, requested: RequestedVersion | None) -> Respon
         view,
         GatewayError(
             503,
-            "Service Unavailable",
+            REASON_PHRASES[503],
             NO_BACKEND_AVAILABLE,
             retry_after=RETRY_AFTER,
             offered=view.offer.offered,
@@ -51,7 +48,9 @@ def maintenance_response(view: ServiceView, maintenance: Maintenance) -> Respons
     """The answer to every request of a service in maintenance, documents included: whoever reads a document
     goes on to the API. A body of the operator stands in the head of the dialect's own error."""
     status = maintenance.status
-    error = GatewayError(status, _PHRASES.get(status, "Error"), IN_MAINTENANCE, offered=view.offer.offered)
+    error = GatewayError(
+        status, REASON_PHRASES.get(status, "Error"), IN_MAINTENANCE, offered=view.offer.offered
+    )
     response = view.service.dialect.error_response(error)
     if maintenance.body is not None:
         others = [header for header in response.headers if header[0].lower() != "content-type"]

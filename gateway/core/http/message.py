@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from http import HTTPStatus
 from itertools import groupby
 from typing import Final, NamedTuple, Protocol, TypeAlias, final
 
@@ -154,6 +155,14 @@ class RequestHead(NamedTuple):
     @property
     def selected(self) -> tuple[object, ...]:
         return self.fields
+
+
+REASON_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus} | {
+    413: "Payload Too Large",
+    414: "URI Too Long",
+    431: "Request Header Fields Too Large",
+}
+"""The reason phrase of each registered status (RFC 9110 15), the same on every release of Python."""
 
 
 @final

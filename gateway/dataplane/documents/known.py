@@ -204,17 +204,17 @@ def _probed(key: DocumentKey) -> KnownDocument | None:
     headers = as_mapping(document.fields)
     served = service.dialect.read_response(key.endpoint, document.status, headers)
     return KnownDocument(
-        service.scheme_id,
-        member.backend,
-        member.legacy,
-        document.host,
-        member.backend.origin,
-        document.status,
-        served,
-        served.version,
-        all_values(headers, "vary"),
-        tuple(("Content-Type", value) for value in all_values(headers, "content-type")),
-        document.body,
+        scheme_id=service.scheme_id,
+        backend=member.backend,
+        legacy=member.legacy,
+        host=document.host,
+        public_base=member.backend.origin,
+        status=document.status,
+        served=served,
+        version=served.version,
+        vary=all_values(headers, "vary"),
+        fields=tuple(("Content-Type", value) for value in all_values(headers, "content-type")),
+        body=document.body,
     )
 
 
@@ -279,18 +279,18 @@ def document_to_keep(
     if "*" in vary:
         return None
     return KnownDocument(
-        resolution.view.service.scheme_id,
-        member.backend,
-        member.legacy,
-        request.host,
-        public_base,
-        response.status,
-        served,
-        resolution.version,
-        vary,
-        tuple(
+        scheme_id=resolution.view.service.scheme_id,
+        backend=member.backend,
+        legacy=member.legacy,
+        host=request.host,
+        public_base=public_base,
+        status=response.status,
+        served=served,
+        version=resolution.version,
+        vary=vary,
+        fields=tuple(
             (name.decode(), value.strip(OWS).decode("latin-1"))
             for name, value in _ABOUT_CONTENT.findall(response.passthrough)
         ),
-        body,
+        body=body,
     )

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, final
 
 from gateway.core.fleet.failures import RetryCause
-from gateway.dataplane.local_responses.failures import FAILURES, Failure, Resend, Side, may_retry
+from gateway.dataplane.local_responses.failures import FAILURES, Failure, Resend, may_retry
 
 if TYPE_CHECKING:
     from gateway.core.fleet.failures import Retry
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 @final
 class Retries:
     """The history of one exchange."""
-
-    __slots__ = (
-        "_refused_version",
-        "_timed_out",
-        "exhausted",
-        "holds_budget",
-        "new_connection_only",
-        "only_if_not_executed",
-        "tried",
-        "turn",
-        "unanswered",
-    )
 
     def __init__(self) -> None:
         self.tried: tuple[str, ...] = ()
@@ -73,7 +61,7 @@ class Retries:
     def reported(self, failure: Failure) -> Failure:
         """The failure that the client gets when `failure` ends the request."""
         rule = FAILURES[failure]
-        hides = rule.side is Side.BACKEND and rule.retry is not Resend.NEVER
+        hides = not rule.is_of_client and rule.retry is not Resend.NEVER
         return self.unanswered or failure if hides else failure
 
     def allow(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 from gateway.core.decision.local_responses import RETRY_AFTER, error_response
 from gateway.core.dialect import GatewayError
 from gateway.core.fleet.admission import NO_CLIENT_LIMITS
+from gateway.core.http.message import REASON_PHRASES
 from gateway.dataplane.limits.client_limiter import ClientLimiter, Lease, client_key
 from gateway.dataplane.limits.shedding import YOUNG, Shedder
 from gateway.dataplane.local_responses.answers import LocalAnswer
@@ -39,15 +40,11 @@ MAX_CACHED_RESPONSES: Final = 512
 MAX_CACHED_VERSION_SIZE: Final = 64
 """Characters of a requested version: some dialects repeat it in errors, and clients choose it."""
 
-_TEXTS: Final = {
-    LocalReason.ACCESS: (403, "Forbidden", "Requests from this address are not allowed."),
-    LocalReason.OVERLOAD: (503, "Service Unavailable", "The gateway has more requests than it can serve."),
-    LocalReason.CLIENT_CONCURRENCY: (
-        429,
-        "Too Many Requests",
-        "This client has too many requests in flight.",
-    ),
-    LocalReason.CLIENT_RATE: (429, "Too Many Requests", "This client sends too many requests."),
+_ERRORS: Final = {
+    LocalReason.ACCESS: (403, "Requests from this address are not allowed."),
+    LocalReason.OVERLOAD: (503, "The gateway has more requests than it can serve."),
+    LocalReason.CLIENT_CONCURRENCY: (429, "This client has too many requests in flight."),
+    LocalReason.CLIENT_RATE: (429, "This client sends too many requests."),
 }
 _BUSY_RETRY_AFTER: Final = 1
 """Seconds: nobody knows when a request of the client will end."""
@@ -167,8 +164,15 @@ class Admission:
         made = self._responses.get(key)
         if made is not None and made[0] is view:
             return LocalAnswer(made[1], reason, closes)
-        status, title, detail = _TEXTS[reason]
-        error = GatewayError(status, title, detail, retry_after, resolution.offered, requested)
+        status, detail = _ERRORS[reason]
+        error = GatewayError(
+            status,
+            REASON_PHRASES[status],
+            detail,
+            retry_after=retry_after,
+            offered=resolution.offered,
+            requested=requested,
+        )
         response = error_response(view, error)
         if requested is None or len(requested.text) <= MAX_CACHED_VERSION_SIZE:
             if len(self._responses) >= MAX_CACHED_RESPONSES:

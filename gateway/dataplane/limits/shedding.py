@@ -53,20 +53,6 @@ NOTHING: Final = float("inf")
 class Shedder:
     """The level, from one measured lag after the other. `limit`: seconds; None: nothing is ever shed."""
 
-    __slots__ = (
-        *(
-            "_calm",
-            "_calm_since",
-            "_ended",
-            "_established",
-            "_late_since",
-            "_late_ticks",
-            "_limit",
-            "_others",
-        ),
-        *("lag", "level", "sheds_from", "since"),
-    )
-
     def __init__(self, limit: float | None) -> None:
         self._limit = limit
         self.lag = 0.0

@@ -11,7 +11,7 @@ from gateway.core.decision.decision import Answer, NegotiationResult, Refuse, Re
 from gateway.core.decision.local_responses import error_response, unavailable
 from gateway.core.http.message import Response
 from gateway.dataplane.local_responses import local_response
-from gateway.dataplane.local_responses.failures import FAILURES, Failure, Side, failure_error
+from gateway.dataplane.local_responses.failures import FAILURES, Failure, failure_error
 from gateway.dataplane.local_responses.proxy_status import LocalReason, local_reason
 
 
@@ -52,6 +52,8 @@ def no_document(resolution: Resolution) -> LocalAnswer:
 
 def answer_to_failure(failure: Failure, resolution: Resolution) -> LocalAnswer:
     """The answer to `failure` that `FAILURES` tells, in the error format of the dialect."""
-    response = error_response(resolution.view, failure_error(failure, resolution))
-    closes = FAILURES[failure].side is Side.CLIENT
+    response = error_response(
+        resolution.view, failure_error(failure, resolution.offered, resolution.requested)
+    )
+    closes = FAILURES[failure].is_of_client
     return LocalAnswer(response, failure, closes, NegotiationResult.UNAVAILABLE)

@@ -11,16 +11,9 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from gateway.core.decision.decision import Resolution
 from gateway.core.decision.local_responses import NO_BACKEND_AVAILABLE, RETRY_AFTER
-from gateway.core.dialect import GatewayError
-
-
-class Side(StrEnum):
-    """The side at fault."""
-
-    CLIENT = "client"
-    BACKEND = "backend"
+from gateway.core.dialect import GatewayError, OfferedVersions, RequestedVersion
+from gateway.core.http.message import REASON_PHRASES
 
 
 class Resend(StrEnum):
@@ -65,123 +58,124 @@ class FailureRule(NamedTuple):
 
     status: int
     """The status of the response, if none has begun; 0: none is written, since the client has gone."""
-    title: str
-    """The reason phrase."""
+    error_type: str
+    """The registered error type of RFC 9209 2.3 that the response shows."""
+    retry: Resend
     detail: str
     """One fixed sentence for the client."""
-    side: Side
-    retry: Resend
+
+    @property
+    def is_of_client(self) -> bool:
+        """Whether the client is at fault: the status is below 500, or 0 because it has gone."""
+        return self.status < 500
 
 
 FAILURES: Final[dict[Failure, FailureRule]] = {
     Failure.CONNECT: FailureRule(
         503,
-        "Service Unavailable",
-        "No connection could be made to a backend that serves the requested API version.",
-        Side.BACKEND,
+        "connection_refused",
         Resend.ALWAYS,
+        "No connection could be made to a backend that serves the requested API version.",
     ),
     Failure.CONNECT_TIMEOUT: FailureRule(
         503,
-        "Service Unavailable",
-        "No connection could be made in time to a backend that serves the requested API version.",
-        Side.BACKEND,
+        "connection_timeout",
         Resend.ALWAYS,
+        "No connection could be made in time to a backend that serves the requested API version.",
     ),
     Failure.TLS: FailureRule(
         503,
-        "Service Unavailable",
-        "No TLS connection could be made to a backend that serves the requested API version.",
-        Side.BACKEND,
+        "tls_protocol_error",
         Resend.ALWAYS,
+        "No TLS connection could be made to a backend that serves the requested API version.",
     ),
     Failure.NOT_SENT: FailureRule(  # the backend talks before it has a request
         503,
-        "Service Unavailable",
-        "No connection to a backend that serves the requested API version could be used.",
-        Side.BACKEND,
+        "connection_terminated",
         Resend.ALWAYS,
+        "No connection to a backend that serves the requested API version could be used.",
     ),
     Failure.NO_REPLY: FailureRule(
         502,
-        "Bad Gateway",
-        "The backend closed the connection without a reply.",
-        Side.BACKEND,
+        "connection_terminated",
         Resend.IF_IDEMPOTENT,
+        "The backend closed the connection without a reply.",
     ),
     Failure.REPLY_TIMEOUT: FailureRule(
-        504, "Gateway Timeout", "The backend did not reply in time.", Side.BACKEND, Resend.IF_IDEMPOTENT
+        504, "http_response_timeout", Resend.IF_IDEMPOTENT, "The backend did not reply in time."
     ),
     Failure.BAD_REPLY: FailureRule(
-        502, "Bad Gateway", "The backend's reply was not valid HTTP.", Side.BACKEND, Resend.NEVER
+        502, "http_protocol_error", Resend.NEVER, "The backend's reply was not valid HTTP."
     ),
     Failure.MISPLACED: FailureRule(
         502,
-        "Bad Gateway",
-        "The backend sent the response to another request.",
-        Side.BACKEND,
+        "http_protocol_error",
         Resend.NEVER,
+        "The backend sent the response to another request.",
     ),
     Failure.REPLY_CUT: FailureRule(
-        502, "Bad Gateway", "The backend's reply was cut off.", Side.BACKEND, Resend.NEVER
+        502, "http_response_incomplete", Resend.NEVER, "The backend's reply was cut off."
     ),
     Failure.REPLY_STALLED: FailureRule(
-        504, "Gateway Timeout", "The backend stopped in the middle of its reply.", Side.BACKEND, Resend.NEVER
+        504,
+        "connection_read_timeout",
+        Resend.NEVER,
+        "The backend stopped in the middle of its reply.",
     ),
     Failure.BAD_DOCUMENT: FailureRule(  # it could show this backend's own range
-        502, "Bad Gateway", "The backend's discovery document cannot be read.", Side.BACKEND, Resend.NEVER
+        502,
+        "http_protocol_error",
+        Resend.NEVER,
+        "The backend's discovery document cannot be read.",
     ),
     Failure.OTHER_VERSION: FailureRule(  # a tunnel lasts
         502,
-        "Bad Gateway",
-        "The backend switched protocols at another API version than the negotiated one.",
-        Side.BACKEND,
+        "http_protocol_error",
         Resend.NEVER,
+        "The backend switched protocols at another API version than the negotiated one.",
     ),
-    Failure.VERSION_REFUSED: FailureRule(
-        503,
-        "Service Unavailable",
-        NO_BACKEND_AVAILABLE,
-        Side.BACKEND,
-        Resend.ALWAYS,
-    ),
+    Failure.VERSION_REFUSED: FailureRule(503, "destination_unavailable", Resend.ALWAYS, NO_BACKEND_AVAILABLE),
     Failure.VERSION_UNKNOWN: FailureRule(  # waited too long for the retry budget
-        503, "Service Unavailable", NO_BACKEND_AVAILABLE, Side.BACKEND, Resend.IF_SAFE
+        503, "destination_unavailable", Resend.IF_SAFE, NO_BACKEND_AVAILABLE
     ),
     Failure.QUEUE_FULL: FailureRule(
         503,
-        "Service Unavailable",
-        "All backends that serve the requested API version have as many requests as they take.",
-        Side.BACKEND,
+        "connection_limit_reached",
         Resend.ALWAYS,
+        "All backends that serve the requested API version have as many requests as they take.",
     ),
     Failure.QUEUE_TIMEOUT: FailureRule(
         503,
-        "Service Unavailable",
-        "No backend that serves the requested API version could take another request in time.",
-        Side.BACKEND,
+        "connection_limit_reached",
         Resend.ALWAYS,
+        "No backend that serves the requested API version could take another request in time.",
     ),
     Failure.BODY_TOO_LARGE: FailureRule(
         413,
-        "Payload Too Large",
-        "The request body is larger than this gateway accepts.",
-        Side.CLIENT,
+        "http_request_error",
         Resend.NEVER,
+        "The request body is larger than this gateway accepts.",
     ),
-    Failure.CLIENT_GONE: FailureRule(0, "", "", Side.CLIENT, Resend.NEVER),
+    Failure.CLIENT_GONE: FailureRule(0, "", Resend.NEVER, ""),
     Failure.CLIENT_STALLED: FailureRule(
-        408, "Request Timeout", "The request body did not arrive in time.", Side.CLIENT, Resend.NEVER
+        408, "http_request_error", Resend.NEVER, "The request body did not arrive in time."
     ),
     Failure.CLIENT_BROKE: FailureRule(
-        400, "Bad Request", "The request body was not framed as HTTP requires.", Side.CLIENT, Resend.NEVER
+        400,
+        "http_request_error",
+        Resend.NEVER,
+        "The request body was not framed as HTTP requires.",
     ),
 }
 
 NOT_CONNECTED: Final = frozenset(
     {
-        *(Failure.CONNECT, Failure.CONNECT_TIMEOUT, Failure.TLS, Failure.NOT_SENT),
-        *(Failure.QUEUE_FULL, Failure.QUEUE_TIMEOUT),
+        Failure.CONNECT,
+        Failure.CONNECT_TIMEOUT,
+        Failure.TLS,
+        Failure.NOT_SENT,
+        Failure.QUEUE_FULL,
+        Failure.QUEUE_TIMEOUT,
     }
 )
 """Nothing was sent."""
@@ -202,10 +196,17 @@ def may_retry(failure: Failure, methods: Collection[str], *, body_held: bool) ->
     return retry is Resend.ALWAYS or (SAFE if retry is Resend.IF_SAFE else IDEMPOTENT).issuperset(methods)
 
 
-def failure_error(failure: Failure, resolution: Resolution) -> GatewayError:
+def failure_error(
+    failure: Failure, offered: OfferedVersions | None, requested: RequestedVersion | None = None
+) -> GatewayError:
     """What the client is told of `failure`, before its dialect gives it a shape."""
     rule = FAILURES[failure]
     retry_after = RETRY_AFTER if rule.status == 503 else None
     return GatewayError(
-        rule.status, rule.title, rule.detail, retry_after, resolution.offered, resolution.requested
+        rule.status,
+        REASON_PHRASES[rule.status],
+        rule.detail,
+        retry_after=retry_after,
+        offered=offered,
+        requested=requested,
     )

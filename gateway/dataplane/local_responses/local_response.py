@@ -7,18 +7,11 @@ from __future__ import annotations
 
 from email.utils import formatdate
 from functools import lru_cache
-from http import HTTPStatus
 from time import monotonic
 from typing import Final
 
-from gateway.core.http.message import Response, render
+from gateway.core.http.message import REASON_PHRASES, Response, render
 from gateway.dataplane.local_responses.proxy_status import proxy_status_line
-
-REASON_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus} | {
-    413: "Payload Too Large",
-    414: "URI Too Long",
-    431: "Request Header Fields Too Large",
-}
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 CLOSE_LINE: Final = b"Connection: close\r\n"

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from gateway.core.decision.decision import NegotiationResult, Resolution
-from gateway.dataplane.local_responses.failures import Failure
+from gateway.dataplane.local_responses.failures import FAILURES
 
 
 class LocalReason(StrEnum):
@@ -77,25 +77,7 @@ ERROR_TYPES: Final[dict[str, str]] = {
     LocalReason.CLIENT_RATE: _DENIED,
     LocalReason.CLIENT_CONCURRENCY: _DENIED,
     LocalReason.OVERLOAD: _LOCAL,
-    Failure.CONNECT: "connection_refused",
-    Failure.CONNECT_TIMEOUT: "connection_timeout",
-    Failure.TLS: "tls_protocol_error",
-    Failure.NOT_SENT: "connection_terminated",
-    Failure.NO_REPLY: "connection_terminated",
-    Failure.REPLY_TIMEOUT: "http_response_timeout",
-    Failure.BAD_REPLY: "http_protocol_error",
-    Failure.MISPLACED: "http_protocol_error",
-    Failure.REPLY_CUT: "http_response_incomplete",
-    Failure.REPLY_STALLED: "connection_read_timeout",
-    Failure.BAD_DOCUMENT: "http_protocol_error",
-    Failure.OTHER_VERSION: "http_protocol_error",
-    Failure.VERSION_REFUSED: _UNAVAILABLE,
-    Failure.VERSION_UNKNOWN: _UNAVAILABLE,
-    Failure.QUEUE_FULL: "connection_limit_reached",
-    Failure.QUEUE_TIMEOUT: "connection_limit_reached",
-    Failure.BODY_TOO_LARGE: _CLIENT,
-    Failure.CLIENT_STALLED: _CLIENT,
-    Failure.CLIENT_BROKE: _CLIENT,
+    **{failure: rule.error_type for failure, rule in FAILURES.items() if rule.error_type},
 }
 """The registered error type of each reason. `Failure.CLIENT_GONE` has none: nobody gets its response."""
 
