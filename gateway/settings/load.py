@@ -174,7 +174,10 @@ def load(
             "begin it with `listen:` and `services:`",
         )
     problems = tuple(
-        sorted(set(findings.problems), key=lambda found: (found.file, found.line, found.column, found.code))
+        sorted(
+            dict.fromkeys(findings.problems),
+            key=lambda found: (found.file, found.line, found.column, found.code),
+        )
     )
     if any(problem.severity is Severity.ERROR for problem in problems):
         settings = None
