@@ -23,7 +23,7 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.custom.dialect import RESOURCE, UNVERSIONED, Custom
 from gateway.dialects.custom.options import CustomOptions, DocumentOptions, LearnOptions, LocationOptions
-from gateway.dialects.custom.probed_paths import SHOWS_ONE_SERVER
+from gateway.dialects.custom.probes import SHOWS_ONE_SERVER
 
 OPTIONS = CustomOptions(
     places=(LocationOptions(path="/api/{version}"),),

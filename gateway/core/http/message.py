@@ -193,6 +193,11 @@ def all_values(headers: Mapping[str, str], name: str) -> tuple[str, ...]:
     return () if value is None else (value,)
 
 
+def agreed_text(values: tuple[str, ...]) -> str:
+    """The text that all lines of a header agree on; empty when they differ, and without any."""
+    return values[0] if values and values.count(values[0]) == len(values) else ""
+
+
 _SEPARATORS: Final = re.escape("!#$%&'*+-.^_`|~")
 """Every character of a token but letters and digits (RFC 9110 5.6.2)."""
 

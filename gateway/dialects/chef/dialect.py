@@ -41,7 +41,15 @@ from gateway.core.dialect import (
     Served,
     VersionRefusal,
 )
-from gateway.core.http.message import Header, RequestHead, Response, all_values, as_mapping, normalize_name
+from gateway.core.http.message import (
+    Header,
+    RequestHead,
+    Response,
+    agreed_text,
+    all_values,
+    as_mapping,
+    normalize_name,
+)
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
 from gateway.dialects.chef.documents import document_endpoint, write_document
@@ -51,7 +59,6 @@ from gateway.dialects.chef.version_object import (
     INTEGER,
     NO_VERSION,
     ZERO,
-    agreed_text,
     compact_json,
     load_object,
     read_integer,

@@ -88,11 +88,6 @@ def read_range(members: Mapping[str, object], lowest: str, highest: str) -> Vers
     return VersionSet() if low is None or high is None or low > high else VersionSet.between(low, high)
 
 
-def agreed_text(values: tuple[str, ...]) -> str:
-    """The text that all lines of a header agree on; empty when they differ."""
-    return values[0] if values and values.count(values[0]) == len(values) else ""
-
-
 def request_version_text(requested: RequestedVersion | None) -> str:
     """The `request_version` of a local response."""
     if requested is None or requested.kind is RequestedKind.NONE:

@@ -11,6 +11,7 @@ The others know no option, and nothing that came from the network makes them rai
 - `locations`, `media_types`: where a version stands in a request (header, query, path, media type).
 - `spellings`: which other spellings of a name or a path servers take for the configured one.
 - `codec`, `json_path`: where a version stands in documents and response headers.
+- `probes`: what follows for clients from the paths that probes request, and why a probe found no versions.
 - `error_bodies`: the bodies of refusals and errors that the gateway makes itself.
 
 No module here may know an API by its name, import another family of dialects or perform I/O. An API that

@@ -40,12 +40,11 @@ from gateway.core.http.message import Header as HeaderLine
 from gateway.core.http.message import Response, all_values, normalize_name
 from gateway.core.versions.version import Version
 from gateway.dialects.custom.codec import rewrite
-from gateway.dialects.custom.findings import why_none
 from gateway.dialects.custom.json_path import dump
 from gateway.dialects.custom.locations import LONGEST_TEXT, HeaderLocation, PathLocation, agreed
 from gateway.dialects.custom.option_reader import Parts, read_parts
 from gateway.dialects.custom.options import CustomOptions
-from gateway.dialects.custom.probed_paths import with_probed_paths
+from gateway.dialects.custom.probes import why_none, with_probed_paths
 from gateway.dialects.custom.spellings import comparable, without_suffix
 
 RESOURCE = Endpoint("resource")

@@ -30,9 +30,28 @@ _OTHER_MEANING: Final = (
     | HTTPOXY
     | UNLISTABLE
     | {
-        *("accept", "accept-encoding", "content-type", "content-encoding", "content-location", "cookie"),
-        *("authorization", "etag", "expect", "last-modified", "location", "range", "set-cookie", "vary"),
-        *("allow", "date", "origin", "referer", "retry-after", "server", "user-agent", "www-authenticate"),
+        "accept",
+        "accept-encoding",
+        "allow",
+        "authorization",
+        "content-encoding",
+        "content-location",
+        "content-type",
+        "cookie",
+        "date",
+        "etag",
+        "expect",
+        "last-modified",
+        "location",
+        "origin",
+        "range",
+        "referer",
+        "retry-after",
+        "server",
+        "set-cookie",
+        "user-agent",
+        "vary",
+        "www-authenticate",
     }
 )
 """Headers (normalized names) that already mean something else in a message."""

@@ -39,10 +39,10 @@ from gateway.core.dialect import (
     RequestedVersion,
     Served,
 )
-from gateway.core.http.message import Header, Response, all_values, normalize_name
+from gateway.core.http.message import Header, Response, agreed_text, all_values, normalize_name
 from gateway.core.http.request_ids import PLAIN_IDS, RequestIds
 from gateway.core.versions.version import Scheme, Version
-from gateway.dialects.openstack.identity import OWN_DIALECTS, foreign, is_cinder, origin
+from gateway.dialects.openstack.identity import OWN_DIALECTS, is_cinder, origin, probed_document
 from gateway.dialects.openstack.microversion import (
     ACCEPT_JSON,
     BAD_REQUEST,
@@ -50,13 +50,11 @@ from gateway.dialects.openstack.microversion import (
     MICROVERSION,
     NO_RANGE_IN_HEADERS,
     NOT_FOUND,
-    NOT_JSON,
     RANGE_KEYS,
     REQUEST_ID,
     STANDARD,
     STANDARD_FOLDED,
     Document,
-    agreed_text,
     dump_document,
     is_json,
     load_document,
@@ -69,8 +67,6 @@ from gateway.dialects.openstack.microversion import (
     read_standard,
     refusal_in_body,
     refusal_text,
-    rewrite_links,
-    unexpected_status,
     version_entries,
     write_range_headers,
     write_ranges,
@@ -398,8 +394,7 @@ class OpenStack(Dialect):
                 return None
             if self.scheme.parse(name):
                 entry["id"] = self.scheme.format(offered.highest)
-        rewrite_links(document, links)
-        return dump_document(document)
+        return dump_document(document, links)
 
     # -- 4. probes
 
@@ -412,13 +407,9 @@ class OpenStack(Dialect):
         if not answers:
             return ProbeRequest(path or "/", ACCEPT_JSON)
         answer = answers[0]
-        if answer.status not in (200, 300):
-            return unexpected_status(answer.status, "200 or 300")
-        if not is_json(answer.headers):
-            return NOT_JSON
-        document = load_document(answer.body) or {}
-        if fault := foreign(answer.headers, document, self._own_types):
-            return fault
+        document = probed_document(answer, self._own_types, statuses=(200, 300), expected="200 or 300")
+        if isinstance(document, ProbeFault):
+            return document
         served = self.read_response(RESOURCE, answer.status, answer.headers)
         if served.has_range:
             return served.advertisement or NO_RANGE_IN_HEADERS

@@ -12,12 +12,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, final
 
-from gateway.core.dialect import ProbeFault
+from gateway.core.dialect import ProbeFault, ProbeResponse
 from gateway.core.http.message import all_values, normalize_name
 from gateway.dialects.openstack.microversion import (
     STANDARD,
     STANDARD_FOLDED,
     Document,
+    is_json,
+    load_document,
     objects,
     read_range_values,
     version_entries,
@@ -89,11 +91,20 @@ def origin(headers: Mapping[str, str], document: Document) -> Origin | None:
     return None if service_type is None else Origin(service_type, "the name in the document")
 
 
-def foreign(headers: Mapping[str, str], document: Document, own: frozenset[str]) -> ProbeFault | None:
-    """The failed probe of a server that names another service than those of `own`."""
-    found = origin(headers, document)
+def probed_document(
+    answer: ProbeResponse, own: frozenset[str], *, statuses: tuple[int, ...] = (200,), expected: str = "200"
+) -> Document | ProbeFault:
+    """The document that a probe has read; empty if it is no object. A fault for another status than one of
+    `statuses`, for what is not JSON, and for a server that names another service than those of `own`."""
+    if answer.status not in statuses:
+        return ProbeFault("status", f"answered {answer.status} where {expected} was expected")
+    if not is_json(answer.headers):
+        # An error page, for example: it says nothing about the server, whatever headers it has.
+        return ProbeFault("document", "answered something else than JSON")
+    document = load_document(answer.body) or {}
+    found = origin(answer.headers, document)
     if found is None or found.service_type in own:
-        return None
+        return document
     dialect = OWN_DIALECTS.get(found.service_type)
     mend = f"the dialect {dialect}" if dialect else f"service_type: {found.service_type}"
     return ProbeFault(

@@ -36,26 +36,23 @@ from gateway.core.dialect import (
     Served,
     VersionRefusal,
 )
-from gateway.core.http.message import Header, Response, all_values, normalize_name
+from gateway.core.http.message import Header, Response, agreed_text, all_values, normalize_name
 from gateway.core.http.request_ids import RequestIds
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
-from gateway.dialects.openstack.identity import foreign
+from gateway.dialects.openstack.identity import probed_document
 from gateway.dialects.openstack.microversion import (
     ACCEPT_JSON,
     CONTENT_JSON,
     MICROVERSION,
     NO_RANGE_IN_HEADERS,
-    NOT_JSON,
     REQUEST_ID,
     STANDARD,
     STANDARD_FOLDED,
     UNSUPPORTED_MINOR,
     Document,
     Latest,
-    agreed_text,
     dump_document,
-    is_json,
     load_document,
     objects,
     operation_path,
@@ -65,8 +62,6 @@ from gateway.dialects.openstack.microversion import (
     read_standard,
     refusal_text,
     release_table,
-    rewrite_links,
-    unexpected_status,
     without_json,
     write_range_headers,
     write_ranges,
@@ -299,8 +294,7 @@ class Ironic(Dialect):
             return None
         if endpoint == V1 and not document.get("version"):
             document["version"] = self._version_object(document, offered, links)
-        rewrite_links(document, links)
-        return dump_document(document)
+        return dump_document(document, links)
 
     def _version_object(self, document: Document, offered: OfferedVersions, links: Links) -> Document:
         """The offer as servers from 12.0 write it into `/v1`, with the link that `document` has to itself."""
@@ -325,17 +319,13 @@ class Ironic(Dialect):
         if not answers:
             return ProbeRequest(path or "/v1", ACCEPT_JSON)
         answer = answers[0]
-        if answer.status != 200:
-            return unexpected_status(answer.status, "200")
-        if not is_json(answer.headers):
-            return NOT_JSON
-        document = load_document(answer.body)
-        if fault := foreign(answer.headers, document or {}, _OWN_TYPES):
-            return fault
+        document = probed_document(answer, _OWN_TYPES)
+        if isinstance(document, ProbeFault):
+            return document
         served = self.read_response(V1, answer.status, answer.headers)
         if served.has_range:
             return served.advertisement or NO_RANGE_IN_HEADERS
-        if document is None or document.get("id") != "v1":
+        if document.get("id") != "v1":
             return ProbeFault("document", "neither version headers nor the document of Ironic's v1")
         if "version" in document:
             # Since 12.0 the range is in both. To believe in a legacy server would hold the offer at 1.1.

@@ -152,11 +152,6 @@ def write_range_headers(names: tuple[str, str], offered: OfferedVersions) -> tup
     return (lowest, MICROVERSION.format(offered.lowest)), (highest, MICROVERSION.format(offered.highest))
 
 
-def agreed_text(values: tuple[str, ...]) -> str:
-    """The text that all lines of a response header agree on; `""`, which is no version, when they differ."""
-    return values[0] if values and values.count(values[0]) == len(values) else ""
-
-
 def read_range(lowest: str, highest: str) -> Advertisement | None:
     """The advertisement of a minimum and a maximum.
 
@@ -188,11 +183,16 @@ def load_document(body: bytes) -> Document | None:
     return document if isinstance(document, dict) else None
 
 
-def dump_document(document: Document) -> bytes | None:
-    """The document as the servers write it: ASCII, a blank after `,` and `:`.
+def dump_document(document: Document, links: Links) -> bytes | None:
+    """The document as the servers write it, ASCII and a blank after `,` and `:`, with every `href` as a link
+    that the client can follow.
 
     None when it contains NaN or infinity, which JSON does not have.
     """
+    for entry in _objects_below(document):
+        href = entry.get("href")
+        if isinstance(href, str):
+            entry["href"] = links.rewrite(href)
     try:
         return json.dumps(document, allow_nan=False).encode("ascii")
     except ValueError:
@@ -248,14 +248,6 @@ def write_ranges(document: Document, offered: OfferedVersions) -> bool:
     return True
 
 
-def rewrite_links(document: Document, links: Links) -> None:
-    """Turn every `href` in `document` into a link that the client can follow; in place."""
-    for entry in _objects_below(document):
-        href = entry.get("href")
-        if isinstance(href, str):
-            entry["href"] = links.rewrite(href)
-
-
 def _objects_below(document: Document) -> list[Document]:
     """`document` and every object in it. A loop, because recursion has a limit."""
     found: list[Document] = []
@@ -302,19 +294,12 @@ def refusal_text(template: str, version: Version, offered: OfferedVersions) -> s
 NO_RANGE_IN_HEADERS = ProbeFault(
     "range", "the version headers do not make a range from a minimum up to a maximum"
 )
-NOT_JSON = ProbeFault("document", "answered something else than JSON")
-"""An error page, for example: it says nothing about the server, whatever headers it has."""
 
 
 def is_json(headers: Mapping[str, str]) -> bool:
     """Whether a response is JSON, as all of these APIs answer a probe."""
     kinds = {line.partition(";")[0].strip().lower() for line in all_values(headers, "content-type")}
     return kinds == {"application/json"}
-
-
-def unexpected_status(status: int, expected: str) -> ProbeFault:
-    """A response to a probe with another status than one of `expected`."""
-    return ProbeFault("status", f"answered {status} where {expected} was expected")
 
 
 # --- 6. releases -------------------------------------------------------------------------------------------

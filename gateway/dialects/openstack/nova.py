@@ -38,27 +38,24 @@ from gateway.core.dialect import (
     RequestedVersion,
     Served,
 )
-from gateway.core.http.message import Header, Response, all_values, normalize_name
+from gateway.core.http.message import Header, Response, agreed_text, all_values, normalize_name
 from gateway.core.http.request_ids import RequestIds
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
-from gateway.dialects.openstack.identity import foreign
+from gateway.dialects.openstack.identity import probed_document
 from gateway.dialects.openstack.microversion import (
     ACCEPT_JSON,
     BAD_REQUEST,
     MALFORMED,
     MICROVERSION,
     NOT_FOUND,
-    NOT_JSON,
     REQUEST_ID,
     STANDARD,
     STANDARD_FOLDED,
     UNSUPPORTED,
     Document,
     Latest,
-    agreed_text,
     dump_document,
-    is_json,
     load_document,
     objects,
     operation_path,
@@ -71,8 +68,6 @@ from gateway.dialects.openstack.microversion import (
     refusal_in_body,
     refusal_text,
     release_table,
-    rewrite_links,
-    unexpected_status,
     version_entries,
     write_ranges,
     write_standard,
@@ -284,8 +279,7 @@ class Nova(Dialect):
             return None
         if version_entries(document) is None and objects(document.get("choices")) is None:
             return None
-        rewrite_links(document, links)
-        return dump_document(document)
+        return dump_document(document, links)
 
     # -- 4. probes
 
@@ -302,13 +296,9 @@ class Nova(Dialect):
             return ProbeRequest("/v2.1/", ACCEPT_JSON)
         if answer.status == 401:
             return ProbeFault("unauthorized", "needs a token to show its versions: see probe.headers")
-        if answer.status != 200:
-            return unexpected_status(answer.status, "200")
-        if not is_json(answer.headers):
-            return NOT_JSON
-        document = load_document(answer.body) or {}
-        if fault := foreign(answer.headers, document, _OWN_TYPES):
-            return fault
+        document = probed_document(answer, _OWN_TYPES)
+        if isinstance(document, ProbeFault):
+            return document
         entries = version_entries(document) or []
         current = [entry for entry in entries if entry.get("id") == "v2.1"]
         if len(current) == 1 and not _is_experiment(current[0]):

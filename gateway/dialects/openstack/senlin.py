@@ -36,26 +36,23 @@ from gateway.core.dialect import (
     RequestedVersion,
     Served,
 )
-from gateway.core.http.message import Header, Response, all_values
+from gateway.core.http.message import Header, Response, agreed_text, all_values
 from gateway.core.http.request_ids import RequestIds
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
-from gateway.dialects.openstack.identity import foreign
+from gateway.dialects.openstack.identity import probed_document
 from gateway.dialects.openstack.microversion import (
     ACCEPT_JSON,
     BAD_REQUEST,
     CONTENT_JSON,
     MICROVERSION,
     NOT_FOUND,
-    NOT_JSON,
     REQUEST_ID,
     STANDARD,
     STANDARD_FOLDED,
     Document,
     Latest,
-    agreed_text,
     dump_document,
-    is_json,
     load_document,
     operation_path,
     parse_microversion,
@@ -66,8 +63,6 @@ from gateway.dialects.openstack.microversion import (
     refusal_in_body,
     refusal_text,
     release_table,
-    rewrite_links,
-    unexpected_status,
     version_entries,
     write_ranges,
     write_standard,
@@ -249,8 +244,7 @@ class Senlin(Dialect):
             return None
         for entry in entries if endpoint == V1 else ():
             _correct_self_links(entry)
-        rewrite_links(document, links)
-        return dump_document(document)
+        return dump_document(document, links)
 
     # -- 4. probes
 
@@ -261,14 +255,9 @@ class Senlin(Dialect):
         """
         if not answers:
             return ProbeRequest(path or "/", ACCEPT_JSON)
-        answer = answers[0]
-        if answer.status not in (200, 300):
-            return unexpected_status(answer.status, "300")
-        if not is_json(answer.headers):
-            return NOT_JSON
-        document = load_document(answer.body) or {}
-        if fault := foreign(answer.headers, document, _OWN_TYPES):
-            return fault
+        document = probed_document(answers[0], _OWN_TYPES, statuses=(200, 300), expected="300")
+        if isinstance(document, ProbeFault):
+            return document
         entries = version_entries(document) or []
         own = [entry for entry in entries if entry.get("id") == "1.0"]
         if len(own) != 1:

@@ -165,10 +165,15 @@ PRESETS: Mapping[str, ServiceProfile] = {
         echo_headers=(STANDARD.lower(),),
         root_negotiated=True,
         echoing_mounts=frozenset(
-            (
-                *("allocation_candidates", "allocations", "reshaper", "resource_classes"),
-                *("resource_providers", "traits", "usages"),
-            )
+            {
+                "allocation_candidates",
+                "allocations",
+                "reshaper",
+                "resource_classes",
+                "resource_providers",
+                "traits",
+                "usages",
+            }
         ),
         request_id_in_errors=True,
         releases=release_table({"1.31": "stein 1.1"}),

@@ -1,0 +1,138 @@
+"""What follows from probes: for clients from the paths that are requested, for the operator from failures.
+
+Those paths pass without a version where anything else is refused. The document that `learn` reads is one for
+clients, too, unless the options say otherwise. What remains misleading, `check` says. Why a document holds no
+versions, `status` says: what stands where they are looked for, and which key of `learn` would read it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Final
+
+from gateway.core.dialect import OptionWarning, RequestedKind
+from gateway.core.http.json_body import Json
+from gateway.core.versions.version import Scheme
+from gateway.dialects.custom.codec import MOST_READ, DocumentCodec
+from gateway.dialects.custom.json_path import JsonPath
+from gateway.dialects.custom.locations import Affixes, PathLocation
+from gateway.dialects.custom.option_problems import PATH
+from gateway.dialects.custom.option_reader import Parts
+from gateway.dialects.custom.options import CustomOptions, LearnOptions
+from gateway.dialects.custom.spellings import comparable
+
+_JSON: Final = re.compile(r"[^/]+/(?:[^/]+\+)?json", re.ASCII)
+_DOCUMENT_STATUSES: Final = frozenset({200, 203, 300})
+"""Of a response that may be rewritten (semantics, Responding)."""
+
+SHOWS_ONE_SERVER: Final = "clients that read this document see the versions of one server"
+_SHOWN: Final = 40
+"""Characters of a value that are quoted."""
+_MOST_QUOTED: Final = 3
+_READ: Final = 200
+"""Characters of a value in which a version is looked for."""
+_AROUND: Final = re.compile(r"([^0-9]*)([0-9][0-9.-]*[0-9]|[0-9])(.*)", re.ASCII | re.DOTALL)
+"""What stands before and after the first number."""
+_PLAIN: Final = re.compile(r"[A-Za-z0-9 ._~/:-]{0,20}", re.ASCII)
+
+
+def with_probed_paths(options: CustomOptions, parts: Parts) -> Parts:
+    """`parts` with what follows from the paths that probes request."""
+    probes, learn = options.probes, options.learn
+    requested = (probes.path or learn.path, probes.health)
+    learned, health = (None if path is None else probes.local(path.partition("?")[0]) for path in requested)
+    paths = frozenset(path for path in (learned, health) if path is not None)
+    parts = replace(parts, probed_paths=paths, notes=_notes(parts, paths))
+    if learned is None or not parts.probes_document or learned in parts.unversioned:
+        return parts
+    if options.documents is None and _can_be_rewritten(learned, learn, parts):
+        # What stands at `/v3/` is rarely the document that stands at `/`.
+        versioned = () if learned == "/" else (learned,)
+        documents = ((learned, parts.advertisement_codec),)
+        return replace(parts, documents=documents, versioned_documents=versioned)
+    known = {comparable(path, parts.suffixes) for path, _ in parts.documents}
+    if options.documents == () or comparable(learned, parts.suffixes) in known:
+        return parts
+    hint = "add it to documents, or to unversioned if they may see that"
+    if options.documents is None:
+        hint = "write documents: [] if they may see that, or how to rewrite it"
+    return replace(parts, warnings=(OptionWarning(("learn", "path"), SHOWS_ONE_SERVER, hint),))
+
+
+def _can_be_rewritten(path: str, learn: LearnOptions, parts: Parts) -> bool:
+    """Whether the offer can be written over what `learn` reads."""
+    return (
+        all(place.read(path, "").kind is not RequestedKind.EXACT for place in parts.in_target)
+        and PATH.fullmatch(path) is not None
+        and not parts.advertisement_codec.codec.affixes.open_end
+        and _JSON.fullmatch(learn.content_type) is not None
+        and not _DOCUMENT_STATUSES.isdisjoint(learn.statuses)
+    )
+
+
+def _notes(parts: Parts, paths: frozenset[str]) -> tuple[str, ...]:
+    """What `check` says about paths where a version would be."""
+    prefix = next((place.prefix for place in parts.in_target if isinstance(place, PathLocation)), "")
+    below = sorted(path for path in paths if prefix and path.startswith(prefix + "/"))
+    if not below or set(below) <= set(parts.unversioned):
+        return ()
+    listed = ", ".join(below)
+    note = (
+        f"every path below {prefix} needs a version, but for GET and HEAD of {listed}, which probes request; "
+        f"list those that need none: unversioned: [{listed}]"
+    )
+    return (note,)
+
+
+# --- why a document holds no versions
+
+
+def why_none(parts: Parts, document: Json) -> str:
+    """One sentence about a document in which no versions were found."""
+    codec = parts.advertisement_codec
+    places = [(path, path.find(document)) for path in (codec.listed, codec.minimum, codec.maximum) if path]
+    for path, values in places:
+        written = JsonPath.write(path)
+        if len(values) > MOST_READ:
+            return f"more than {MOST_READ} values at {written}"
+        if any(codec.codec.read(value) is not None for value in values):
+            continue
+        if not values:
+            return f"no versions found at {written}: the document has nothing there"
+        return f"no versions found at {written}; found {_quoted(values)}{_key(codec, parts.scheme, values)}"
+    where = " and ".join(JsonPath.write(path) for path, _ in places)
+    return f"what stands at {where} is no range from a minimum up to a maximum"
+
+
+def _quoted(values: list[Json]) -> str:
+    """The first values as JSON writes them, each cut."""
+    shown = [_one(value) for value in values[:_MOST_QUOTED]]
+    return ", ".join(shown) + (", \u2026" if len(values) > _MOST_QUOTED else "")
+
+
+def _one(value: Json) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if not isinstance(value, str):
+        return json.dumps(value)[:_SHOWN]
+    printable = "".join(each if " " <= each <= "~" and each not in '"\\' else "?" for each in value[:_SHOWN])
+    return f'"{printable}"' + ("\u2026" if len(value) > _SHOWN else "")
+
+
+def _key(codec: DocumentCodec, scheme: Scheme, values: list[Json]) -> str:
+    """The `spelling` that reads the first text with a number in it; empty: none does."""
+    for value in values:
+        found = _AROUND.fullmatch(value[:_READ]) if isinstance(value, str) else None
+        if found is None or not isinstance(value, str):
+            continue
+        before, number, after = found.groups()
+        for end in range(len(number), 0, -1):
+            rest = number[end:] + after
+            spelled = Affixes(before, rest[:1], open_end=True) if rest else Affixes(before)
+            text = spelled.read(value)
+            if text is not None and scheme.parse(text) is not None and _PLAIN.fullmatch(before + rest[:1]):
+                ending = f"{rest[:1]}*" if rest else ""
+                return f': spelling: "{before}{{version}}{ending}" reads it'
+    return ""
