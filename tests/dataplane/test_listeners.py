@@ -16,7 +16,7 @@ import pytest
 from gateway.core.fleet.admission import Access
 from gateway.dataplane.edge.opening import Entrance
 from gateway.dataplane.edge.proxy_protocol import SIGNATURE
-from gateway.dataplane.sockets.keepalive import IDLE
+from gateway.dataplane.sockets.tcp import IDLE
 from gateway.errors import StartupError
 from gateway.settings.sections.listen import Listen
 from tests.dataplane.listener_tls import tls_listener

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.dataplane.edge.listening_sockets import Inherited, ListeningSockets, name_of
-from gateway.dataplane.sockets.keepalive import IDLE
+from gateway.dataplane.sockets.tcp import IDLE
 from gateway.errors import AddressTakenError, StartupError
 from gateway.settings.sections.listen import Listen
 from gateway.tls.values import CertificateFiles, ServerTls

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 from gateway.core.fleet.fleet import ConnectFailed
 from gateway.dataplane.backends.connection import BackendConnection, ConnectionHome
 from gateway.dataplane.local_responses.failures import Failure
-from gateway.dataplane.sockets.keepalive import keep_asking
+from gateway.dataplane.sockets.tcp import keep_asking
 from gateway.telemetry.series.backend import OfBackend
 from gateway.tls.client import SHUTDOWN_TIME, reason_of
 

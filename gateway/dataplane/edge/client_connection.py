@@ -31,8 +31,8 @@ from gateway.dataplane.limits.arrival import Arrival
 from gateway.dataplane.local_responses.failures import Failure
 from gateway.dataplane.local_responses.local_response import CLOSE_LINE, encode, plain_error
 from gateway.dataplane.sockets.bounded_reads import bound_reads
-from gateway.dataplane.sockets.reset import reset
-from gateway.dataplane.sockets.write_progress import WriteProgress, untaken
+from gateway.dataplane.sockets.tcp import reset, untaken
+from gateway.dataplane.sockets.write_progress import WriteProgress
 from gateway.errors import FramingError
 from gateway.telemetry.series.process import OfProcess
 

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 
-from gateway.dataplane.sockets.keepalive import keep_asking
+from gateway.dataplane.sockets.tcp import keep_asking
 from gateway.errors import AddressTakenError, StartupError
 from gateway.settings.sections.listen import Listen
 

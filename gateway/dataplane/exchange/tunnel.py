@@ -20,8 +20,7 @@ from gateway.dataplane.context import OpenTunnel
 from gateway.dataplane.exchange.downstream_head import compose_downstream_head
 from gateway.dataplane.exchange.retries import Retries
 from gateway.dataplane.sockets.bounded_reads import bound_reads
-from gateway.dataplane.sockets.reset import reset
-from gateway.dataplane.sockets.write_progress import untaken
+from gateway.dataplane.sockets.tcp import reset, untaken
 from gateway.telemetry.series.service import OfService, TunnelEnding
 
 if TYPE_CHECKING:

@@ -2,45 +2,17 @@
 
 A time-out for a slow reader must count from the moment at which it last took something. The transport alone
 does not show that: the kernel reports a socket writable only when a third of its send buffer is empty, which
-a slow reader may need a minute for. So the socket's own queue is looked at, too. Sets no deadline itself.
+a slow reader may need a minute for. So the socket's own queue (`tcp.untaken`) is looked at, too. Sets no
+deadline itself.
 """
 
 from __future__ import annotations
 
-import fcntl
-import struct
-import termios
-from typing import TYPE_CHECKING, Final, final
-
-if TYPE_CHECKING:
-    import asyncio
+from typing import Final, final
 
 LOOK_INTERVAL: Final = 1.0
 """Seconds between two looks; a quarter of a time-out that is shorter than four of them. One look costs about
 a microsecond, and only connections that are being waited for are looked at."""
-_UNSIGNED: Final = struct.Struct("@I")
-
-
-def untaken(transport: asyncio.Transport) -> int:
-    """Bytes that were written and not yet acknowledged by the kernel at the other end. Over TLS some more may
-    wait in between, where no transport shows them; they move only when the others do."""
-    size = transport.get_write_buffer_size()
-    sock = transport.get_extra_info("socket")
-    if sock is None or sock.fileno() < 0:
-        return size
-    try:
-        answer = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, _UNSIGNED.pack(0))
-    except OSError:  # not a TCP socket
-        return size
-    return size + int(_UNSIGNED.unpack(answer)[0])
-
-
-def unread(descriptor: int) -> int:
-    """Bytes that have come on a socket and that nobody has read."""
-    try:
-        return int(_UNSIGNED.unpack(fcntl.ioctl(descriptor, termios.FIONREAD, _UNSIGNED.pack(0)))[0])
-    except OSError:  # closed meanwhile
-        return 0
 
 
 @final
