@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.core.http.request_ids import PLAIN_IDS
-from gateway.telemetry.trace_context import trace_digits
+from gateway.telemetry.trace_context import RequestTrace, trace_digits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gateway.core.decision.decision import NegotiationResult
     from gateway.core.dialect import RequestedKind
-    from gateway.telemetry.tracing import RequestTrace
     from gateway.tls.values import ClientCertificate
 
 NO_BACKEND = "none"

@@ -41,7 +41,8 @@ from gateway import __version__
 from gateway.core.http.message import METHODS
 from gateway.telemetry.access_log import printable, redacted
 from gateway.telemetry.request_record import NO_BACKEND, RequestRecord
-from gateway.telemetry.tracing import AttemptSpan, RequestTrace, SpanSink
+from gateway.telemetry.trace_context import AttemptSpan, RequestTrace
+from gateway.telemetry.tracing import SpanSink
 
 MAX_ANSWER: Final = 64 * 1024
 """Bytes of a collector's answer that are read."""

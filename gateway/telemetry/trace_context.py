@@ -3,14 +3,18 @@
     00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
     version, trace id, id of the sender's span, flags (1: the sender records this trace)
 
-Bytes in, values out. Nothing here decides what is recorded, and nothing here sends. Fields are lines with the
-CRLF before each of them.
+Bytes in, values out: also what is noted of a request that is recorded. Nothing here decides what is recorded,
+and nothing here sends. Fields are lines with the CRLF before each of them.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from random import getrandbits
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from gateway.core.fleet.backend import Backend
 
 TRACEPARENT: Final = b"traceparent"
 TRACESTATE: Final = b"tracestate"
@@ -92,3 +96,42 @@ def without_trace(fields: bytes, *, keep_state: bool) -> bytes:
     if not keep_state:
         return _LINE.sub(b"", fields)
     return _LINE.sub(lambda line: line[0] if line[1].lower() == b"state" else b"", fields)
+
+
+class AttemptSpan:
+    """One attempt of a recorded request."""
+
+    __slots__ = ("backend", "began", "ended", "error", "span_id", "status", "target")
+
+    def __init__(self, backend: Backend, target: bytes, began: float) -> None:
+        self.backend = backend
+        self.target = target
+        """As the backend got it; empty: nothing was sent."""
+        self.span_id = new_span_id()
+        self.began = began
+        self.ended = -1.0
+        """Negative: with the request."""
+        self.status = 0
+        """Of its response, where the client does not get it; 0: see the record."""
+        self.error = ""
+        """A name of `dataplane.local_responses.failures`."""
+
+
+class RequestTrace:
+    """The spans of one recorded request, until they are made."""
+
+    __slots__ = ("attempts", "parent_id", "span_id", "states", "trace_id")
+
+    def __init__(self, trace_id: int, parent_id: int, states: list[bytes]) -> None:
+        self.trace_id = trace_id
+        self.parent_id = parent_id
+        """Of the client's span; 0: the trace begins here."""
+        self.span_id = new_span_id()
+        self.states = states
+        """The values of `tracestate`."""
+        self.attempts: list[AttemptSpan] = []
+
+
+def new_span_id() -> int:
+    """A random one. Zero is no id."""
+    return getrandbits(64) or 1

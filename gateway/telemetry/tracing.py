@@ -11,14 +11,17 @@ ended, from what was noted. Times are those of the monotonic clock.
 
 from __future__ import annotations
 
-from random import getrandbits, randbytes
+from random import randbytes
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from gateway.telemetry.trace_context import (
     MALFORMED,
     TRACEPARENT,
     UNSAMPLED,
+    AttemptSpan,
+    RequestTrace,
     is_sampled,
+    new_span_id,
     span_id_of,
     states_among,
     trace_id_of,
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
     from gateway.core.http.header_edits import HeaderEdits
     from gateway.telemetry.request_record import RequestRecord
 
-SPAN_ID_BITS: Final = 64
 _FLAG: Final = -1
 """The last digit of a `traceparent`; of `MALFORMED` it is no digit."""
 _NO_PARENT: Final = (b"", MALFORMED)
@@ -65,40 +67,6 @@ class Sampler(NamedTuple):
         return round(self.share * (1 << _RATIO_BITS))
 
 
-class AttemptSpan:
-    """One attempt of a recorded request."""
-
-    __slots__ = ("backend", "began", "ended", "error", "span_id", "status", "target")
-
-    def __init__(self, backend: Backend, target: bytes, began: float) -> None:
-        self.backend = backend
-        self.target = target
-        """As the backend got it; empty: nothing was sent."""
-        self.span_id = _new_id(SPAN_ID_BITS)
-        self.began = began
-        self.ended = -1.0
-        """Negative: with the request."""
-        self.status = 0
-        """Of its response, where the client does not get it; 0: see the record."""
-        self.error = ""
-        """A name of `dataplane.local_responses.failures`."""
-
-
-class RequestTrace:
-    """The spans of one recorded request, until they are made."""
-
-    __slots__ = ("attempts", "parent_id", "span_id", "states", "trace_id")
-
-    def __init__(self, trace_id: int, parent_id: int, states: list[bytes]) -> None:
-        self.trace_id = trace_id
-        self.parent_id = parent_id
-        """Of the client's span; 0: the trace begins here."""
-        self.span_id = _new_id(SPAN_ID_BITS)
-        self.states = states
-        """The values of `tracestate`."""
-        self.attempts: list[AttemptSpan] = []
-
-
 class SpanSink:
     """Where the spans of recorded requests go. It neither waits nor raises."""
 
@@ -117,7 +85,7 @@ class Tracing:
         self._by_parent = sampler.by_parent
         self._bound = sampler.bound
         self._bound_digits = b"%016x" % self._bound if self._bound <= _LOW_BITS else _ABOVE_ALL
-        self._line_end = f"-{_new_id(SPAN_ID_BITS):016x}-00\r\n\r\n"
+        self._line_end = f"-{new_span_id():016x}-00\r\n\r\n"
         """Of every `traceparent` of a trace that begins here and is not recorded: nobody looks for such a
         span, so it has one id for all."""
         self._unused: list[bytes] = []
@@ -206,14 +174,9 @@ class Tracing:
             trace = record.trace = RequestTrace(trace_id, span_id_of(parent), states)
             record.traceparent = write_traceparent(trace_id, trace.span_id, sampled=True)
         elif was_sampled:  # another flag needs another parent (W3C Trace Context 3.4)
-            record.traceparent = write_traceparent(trace_id, _new_id(SPAN_ID_BITS), sampled=False)
+            record.traceparent = write_traceparent(trace_id, new_span_id(), sampled=False)
         else:
             record.traceparent = parent
-
-
-def _new_id(bits: int) -> int:
-    """Zero is no id."""
-    return getrandbits(bits) or 1
 
 
 def _without_trace_of_client(head: bytes, *, keep_state: bool) -> bytes:

@@ -10,8 +10,8 @@ import pytest
 
 from gateway.core.http.header_edits import HeaderEdits
 from gateway.telemetry.request_record import RequestRecord
-from gateway.telemetry.trace_context import is_well_formed
-from gateway.telemetry.tracing import RequestTrace, Sampler, SpanSink, Tracing
+from gateway.telemetry.trace_context import RequestTrace, is_well_formed
+from gateway.telemetry.tracing import Sampler, SpanSink, Tracing
 from tests.kit.backends import (
     ScriptedBackend,
     UpstreamConnection,
