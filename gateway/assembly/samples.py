@@ -14,8 +14,7 @@ from typing import NamedTuple, final
 from gateway.assembly.agreements import Agreed
 from gateway.assembly.plan import Plan
 from gateway.controlplane.change_log import ChangeLog
-from gateway.telemetry.rates import Rates
-from gateway.telemetry.recent import RecentRequests
+from gateway.telemetry.recent import Rates, RecentRequests
 
 
 @final

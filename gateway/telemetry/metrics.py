@@ -22,7 +22,7 @@ from gateway.telemetry.collector import Collector
 from gateway.telemetry.counters import UNROUTED, Counted, Counters, ServiceCounters, Table
 from gateway.telemetry.histogram import BUCKETS
 from gateway.telemetry.process_stats import ProcessStats, read_stats
-from gateway.telemetry.rates import RequestCounts
+from gateway.telemetry.recent import RequestCounts
 from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.series.declaring import BACKEND, PROCESS, Cell, Counter, Gauge, HistogramSeries, Series
 from gateway.telemetry.series.now import Now

@@ -22,7 +22,7 @@ from gateway.runtime.compiled import BuildInfo
 from gateway.telemetry.agreement import AgreementReport, ServiceReport
 from gateway.telemetry.discovery import SourceReport
 from gateway.telemetry.engine import EngineReport, with_engine
-from gateway.telemetry.rates import ServiceRates
+from gateway.telemetry.recent import ServiceRates
 from gateway.telemetry.worker_report import WorkerReport
 
 

@@ -38,8 +38,7 @@ from gateway.telemetry.agreement import AgreementReport
 from gateway.telemetry.engine import EngineReport
 from gateway.telemetry.history import History
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.rates import NO_RATES, ServiceRates
-from gateway.telemetry.recent import LastHour
+from gateway.telemetry.recent import NO_RATES, LastHour, ServiceRates
 from gateway.telemetry.series.process import OfProcess
 from gateway.telemetry.status import ConfigInForce, GatewayStatus, WorkerState
 from gateway.telemetry.worker_report import WorkerReport

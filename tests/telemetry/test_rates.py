@@ -10,7 +10,7 @@ import pytest
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import RequestedKind
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.rates import EVERY, NO_RATES, SPAN, Counts, Rates, RequestCounts, ServiceRates
+from gateway.telemetry.recent import NO_RATES, Rates, RequestCounts, ServiceRates
 from tests.telemetry.builders import record, snapshot_holder
 
 SERVED = (RequestedKind.EXACT, NegotiationResult.SERVED)
@@ -25,7 +25,9 @@ class SampledProcess:
         self.requests: dict[tuple[int, str], int] = {(200, "api-1"): 100}
         self.results = {SERVED: 100, ABOVE: 0}
         self.refused = {"access": 0}
-        self.services: Counts = {"metal": RequestCounts(self.requests, self.results, self.refused)}
+        self.services: dict[str, RequestCounts] = {
+            "metal": RequestCounts(self.requests, self.results, self.refused)
+        }
         self.rates = Rates(lambda: self.services, lambda: self.now)
         self.rates.sample()
 
@@ -34,7 +36,7 @@ class SampledProcess:
         for _ in range(number):
             for key, count in requests.items():
                 self.requests[key] = self.requests.get(key, 0) + count
-            self.now += EVERY
+            self.now += Rates.every
             self.rates.sample()
 
     @property
@@ -95,7 +97,7 @@ def test_an_idle_process_holds_one_copy_and_a_bounded_number_of_samples() -> Non
     process = SampledProcess()
     process.samples(1000, {})
     found = list(process.rates._samples)
-    assert len(found) == SPAN / EVERY + 1
+    assert len(found) == Rates.span / Rates.every + 1
     assert len({id(counts["metal"].requests) for _, counts in found}) == 1
 
 
@@ -114,11 +116,11 @@ def test_counts_of_a_worker_process_are_among_them() -> None:
 
 
 async def test_samples_are_taken_from_the_start_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.telemetry.rates.EVERY", 0.001)
+    monkeypatch.setattr(Rates, "every", 0.001)
     taken = 0
     enough = asyncio.Event()
 
-    def counts() -> Counts:
+    def counts() -> dict[str, RequestCounts]:
         nonlocal taken
         taken += 1
         if taken == 3:

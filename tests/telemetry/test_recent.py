@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.telemetry.recent import EVERY, SPAN, LastHour, RecentRequests
+from gateway.telemetry.recent import SPAN, LastHour, RecentRequests
 
 
 class SampledProcess:
@@ -19,7 +19,7 @@ class SampledProcess:
         """Let so many minutes pass, in each of which this many requests at 1.58 are served."""
         for _ in range(number):
             self.counts["metal"]["1.58"] += requests
-            self.now += EVERY
+            self.now += RecentRequests.every
             self.recent.sample()
 
 
@@ -69,7 +69,7 @@ async def test_it_samples_by_itself_until_it_is_closed() -> None:
     loop = asyncio.get_running_loop()
     timer = process.recent._timer
     assert timer is not None
-    assert EVERY - 1 < timer.when() - loop.time() <= EVERY
+    assert RecentRequests.every - 1 < timer.when() - loop.time() <= RecentRequests.every
     process.recent.close()
     assert timer.cancelled()
     process.recent.close()

@@ -16,7 +16,7 @@ from gateway.runtime.compiled import build_info
 from gateway.telemetry.agreement import AgreementReport, ReplicaReport, ServiceReport
 from gateway.telemetry.discovery import SourceReport
 from gateway.telemetry.engine import EngineReport
-from gateway.telemetry.rates import ServiceRates
+from gateway.telemetry.recent import ServiceRates
 from gateway.telemetry.status import ConfigInForce, Ejection, GatewayStatus
 from gateway.telemetry.worker_report import Ejected, WorkerReport
 

@@ -11,8 +11,7 @@ from typing import Final
 from gateway.admin.ui.facts_offer import cut, rate
 from gateway.admin.ui.model import Demand, Refusal
 from gateway.core.decision.decision import NegotiationResult
-from gateway.telemetry.rates import RequestCounts, ServiceRates
-from gateway.telemetry.recent import SPAN, LastHour
+from gateway.telemetry.recent import SPAN, LastHour, RequestCounts, ServiceRates
 from gateway.telemetry.series.declaring import OTHER
 
 MAX_VERSIONS: Final = 20

@@ -33,8 +33,7 @@ from gateway.telemetry.agreement import AgreementReport, ReplicaReport, ServiceR
 from gateway.telemetry.engine import EngineReport
 from gateway.telemetry.history import History
 from gateway.telemetry.process_log import about, by_operator
-from gateway.telemetry.rates import ServiceRates
-from gateway.telemetry.recent import SPAN, LastHour
+from gateway.telemetry.recent import SPAN, LastHour, ServiceRates
 from gateway.telemetry.series.service import OfService
 from gateway.telemetry.status import WorkerState
 from gateway.telemetry.worker_report import Ejected, WorkerReport
