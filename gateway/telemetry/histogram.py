@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import accumulate
 from typing import Final, final
 
 BUCKETS: Final = (
@@ -27,6 +26,3 @@ class Histogram:
     def add(self, seconds: float) -> None:
         self.counts[bisect_left(BUCKETS, seconds)] += 1
         self.total += seconds
-
-    def cumulative(self) -> list[int]:
-        return list(accumulate(self.counts))

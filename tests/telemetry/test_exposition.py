@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -58,7 +59,7 @@ class Library(registry.Collector):
                 metric.add_metric(values, float(number))
             for values, histogram in family.histograms:
                 bounds = (*map(floatToGoString, BUCKETS), "+Inf")
-                buckets = [(b, float(n)) for b, n in zip(bounds, histogram.cumulative(), strict=True)]
+                buckets = [(b, float(n)) for b, n in zip(bounds, accumulate(histogram.counts), strict=True)]
                 metric.add_metric(values, buckets, histogram.total)
             yield metric
 
