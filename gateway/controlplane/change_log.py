@@ -221,7 +221,7 @@ class ChangeLog:
             ", ".join([*changes, f"phase {view.offer.phase}"]),
             warning,
             self._held_by_agreement(view)
-            if view.offer.held_rule is HeldRule.AGREEMENT
+            if view.offer.held.rule is HeldRule.AGREEMENT
             else reason_held(view, self._clock()),
         ]
         name = view.service.name
@@ -384,11 +384,11 @@ def _served_versions(member: Member, scheme: Scheme) -> str:
 def _offer_facts(view: ServiceView) -> tuple[object, ...]:
     """All that a line about an offer depends on: while it is the same, no line is due."""
     offer = view.offer
-    facts = offer.versions, offer.phase, offer.transparent, offer.ceiling, offer.pinned, offer.held_rule
-    if offer.held_rule is HeldRule.CEILING:
+    facts = offer.versions, offer.phase, offer.transparent, offer.ceiling, offer.pinned, offer.held.rule
+    if offer.held.rule is HeldRule.CEILING:
         # The line then names what the ceiling hides, not who differs: in an upgrade every backend does.
         return (*facts, view.offer_state.versions)
-    return (*facts, offer.held_by, offer.pending)
+    return (*facts, offer.held.by, offer.pending)
 
 
 def _offered(view: ServiceView) -> str:
@@ -448,7 +448,7 @@ def reason_held(view: ServiceView, now: float) -> str:
     `now`: seconds of the clock by which offers stabilize."""
     if is_blocked(view):
         return _blocked_by_ceiling(view)
-    match view.offer.held_rule:
+    match view.offer.held.rule:
         case HeldRule.CEILING:
             return _held_by_ceiling(view)
         case HeldRule.STABILIZATION:
@@ -458,7 +458,7 @@ def reason_held(view: ServiceView, now: float) -> str:
         case HeldRule.AGREEMENT | None:
             return ""  # the change log knows the replicas
         case _:
-            assert_never(view.offer.held_rule)
+            assert_never(view.offer.held.rule)
 
 
 def _blocked_by_ceiling(view: ServiceView) -> str:

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.agreement.attachment import Agreed
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.document import Document, decides_nothing, seq_of
 from gateway.core.agreement.ladder import FIRST_SEQ, Target, step
 from gateway.core.agreement.votes import policy_text
 from gateway.core.fleet.offer import is_transparent
@@ -255,13 +255,12 @@ class Documents:
             following = _following(view, document, all_attached=all_attached)
             if following is None:
                 break
-            if holders is not None and holders != _seq(agreed.document):
+            if holders is not None and holders != seq_of(agreed.document):
                 return None
             document = following
             if holders is not None or self._save is not None:
                 break  # who joins while it is saved holds the one before
-        offers_nothing = document is None or document.is_empty
-        transparent = offers_nothing and is_transparent(view.pool, view.offer_state)
+        transparent = decides_nothing(document) and is_transparent(view.pool, view.offer_state)
         if document is agreed.document and transparent is agreed.transparent:
             return None
         return _Step(agreed, replace(agreed, document=document, transparent=transparent))
@@ -272,7 +271,7 @@ class Documents:
         if view.service.name in self._frozen:
             return TAKE_OVER if wanted else None
         holders = self._held(view.service.name)
-        if holders is not None and holders != _seq(agreed.document):
+        if holders is not None and holders != seq_of(agreed.document):
             return WORKERS
         return EARLIER_WORKERS if wanted else None
 
@@ -357,10 +356,6 @@ def _may_serve(view: ServiceView) -> bool:
     what this one has open."""
     document = None if view.agreed is None else view.agreed.document
     return document is not None and bool(document.open)
-
-
-def _seq(document: Document | None) -> int:
-    return 0 if document is None else document.seq
 
 
 def _log_step(view: ServiceView, agreed: Agreed) -> None:

@@ -140,12 +140,12 @@ def held_sentence(view: ServiceView) -> str:
     """What holds the offer of a service, and who must move: one short sentence. Empty: nothing holds it."""
     offer = view.offer
     versions = offer.held.versions.format(view.service.dialect.scheme) if offer.held.versions else ""
-    who = " and ".join(offer.held_by) if len(offer.held_by) <= 2 else ", ".join(offer.held_by)
-    match offer.held_rule:
+    who = " and ".join(offer.held.by) if len(offer.held.by) <= 2 else ", ".join(offer.held.by)
+    match offer.held.rule:
         case HeldRule.GUARANTEED | HeldRule.AT_LEAST:
-            return f"{versions} waits for {who}: upgrade {'it' if len(offer.held_by) == 1 else 'them'}"
+            return f"{versions} waits for {who}: upgrade {'it' if len(offer.held.by) == 1 else 'them'}"
         case HeldRule.STATE:
-            return f"{versions} stays on offer until {who} move{'s' if len(offer.held_by) == 1 else ''}"
+            return f"{versions} stays on offer until {who} move{'s' if len(offer.held.by) == 1 else ''}"
         case HeldRule.STABILIZATION:
             return f"{versions} is offered once it has stood for a moment"
         case HeldRule.CEILING:

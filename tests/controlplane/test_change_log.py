@@ -405,7 +405,7 @@ def test_R_A14_the_log_names_the_same_backends_as_the_offer(
     line = log.lines()[-1]
 
     named = tuple(backend.name for backend in BACKENDS if f"{backend.name} (" in line)
-    assert named == offer.held_by
+    assert named == offer.held.by
     assert named == (() if policy is Policy.REACHABLE else ("api-2", "api-3"))
 
 

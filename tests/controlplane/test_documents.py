@@ -431,7 +431,7 @@ async def test_one_worker_alone_has_documents_only_during_a_take_over() -> None:
         assert documents.awaited() == {}
         probed(holder, upto(9), at=1.0)
         offer = holder.current.views["toy"].offer
-        assert (offer.versions, offer.held_rule, offer.phase) == (FIVE, HeldRule.AGREEMENT, Phase.UNIFORM)
+        assert (offer.versions, offer.held.rule, offer.phase) == (FIVE, HeldRule.AGREEMENT, Phase.UNIFORM)
         assert offer.moving
         assert documents.awaited() == {"toy": TAKE_OVER}
         assert not await documents.in_force()

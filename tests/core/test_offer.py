@@ -69,7 +69,7 @@ def test_the_offer(
 
     made = offer(results, policy=policy, ceiling=None if ceiling is None else v(ceiling))
 
-    assert (text(made.versions), made.phase.value, made.held_by, made.held_rule) == expected
+    assert (text(made.versions), made.phase.value, made.held.by, made.held.rule) == expected
     assert (made.offered is None) is (expected[0] == "none")
     assert not made.transparent
 
@@ -86,7 +86,7 @@ def test_guaranteed_and_reachable_come_with_the_offer() -> None:
 def test_a_drained_backend_does_not_count() -> None:
     made = offer(OLD_NEW, drained=("old",))
 
-    assert (text(made.versions), made.phase, made.held_by) == ("1.1-1.90", Phase.UNIFORM, ())
+    assert (text(made.versions), made.phase, made.held.by) == ("1.1-1.90", Phase.UNIFORM, ())
 
 
 def test_when_all_are_drained_nothing_is_offered() -> None:
@@ -127,7 +127,7 @@ def test_nothing_is_offered_until_every_first_probe_has_ended_and_one_has_answer
 def test_when_no_backend_ever_answered_nothing_is_offered() -> None:
     made = offer({"a": None, "b": None})
 
-    assert (made.versions, made.phase, made.held_by, made.transparent) == (
+    assert (made.versions, made.phase, made.held.by, made.transparent) == (
         VersionSet(),
         Phase.UNKNOWN,
         (),
@@ -149,7 +149,7 @@ def test_only_legacy_backends_are_transparent(old: Advertisement) -> None:
 def test_a_legacy_backend_counts_with_the_version_it_stands_for() -> None:
     made = offer({"a": legacy("1.1"), "b": upto(9)})
 
-    assert (text(made.versions), made.phase, made.held_by, made.transparent) == (
+    assert (text(made.versions), made.phase, made.held.by, made.transparent) == (
         "1.1",
         Phase.MIXED,
         ("a",),
@@ -160,7 +160,7 @@ def test_a_legacy_backend_counts_with_the_version_it_stands_for() -> None:
 def test_a_legacy_backend_that_stands_for_no_version_takes_no_part() -> None:
     made = offer({"a": legacy(), "b": upto(9)})
 
-    assert (text(made.versions), made.phase, made.held_by, made.transparent) == (
+    assert (text(made.versions), made.phase, made.held.by, made.transparent) == (
         "1.1-1.9",
         Phase.UNIFORM,
         (),
@@ -190,7 +190,7 @@ def test_xy_clients_are_offered_one_unbroken_range_the_newest() -> None:
     made = offer({"a": gap, "b": gap})
 
     assert (text(made.versions), made.phase, made.held.rule) == ("1.7-1.9", Phase.UNIFORM, "guaranteed")
-    assert (text(made.held.versions), made.held_by) == ("1.1-1.3", ()), "nobody holds it back but the gap"
+    assert (text(made.held.versions), made.held.by) == ("1.1-1.3", ()), "nobody holds it back but the gap"
 
 
 # --- for every fleet -----------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def test_what_holds_for_every_offer(one: Service, facts: list[tuple[str, Fact]])
     negotiated = known.all_probed and any(
         member.advertisement and not member.legacy for member in known.members
     )
-    assert bool(made.versions or made.held_rule is HeldRule.CEILING) is negotiated
+    assert bool(made.versions or made.held.rule is HeldRule.CEILING) is negotiated
     assert (made.phase is Phase.UNKNOWN) is not bool(made.transparent or made.versions)
     assert made.versions <= made.reachable
     assert made.guaranteed <= made.reachable
@@ -245,7 +245,7 @@ def test_what_holds_for_every_offer(one: Service, facts: list[tuple[str, Fact]])
         assert one.ceiling is None or made.offered.highest <= one.ceiling
     if one.policy is GUARANTEED and made.guaranteed:
         assert made.versions <= made.guaranteed
-    assert not (made.phase is Phase.UNIFORM and made.held_by)
+    assert not (made.phase is Phase.UNIFORM and made.held.by)
 
 
 @given(SERVICES, FACTS, st.randoms(use_true_random=False))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -24,7 +25,7 @@ from gateway.core.fleet.fleet import (
     VersionMismatch,
 )
 from gateway.core.fleet.match import Match
-from gateway.core.fleet.pool import Census, Pool
+from gateway.core.fleet.pool import Pool
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from tests.core.builders import Toy, legacy, service, upto, v
@@ -72,9 +73,9 @@ def test_the_counts_follow_each_change(facts: list[ObservedFact]) -> None:
     for each in facts:
         after = before.observe(*each)
         for name, pool in after.pools.items():
-            old, anew = before.pools[name], Census.of(pool.members)
+            old, anew = before.pools[name], Pool(pool.members)
             assert Counter({group.grade: group.number for group in pool.groups}) == Counter(
-                {group.grade: group.number for group in anew.groups.values()}
+                {group.grade: group.number for group in anew.groups}
             )
             assert pool.grades == tuple(member.grade for member in pool.members)
             assert {id(grade) for grade in pool.grades} == {id(group.grade) for group in pool.groups}
@@ -92,7 +93,7 @@ def test_a_pool_with_other_members_is_counted_anew() -> None:
     pool = FLEET.pools["toy"]
     learned = FLEET.observe("toy", "a", ProbeSucceeded(upto(5), 1.0)).pools["toy"]
 
-    assert Pool(learned.members, census=pool.census).grades == learned.grades
+    assert replace(pool, members=learned.members).grades == learned.grades
     assert [(was is None, one.backend.name) for was, one in learned.news_since(Pool(()))] == [
         (True, name) for name in NAMES
     ]

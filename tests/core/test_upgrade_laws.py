@@ -310,7 +310,9 @@ class Upgrades(RuleBasedStateMachine):
             if isinstance(decision, Forward):
                 self._is_sent_to_a_member_with_it(decision, version, offer)
             else:
-                assert not transparent or all(each.absent for each in self.busy.view.pool.in_service)
+                assert not transparent or all(
+                    each.absent for each in self.busy.view.pool.members if each.in_service
+                )
                 assert isinstance(decision, Refuse)
                 self._is_refused_for_good_reason(decision, version, offer)
 
@@ -335,7 +337,7 @@ class Upgrades(RuleBasedStateMachine):
         assert refused.response.status == (406 if final else 503)
         assert final is (bool(offer) and version is not None and version not in offer)
         wanted = min(offer, default=None) if version is None else version
-        for member in self.busy.view.pool.in_service:
+        for member in [each for each in self.busy.view.pool.members if each.in_service]:
             assert wanted not in offer or wanted not in member.usable_versions, "it could have served it"
 
     def _agree(self) -> None:
@@ -352,9 +354,9 @@ class Upgrades(RuleBasedStateMachine):
     @invariant()
     def phase_and_rule_follow(self) -> None:
         offer, shown = self.busy.offer, frozenset(self.busy.offer.versions)
-        rule = None if offer.held_rule is None else offer.held_rule.value
+        rule = None if offer.held.rule is None else offer.held.rule.value
         assert offer.phase.value == self.model.phase(shown)
-        assert (rule, offer.held_by) == self.model.held(shown)
+        assert (rule, offer.held.by) == self.model.held(shown)
 
     # -- values
 

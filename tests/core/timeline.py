@@ -99,8 +99,8 @@ class Timeline:
 
     def held(self) -> tuple[str, tuple[str, ...], str | None]:
         """The phase, and which backends hold the offer by which rule."""
-        rule = self.offer.held_rule
-        return self.offer.phase.value, self.offer.held_by, None if rule is None else rule.value
+        rule = self.offer.held.rule
+        return self.offer.phase.value, self.offer.held.by, None if rule is None else rule.value
 
     def send(self, version: Version | None) -> Decision:
         """A request for exactly `version`, or for none."""

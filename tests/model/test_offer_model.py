@@ -258,7 +258,7 @@ class Run:
             "pending": self.pairs(offer.pending),
             "transparent": offer.transparent,
             "phase": offer.phase.value,
-            "held": (offer.held_rule.value if offer.held_rule else None, frozenset(offer.held_by)),
+            "held": (offer.held.rule.value if offer.held.rule else None, frozenset(offer.held.by)),
         }
         expected = {
             "on offer": model.shown,

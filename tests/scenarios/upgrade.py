@@ -140,8 +140,8 @@ class Upgrade:
 
 def summarize(view: ServiceView) -> OfferSummary:
     offer, scheme = view.offer, view.service.dialect.scheme
-    rule = None if offer.held_rule is None else offer.held_rule.value
-    return offer.versions.format(scheme), offer.phase.value, rule, offer.held_by
+    rule = None if offer.held.rule is None else offer.held.rule.value
+    return offer.versions.format(scheme), offer.phase.value, rule, offer.held.by
 
 
 def is_known(view: ServiceView, number: int, server: Server) -> bool:

@@ -156,7 +156,7 @@ def _policy(service: Service) -> str:
 
 def _held(service: ServiceStatus) -> str:
     view, now, agreement = service.view, service.gateway.monotonic, service.gateway.agreement
-    rule = view.offer.held_rule
+    rule = view.offer.held.rule
     if is_blocked(view):
         return reason_held(view, now)
     if rule is HeldRule.STABILIZATION:
@@ -185,8 +185,8 @@ def _waits(view: ServiceView, now: float) -> str:
 
 
 def _who(service: ServiceStatus) -> tuple[str, ...]:
-    names: tuple[str, ...] = service.view.offer.held_by
-    if service.view.offer.held_rule is HeldRule.AGREEMENT and service.gateway.agreement is not None:
+    names: tuple[str, ...] = service.view.offer.held.by
+    if service.view.offer.held.rule is HeldRule.AGREEMENT and service.gateway.agreement is not None:
         names = service.held_by_replicas
     if len(names) <= MAX_WHO:
         return names

@@ -28,7 +28,7 @@ from gateway.core.agreement.attachment import (
     may_resume,
     seconds_to_forget,
 )
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.document import Document, seq_of
 from gateway.core.agreement.ladder import all_transparent, legacy_only
 from gateway.core.fleet.offer_state import SavedState
 from gateway.settings import AgreementSettings
@@ -111,7 +111,7 @@ class Membership:
     @property
     def seq(self) -> int:
         """Number of the document that it holds; 0: none."""
-        return 0 if self.held is None else self.held.seq
+        return seq_of(self.held)
 
     def attachment(self, now: float) -> Attachment:
         """Where it stands now."""

@@ -146,9 +146,7 @@ def joined_document(held: Document | None, stored: Document | None) -> Document 
     the number after the one that it had, if the store has lost that; else what is stored."""
     if held is None or not has_lost(held, stored):
         return stored
-    return Document(
-        held.seq + 1, held.rule, held.state, held.offered, held.accepted, held.open, held.scheme_key
-    )
+    return replace(held, seq=held.seq + 1)
 
 
 @final
@@ -168,11 +166,6 @@ class Agreed:
     legacy_only: bool = False
     """True: nothing is on offer, and a live replica sees legacy backends only. Until all see others, requests
     pass without negotiation, and only to legacy backends."""
-
-    @property
-    def unnegotiated(self) -> bool:
-        """Whether requests pass without negotiation."""
-        return self.transparent or self.legacy_only
 
     @property
     def offered(self) -> VersionSet:

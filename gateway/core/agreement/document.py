@@ -8,7 +8,7 @@ follow a part of it either. What `pin` and `drained` say is no part of it.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final, final
 
@@ -76,32 +76,39 @@ class Document:
         """Whether nothing is on offer, and nothing is decided about any version."""
         return not self.state and not self.open
 
-    def level(self, version: Version) -> Level:
-        """Where `version` stands."""
-        if version in self.offered:
-            return Level.OFFERED
-        if version in self.accepted:
-            return Level.ACCEPTED
-        if version in self.open or self.is_empty:
-            return Level.UNDECIDED
-        return Level.REFUSED
-
 
 def level(document: Document | None, version: Version) -> Level:
     """Where `version` stands; without a document nothing is decided about it."""
-    return Level.UNDECIDED if document is None else document.level(version)
+    if document is None:
+        return Level.UNDECIDED
+    if version in document.offered:
+        return Level.OFFERED
+    if version in document.accepted:
+        return Level.ACCEPTED
+    if version in document.open or document.is_empty:
+        return Level.UNDECIDED
+    return Level.REFUSED
+
+
+def decides_nothing(document: Document | None) -> bool:
+    """Whether nothing is on offer, and nothing is decided about any version."""
+    return document is None or document.is_empty
+
+
+def seq_of(document: Document | None) -> int:
+    """The number of a document; 0: there is none."""
+    return 0 if document is None else document.seq
 
 
 def document_anew(document: Document, before: Scheme, scheme: Scheme) -> Document:
     """The same document in a scheme that has only gained versions since `before`."""
-    return Document(
-        document.seq,
-        document.rule,
-        read_anew(document.state, before, scheme),
-        read_anew(document.offered, before, scheme),
-        read_anew(document.accepted, before, scheme),
-        read_anew(document.open, before, scheme),
-        document.scheme_key or before.key,
+    return replace(
+        document,
+        state=read_anew(document.state, before, scheme),
+        offered=read_anew(document.offered, before, scheme),
+        accepted=read_anew(document.accepted, before, scheme),
+        open=read_anew(document.open, before, scheme),
+        scheme_key=document.scheme_key or before.key,
     )
 
 
@@ -137,15 +144,20 @@ def read_document(value: object, dialect: str, scheme: Scheme) -> Document:
     form = value.get("form")
     if type(form) is not int or form not in FORMS:
         raise UnreadableDocument(f"its form is {_quoted(form)}, and this release reads form {FORM}")
-    _require_keys(value)
+    for key in _KEYS:
+        if key not in value:
+            raise UnreadableDocument(f"it lacks `{key}`")
+    if foreign := [key for key in value if key not in _KEYS]:
+        raise UnreadableDocument(f"it has a foreign key, {_quoted(foreign[0])}")
     if value["dialect"] != dialect:
         raise UnreadableDocument(f"it is about the dialect {_quoted(value['dialect'])}, not {dialect}")
-    key = value["scheme"]
-    if not isinstance(key, list) or not all(isinstance(part, str | bool) for part in key):
+    scheme_key = value["scheme"]
+    if not isinstance(scheme_key, list) or not all(isinstance(part, str | bool) for part in scheme_key):
         raise UnreadableDocument("its scheme is no list of texts")
-    earlier = scheme.earlier(tuple(key))
+    earlier = scheme.earlier(tuple(scheme_key))
     if earlier is None:
-        raise UnreadableDocument(f"its versions are of another scheme, {_quoted(' '.join(map(str, key)))}")
+        text = _quoted(" ".join(map(str, scheme_key)))
+        raise UnreadableDocument(f"its versions are of another scheme, {text}")
     state, offered, accepted, opened = (
         read_anew(read_versions(value[name], earlier, name), earlier, scheme)
         for name in ("state", "offered", "accepted", "open")
@@ -154,9 +166,10 @@ def read_document(value: object, dialect: str, scheme: Scheme) -> Document:
         raise UnreadableDocument("`offered` is not in `accepted`, or `accepted` not in `open`")
     if any(unbroken(each, scheme) != each for each in (state, offered)):
         raise UnreadableDocument("`state` or `offered` has a gap")
-    return Document(
-        _seq(value["seq"]), read_rule(value["rule"]), state, offered, accepted, opened, tuple(key)
-    )
+    seq = value["seq"]
+    if type(seq) is not int or not 1 <= seq <= MAX_SEQ:
+        raise UnreadableDocument(f"its seq is {_quoted(seq)}, not a whole number from 1")
+    return Document(seq, read_rule(value["rule"]), state, offered, accepted, opened, tuple(scheme_key))
 
 
 def write_versions(versions: VersionSet, scheme: Scheme) -> list[object]:
@@ -218,21 +231,6 @@ def _read_range(item: object, scheme: Scheme, name: str) -> VersionRange:
     if low.major != high.major or low > high:
         raise UnreadableDocument(f"{_quoted(item)} in `{name}` does not run upwards inside one major version")
     return VersionRange(low, high)
-
-
-def _require_keys(value: Mapping[object, object]) -> None:
-    for key in _KEYS:
-        if key not in value:
-            raise UnreadableDocument(f"it lacks `{key}`")
-    if len(value) > len(_KEYS):
-        foreign = next(key for key in value if key not in _KEYS)
-        raise UnreadableDocument(f"it has a foreign key, {_quoted(foreign)}")
-
-
-def _seq(value: object) -> int:
-    if type(value) is not int or not 1 <= value <= MAX_SEQ:
-        raise UnreadableDocument(f"its seq is {_quoted(value)}, not a whole number from 1")
-    return value
 
 
 def _quoted(value: object) -> str:

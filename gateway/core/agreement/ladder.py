@@ -12,12 +12,12 @@ only if nothing has changed since it read those values. Nothing here knows a sto
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 from typing import Final, NamedTuple, final
 
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.document import Document, decides_nothing, seq_of
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, joined, unbroken, union
 from gateway.core.versions.version import Scheme, Version
 
@@ -75,7 +75,7 @@ def next_document(
 
     `live` and `registered` by the id of a replica. All values are of one moment of the store.
     """
-    seq = 0 if document is None else document.seq
+    seq = seq_of(document)
     votes = [replica.vote for replica in live.values() if replica.vote is not None]
     if not live or len(votes) < len(live) or any(replica.ack != seq for replica in live.values()):
         return None
@@ -117,16 +117,15 @@ def step(
     wanted = state if towards.limit is None else state.up_to(towards.limit)
     offered, accepted, opened = document.offered, document.accepted, document.open
     staying, rising = offered & wanted, (accepted - offered) & wanted
-    after = Document(
-        document.seq + 1,
-        towards.rule,
-        state,
-        joined(staying, rising, scheme) if staying else unbroken(rising, scheme),
-        offered | (opened & wanted),
-        accepted | wanted | (NO_VERSIONS if all_attached else opened),
-        document.scheme_key,
+    after = replace(
+        document,
+        rule=towards.rule,
+        state=state,
+        offered=joined(staying, rising, scheme) if staying else unbroken(rising, scheme),
+        accepted=offered | (opened & wanted),
+        open=accepted | wanted | (NO_VERSIONS if all_attached else opened),
     )
-    return None if _contents(after) == _contents(document) else after
+    return None if after == document else replace(after, seq=document.seq + 1)
 
 
 def _begun(document: Document | None, towards: Target) -> Document | None:
@@ -137,29 +136,28 @@ def _begun(document: Document | None, towards: Target) -> Document | None:
         return Document(FIRST_SEQ, towards.rule, state, NO_VERSIONS, state, state) if state else None
     if not state and towards.rule == document.rule:
         return None
-    return Document(document.seq + 1, towards.rule, state, NO_VERSIONS, state, state, document.scheme_key)
-
-
-def _contents(document: Document) -> tuple[str, VersionSet, VersionSet, VersionSet, VersionSet]:
-    """All but the seq."""
-    return document.rule, document.state, document.offered, document.accepted, document.open
+    return replace(
+        document,
+        seq=document.seq + 1,
+        rule=towards.rule,
+        state=state,
+        offered=NO_VERSIONS,
+        accepted=state,
+        open=state,
+    )
 
 
 def all_transparent(document: Document | None, live: Iterable[LiveReplica]) -> bool:
     """Whether nothing is negotiated: nothing is on offer, and each live replica sees legacy backends only."""
-    return _offers_nothing(document) and all(replica.transparent for replica in live)
+    return decides_nothing(document) and all(replica.transparent for replica in live)
 
 
 def legacy_only(document: Document | None, live: Iterable[LiveReplica]) -> bool:
     """Whether requests go to legacy backends only: nothing is on offer, and a live replica sees no others."""
-    return _offers_nothing(document) and any(replica.transparent for replica in live)
-
-
-def _offers_nothing(document: Document | None) -> bool:
-    return document is None or document.is_empty
+    return decides_nothing(document) and any(replica.transparent for replica in live)
 
 
 def awaited(document: Document | None, live: Mapping[str, LiveReplica]) -> tuple[str, ...]:
     """The live replicas for which the next step waits: they have not acknowledged, or have no vote yet."""
-    seq = 0 if document is None else document.seq
+    seq = seq_of(document)
     return tuple(sorted(name for name, replica in live.items() if replica.ack != seq or replica.vote is None))

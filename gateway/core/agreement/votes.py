@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import reduce
 from operator import or_
 
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.document import Document, decides_nothing
 from gateway.core.agreement.ladder import Vote, target
 from gateway.core.fleet.offer import is_transparent
 from gateway.core.fleet.offer_state import (
@@ -95,16 +95,10 @@ def votes_transparent(
     """Whether a replica sees legacy backends only, and nothing is on offer or to be offered anew. As long as
     something is still being withdrawn, the service is negotiated. While the first probe of an added backend
     is missing, nothing is offered anew: what was transparent stays so."""
-    if document is not None and not document.is_empty:
+    if not decides_nothing(document):
         return False
     forms = offer_state.initialized and (pool.all_probed or offer_state.legacy_alone)
     return is_transparent(pool, offer_state) and not (forms and formed_versions(service, pool))
-
-
-def without_backends(offer_state: OfferState, removed: VersionSet) -> OfferState:
-    """The offer state after a removal of backends in whose last words `removed` was. What leaves the document
-    by that has not fallen."""
-    return replace(offer_state, removed=offer_state.removed | removed)
 
 
 def vote_due(offer_state: OfferState, service: Service, pool: Pool, now: float) -> float | None:
@@ -130,7 +124,7 @@ def _first_round(
     advertisement suffices."""
     after = first_round(offer_state, service, pool, now)
     heard = any(group.grade.advertised is not None for group in pool.groups)
-    if document is not None and not document.is_empty and after.round_ended is not None and heard:
+    if not decides_nothing(document) and after.round_ended is not None and heard:
         return replace(after, initialized=True)
     return after
 

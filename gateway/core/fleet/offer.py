@@ -89,14 +89,6 @@ class Offer:
     def offered(self) -> OfferedVersions | None:
         return OfferedVersions(self.versions) if self.versions else None
 
-    @property
-    def held_rule(self) -> HeldRule | None:
-        return self.held.rule
-
-    @property
-    def held_by(self) -> tuple[str, ...]:
-        return self.held.by
-
 
 def form_offer(service: Service, pool: Pool, offer_state: OfferState) -> Offer:
     """The offer of `service` by its offer state and what is known of its pool."""
@@ -118,16 +110,16 @@ def form_offer(service: Service, pool: Pool, offer_state: OfferState) -> Offer:
     else:
         phase = Phase.UNIFORM
     return Offer(
-        versions,
-        service.policy,
-        phase,
-        ceiling,
-        pool.pin is not None,
-        _held(service, pool, offer_state, versions, unserved),
-        held_by_at_least(sets, sum(number for _, number in sets)),
-        union(each for each, _ in sets),
-        transparent,
-        offer_state.pending_versions,
+        versions=versions,
+        policy=service.policy,
+        phase=phase,
+        ceiling=ceiling,
+        pinned=pool.pin is not None,
+        held=_held(service, pool, offer_state, versions, unserved),
+        guaranteed=held_by_at_least(sets, sum(number for _, number in sets)),
+        reachable=union(each for each, _ in sets),
+        transparent=transparent,
+        pending=offer_state.pending_versions,
     )
 
 
@@ -157,7 +149,7 @@ def voted_offer(offer: Offer, agreed: Agreed, wanted: VersionSet | None) -> Offe
     """The same of one of several replicas, with what all agree on. `wanted`: what would be on offer if the
     others voted as this one does; None: it has no vote."""
     held, phase, document = offer.held, offer.phase, agreed.document
-    transparent = agreed.unnegotiated
+    transparent = agreed.transparent or agreed.legacy_only
     waits = agreed.legacy_only or (not transparent and wanted != agreed.offered)
     if waits and held.rule is not HeldRule.CEILING:
         beside = NO_VERSIONS if wanted is None else (wanted - agreed.offered) | (agreed.offered - wanted)

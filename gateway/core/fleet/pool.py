@@ -41,38 +41,6 @@ class Group(NamedTuple):
     number: int
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Census:
-    """What follows from the members of a pool."""
-
-    members: tuple[Member, ...]
-    positions: Mapping[str, int]
-    """Where each is, by its backend's name."""
-    grades: tuple[Grade, ...]
-    """Of each member, in order. Those that are equal are one object."""
-    groups: Mapping[Grade, Group]
-    mark: Mark
-    """Another one whenever something else is known of a member. Where only times are new it stays."""
-
-    @classmethod
-    def of(cls, members: tuple[Member, ...]) -> Census:
-        groups: dict[Grade, Group] = {}
-        grades = tuple(_add(groups, member.grade) for member in members)
-        positions = {member.backend.name: at for at, member in enumerate(members)}
-        return cls(members, MappingProxyType(positions), grades, groups, Mark())
-
-    def after(self, members: tuple[Member, ...], changed: Mapping[int, Member]) -> Census:
-        """The same with `changed` members, by position; `members` are all."""
-        if not changed:
-            return Census(members, self.positions, self.grades, self.groups, self.mark)
-        groups, grades = dict(self.groups), list(self.grades)
-        for at, member in changed.items():
-            _remove(groups, grades[at])
-            grades[at] = _add(groups, member.grade)
-        return Census(members, self.positions, tuple(grades), groups, Mark())
-
-
 def _add(groups: dict[Grade, Group], grade: Grade) -> Grade:
     """Count one more of this grade, and give the one object for it."""
     group = groups.get(grade)
@@ -103,67 +71,72 @@ class Pool:
     """The scheme in which `pin` was read, see `Member.scheme_id`."""
     undiscovered: bool = False
     """True: some source of backends has not answered and not failed yet, so that more may come at once."""
-    census: Census | None = field(default=None, compare=False, repr=False)
-    """Made from the members, unless it is given and theirs."""
+    positions: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    """Where each member is, by its backend's name."""
+    grades: tuple[Grade, ...] = field(default=(), compare=False, repr=False)
+    """Grade of each member, in order. Those that are equal are one object."""
+    by_grade: Mapping[Grade, Group] = field(default_factory=dict, compare=False, repr=False)
+    mark: Mark = field(default_factory=Mark, compare=False, repr=False)
+    """Another one whenever something else is known of a member. Where only times are new it stays."""
+    counted: tuple[Member, ...] | None = field(default=None, compare=False, repr=False)
+    """The members from which the last four were made; they are made anew for others."""
 
     def __post_init__(self) -> None:
-        if self.census is None or self.census.members is not self.members:
-            object.__setattr__(self, "census", Census.of(self.members))
-
-    @property
-    def _census(self) -> Census:
-        assert self.census is not None, "`__post_init__` made it"
-        return self.census
-
-    @property
-    def positions(self) -> Mapping[str, int]:
-        """Where each member is, by its backend's name."""
-        return self._census.positions
-
-    @property
-    def grades(self) -> tuple[Grade, ...]:
-        """Of each member, in order. Those that are equal are one object."""
-        return self._census.grades
+        if self.counted is not self.members:
+            groups: dict[Grade, Group] = {}
+            grades = tuple(_add(groups, member.grade) for member in self.members)
+            positions = {member.backend.name: at for at, member in enumerate(self.members)}
+            object.__setattr__(self, "grades", grades)
+            object.__setattr__(self, "by_grade", groups)
+            object.__setattr__(self, "positions", positions)
+            object.__setattr__(self, "mark", Mark())
+            object.__setattr__(self, "counted", self.members)
 
     @property
     def groups(self) -> tuple[Group, ...]:
         """How many members there are of each grade."""
-        return tuple(self._census.groups.values())
-
-    @property
-    def in_service(self) -> tuple[Member, ...]:
-        return tuple(member for member in self.members if member.in_service)
+        return tuple(self.by_grade.values())
 
     @property
     def all_probed(self) -> bool:
         """True once every source has answered or failed, and every member's first probe has ended, in success
         or failure."""
-        return not self.undiscovered and all(grade.probed for grade in self._census.groups)
+        return not self.undiscovered and all(grade.probed for grade in self.by_grade)
 
     def member(self, backend: str) -> Member | None:
-        at = self._census.positions.get(backend)
+        at = self.positions.get(backend)
         return None if at is None else self.members[at]
 
     def with_members(self, changed: Mapping[int, Member]) -> Pool:
         """The pool with these members in place of those at the same positions."""
-        members = list(self.members)
-        news = {}
+        members, grades, groups, mark = list(self.members), list(self.grades), dict(self.by_grade), self.mark
         for at, member in changed.items():
             before = members[at]
+            members[at] = member
             if member.mark is not before.mark:
                 if member == before:
                     object.__setattr__(member, "mark", before.mark)
                 else:
-                    news[at] = member
-            members[at] = member
+                    _remove(groups, grades[at])
+                    grades[at] = _add(groups, member.grade)
+                    mark = Mark()
         everyone = tuple(members)
-        census = self._census.after(everyone, news)
-        return Pool(everyone, self.pin, self.scheme_id, self.undiscovered, census)
+        return Pool(
+            everyone,
+            self.pin,
+            self.scheme_id,
+            self.undiscovered,
+            positions=self.positions,
+            grades=tuple(grades),
+            by_grade=groups,
+            mark=mark,
+            counted=everyone,
+        )
 
     def knows_the_same(self, other: Pool) -> bool:
         """Whether nothing else is known or commanded here than in `other`, an earlier or later state of the
         same pool. Times do not count."""
-        return self._census.mark is other._census.mark and self.pin == other.pin
+        return self.mark is other.mark and self.pin == other.pin
 
     def others_than(self, before: Pool) -> Iterator[Member]:
         """The members that are other objects than in `before`."""

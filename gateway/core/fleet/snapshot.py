@@ -9,7 +9,7 @@ cached for that view stays valid. Nothing here swaps snapshots: `controlplane.sn
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, final
 
@@ -406,15 +406,10 @@ def _reconfigured(before: ServiceView, service: Service, pool: Pool, now: float)
     offer_state = read_anew(offer_state, scheme, service.dialect.scheme)
     if before.agreed is not None and before.agreed.voting:
         document = before.agreed.read_anew(scheme, service.dialect.scheme).document
-        return votes.remember(votes.without_backends(offer_state, removed), document, service, pool, now)
-    return reconfigured(
-        offer_state,
-        before.service,
-        service,
-        pool,
-        now,
-        removed=removed,
-    )
+        # What leaves the document by the removal of these backends has not fallen.
+        offer_state = replace(offer_state, removed=offer_state.removed | removed)
+        return votes.remember(offer_state, document, service, pool, now)
+    return reconfigured(offer_state, before.service, service, pool, now, removed=removed)
 
 
 def _configured(

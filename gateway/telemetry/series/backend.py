@@ -121,7 +121,7 @@ class BackendState(Group, level=BACKEND):
     offer_held_by = gauge(
         "1 while a backend must be upgraded, revived or removed for the offer to move.",
         page="1 while it is one of those that must be upgraded, revived or removed for the offer to move",
-        read=lambda it, now: it.member.backend.name in it.view.offer.held_by,
+        read=lambda it, now: it.member.backend.name in it.view.offer.held.by,
     )
     backend_ejected = gauge(
         "1 while a backend is ejected.",

@@ -199,5 +199,5 @@ class OfOffers(Group, level=SERVICE, as_configured=True):
         "The rule that holds the offer: 1 for that rule, 0 for the others; all 0 if none does.",
         {"rule": tuple(HeldRule)},
         page="the rule that holds the offer: 1 for that rule, 0 for the others; all 0 where none does",
-        read=lambda it, now: {rule: it.offer.held_rule is rule for rule in HeldRule},
+        read=lambda it, now: {rule: it.offer.held.rule is rule for rule in HeldRule},
     )

@@ -46,7 +46,7 @@ class LadderedUpgrades(Upgrades):
                 assert view.offer.held == alone.offer.held, "nobody else holds anything"
                 assert view.offer.pending == alone.offer.pending
             elif view.offer.versions:
-                assert view.offer.held_rule in {HeldRule.AGREEMENT, HeldRule.CEILING}
+                assert view.offer.held.rule in {HeldRule.AGREEMENT, HeldRule.CEILING}
 
 
 LadderedUpgrades.TestCase.settings = settings(max_examples=examples(25), stateful_step_count=30)

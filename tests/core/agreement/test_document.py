@@ -201,7 +201,7 @@ def test_a_form_that_this_release_does_not_know_is_not_written() -> None:
     [(3, Level.OFFERED), (5, Level.ACCEPTED), (9, Level.UNDECIDED), (10, Level.REFUSED)],
 )
 def test_the_sets_are_levels(minor: int, expected: Level) -> None:
-    assert EXAMPLE.level(Version(1, minor)) is expected
+    assert level(EXAMPLE, Version(1, minor)) is expected
 
 
 def test_without_anything_on_offer_nothing_is_decided() -> None:

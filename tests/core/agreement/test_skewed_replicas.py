@@ -120,7 +120,7 @@ class SkewedReplicas(RuleBasedStateMachine):
         for each in self.replicas:
             offer = each.views["toy"].offer
             assert offer.versions == upto(9).versions
-            assert (offer.held_rule, offer.moving, offer.transparent) == (None, False, False)
+            assert (offer.held.rule, offer.moving, offer.transparent) == (None, False, False)
 
     def _rests(self) -> None:
         for at in range(NUMBER):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from gateway.core.agreement.document import Document
 from gateway.core.agreement.ladder import LiveReplica, Vote, all_transparent, legacy_only, next_document
@@ -12,7 +13,6 @@ from gateway.core.agreement.votes import (
     vote,
     vote_due,
     votes_transparent,
-    without_backends,
 )
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.offer_state import EMPTY, OfferState, reachable_versions
@@ -65,7 +65,7 @@ class Cluster:
         staying = {backend.name for backend in one.backends}
         members = replica.timeline.view.pool.members
         gone = reachable_versions(each for each in members if each.backend.name not in staying)
-        replica.memory = without_backends(replica.memory, gone)
+        replica.memory = replace(replica.memory, removed=replica.memory.removed | gone)
         replica.timeline.reload(one)
         return self.offer()
 

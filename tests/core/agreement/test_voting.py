@@ -129,17 +129,17 @@ def test_when_time_alone_changes_a_vote_the_view_is_renewed_once() -> None:
     assert own(one, 1.0).want == NO_VERSIONS
     assert one.due == 1.0 + STABILIZATION
     held = view(one).offer
-    assert (held.phase, held.held_rule) == (Phase.STABILIZING, HeldRule.STABILIZATION)
+    assert (held.phase, held.held.rule) == (Phase.STABILIZING, HeldRule.STABILIZATION)
 
     later = one.after((), one.due)
     assert view(later) is not view(one), "whoever watches votes again"
     assert own(later, 1.0 + STABILIZATION).want == UPTO_9.versions - UPTO_5.versions
     assert later.due is None
-    assert view(later).offer.held_rule is HeldRule.AGREEMENT, "the others have not seen it stand"
+    assert view(later).offer.held.rule is HeldRule.AGREEMENT, "the others have not seen it stand"
     assert later.after((), 99.0) is later
 
     risen = holding(at_rest(6, "guaranteed", UPTO_9.versions), later, 12.0)
-    assert (shown(risen), view(risen).offer.held_rule) == (NEW, None)
+    assert (shown(risen), view(risen).offer.held.rule) == (NEW, None)
     assert view(risen).offer.phase is Phase.UNIFORM
 
 
@@ -155,9 +155,9 @@ def test_a_fall_waits_for_the_others() -> None:
 
     assert own(one, 1.0).floor == UPTO_5.versions
     assert shown(one) == NEW
-    assert (view(one).offer.held_rule, view(one).offer.held.versions) == (HeldRule.AGREEMENT, lost)
+    assert (view(one).offer.held.rule, view(one).offer.held.versions) == (HeldRule.AGREEMENT, lost)
     fallen = holding(at_rest(6, "guaranteed", UPTO_5.versions), one, 2.0)
-    assert (shown(fallen), view(fallen).offer.held_rule) == (OLD, None)
+    assert (shown(fallen), view(fallen).offer.held.rule) == (OLD, None)
     assert view(fallen).offer_state.falls.versions == lost
 
 
@@ -165,7 +165,7 @@ def test_what_holds_the_offer_is_first_an_operators_ceiling() -> None:
     one = joined(NEW_BOTH, at_rest(3, "guaranteed", UPTO_9.versions))
     pinned = one.with_fleet(one.fleet.apply("toy", Pin(v("1.5"))), 1.0)
 
-    assert (view(pinned).offer.held_rule, view(pinned).offer.pinned) == (HeldRule.CEILING, True)
+    assert (view(pinned).offer.held.rule, view(pinned).offer.pinned) == (HeldRule.CEILING, True)
     assert shown(pinned) == NEW, "until the document has gone down"
 
 
@@ -174,14 +174,14 @@ def test_a_lower_ceiling_of_another_replica_holds_by_agreement() -> None:
     five = UPTO_5.versions
     one = joined(NEW_BOTH, Document(7, "guaranteed", nine, five, five, five))
 
-    assert view(one).offer.held_rule is HeldRule.AGREEMENT
+    assert view(one).offer.held.rule is HeldRule.AGREEMENT
     assert view(one).offer.held.versions == nine - UPTO_5.versions
 
 
 def test_a_vote_that_is_missing_holds() -> None:
     one = holding(RESTS, begun("a", "b"))
 
-    assert (shown(one), view(one).offer.held_rule) == (OLD, HeldRule.AGREEMENT)
+    assert (shown(one), view(one).offer.held.rule) == (OLD, HeldRule.AGREEMENT)
     assert view(one).offer.phase is Phase.UNKNOWN
 
 
@@ -210,7 +210,7 @@ def test_a_removal_is_a_vote_and_no_fall() -> None:
     after = reloaded(one, 1.0, "a", policy=Policy.REACHABLE)
 
     assert (shown(after), own(after, 1.0).floor) == (NEW, UPTO_5.versions)
-    assert view(after).offer.held_rule is HeldRule.AGREEMENT, "until the others have that file"
+    assert view(after).offer.held.rule is HeldRule.AGREEMENT, "until the others have that file"
     fallen = holding(at_rest(4, "reachable", UPTO_5.versions), after, 2.0)
     assert not view(fallen).offer_state.falls.versions
 
@@ -255,7 +255,7 @@ def test_while_another_replica_sees_legacy_backends_only_these_get_the_requests(
         decision = sent(one, version)
         assert isinstance(decision, Forward)
         assert [each.backend.name for each in decision.resolution.candidates.members] == ["a"]
-    assert view(one).offer.held_rule is HeldRule.AGREEMENT
+    assert view(one).offer.held.rule is HeldRule.AGREEMENT
     assert "some replica sees legacy backends only" in explained(one, "GET", "/x").because
 
 
