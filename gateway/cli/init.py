@@ -1,31 +1,38 @@
 """`skewgate init --from URL`: a configuration with comments, made from the answers of an API that runs.
 
+    GET / of each server -> which dialects recognize it -> a probe by each of them -> the file of the best one
+                                                              or, if none reads any version: `own_api`
+
 Every dialect probes the API as the gateway would. The one that reads its versions, and needs to be told
-least, is taken. Where none does, the API is described with the dialect `custom`, from what its documents tell
-(`own_api`). What is written is a beginning: it says what can be added, and `check` finds nothing wrong with
-it.
+least, is taken. Where none does, the API is described with the dialect `custom`, from what its documents
+tell. What is written (`init_file`) is a beginning: it says what can be added, and `check` finds nothing wrong
+with it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 
-from gateway.cli import offline, own_api, own_api_file
+from gateway.cli import init_file, offline, own_api
 from gateway.cli.command import FileName, verb
-from gateway.cli.first_look import Documents, look
-from gateway.cli.init_text import BACKENDS, HEAD, OFFER, scalar
-from gateway.core.dialect import Dialect, ProbeFault
-from gateway.core.fleet.snapshot import ServiceView, Snapshot
+from gateway.cli.init_file import Target
+from gateway.cli.own_api import Documents
+from gateway.controlplane.probe_client import ProbeClient
+from gateway.controlplane.resolver import Resolver
+from gateway.core.dialect import Dialect, ProbeFault, ProbeResponse
+from gateway.core.fleet.service import Service
+from gateway.core.fleet.snapshot import Snapshot
 from gateway.dialects import discover
 from gateway.errors import AdminError, SettingsError
 from gateway.runtime import process
-from gateway.runtime.terminal import plain, print_error, span
+from gateway.runtime.terminal import plain, print_error
 from gateway.settings import Settings, load
 
 DETAILS: Final = (
@@ -40,6 +47,8 @@ LISTEN: Final = "127.0.0.1:8080"
 CUSTOM: Final = "custom"
 OWN_SERVICE: Final = "api"
 NO_OPTIONS: Final[Mapping[str, str]] = {}
+DEADLINE: Final = 10.0
+"""Seconds for all documents of all servers. What comes later is left out."""
 
 
 @verb("init", DETAILS)
@@ -72,55 +81,79 @@ def init(
     if dialect is not None and dialect not in known:
         raise SettingsError(f"there is no dialect {dialect!r}; there are: {', '.join(known)}")
     candidates = _candidates(known, dialect, service_type)
-    target = own_api_file.Target(urls, service or OWN_SERVICE, listen, ca)
-    settings = _probe_settings(urls, dict.fromkeys(_most_specific_first(known), NO_OPTIONS), ca)
+    target = Target(urls, service or OWN_SERVICE, listen, ca)
+    settings = _probe_settings(target, dict.fromkeys(_most_specific_first(known), NO_OPTIONS))
     if dialect == CUSTOM:
-        return _finish(_own_api(target, settings, "no versions found"), to)
-    seen = process.run_in_loop(look(settings.services[0], ["/"]))
+        return _write(_own_api(target, settings, "no versions found"), to)
+    seen = process.run_in_loop(_look(settings.services[0], ["/"]))
     options, unsure = _recognize(urls, {name: known[name] for name in candidates}, seen)
     if service_type is not None:
         options, unsure = {name: {"service_type": service_type} for name in candidates}, {}
-    snapshot = process.run_in_loop(offline.probed(_probe_settings(urls, options, ca, unsure)))
-    chosen, faults = _choose(urls, snapshot, unsure, named=dialect)
+    snapshot = process.run_in_loop(offline.probed(_probe_settings(target, options, unsure)))
+    chosen, faults = (dialect, "") if dialect is not None else _choose(urls, snapshot, unsure)
     if chosen is None:
         if service_type is not None:
             raise AdminError(f"{faults}\nName one with --dialect.")
-        return _finish(_own_api(target, settings, faults), to)
+        return _write(_own_api(target, settings, faults), to)
     view = snapshot.views[chosen]
-    text = "".join(_text(view, urls, service or _name(view, options), listen, ca, options))
+    target = target._replace(service=service or options[chosen].get("service_type", chosen))
+    text = init_file.of_dialect(target, view, options[chosen])
     _require(text)
     for url, member in zip(urls, view.pool.members, strict=True):
         if member.advertisement is None:
             print_error(f"warning: {plain(url)}: {plain(member.probe_error or 'no answer')}")
-    return _finish(text, to)
+    return _write(text, to)
 
 
-def _finish(text: str, to: Path | None) -> int:
-    """Print the file, or write it."""
+def _write(text: str, to: Path | None) -> int:
+    """Print the file, or write it. Raises `SettingsError`."""
     if to is None:
         print(text, end="")
-    else:
-        _write(to, text)
-        print(f"{to}: written; next: skewgate check {to} && skewgate run -c {to}")
+        return 0
+    try:
+        with to.open("x", encoding="utf-8") as new:
+            new.write(text)
+    except FileExistsError:
+        raise SettingsError(f"{to} exists already and is left as it is") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a valid file name"
+        raise SettingsError(f"{to} cannot be written: {reason}") from None
+    print(f"{to}: written; next: skewgate check {to} && skewgate run -c {to}")
     return 0
+
+
+# --- which dialect -----------------------------------------------------------------------------------------
 
 
 def _candidates(
     known: Mapping[str, type[Dialect]], dialect: str | None, service_type: str | None
 ) -> Sequence[str]:
     """The dialects to try, in their order. Raises `SettingsError` for options that do not go together."""
-    if dialect is None:
-        candidates = _most_specific_first(known)
-        if service_type is None:
-            return candidates
-        return [name for name in candidates if _has_option(known[name], "service_type")]
-    if service_type is not None and not _has_option(known[dialect], "service_type"):
+    candidates = _most_specific_first(known) if dialect is None else [dialect]
+    if service_type is None:
+        return candidates
+    fitting = [name for name in candidates if _has_option(known[name], "service_type")]
+    if dialect is not None and not fitting:
         raise SettingsError(f"the dialect {dialect} has no service types: leave out --service-type")
-    return [dialect]
+    return fitting
 
 
 def _has_option(dialect: type[Dialect], option: str) -> bool:
     return any(field.name == option for field in dataclasses.fields(dialect.Options))
+
+
+def _most_specific_first(known: Mapping[str, type[Dialect]]) -> list[str]:
+    """Those that can be used without any option, the one with the fewest options first: the more a dialect
+    has to be told, the less it says that it can read an answer."""
+    usable = [
+        name
+        for name, dialect in known.items()
+        if not any(
+            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+            for field in dataclasses.fields(dialect.Options)
+        )
+    ]
+    return sorted(usable, key=lambda name: (len(dataclasses.fields(known[name].Options)), name))
 
 
 def _recognize(
@@ -147,82 +180,9 @@ def _recognize(
     return options, unsure
 
 
-def _name(view: ServiceView, options: Mapping[str, Mapping[str, str]]) -> str:
-    """The name of the service in the file, where the operator gives none."""
-    dialect = view.service.dialect.name
-    return options[dialect].get("service_type", dialect)
-
-
-def _most_specific_first(known: Mapping[str, type[Dialect]]) -> list[str]:
-    """Those that can be used without any option, the one with the fewest options first: the more a dialect
-    has to be told, the less it says that it can read an answer."""
-    usable = [
-        name
-        for name, dialect in known.items()
-        if not any(
-            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-            for field in dataclasses.fields(dialect.Options)
-        )
-    ]
-    return sorted(usable, key=lambda name: (len(dataclasses.fields(known[name].Options)), name))
-
-
-def _probe_settings(
-    urls: Sequence[str],
-    dialects: Mapping[str, Mapping[str, str]],
-    ca: str | None,
-    unsure: Mapping[str, str] | None = None,
-) -> Settings:
-    """One service for each of the dialects, with its options and the same backends. A dialect that must be
-    told more is left out. Raises `SettingsError` if none is left, as with a bad URL, and `AdminError` if one
-    is `unsure`."""
-    backends = [
-        {"name": f"server-{number}", "url": url, **({"tls": {"ca": ca}} if ca else {})}
-        for number, url in enumerate(urls)
-    ]
-    services: dict[str, object] = {}
-    refused: list[str] = []
-    for name, options in dialects.items():
-        service = {
-            "dialect": name,
-            name: dict(options),
-            "match": {"host": f"{name}.invalid"},
-            "backends": backends,
-        }
-        try:
-            _read({name: service})
-        except SettingsError as problem:
-            refused.append(str(problem))
-        else:
-            services[name] = service
-    if not services:
-        if unsure:
-            raise AdminError(_unnamed(urls, unsure))
-        raise SettingsError(min(refused, key=len))
-    return _read(services)
-
-
-def _unnamed(urls: Sequence[str], unsure: Mapping[str, str]) -> str:
-    """What a dialect has to be told, because no document tells it."""
-    [(name, why), *_] = unsure.items()
-    where = ", ".join(map(plain, urls))
-    return (
-        f"{where}: an API for the dialect {name}, but the document at / {why}\nName it with --service-type."
-    )
-
-
-def _read(services: Mapping[str, object]) -> Settings:
-    """The settings with these services. JSON is YAML. Raises `SettingsError`."""
-    return _require(json.dumps({"listen": LISTEN, "services": services}, indent=1))
-
-
-def _choose(
-    urls: Sequence[str], snapshot: Snapshot, unsure: Mapping[str, str], *, named: str | None
-) -> tuple[str | None, str]:
-    """The first service whose dialect found versions, or the one that the operator named. None: no dialect
-    knows the API, and the text says why. Raises `AdminError`."""
-    if named is not None:
-        return named, ""
+def _choose(urls: Sequence[str], snapshot: Snapshot, unsure: Mapping[str, str]) -> tuple[str | None, str]:
+    """The first service whose dialect found versions. None: no dialect knows the API, and the text says why.
+    Raises `AdminError`."""
     reasons = []
     errors = set()
     for name, pool in snapshot.fleet.pools.items():
@@ -239,22 +199,101 @@ def _choose(
     return None, f"no dialect finds versions at {', '.join(map(plain, urls))}:{''.join(reasons)}"
 
 
-def _own_api(target: own_api_file.Target, settings: Settings, faults: str) -> str:
+def _unnamed(urls: Sequence[str], unsure: Mapping[str, str]) -> str:
+    """What a dialect has to be told, because no document tells it."""
+    [(name, why), *_] = unsure.items()
+    where = ", ".join(map(plain, urls))
+    return (
+        f"{where}: an API for the dialect {name}, but the document at / {why}\nName it with --service-type."
+    )
+
+
+# --- what is asked -----------------------------------------------------------------------------------------
+
+
+def _probe_settings(
+    target: Target, dialects: Mapping[str, Mapping[str, str]], unsure: Mapping[str, str] = NO_OPTIONS
+) -> Settings:
+    """One service for each of the dialects, with its options and the same backends. A dialect that must be
+    told more is left out. Raises `SettingsError` if none is left, as with a bad URL, and `AdminError` if one
+    is `unsure`."""
+    backends = [
+        {"name": f"server-{number}", "url": url, **({"tls": {"ca": target.ca}} if target.ca else {})}
+        for number, url in enumerate(target.urls)
+    ]
+    found: list[Settings] = []
+    refused: list[str] = []
+    for name, options in dialects.items():
+        service = {
+            "dialect": name,
+            name: dict(options),
+            "match": {"host": f"{name}.invalid"},
+            "backends": backends,
+        }
+        text = json.dumps({"listen": LISTEN, "services": {name: service}}, indent=1)  # JSON is YAML
+        try:
+            found.append(_require(text))
+        except SettingsError as problem:
+            refused.append(str(problem))
+    if found:
+        return dataclasses.replace(found[0], services=tuple(each.services[0] for each in found))
+    if unsure:
+        raise AdminError(_unnamed(target.urls, unsure))
+    raise SettingsError(min(refused, key=len))
+
+
+def _require(text: str) -> Settings:
+    """The settings of a text made here: what is wrong in it came from an option. Raises `SettingsError`."""
+    loaded = load(text, filename="init", environ={})
+    if loaded.errors:
+        raise SettingsError("; ".join(dict.fromkeys(problem.message for problem in loaded.errors)))
+    return loaded.require()
+
+
+async def _look(service: Service, paths: Sequence[str]) -> Sequence[Documents]:
+    """What the backends of a service respond at these paths, in the order of the backends. Sent as probes
+    are: no redirect, bounded documents."""
+    found: list[dict[str, ProbeResponse]] = [{} for _ in service.backends]
+    async with Resolver() as resolver:
+        resolver.retarget((service,))
+        client = ProbeClient(resolver.resolve)
+
+        async def request(number: int) -> None:
+            for path in paths:
+                response = await client.fetch(path, service, service.backends[number])
+                if not isinstance(response, ProbeFault):
+                    found[number][path] = response
+                elif response.reason in {"connect", "tls"}:
+                    return  # the other paths have the same address
+
+        try:
+            async with asyncio.timeout(DEADLINE):
+                await asyncio.gather(*map(request, range(len(found))))
+        except TimeoutError:
+            pass  # what has come by now is looked at
+        finally:
+            await client.close()
+    return found
+
+
+# --- an API of the operator's own --------------------------------------------------------------------------
+
+
+def _own_api(target: Target, settings: Settings, faults: str) -> str:
     """The file for an API that no dialect knows. Raises `AdminError` if nothing tells a version of it: none
     is made up. `faults`: why no dialect knows it."""
     backends = settings.services[0].backends
-    seen = process.run_in_loop(look(settings.services[0], own_api.PATHS))
+    seen = process.run_in_loop(_look(settings.services[0], own_api.PATHS))
     findings = own_api.infer([backend.authority for backend in backends], seen)
-    text = own_api_file.written(target, findings, seen)
+    text = init_file.of_own_api(target, findings, seen)
     if text is None:
         raise AdminError(faults + _nothing_found(target.urls, seen))
     for url, documents in zip(target.urls, seen, strict=True):
         if not documents:
             print_error(f"warning: {plain(url)}: no answer")
-    count = own_api_file.questions(text)
     print_error(
-        f"warning: no dialect knows this API: {count} comments that begin with `{own_api_file.OPEN.strip()}`"
-        " ask what its documents do not tell; answer them before clients connect"
+        f"warning: no dialect knows this API: {init_file.questions(text)} comments that begin with"
+        f" `{init_file.OPEN.strip()}` ask what its documents do not tell; answer them before clients connect"
     )
     return text
 
@@ -274,71 +313,3 @@ def _nothing_found(urls: Sequence[str], seen: Sequence[Documents]) -> str:
         ' "From a version header to a running gateway" in docs/dialects.md. If a dialect fits, name it:'
         " --dialect NAME."
     )
-
-
-def _text(
-    view: ServiceView,
-    urls: Sequence[str],
-    name: str,
-    listen: str,
-    ca: str | None,
-    options: Mapping[str, Mapping[str, str]],
-) -> Iterator[str]:
-    """The pieces of the file."""
-    dialect = view.service.dialect
-    yield HEAD.format(listen=scalar(listen), service=name, dialect=dialect.name)
-    yield from _options(dialect, options[dialect.name])
-    yield BACKENDS
-    found = [member.advertisement for member in view.pool.members]
-    for url, advertisement in zip(urls, found, strict=True):
-        known = advertisement.versions if advertisement is not None else None
-        if known:
-            ends = dialect.scheme.format(known.lowest), dialect.scheme.format(known.highest)
-            yield f"      # served {span(*ends)} when this was written\n"
-        else:
-            yield "      # named no versions when this was written\n"
-        yield f"      - url: {scalar(url)}\n"
-        if ca:
-            yield f"        tls:\n          ca: {scalar(ca)}\n"
-    highest = max(
-        (each.versions.highest for each in found if each is not None and each.versions), default=None
-    )
-    if highest is not None:
-        yield OFFER.format(ceiling=dialect.scheme.format(highest))
-
-
-def _options(dialect: Dialect, known: Mapping[str, str]) -> Iterator[str]:
-    """What had to be said about the API, and what may have to be, each option with its default."""
-    options = [
-        field for field in dataclasses.fields(dialect.Options) if isinstance(field.default, str | bool)
-    ]
-    if known or options:
-        yield f"    {'' if known else '# '}{dialect.name}:\n"
-    for name, value in known.items():
-        yield f"      {name}: {scalar(value)}\n"
-    for field in options:
-        sentence = str(field.metadata.get("description", "")).partition(". ")[0].rstrip(".")
-        default = (
-            str(field.default).lower() if isinstance(field.default, bool) else scalar(str(field.default))
-        )
-        indent = "      # " if known else "    #   "
-        yield f"{indent}# {sentence}.\n{indent}{field.name}: {default}\n"
-
-
-def _require(text: str) -> Settings:
-    """The settings of a text made here: what is wrong in it came from an option. Raises `SettingsError`."""
-    loaded = load(text, filename="init", environ={})
-    if loaded.errors:
-        raise SettingsError("; ".join(dict.fromkeys(problem.message for problem in loaded.errors)))
-    return loaded.require()
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        with file.open("x", encoding="utf-8") as new:
-            new.write(text)
-    except FileExistsError:
-        raise SettingsError(f"{file} exists already and is left as it is") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not a valid file name"
-        raise SettingsError(f"{file} cannot be written: {reason}") from None

@@ -2,7 +2,7 @@
 
     documents of each server -> where versions stand, how they are written, where requests carry them
 
-Values in, values out. What a document does not tell is left open, never guessed: `own_api_file` asks for it.
+Values in, values out. What a document does not tell is left open, never guessed: `init_file` asks for it.
 Every text that gets from a server into these values has only characters that the configuration takes as they
 are.
 """
@@ -13,10 +13,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, TypeAlias, final
 from urllib.parse import urlsplit
 
-from gateway.cli.own_api_versions import MOST, Notation, Steps, notation_of, spots, words_of
+from gateway.cli.own_api_versions import MOST, Notation, Spot, Steps, notation_of, spots, words_of
 from gateway.core.dialect import ProbeResponse
 from gateway.core.http.json_body import Json, read_json
 from gateway.core.http.message import HEADER_NAME, normalize_name
@@ -48,6 +48,9 @@ _OTHER_HEADERS: Final = frozenset(
     }
 )
 """Words beside a version that is none of the API's."""
+
+Documents: TypeAlias = Mapping[str, ProbeResponse]
+"""The responses of one server, by path; without those that failed."""
 
 
 class Evidence(NamedTuple):
@@ -107,8 +110,8 @@ class _Document(NamedTuple):
     json: Json
 
 
-def infer(hosts: Sequence[str], seen: Sequence[Mapping[str, ProbeResponse]]) -> Findings:
-    """What the responses of each server, by path, tell. `hosts`: HOST:PORT of each server."""
+def infer(hosts: Sequence[str], seen: Sequence[Documents]) -> Findings:
+    """What the documents of each server tell. `hosts`: HOST:PORT of each server."""
     documents = [
         _Document(server, path, responses[path], read_json(responses[path].body))
         for path in (*DOCUMENTS, OPENAPI)
@@ -119,22 +122,19 @@ def infer(hosts: Sequence[str], seen: Sequence[Mapping[str, ProbeResponse]]) -> 
     others = [each for each in documents if each.path != OPENAPI]
     count = len(seen)
     headers = list(_version_headers(documents))
-    paths = _paths(described, others, frozenset(hosts))
     parameters = list(_parameters(described, count))
+    of_paths = _of_paths(_paths(described, others, frozenset(hosts)), count)
     in_documents = list(_in_documents(others, count))
     evidence = (
         *(each for each in in_documents if each.certain),
         *_in_headers(headers, count),
-        *(each for _, found in parameters for each in found),
-        *_in_paths(paths, count),
+        *(each for _, found in [*parameters, *of_paths] for each in found),
         *_served(headers, count),
         *(each for each in in_documents if not each.certain),
         *_title(described, count),
     )
-    of_paths = _path_place(paths)
     places = (
-        *(place for place, _ in parameters),
-        *([of_paths] if of_paths else []),
+        *(place for place, _ in [*parameters, *of_paths]),
         *_header_places(headers, documents),
     )
     served = next(((name, text) for role, name, text, *_ in headers if role == "served"), None)
@@ -161,23 +161,20 @@ def _evidence(
 
 def _in_documents(documents: Sequence[_Document], count: int) -> Iterator[Evidence]:
     """Lists, ranges and single versions, the same place of all servers together."""
-    found: dict[tuple[str, str, tuple[Steps, ...]], dict[int, tuple[str, ...]]] = {}
-    first: dict[tuple[str, str, tuple[Steps, ...]], _Document] = {}
+    found: dict[tuple[str, str, tuple[Steps, ...]], list[tuple[_Document, Spot]]] = {}
     for document in documents:
         for spot in spots(document.json, named="version" in document.path):
-            key = document.path, spot.kind, spot.paths
-            found.setdefault(key, {})[document.server] = spot.texts
-            first.setdefault(key, document)
+            found.setdefault((spot.kind, document.path, spot.paths), []).append((document, spot))
     for kind in ("list", "range", "single"):
-        for key, texts in found.items():
-            path, of_kind, steps = key
-            if of_kind == kind:
-                written = [_json_path(each) for each in steps]
-                where = f"{' and '.join(written)} of GET {path}"
-                for each in _evidence(
-                    where, texts, count, certain=kind != "single", is_range=kind == "range"
-                ):
-                    yield each._replace(learn=_learn(kind, written, first[key], each.notation))
+        for (of_kind, path, steps), hits in found.items():
+            if of_kind != kind:
+                continue
+            written = [_json_path(each) for each in steps]
+            where = f"{' and '.join(written)} of GET {path}"
+            texts = {document.server: spot.texts for document, spot in hits}
+            certain, is_range = kind != "single", kind == "range"
+            for each in _evidence(where, texts, count, certain=certain, is_range=is_range):
+                yield each._replace(learn=_learn(kind, written, hits[0][0], each.notation))
 
 
 def _learn(
@@ -253,31 +250,23 @@ def _in_headers(headers: Sequence[_VersionHeader], count: int) -> Iterator[Evide
         by_path.setdefault(each.path, {}).setdefault(each.role, {}).setdefault(each.server, each)
     for path, roles in by_path.items():
         lists, lows, highs = (roles.get(role, {}) for role in ("list", "minimum", "maximum"))
-        for name in {each.name: None for each in lists.values()}:
-            texts = {
-                server: [part.strip() for part in each.text.split(",")]
-                for server, each in lists.items()
-                if each.name == name
-            }
-            for found in _evidence(f"the response header {name} of GET {path}", texts, count):
-                yield found._replace(learn={"path": path}, response=_response({"list": name}, found.notation))
-        for low, high in {
-            (lows[server].name, highs[server].name): None for server in lows if server in highs
-        }:
-            texts = {
-                server: [lows[server].text, highs[server].text]
-                for server in lows
-                if server in highs and (lows[server].name, highs[server].name) == (low, high)
-            }
-            where = f"the response headers {low} and {high} of GET {path}"
-            for found in _evidence(where, texts, count, is_range=True):
-                if found.notation.scheme.contiguous:
-                    response = _response({"minimum": low, "maximum": high}, found.notation)
-                    yield found._replace(learn={"path": path}, response=response)
-
-
-def _response(options: dict[str, str], notation: Notation) -> dict[str, str]:
-    return options | ({"spelling": notation.spelling} if notation.before else {})
+        stated: dict[tuple[str, ...], dict[int, list[str]]] = {}
+        for server, each in lists.items():
+            stated.setdefault((each.name,), {})[server] = [part.strip() for part in each.text.split(",")]
+        for server, low in lows.items():
+            if (high := highs.get(server)) is not None:
+                stated.setdefault((low.name, high.name), {})[server] = [low.text, high.text]
+        for names, texts in stated.items():
+            is_range = len(names) == 2
+            where = f"the response header{'s' if is_range else ''} {' and '.join(names)} of GET {path}"
+            for found in _evidence(where, texts, count, is_range=is_range):
+                if is_range and not found.notation.scheme.contiguous:
+                    continue  # nobody knows what lies in it
+                keys = ("minimum", "maximum") if is_range else ("list",)
+                response = dict(zip(keys, names, strict=True))
+                if found.notation.before:
+                    response["spelling"] = found.notation.spelling
+                yield found._replace(learn={"path": path}, response=response)
 
 
 def _served(headers: Sequence[_VersionHeader], count: int) -> Iterator[Evidence]:
@@ -426,31 +415,22 @@ def _versioned(server: int, path: str, where: str) -> list[_VersionedPath]:
     return []
 
 
-def _commonest(paths: Sequence[_VersionedPath]) -> list[_VersionedPath]:
-    """Those with the prefix that most of them have."""
+def _of_paths(paths: Sequence[_VersionedPath], count: int) -> list[tuple[Place, list[Evidence]]]:
+    """The place before the version that most paths have, and the versions there; nothing without one."""
     if not paths:
         return []
     [(prefix, _)] = Counter(each.prefix for each in paths).most_common(1)
-    return [each for each in paths if each.prefix == prefix]
-
-
-def _path_place(paths: Sequence[_VersionedPath]) -> Place | None:
-    common = _commonest(paths)
+    common = [each for each in paths if each.prefix == prefix]
     notation = notation_of([each.segment for each in common])
-    if not common or notation is None:
-        return None
-    others = tuple(each for each in dict.fromkeys(path.prefix for path in paths) if each != common[0].prefix)
-    shown = tuple(each or "/" for each in others[:MOST_OTHERS])
-    return Place("path", common[0].prefix, notation, common[0].where, others=shown)
-
-
-def _in_paths(paths: Sequence[_VersionedPath], count: int) -> Iterator[Evidence]:
+    if notation is None:
+        return []
     texts: dict[int, list[str]] = {}
-    common = _commonest(paths)
     for each in common:
         texts.setdefault(each.server, []).append(each.segment)
-    if common:
-        yield from _evidence(common[0].where, texts, count)
+    others = [each for each in dict.fromkeys(path.prefix for path in paths) if each != prefix]
+    shown = tuple(each or "/" for each in others[:MOST_OTHERS])
+    where = common[0].where
+    return [(Place("path", prefix, notation, where, others=shown), list(_evidence(where, texts, count)))]
 
 
 def _unversioned(described: Sequence[_Document], others: Sequence[_Document]) -> tuple[str, ...]:

@@ -113,13 +113,9 @@ def words_of(name: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(name))
 
 
-def spots(document: Json, *, named: bool) -> Iterator[Spot]:
-    """Every place that may hold versions of the API. `named`: the document's own path says that it is about
-    versions; otherwise a name in it has to."""
-    yield from _spots(document, (), named=named)
-
-
-def _spots(node: Json, steps: Steps, *, named: bool) -> Iterator[Spot]:
+def spots(node: Json, steps: Steps = (), *, named: bool) -> Iterator[Spot]:
+    """Every place that may hold versions of the API. `named`: the document's own path, or a name above, says
+    that it is about versions; otherwise a name in it has to. `steps`: where in the document it is."""
     if isinstance(node, list):
         yield from _in_list(node, steps, named=named)
     if not isinstance(node, dict):
@@ -134,7 +130,7 @@ def _spots(node: Json, steps: Steps, *, named: bool) -> Iterator[Spot]:
             if is_single and notation_of([text]) is not None:
                 yield Spot("single", ((*steps, key),), (text,))
         elif len(steps) < DEEPEST:
-            yield from _spots(value, (*steps, key), named=named or "version" in key.lower())
+            yield from spots(value, (*steps, key), named=named or "version" in key.lower())
 
 
 def _in_list(items: list[Json], steps: Steps, *, named: bool) -> Iterator[Spot]:

@@ -1,24 +1,58 @@
-"""The file that `skewgate init` writes for an API of one's own: the dialect `custom`, with open questions.
+"""The files that `skewgate init` writes: for an API that a dialect knows, and for one of the operator's own.
 
-It states what the servers' documents tell (`own_api`), each with where it was read. What they do not tell has
-a default and a comment that begins with `Open:`. No version is written that no server named. What is returned
-was loaded and has no problem; what probes shall read, the dialect has read in the documents at hand.
+The latter has the dialect `custom`. It states what the servers' documents tell (`own_api`), each with where
+it was read. What they do not tell has a default and a comment that begins with `Open:`. No version is written
+that no server named. What is returned was loaded and has no problem; what probes shall read, the dialect has
+read in the documents at hand. This module asks no server.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-from gateway.cli.init_text import BACKENDS, HEAD, OFFER, scalar
-from gateway.cli.own_api import Evidence, Findings, Place
-from gateway.core.dialect import Advertisement, Dialect, ProbeRequest, ProbeResponse
+from gateway.cli.own_api import Documents, Evidence, Findings, Place
+from gateway.core.dialect import Advertisement, Dialect, ProbeRequest
+from gateway.core.fleet.snapshot import ServiceView
+from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import CalendarDate, Named
 from gateway.errors import SettingsError
 from gateway.runtime.terminal import plain, span
 from gateway.settings import load
 
+HEAD: Final = """\
+# Made by `skewgate init` from the answers of a running API. `skewgate check` validates it, and
+# `skewgate schema` describes every key.
+
+# Where clients connect, instead of the API's own address.
+listen: {listen}
+
+# Where `skewgate status` and Prometheus connect. This is the default.
+admin:
+  listen: 127.0.0.1:9900
+
+# Without it, offers, pins and drains end with the process.
+# state: /var/lib/skewgate/state.json
+
+services:
+  {service}:
+    dialect: {dialect}
+"""
+BACKENDS: Final = """\
+    # One entry for each server. Each is asked on its own address, never through a load balancer.
+    backends:
+"""
+OFFER: Final = """\
+    # What clients are told. The offer rises when every backend can serve it, and falls only when none can.
+    # A ceiling keeps it low until an upgrade is complete.
+    # offer:
+    #   policy: guaranteed
+    #   ceiling: "{ceiling}"
+    #   stabilization: 5s
+"""
 WIDTH: Final = 110
 MOST_UNVERSIONED: Final = 12
 """Paths that are proposed."""
@@ -26,9 +60,6 @@ OPEN: Final = "Open: "
 LONGEST_LIST: Final = 80
 """Characters of all versions of one server. Of a longer list only the ends are shown."""
 DEFAULT_HEADER: Final = "API-Version"
-
-Seen: TypeAlias = Sequence[Mapping[str, ProbeResponse]]
-"""The responses of each server, by path."""
 
 
 class Target(NamedTuple):
@@ -40,23 +71,96 @@ class Target(NamedTuple):
     ca: str | None
 
 
-def written(target: Target, findings: Findings, seen: Seen) -> str | None:
-    """The file. None: nothing tells any version. Raises `SettingsError` for a bad option."""
+def scalar(text: str) -> str:
+    """A text as it is written in a file."""
+    plain_text = text and not any(sign in text for sign in "#{}[],&*!|>'\"%@` \t\\") and ": " not in text
+    return text if plain_text else json.dumps(text, ensure_ascii=False)
+
+
+def _backend(url: str, served: str, ca: str | None, *, declares: bool = False) -> Iterator[str]:
+    """The entry of a server. `served`: the versions that it named, empty for none. `declares`: the entry has
+    them, and is a comment without them."""
+    yield f"      # {f'served {served}' if served else 'named no versions'} when this was written\n"
+    is_unknown = declares and not served
+    mark = "# " if is_unknown else ""
+    yield f"      {mark}- url: {scalar(url)}\n"
+    if ca:
+        yield f"      {mark}  tls:\n      {mark}    ca: {scalar(ca)}\n"
+    if is_unknown:
+        yield '      #   versions: ""\n'
+    elif declares:
+        yield f'        versions: "{served}"\n'
+
+
+# --- an API that a dialect knows ---------------------------------------------------------------------------
+
+
+def of_dialect(target: Target, view: ServiceView, options: Mapping[str, str]) -> str:
+    """The file for an API that a dialect reads. `options`: what the dialect had to be told."""
+    return "".join(_pieces_of_dialect(target, view, options))
+
+
+def _pieces_of_dialect(target: Target, view: ServiceView, options: Mapping[str, str]) -> Iterator[str]:
+    dialect = view.service.dialect
+    yield HEAD.format(listen=scalar(target.listen), service=target.service, dialect=dialect.name)
+    yield from _options(dialect, options)
+    yield BACKENDS
+    highest = []
+    for url, member in zip(target.urls, view.pool.members, strict=True):
+        found = member.advertisement
+        named = ""
+        if found is not None and found.versions:
+            named = _ends(found.versions, dialect)
+            highest.append(found.versions.highest)
+        yield from _backend(url, named, target.ca)
+    if highest:
+        yield OFFER.format(ceiling=dialect.scheme.format(max(highest)))
+
+
+def _ends(versions: VersionSet, dialect: Dialect) -> str:
+    """From the oldest version to the newest."""
+    return span(dialect.scheme.format(versions.lowest), dialect.scheme.format(versions.highest))
+
+
+def _options(dialect: Dialect, known: Mapping[str, str]) -> Iterator[str]:
+    """What had to be said about the API, and what may have to be, each option with its default."""
+    options = [
+        field for field in dataclasses.fields(dialect.Options) if isinstance(field.default, str | bool)
+    ]
+    if known or options:
+        yield f"    {'' if known else '# '}{dialect.name}:\n"
+    for name, value in known.items():
+        yield f"      {name}: {scalar(value)}\n"
+    for field in options:
+        sentence = str(field.metadata.get("description", "")).partition(". ")[0].rstrip(".")
+        default = (
+            str(field.default).lower() if isinstance(field.default, bool) else scalar(str(field.default))
+        )
+        indent = "      # " if known else "    #   "
+        yield f"{indent}# {sentence}.\n{indent}{field.name}: {default}\n"
+
+
+# --- an API of the operator's own --------------------------------------------------------------------------
+
+
+def of_own_api(target: Target, findings: Findings, seen: Sequence[Documents]) -> str | None:
+    """The file for an API that no dialect knows. None: nothing tells any version. Raises `SettingsError` for
+    a bad option. `seen`: the responses of each server."""
     problem = None
     for evidence in findings.evidence:
         for probed in (True, False) if evidence.learn or evidence.response else (False,):
-            served = _declared(evidence)
-            text = "".join(_File(target, findings, evidence, probed=probed).pieces(served))
+            file = _File(target, findings, evidence, probed=probed)
+            text = "".join(file.pieces(_declared(evidence)))
             loaded = load(text, filename="init", environ={})
             if loaded.problems:
                 problem = problem or "; ".join(dict.fromkeys(each.message for each in loaded.problems))
                 continue
-            [service] = loaded.require().services
             if not probed:
                 return text
-            spans = [_span(service.dialect, responses) for responses in seen]
-            if any(spans):
-                return "".join(_File(target, findings, evidence, probed=True).pieces(spans))
+            [service] = loaded.require().services
+            served = [_probed(service.dialect, responses) for responses in seen]
+            if any(served):
+                return "".join(file.pieces(served))
     if problem is not None:
         raise SettingsError(problem)
     return None
@@ -67,16 +171,15 @@ def questions(text: str) -> int:
     return text.count(f"# {OPEN}")
 
 
-def _span(dialect: Dialect, responses: Mapping[str, ProbeResponse]) -> str:
-    """What a probe of one server reads, from its oldest to its newest version; empty: nothing."""
+def _probed(dialect: Dialect, responses: Documents) -> str:
+    """What a probe of one server reads; empty: nothing."""
     step = dialect.probe((), None)
     response = responses.get(step.path) if isinstance(step, ProbeRequest) else None
     found = None if response is None else dialect.probe((response,), None)
     if not isinstance(found, Advertisement) or not found.versions:
         return ""
     listed = found.versions.format(dialect.scheme)
-    ends = found.versions.lowest, found.versions.highest
-    return listed if len(listed) <= LONGEST_LIST else span(*map(dialect.scheme.format, ends))
+    return listed if len(listed) <= LONGEST_LIST else _ends(found.versions, dialect)
 
 
 def _declared(evidence: Evidence) -> list[str]:
@@ -94,17 +197,17 @@ class _File:
     def __init__(self, target: Target, findings: Findings, evidence: Evidence, *, probed: bool) -> None:
         self.target, self.findings, self.evidence, self.probed = target, findings, evidence, probed
         self.notation = evidence.notation
-        key = self.notation.scheme.key
-        self.place = next(
-            (
-                place
-                for place in findings.places
-                if place.notation is None or place.notation.scheme.key == key
-            ),
-            None,
-        )
-        others = (place for place in findings.places if place.notation and place.notation.scheme.key != key)
-        self.other = next(others, None)
+        self.known = self.notation.canonical([text for texts in evidence.texts for text in texts])
+        fitting: list[Place] = []
+        others: list[Place] = []
+        for place in findings.places:
+            fits = place.notation is None or place.notation.scheme.key == self.notation.scheme.key
+            (fitting if fits else others).append(place)
+        self.place = fitting[0] if fitting else None
+        self.other = others[0] if others else None
+        self.below = ""
+        if self.place is not None and self.place.kind == "path" and self.place.text:
+            self.below = f" below {self.place.text}"
 
     def pieces(self, served: Sequence[str]) -> Iterator[str]:
         """The file. `served`: what each server named, empty for nothing."""
@@ -118,7 +221,6 @@ class _File:
         yield from self._response()
         yield from self._unversioned()
         yield from _comment(
-            6,
             f"{OPEN}how do the servers refuse a version? Without `refusal` the gateway answers 400 with an"
             " RFC 9457 problem document.",
         )
@@ -126,62 +228,54 @@ class _File:
             yield from self._about_declared()
         yield BACKENDS
         for url, named in zip(target.urls, served, strict=True):
-            yield from self._backend(url, named)
-        highest = [text for texts in self.evidence.texts for text in texts]
-        yield OFFER.format(ceiling=self.notation.canonical(highest)[-1])
+            yield from _backend(url, named, target.ca, declares=not self.probed)
+        yield OFFER.format(ceiling=self.known[-1])
 
     def _default_version(self) -> Iterator[str]:
-        known = self.notation.canonical([text for texts in self.evidence.texts for text in texts])
         header, value = self.findings.served or ("", "")
         named = self.notation.canonical([value, f"{self.notation.before}{value}"])
         if self.place is not None and self.place.kind == "path":
-            below = f" below {self.place.text}" if self.place.text else ""
-            yield from _comment(
-                4,
-                f"{OPEN}what does a request without a version get? Here a path{below} without one is refused,"
-                " except below `unversioned`. `minimum` and `maximum` write the oldest or the newest on offer"
-                " into a path that has room for it.",
+            default = "refused"
+            text = (
+                f"Here a path{self.below} without one is refused, except below `unversioned`. `minimum` and"
+                " `maximum` write the oldest or the newest on offer into a path that has room for it."
             )
-            yield "    default_version: refused\n"
-        elif len(known) > 1 and named == known[-1:]:
-            yield from _comment(
-                4,
-                f"{OPEN}what does a request without a version get? {header} of such a response named"
-                f" {named[0]}, the newest. Clients without one move with each upgrade; `minimum` gives them"
-                " the oldest on offer, `refused` refuses them; or name a version.",
+        elif len(self.known) > 1 and named == self.known[-1:]:
+            default = "maximum"
+            text = (
+                f"{header} of such a response named {named[0]}, the newest. Clients without one move with"
+                " each upgrade; `minimum` gives them the oldest on offer, `refused` refuses them; or name a"
+                " version."
             )
-            yield "    default_version: maximum\n"
         else:
-            yield from _comment(
-                4,
-                f"{OPEN}what does a request without a version get? `minimum` is the oldest on offer,"
-                " `maximum` the newest, `refused` refuses it; or name a version.",
+            default = "minimum"
+            text = (
+                "`minimum` is the oldest on offer, `maximum` the newest, `refused` refuses it; or name a"
+                " version."
             )
-            yield "    default_version: minimum\n"
+        yield from _comment(f"{OPEN}what does a request without a version get? {text}", indent=4)
+        yield f"    default_version: {default}\n"
 
     def _places(self) -> Iterator[str]:
         place = self.place
         if place is None:
             yield from _comment(
-                6,
                 f"{OPEN}where does a request carry its version? No document tells it; this header is the"
                 " default. Others: `query: NAME`, `path: /v{version}`, `parameter: NAME` of a media type.",
             )
             place = Place("header", DEFAULT_HEADER, None, "")
         elif place.is_guess:
-            yield from _comment(6, f"{OPEN}do requests carry the version here? Only {place.why} is known.")
+            yield from _comment(f"{OPEN}do requests carry the version here? Only {place.why} is known.")
         else:
-            yield from _comment(6, f"According to {place.why}.")
+            yield from _comment(f"According to {place.why}.")
         if self.other is not None:
             where = f"{self.other.kind} {self.other.text}".strip()
             yield from _comment(
-                6,
                 f"{OPEN}is there a second version? That of the {where} has another form, according to"
                 f" {self.other.why}. It is left as it is.",
             )
         if place.others:
             yield from _comment(
-                6,
                 f"{OPEN}versions stand below {', '.join(place.others)}, too. What is not below the path here"
                 " goes to any server, at the version that the client wrote: give each a service of its own,"
                 " with `match.path`.",
@@ -191,9 +285,7 @@ class _File:
             yield f"      places:\n        - path: {scalar(f'{place.text}/{before}{{version}}')}\n"
             return
         if place.notation is None and before:
-            yield from _comment(
-                6, f"{OPEN}do requests spell it with `{before}`? Otherwise remove `spelling`."
-            )
+            yield from _comment(f"{OPEN}do requests spell it with `{before}`? Otherwise remove `spelling`.")
         yield f"      places:\n        - {place.kind}: {scalar(place.text)}\n"
         if before:
             yield f"          spelling: {scalar(f'{before}{{version}}')}\n"
@@ -202,12 +294,12 @@ class _File:
         scheme = self.notation.scheme
         texts = list(dict.fromkeys(text for named in self.evidence.texts for text in named))
         quoted = ", ".join(texts[:4]) + (", ..." if len(texts) > 4 else "")
-        yield from _comment(6, f"How a version is written: read from {self.evidence.where}: {quoted}.")
+        yield from _comment(f"How a version is written: read from {self.evidence.where}: {quoted}.")
         yield f"      scheme: {scheme.name}\n"
         if isinstance(scheme, CalendarDate) and not scheme.day:
             yield "      date_form: month\n"
         if isinstance(scheme, Named):
-            yield from _comment(6, f"{OPEN}are these all names, oldest first? No other one is understood.")
+            yield from _comment(f"{OPEN}are these all names, oldest first? No other one is understood.")
             yield "      names:\n"
             yield from (f"        - {scalar(name)}\n" for name in scheme.names)
 
@@ -215,7 +307,7 @@ class _File:
         learn = self.evidence.learn
         if not self.probed or learn is None:
             return
-        yield from _comment(6, "Probes read here what a server serves, so the gateway notices upgrades.")
+        yield from _comment("Probes read here what a server serves, so the gateway notices upgrades.")
         yield "      learn:\n"
         for name, value in learn.items():
             if name == "statuses":
@@ -225,7 +317,6 @@ class _File:
         content_type = str(learn.get("content_type", "json"))
         if self.evidence.response is None and not content_type.endswith("json"):
             yield from _comment(
-                6,
                 f"{OPEN}clients that read this document see the versions of one server. It cannot be"
                 f" rewritten, because its type is {content_type}.",
             )
@@ -233,14 +324,13 @@ class _File:
 
     def _response(self) -> Iterator[str]:
         if self.probed and self.evidence.response is not None:
-            yield from _comment(6, "Response headers with versions: the gateway writes the offer into them.")
+            yield from _comment("Response headers with versions: the gateway writes the offer into them.")
             yield "      reply:\n"
             for name, value in self.evidence.response.items():
                 yield f"        {name}: {scalar(value)}\n"
         elif self.findings.served is not None and self.notation.canonical([self.findings.served[1]]):
             header = self.findings.served[0]
             yield from _comment(
-                6,
                 f"{OPEN}is {header} on a response the version that was served? If so, the gateway can verify"
                 f" it: `reply: {{served: {header}}}`.",
             )
@@ -253,10 +343,8 @@ class _File:
         paths = [
             path for path in self.findings.unversioned if path != learned and path.lower().startswith(prefix)
         ]
-        below = f" below {self.place.text}" if self.place.text else ""
         yield from _comment(
-            6,
-            f"{OPEN}which other paths{below} have no version? They are listed here, and everything below"
+            f"{OPEN}which other paths{self.below} have no version? They are listed here, and everything below"
             " them.",
         )
         if paths:
@@ -265,37 +353,19 @@ class _File:
         else:
             yield f"      # unversioned:\n      #   - {self.place.text}/health\n"
         if len(paths) > MOST_UNVERSIONED:
-            yield from _comment(6, f"And {len(paths) - MOST_UNVERSIONED} more, in the OpenAPI document.")
+            yield from _comment(f"And {len(paths) - MOST_UNVERSIONED} more, in the OpenAPI document.")
 
     def _about_declared(self) -> Iterator[str]:
         doubt = "" if self.evidence.certain else " It may be one of many, or the release of the software."
         yield from _comment(
-            4,
             f"{OPEN}does each server serve these versions, and no others? They are from"
             f" {self.evidence.where}.{doubt} The gateway does not probe for them: it notices no"
             " upgrade. If a document shows them, write `learn` instead of `versions`.",
+            indent=4,
         )
 
-    def _backend(self, url: str, named: str) -> Iterator[str]:
-        if named:
-            yield f"      # served {named} when this was written\n"
-        else:
-            yield f"      # {_NO_VERSION}\n"
-        is_unknown = not named and not self.probed  # a backend has to declare its versions
-        mark = "# " if is_unknown else ""
-        yield f"      {mark}- url: {scalar(url)}\n"
-        if self.target.ca:
-            yield f"      {mark}  tls:\n      {mark}    ca: {scalar(self.target.ca)}\n"
-        if is_unknown:
-            yield '      #   versions: ""\n'
-        elif not self.probed:
-            yield f'        versions: "{named}"\n'
 
-
-_NO_VERSION: Final = "named no versions when this was written"
-
-
-def _comment(indent: int, text: str) -> Iterator[str]:
+def _comment(text: str, indent: int = 6) -> Iterator[str]:
     """A comment of one paragraph. Texts of servers in it cannot end it."""
     for line in textwrap.wrap(
         plain(text), WIDTH - indent - 2, break_long_words=False, break_on_hyphens=False
