@@ -1,31 +1,35 @@
 """Requests from a verb to a running gateway: which admin listener, with which token, and its responses.
 
-Each call sends one request and ignores the proxies of the environment. Every failure is an `AdminError` with
-one sentence. This module decides nothing and prints nothing.
+Each call sends one request and ignores the proxies of the environment. With `--ca` an https listener is known
+by a CA and its name, as everywhere; with `-c FILE` alone by the very certificate that the file names, and no
+name and no CA matter then. Every failure is an `AdminError` with one sentence. This module decides nothing
+and prints nothing.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 import click
 
-from gateway.cli import admin_tls, plain_http
-from gateway.cli.admin_tls import PLAIN_TLS, AdminTls
 from gateway.cli.command import FileName, Text, read_settings, usage_error
-from gateway.errors import AdminError, TokenError
+from gateway.errors import AdminError, SettingsError, TokenError
 from gateway.runtime.terminal import plain
 
 if TYPE_CHECKING:
+    import ssl
+    from http.client import HTTPSConnection
+
     from gateway.cli.admin_section import AdminSection
 
 DEFAULT_URL: Final = "http://127.0.0.1:9900"
@@ -36,6 +40,75 @@ NO_GATEWAY: Final = "the program that listens at {url} is not a skewgate admin l
 HOW_TO_NAME_ONE: Final = "; `skewgate run` starts one, -c FILE or --admin URL names another address"
 MAX_RESPONSE: Final = 16 << 20
 """Bytes of a response. /status of a thousand backends is smaller than one MiB."""
+TLS_OPTIONS: Final = (
+    (
+        "--ca",
+        "the CA of its certificate; default: that of -c FILE, or the CAs of the system",
+        "SKEWGATE_ADMIN_CA",
+    ),
+    ("--cert", "the certificate of the operator, with its chain", "SKEWGATE_ADMIN_CERT"),
+    ("--key", "the private key of --cert, unless it is in the same file", "SKEWGATE_ADMIN_KEY"),
+)
+"""Option, meaning, and the environment variable that stands for it. All are for an https admin listener."""
+
+_CERTIFICATE: Final = re.compile(
+    "-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.ASCII | re.DOTALL
+)
+
+Get: TypeAlias = Callable[[tuple[str, int], str, Mapping[str, str], float], tuple[int, bytes]]
+"""A GET over plain HTTP: address, target, headers and seconds become status and body. Raises `OSError`."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AdminTls:
+    """What a verb needs for https. Paths are those of PEM files."""
+
+    ca: str | None = None
+    """Whom to trust; None: the CAs of the system."""
+    certificate: str | None = None
+    key: str | None = None
+    """None: it is in the file of the certificate."""
+    pinned: frozenset[bytes] = frozenset()
+    """The gateway must have one of these certificates (DER), and nothing else is looked at. Empty: it is
+    verified."""
+
+    def connection(self, host: str, port: int | None, timeout: float) -> HTTPSConnection:
+        """One that is open, to the right gateway. Raises `OSError`, and `AdminError` for wrong files."""
+        from http.client import HTTPSConnection  # noqa: PLC0415 - plain HTTP does without TLS
+
+        connection = HTTPSConnection(host, port, timeout=timeout, context=self._context())
+        connection.connect()
+        if self.pinned and connection.sock.getpeercert(binary_form=True) not in self.pinned:
+            connection.close()
+            raise AdminError(
+                "another certificate than the file names is shown there: "
+                "is it another program, or has the file changed? give --ca to verify it by its name"
+            )
+        return connection
+
+    def _context(self) -> ssl.SSLContext:
+        import ssl  # noqa: PLC0415 - plain HTTP does without it
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        path = self.ca or ""
+        try:
+            if self.pinned:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE  # compared as a whole instead
+            elif self.ca is None:
+                context.load_default_certs()
+            else:
+                context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+                context.load_verify_locations(self.ca)
+            if self.certificate is not None:
+                path = self.certificate
+                context.load_cert_chain(self.certificate, self.key, password=lambda: "")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise AdminError(f"{path} cannot be used for TLS: {reason}") from error
+        return context
 
 
 @final
@@ -47,13 +120,11 @@ class AdminClient:
     token: str | None = None
     token_from: str = TOKEN_VARIABLE
     """Where the token was found, for the message about a wrong one."""
-    tls: AdminTls = PLAIN_TLS
+    tls: AdminTls = AdminTls()
     assumed: bool = False
     """Nobody named an address: this is the usual one."""
     timeout: float = TIMEOUT
     """Seconds for one response."""
-    light: bool = False
-    """A GET over plain HTTP imports as little as possible."""
 
     def request(
         self,
@@ -62,33 +133,26 @@ class AdminClient:
         query: Iterable[tuple[str, str]] = (),
         *,
         body: bytes | None = None,
+        get: Get | None = None,
     ) -> tuple[int, bytes]:
         """Send a request, with `body` as JSON; status and body of the response. Raises `AdminError` without a
-        response, and when the token is wrong or missing."""
+        response, and when the token is wrong or missing. `get`: for a GET over plain HTTP, which then imports
+        as little as possible."""
         parts = urlsplit(self.url)
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         if body is not None:
             headers["Content-Type"] = "application/json"
-        target = parts.path.rstrip("/") + path
         pairs = list(query)
-        host = parts.hostname or ""
-        if pairs:
-            target = f"{target}?{urlencode(pairs)}"
+        target = parts.path.rstrip("/") + path + (f"?{urlencode(pairs)}" if pairs else "")
         try:
-            if self.light and (parts.scheme, method) == ("http", "GET"):
-                address = host, parts.port or 80
-                status, content = plain_http.get(
-                    address, target, headers, timeout=self.timeout, limit=MAX_RESPONSE
-                )
+            if get is not None and parts.scheme == "http":
+                status, content = get((parts.hostname or "", parts.port or 80), target, headers, self.timeout)
             else:
                 status, content = self._exchange(parts, method, target, body, headers)
         except AdminError as problem:
             raise AdminError(f"no connection to {self.url}: {problem}") from None
         except OSError as problem:
-            if _is_refused_by_peer(problem):
-                raise AdminError(f"{self.url} {self._certificate_problem()}") from None
-            hint = HOW_TO_NAME_ONE if self.assumed else ""
-            raise AdminError(f"no gateway responds at {self.url}: {plain(_reason(problem))}{hint}") from None
+            raise AdminError(self._no_response(problem)) from None
         if status in {401, 429}:  # 429: wrong as well, and others were before it
             raise TokenError(f"{self.url} {self._token_problem()}")
         return status, content
@@ -115,16 +179,25 @@ class AdminClient:
             if connection is not None:
                 connection.close()
 
+    def _no_response(self, problem: OSError) -> str:
+        reason = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
+        ssl = sys.modules.get("ssl")  # without TLS it is not imported
+        if ssl is not None and isinstance(problem, ssl.SSLError):
+            from gateway.tls.client import reason_of, refused_by_peer  # noqa: PLC0415 - of the data plane
+
+            if refused_by_peer(problem):
+                if (own := self.tls.certificate) is None:
+                    return f"{self.url} wants the certificate of an operator: give --cert and --key"
+                hint = "its CA must be in admin.tls.client_ca"
+                return f"{self.url} does not accept the certificate in {own}: {hint}"
+            reason = reason_of(problem)
+        hint = HOW_TO_NAME_ONE if self.assumed else ""
+        return f"no gateway responds at {self.url}: {plain(reason)}{hint}"
+
     def _token_problem(self) -> str:
         if self.token:
             return f"does not accept the token in {self.token_from}"
         return f"needs a token: give it in -c FILE or in {TOKEN_VARIABLE}"
-
-    def _certificate_problem(self) -> str:
-        if self.tls.certificate is not None:
-            file = self.tls.certificate
-            return f"does not accept the certificate in {file}: its CA must be in admin.tls.client_ca"
-        return "wants the certificate of an operator: give --cert and --key"
 
     def document(self, method: str, path: str, query: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
         """The JSON object of a 200. Raises `AdminError` with the gateway's message for any other response."""
@@ -139,29 +212,6 @@ class AdminClient:
         return require_state(self.url, document_of(self.url, "/status", status, content))
 
 
-def _is_refused_by_peer(problem: Exception) -> bool:
-    """Whether the gateway does not accept the operator's certificate."""
-    if not _is_of_tls(problem):
-        return False
-    from gateway.tls.client import refused_by_peer  # noqa: PLC0415 - of the data plane
-
-    return refused_by_peer(problem)
-
-
-def _is_of_tls(problem: Exception) -> bool:
-    """Whether it is an `ssl.SSLError`. Without TLS `ssl` is not imported."""
-    ssl = sys.modules.get("ssl")
-    return ssl is not None and isinstance(problem, ssl.SSLError)
-
-
-def _reason(problem: OSError) -> str:
-    if _is_of_tls(problem):
-        from gateway.tls.client import reason_of  # noqa: PLC0415 - of the data plane
-
-        return reason_of(problem)
-    return getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
-
-
 def _json(body: bytes) -> object:
     try:
         return json.loads(body)
@@ -174,7 +224,10 @@ def document_of(url: str, path: str, status: int, body: bytes) -> dict[str, Any]
     document = _json(body)
     if status == 200 and isinstance(document, dict):
         return document
-    raise AdminError(f"{url}{path} responded {status}: {_error_text(document, body)}")
+    message = _own_error(document)
+    if message is None:
+        message = body[:300].decode("utf-8", "replace").strip() or "no message"
+    raise AdminError(f"{url}{path} responded {status}: {plain(message)}")
 
 
 def require_state(url: str, document: dict[str, Any]) -> dict[str, Any]:
@@ -200,13 +253,6 @@ def _own_error(document: object) -> str | None:
     return message if isinstance(message, str) else None
 
 
-def _error_text(document: object, body: bytes) -> str:
-    """The message in the body of an error."""
-    if (message := _own_error(document)) is not None:
-        return plain(message)
-    return plain(body[:300].decode("utf-8", "replace").strip()) or "no message"
-
-
 class Where(NamedTuple):
     """What the options say of the admin listener."""
 
@@ -221,20 +267,14 @@ def options(function: Callable[..., int]) -> Callable[..., int]:
     """`-c FILE` and `--admin URL`, at most one of them, and TLS: the function gets `where`."""
 
     @wraps(function)
-    def with_where(  # `rest`: the other options of the verb
-        config: Path | None,
-        admin: str | None,
-        ca: str | None,
-        cert: str | None,
-        key: str | None,
-        **rest: Any,  # noqa: ANN401
-    ) -> int:
-        if config is not None and admin is not None:
+    def with_where(**given: Any) -> int:  # noqa: ANN401 - `where`, and the other options of the verb
+        where = Where(*(given.pop(name) for name in Where._fields))
+        if where.config is not None and where.admin is not None:
             usage_error("--admin is not allowed with a configuration file")
-        return function(where=Where(config, admin, ca, cert, key), **rest)
+        return function(where=where, **given)
 
     decorated: Callable[..., int] = with_where
-    for option, text, variable in reversed(admin_tls.FILES):
+    for option, text, variable in reversed(TLS_OPTIONS):
         decorated = click.option(
             option, metavar="FILE", envvar=variable, show_envvar=True, help=f"https: {text}"
         )(decorated)
@@ -262,17 +302,16 @@ def find(where: Where, *, light: bool = False) -> AdminClient:
     of the file only what it says of the listener is read, where that can be told from the rest."""
     token = os.environ.get(TOKEN_VARIABLE) or None
     if where.config is None:
-        tls = admin_tls.find(*where[2:], None)
         return AdminClient(
-            where.admin or DEFAULT_URL, token, tls=tls, assumed=where.admin is None, light=light
+            where.admin or DEFAULT_URL, token, tls=_tls(where, None), assumed=where.admin is None
         )
     admin = _section(where.config, light=light)
-    host, tls = _reachable(admin.host), admin_tls.find(*where[2:], admin.certificates)
+    host, tls = _reachable(admin.host), _tls(where, admin.certificates)
     scheme = "http" if admin.certificates is None else "https"
     url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{admin.port}"
     if token is None and admin.token is not None:
-        return AdminClient(url, admin.token, str(where.config), tls, light=light)
-    return AdminClient(url, token, tls=tls, light=light)
+        return AdminClient(url, admin.token, str(where.config), tls)
+    return AdminClient(url, token, tls=tls)
 
 
 def _section(file: Path, *, light: bool) -> AdminSection:
@@ -297,3 +336,32 @@ def _reachable(host: str) -> str:
     if not address.is_unspecified:
         return host
     return "127.0.0.1" if address.version == 4 else "::1"
+
+
+def _tls(where: Where, certificates: Iterable[str] | None) -> AdminTls:
+    """What the options say. `certificates`: the files of those that the admin listener in `-c FILE` shows;
+    None: it has no TLS. Raises `SettingsError`."""
+    if where.key is not None and where.cert is None:
+        raise SettingsError("--key needs --cert")
+    pinned: frozenset[bytes] = frozenset()
+    if certificates is not None and where.ca is None:
+        pinned = frozenset(map(_first_certificate, certificates))
+    return AdminTls(where.ca, where.cert, where.key, pinned)
+
+
+def _first_certificate(path: str) -> bytes:
+    """In DER."""
+    try:
+        text = Path(path).read_bytes().decode("ascii", "replace")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a valid file name"
+        raise SettingsError(
+            f"the certificate of the admin listener, {path}, cannot be read: {reason}"
+        ) from None
+    import ssl  # noqa: PLC0415 - plain HTTP does without it
+
+    found = _CERTIFICATE.search(text)
+    try:
+        return ssl.PEM_cert_to_DER_cert(found[0] if found else "")
+    except ValueError:
+        raise SettingsError(f"{path} has no certificate in PEM") from None

@@ -1,20 +1,28 @@
 """`skewgate healthcheck`: exit code 0 when the gateway is ready, otherwise 1.
 
-For containers and keepalived, which use the exit code only. It sends one request and decides nothing itself.
+For containers and keepalived, which use the exit code only. It sends one GET and decides nothing itself. Over
+plain HTTP that is one over HTTP/1.0, so that the response ends with the connection: `http.client` imports
+TLS, which costs more than the check. Believes nothing about who responds.
 """
 
 from __future__ import annotations
 
+import re
+import socket
+from collections.abc import Mapping
+from time import monotonic
 from typing import Final
 
 from gateway.cli import admin_client
-from gateway.cli.admin_client import NO_GATEWAY, Where
+from gateway.cli.admin_client import MAX_RESPONSE, NO_GATEWAY, Where
 from gateway.cli.command import file_argument, verb
 from gateway.errors import AdminError
 from gateway.runtime.terminal import plain, print_error
 
 LAST_LINES: Final = {200: "ready", 503: "not ready"}
 """The last line that a gateway says, by status."""
+
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\r\n]*)?\r\n")
 
 
 @verb("healthcheck")
@@ -23,7 +31,7 @@ LAST_LINES: Final = {200: "ready", 503: "not ready"}
 def healthcheck(*, where: Where) -> int:
     """Print the result. Raises `AdminError` when no gateway responds."""
     admin = admin_client.find(where, light=True)
-    status, body = admin.request("GET", "/readyz", [("verbose", "")])
+    status, body = admin.request("GET", "/readyz", [("verbose", "")], get=_get)
     *reasons, last = body.decode("utf-8", "replace").splitlines() or [""]
     if last != LAST_LINES.get(status) or not reasons or not reasons[0].startswith(("[+] ", "[-] ")):
         raise AdminError(f"{NO_GATEWAY.format(url=admin.url)}: /readyz responded {status}")
@@ -33,3 +41,48 @@ def healthcheck(*, where: Where) -> int:
     missing = "; ".join(line.removeprefix("[-] ") for line in reasons if line.startswith("[-] "))
     print_error(f"not ready ({status}): {plain(missing) or 'no reason given'}")
     return 1
+
+
+def _get(
+    address: tuple[str, int], target: str, headers: Mapping[str, str], timeout: float
+) -> tuple[int, bytes]:
+    """Status and body of the response. `timeout`: seconds for all of it. Raises `OSError`."""
+    end = monotonic() + timeout
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    lines = [f"GET {target} HTTP/1.0", f"Host: {host}:{address[1]}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    with _connected(address, timeout) as connection:
+        connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+        received = bytearray()
+        while len(received) < MAX_RESPONSE:
+            left = end - monotonic()
+            if left <= 0:
+                raise TimeoutError("timed out")
+            connection.settimeout(left)
+            data = connection.recv(65536)
+            if not data:
+                break
+            received += data
+    head, separator, body = bytes(received).partition(b"\r\n\r\n")
+    status = _STATUS_LINE.match(head + b"\r\n")
+    if not separator or status is None:
+        raise OSError("the response is not HTTP")
+    return int(status[1]), body
+
+
+def _connected(address: tuple[str, int], timeout: float) -> socket.socket:
+    """A connection. Of an IP address nothing is looked up, which would import the tables of IDNA."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, address[0])
+        except (OSError, ValueError):
+            continue
+        connection = socket.socket(family)
+        try:
+            connection.settimeout(timeout)
+            connection.connect(address)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+    return socket.create_connection(address, timeout)

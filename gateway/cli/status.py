@@ -36,14 +36,10 @@ SERVICE_COLUMNS: Final = ("SERVICE", "DIALECT", "OFFER", "PHASE", "HELD BY")
 BACKEND_COLUMNS: Final = (
     *("SERVICE", "BACKEND", "FRESHNESS", "SERVES", "IN FLIGHT", "LAST PROBE", "URL", "ERROR"),
 )
-
-WORKER_COLUMNS: Final = ("WORKER", "PROCESS", "STATE", "CONNECTIONS", "REPLACED")
-
-REPLICA_COLUMNS: Final = ("REPLICA", "ID", "HOST", "RELEASE", "STATE", "LAST BEAT", "HOLDS", "DIFFERS IN")
-
-ENGINE_COLUMNS: Final = ("ENGINE", "RELEASE", "PID", "ROWS", "DRAINING", "STATE")
-
 SOURCE_COLUMNS: Final = ("SERVICE", "SOURCE", "LISTED", "UNLISTED", "LEAVING", "LAST ANSWER", "ERROR")
+WORKER_COLUMNS: Final = ("WORKER", "PROCESS", "STATE", "CONNECTIONS", "REPLACED")
+REPLICA_COLUMNS: Final = ("REPLICA", "ID", "HOST", "RELEASE", "STATE", "LAST BEAT", "HOLDS", "DIFFERS IN")
+ENGINE_COLUMNS: Final = ("ENGINE", "RELEASE", "PID", "ROWS", "DRAINING", "STATE")
 
 _PHASE_STYLE: Final = {
     "uniform": Style.GREEN,
@@ -112,10 +108,7 @@ def page(document: Mapping[str, Any], now: float, paint: Paint, *, whole: bool =
     """The tables of a /status document. `now`: seconds since the epoch. `whole`: with every backend, also
     where many are all right."""
     services: Mapping[str, Mapping[str, Any]] = document.get("services", {})
-    service_rows = [
-        _service_row(name, service)
-        for name, service in sorted(services.items(), key=lambda item: not _is_service_wrong(item[1]))
-    ]
+    worst_first = sorted(services.items(), key=lambda item: not _is_service_wrong(item[1]))
     backend_rows, left_out = _backend_rows(services, now, whole=whole)
     source_rows = [
         _source_row(name, source, report, now)
@@ -123,7 +116,7 @@ def page(document: Mapping[str, Any], now: float, paint: Paint, *, whole: bool =
         for source, report in service.get("sources", {}).items()
     ]
     tables = [
-        table(SERVICE_COLUMNS, service_rows, paint),
+        table(SERVICE_COLUMNS, [_service_row(name, service) for name, service in worst_first], paint),
         "\n".join([table(BACKEND_COLUMNS, backend_rows, paint), *left_out]),
     ]
     if source_rows:
@@ -152,16 +145,16 @@ def _backend_rows(
     right: list[list[TableCell]] = []
     left_out = []
     for name, service in services.items():
-        backends: Mapping[str, Mapping[str, Any]] = service.get("backends", {})
-        well = [backend for backend, member in backends.items() if not _is_wrong(member)]
-        shown = {*(well if whole else well[:SHOWN])}
-        for backend, member in backends.items():
+        well = 0
+        for backend, member in service.get("backends", {}).items():
             if _is_wrong(member):
                 wrong.append(_backend_row(name, backend, member, now))
-            elif backend in shown:
+                continue
+            well += 1
+            if whole or well <= SHOWN:
                 right.append(_backend_row(name, backend, member, now))
-        if len(shown) < len(well):
-            count = f"{len(well) - len(shown)} more that are fresh and without an error"
+        if not whole and well > SHOWN:
+            count = f"{well - SHOWN} more that are fresh and without an error"
             left_out.append(plain(f"{name}: {count}; `skewgate status {name}` shows all"))
     return wrong + right, left_out
 
@@ -184,11 +177,15 @@ def _some(names: Sequence[object], named: int = NAMED) -> str:
     return f"{', '.join(map(str, names[:named]))} and {len(names) - named} more"
 
 
+def _ago(at: float | None, now: float) -> str:
+    """`2.4 s ago`; `-` if it has never been."""
+    return "-" if at is None else f"{max(0.0, now - float(at)):.1f} s ago"
+
+
 def _service_row(name: str, service: Mapping[str, Any]) -> list[TableCell]:
     offer = service.get("offer", {})
     phase = str(service.get("phase", "unknown"))
-    holders = [*(offer.get("held_by") or ()), *(offer.get("held_by_replicas") or ())]
-    held_by = _some(holders)
+    held_by = _some([*(offer.get("held_by") or ()), *(offer.get("held_by_replicas") or ())])
     rule = offer.get("held_rule")
     kind = "pin" if service.get("pin") else "ceiling"
     ceiling = f" ({kind} {offer['ceiling']})" if offer.get("ceiling") else ""
@@ -204,27 +201,25 @@ def _service_row(name: str, service: Mapping[str, Any]) -> list[TableCell]:
 def _backend_row(service: str, name: str, member: Mapping[str, Any], now: float) -> list[TableCell]:
     freshness = str(member.get("freshness", "unknown"))
     states = [word for word in ("drained", "leaving", "ejected", "unhealthy", "backup") if member.get(word)]
-    probed = member.get("last_probe_at")
     return [
         service,
         name,
         (" ".join([freshness, *states]), _freshness_style(freshness, states)),
         _range(member) + (" (legacy)" if member.get("legacy") else ""),
         str(member.get("in_flight", 0)),
-        "-" if probed is None else f"{max(0.0, now - float(probed)):.1f} s ago",
+        _ago(member.get("last_probe_at"), now),
         str(member.get("url", "")),
-        plain(_error(member, now)),
+        _error(member, now),
     ]
 
 
 def _source_row(service: str, source: str, report: Mapping[str, Any], now: float) -> list[TableCell]:
-    answered_at = report.get("answered_at")
     return [
         service,
-        plain(source),
+        source,
         *(str(report.get(state, 0)) for state in ("listed", "unlisted", "leaving")),
-        "-" if answered_at is None else f"{max(0.0, now - float(answered_at)):.1f} s ago",
-        plain(str(report.get("error") or "-")),
+        _ago(report.get("answered_at"), now),
+        str(report.get("error") or "-"),
     ]
 
 
@@ -240,14 +235,13 @@ def _worker_row(worker: Mapping[str, Any]) -> list[TableCell]:
 
 
 def _replica_row(replica: Mapping[str, Any], agreement: Mapping[str, Any], now: float) -> list[TableCell]:
-    seen_at = replica.get("seen_at")
     own = " (this one)" if replica.get("id") == agreement.get("id") else ""
     return [
-        plain(f"{replica.get('name') or '-'}{own}"),
-        *(plain(str(replica.get(key) or "-")) for key in ("id", "host", "release")),
+        f"{replica.get('name') or '-'}{own}",
+        *(str(replica.get(key) or "-") for key in ("id", "host", "release")),
         ("attached", Style.GREEN) if replica.get("attached") else ("detached", Style.RED),
-        "-" if seen_at is None else f"{max(0.0, now - float(seen_at)):.1f} s ago",
-        *(plain(_some(replica.get(key) or ()) or "-") for key in ("holds", "differs")),
+        _ago(replica.get("seen_at"), now),
+        *(_some(replica.get(key) or ()) or "-" for key in ("holds", "differs")),
     ]
 
 
@@ -255,12 +249,10 @@ def _engine_row(engine: Mapping[str, Any]) -> list[TableCell]:
     rows = sum(int(service.get("rows", 0)) for service in engine.get("services", {}).values())
     problem = engine.get("problem")
     return [
-        plain(str(engine.get("name") or "-")),
-        plain(str(engine.get("release") or "-")),
-        str(engine.get("pid") or "-"),
+        *(str(engine.get(key) or "-") for key in ("name", "release", "pid")),
         str(rows),
         str(engine.get("draining", 0)),
-        (plain(str(problem)), Style.RED) if problem else ("follows", Style.GREEN),
+        (str(problem), Style.RED) if problem else ("follows", Style.GREEN),
     ]
 
 
