@@ -72,8 +72,10 @@ def require_compiler() -> None:
         raise BuildError(f"no compiled build: there is no C compiler ({command[0]}) on the PATH. {REMEDY}")
     folders = dict.fromkeys(sysconfig.get_path(name) for name in ("include", "platinclude"))
     if not any((Path(folder) / "Python.h").exists() for folder in folders):
-        raise BuildError(f"no compiled build: the headers of {sys.executable} are missing"
-                           f" ({sysconfig.get_path('include')}/Python.h). {REMEDY}")  # fmt: skip
+        raise BuildError(
+            f"no compiled build: the headers of {sys.executable} are missing"
+            f" ({sysconfig.get_path('include')}/Python.h). {REMEDY}"
+        )
     check = [*command, *(f"-I{folder}" for folder in folders), "-fsyntax-only", "-x", "c", "-"]
     ended = subprocess.run(check, input="#include <Python.h>\n", capture_output=True, text=True, check=False)
     if ended.returncode:

@@ -60,8 +60,10 @@ def check(*, strict: bool, engine: str | None, fixes: bool, output: str, files: 
     if output == "json":
         found = [_as_json(loaded) for loaded in results]
         if fixed is not None:
-            found = [{**file, "fixed": [each._asdict() for each in of_file]}
-                     for file, of_file in zip(found, fixed, strict=True)]  # fmt: skip
+            found = [
+                {**file, "fixed": [each._asdict() for each in of_file]}
+                for file, of_file in zip(found, fixed, strict=True)
+            ]
         print(json.dumps({"files": found}, ensure_ascii=False))
     else:
         for loaded in results:

@@ -78,8 +78,10 @@ def find_config(named: Path | None) -> Path:
     for place in DEFAULT_FILES:
         if Path(place).exists():
             return Path(place)
-    usage_error(f"there is no configuration: name a FILE, set {CONFIG_VARIABLE}, or write ./skewgate.yaml"
-                " or /etc/skewgate/skewgate.yaml")  # fmt: skip
+    usage_error(
+        f"there is no configuration: name a FILE, set {CONFIG_VARIABLE}, or write ./skewgate.yaml"
+        " or /etc/skewgate/skewgate.yaml"
+    )
 
 
 def read_settings(path: Path) -> Settings:

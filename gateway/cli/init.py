@@ -164,8 +164,11 @@ def _recognize(
     options: dict[str, Mapping[str, str]] = {}
     unsure: dict[str, str] = {}
     for name, dialect in candidates.items():
-        answers = [(url, dialect.recognize(documents["/"])) for url, documents in zip(urls, seen, strict=True)
-                if "/" in documents]  # fmt: skip
+        answers = [
+            (url, dialect.recognize(documents["/"]))
+            for url, documents in zip(urls, seen, strict=True)
+            if "/" in documents
+        ]
         certain = {url: each for url, each in answers if isinstance(each, Mapping)}
         if len({*map(str, certain.values())}) > 1:
             lines = (f"\n  {plain(url)}: {', '.join(each.values())}" for url, each in certain.items())

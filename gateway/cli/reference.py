@@ -109,8 +109,11 @@ def verbs() -> Iterator[tuple[str, click.Command, click.Context]]:
 
 def records(command: click.Command, context: click.Context) -> list[tuple[str, str]]:
     """The options of a verb, each with its explanation."""
-    found = [parameter.get_help_record(context) for parameter in command.get_params(context)
-             if isinstance(parameter, click.Option)]  # fmt: skip
+    found = [
+        parameter.get_help_record(context)
+        for parameter in command.get_params(context)
+        if isinstance(parameter, click.Option)
+    ]
     return [record for record in found if record is not None and "--help" not in record[0]]
 
 

@@ -71,8 +71,10 @@ def test(*, where: Where, output: str, file: Path) -> int:
         for result in different:
             row = result.row
             reason = f" (because {plain(result.because)})" if result.because else ""
-            print(f"{table.filename}:{row.line}: {row.method} {plain(row.path)}:"
-                  f" {plain('; '.join(result.differences))}{reason}")  # fmt: skip
+            print(
+                f"{table.filename}:{row.line}: {row.method} {plain(row.path)}:"
+                f" {plain('; '.join(result.differences))}{reason}"
+            )
         number = f"{len(results)} request{'' if len(results) == 1 else 's'}"
         print(f"{table.filename}: {number}, {f'{len(different)} not' if different else 'all'} as expected")
     return 1 if different else 0
