@@ -19,8 +19,11 @@ def configuration(slot: Slot) -> Path:
     """Write the map and the configuration into the directory of this start."""
     # Imported here: the bench shows its help and its errors without the gateway's dependencies.
     from gateway.core.fleet.snapshot import Snapshot  # noqa: PLC0415
-    from gateway.engines.haproxy.configuration import HaproxyOptions, configuration_text  # noqa: PLC0415
-    from gateway.engines.haproxy.map_file import map_text  # noqa: PLC0415
+    from gateway.engines.haproxy.texts import (  # noqa: PLC0415
+        HaproxyOptions,
+        configuration_text,
+        map_text,
+    )
     from gateway.engines.table import compile_table  # noqa: PLC0415
     from gateway.settings import load  # noqa: PLC0415
 

@@ -1,15 +1,18 @@
-"""What serves the requests: one worker in this process, or several in processes of their own.
+"""What serves the requests: one worker in this process, or several in processes of their own; and the engine
+beside them, if a command asks for one (`skewgate engine haproxy`).
 
-Nobody but this file asks which it is.
+Nobody but this file asks which it is. An engine is made with the data plane, because its word counts in the
+agreement from the first step on; it follows only while clients are accepted here, because it sends the
+gateway what is in none of its rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from gateway.assembly.agreements import Agreed
 from gateway.assembly.certificates import Certificates
@@ -20,8 +23,7 @@ from gateway.controlplane.certificate_watch import names_of
 from gateway.controlplane.passive_observation import PassiveObserver
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.dataplane.worker import Worker
-from gateway.workers.data_plane import DataPlane
-from gateway.workers.own_worker import OwnWorker
+from gateway.workers.data_plane import DataPlane, OwnWorker
 from gateway.workers.recording import reads_ids, recorder
 
 
@@ -92,3 +94,32 @@ def _own_worker(plan: Plan, needs: DataPlaneNeeds, records: OwnRecords) -> DataP
     named = zip(names_of(settings.listen), settings.listen, strict=True)
     found = {each: of_listeners[name] for name, each in named if each.tls is not None}
     return OwnWorker(worker, settings.listen, needs.sockets, found, access_log)
+
+
+if TYPE_CHECKING:
+    from gateway.engines.haproxy.driver import HaproxyDriver
+
+
+def make_engine(plan: Plan, agreed: Agreed, plane: DataPlane, followers: Followers) -> HaproxyDriver | None:
+    """The engine, not started. It knows the ejections of `plane`, and the agreement knows it."""
+
+    def ejected() -> Collection[str]:
+        return plane.report().ejected.keys()
+
+    if plan.make_engine is not None:
+        followers.engine = plan.make_engine(
+            plan.known.snapshot_holder, agreed.agreement.acknowledged, ejected
+        )
+    return followers.engine
+
+
+@asynccontextmanager
+async def following(engine: HaproxyDriver | None) -> AsyncIterator[None]:
+    """Starts the engine, and lets go of it after the drain."""
+    try:
+        if engine is not None:
+            await engine.start()
+        yield
+    finally:
+        if engine is not None:
+            await engine.close()

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, final
 
-from gateway.assembly import admin_context
+from gateway.assembly import admin
 from gateway.assembly.followers import Followers
 from gateway.assembly.parts import Parts
 from gateway.assembly.plan import Plan, known_at_start, number_of_workers
@@ -142,7 +142,7 @@ class Gateway:
 
     def status(self) -> GatewayStatus:
         """Makes the status of this moment."""
-        return admin_context.status(self.parts)
+        return admin.status(self.parts)
 
     @property
     def _served(self) -> Running:

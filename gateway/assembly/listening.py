@@ -37,11 +37,11 @@ async def listening(plan: Plan) -> AsyncIterator[Sockets]:
         if admin.metrics_listen is not None:
             metrics = await bind_site(
                 *admin.metrics_listen,
-                handover.metrics,
+                handover.inheritance.metrics,
                 name="listener for metrics",
                 key="admin.metrics_listen",
             )
             stack.callback(metrics.close)
-        for_operators = await bind_site(*admin.listen, handover.admin)
+        for_operators = await bind_site(*admin.listen, handover.inheritance.admin)
         stack.callback(for_operators.close)
         yield Sockets(clients, for_operators, metrics)

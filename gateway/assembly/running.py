@@ -26,24 +26,22 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import final
 
-from gateway.assembly.admin_listeners import AdminListeners, admin_listeners
+from gateway.assembly.admin import AdminListeners, admin_listeners
 from gateway.assembly.agreements import agreeing, begin_to_agree, make_agreement
 from gateway.assembly.certificates import read_certificates
 from gateway.assembly.counting import counting
-from gateway.assembly.data_planes import DataPlaneNeeds, data_plane
-from gateway.assembly.engines import following, make_engine
+from gateway.assembly.data_planes import DataPlaneNeeds, data_plane, following, make_engine
 from gateway.assembly.followers import Followers
 from gateway.assembly.learning import learning
 from gateway.assembly.listening import listening
 from gateway.assembly.parts import Parts
 from gateway.assembly.plan import Plan
 from gateway.assembly.recording import recording
-from gateway.assembly.reloading import make_reloader
+from gateway.assembly.reloading import Signals, make_reloader, watching
 from gateway.assembly.samples import sampling
 from gateway.assembly.serving import accept_clients, in_service
 from gateway.assembly.state import begin_saving, state
 from gateway.assembly.surroundings import surroundings
-from gateway.assembly.watching import Signals, watching
 
 
 @final

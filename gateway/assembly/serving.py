@@ -2,17 +2,71 @@
 
 first facts  ->  the gateway that is taken over stops  ->  listen          `accept_clients`
 ready, offered  ->  …  ->  stopping, nobody takes over  ->  drain          `in_service`
+
+Clients are accepted once everybody who serves holds what the first probes brought. They wait in the sockets
+meanwhile: those of systemd, or of a gateway that is taken over. Each wait has an end.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager, suppress
+from typing import Final
 
-from gateway.assembly.admin_listeners import AdminListeners
-from gateway.assembly.first_facts import first_facts, has_offer
+from gateway.assembly.admin import AdminListeners
 from gateway.assembly.parts import Parts
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.fleet.snapshot import ServiceView
+from gateway.handover.inheritance import FIRST_OFFER
 from gateway.handover.predecessor import Predecessor
+
+FIRST_PROBES: Final = 1.0
+"""Seconds for which a gateway that has been restarted waits for its first probes before it serves."""
+
+
+async def _first_facts(parts: Parts) -> None:
+    """Wait for the probes of what was offered before, and until every live worker holds what they brought.
+
+    What was offered before a restart is known to be served by somebody first. A gateway that takes over waits
+    for them while the other one serves. Where clients wait in sockets of systemd, nothing may be known any
+    more of what was offered: they wait for the first offer. Without the last wait `listen` would overtake the
+    update that holds the offer.
+    """
+    plan, replication = parts.plan, parts.agreed.replication
+    holder, handover = plan.known.snapshot_holder, plan.handover
+    waited_for = handover.clients_wait()
+    offered = [name for name, view in holder.current.views.items() if waited_for or has_offer(view)]
+    probed = parts.prober.probed(offered)
+    if handover.taken is not None:
+        await handover.taken.probed(probed)
+        if replication is not None:
+            await replication.joined()  # else `/readyz` would be 503 for that long afterwards
+    else:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_PROBES):
+                await probed
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_OFFER if waited_for else FIRST_PROBES):
+                await _offers(holder, offered)
+    await parts.plane.in_force()
+
+
+async def _offers(snapshot_holder: SnapshotHolder, services: Collection[str]) -> None:
+    """Wait until each of these services has an offer."""
+    changed = asyncio.Event()
+    unsubscribe = snapshot_holder.subscribe(lambda before, after: changed.set())
+    try:
+        while not all(has_offer(snapshot_holder.current.views[name]) for name in services):
+            changed.clear()
+            await changed.wait()
+    finally:
+        unsubscribe()
+
+
+def has_offer(view: ServiceView) -> bool:
+    """Whether requests of this service can be negotiated, or need not be."""
+    return bool(view.offer.versions) or view.offer.transparent
 
 
 async def accept_clients(parts: Parts, admin: AdminListeners) -> None:
@@ -20,9 +74,7 @@ async def accept_clients(parts: Parts, admin: AdminListeners) -> None:
     held here as well, until there is nothing left to wait for; then it stops, and this one goes on. Raises
     `StartupError`."""
     handover, agreement = parts.plan.handover, parts.agreed.agreement
-    await first_facts(
-        parts.plan.known.snapshot_holder, parts.prober, parts.plane, handover, parts.agreed.replication
-    )
+    await _first_facts(parts)
     if handover.taken is not None:
         await handover.taken.ready()
         # In this order: the state file has nobody else now, and operators see what is about to serve.

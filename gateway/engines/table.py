@@ -108,13 +108,13 @@ class PoolMember:
     def of(cls, member: Member) -> PoolMember:
         backend = member.backend
         return cls(
-            member.key,
-            backend.name,
-            backend.host,
-            backend.port,
-            backend.socket_path,
-            backend.weight,
-            backend.backup,
+            key=member.key,
+            name=backend.name,
+            host=backend.host,
+            port=backend.port,
+            socket_path=backend.socket_path,
+            weight=backend.weight,
+            backup=backend.backup,
         )
 
 
@@ -206,9 +206,6 @@ class Table:
     def pools(self) -> tuple[Pool, ...]:
         return tuple(pool for service in self.services for pool in service.pools)
 
-    def service(self, name: str) -> ServiceTable | None:
-        return next((each for each in self.services if each.service.name == name), None)
-
 
 def compile_table(snapshot: Snapshot, known: Collection[str] | None = None) -> Table:
     """The table of `snapshot`. `known`: the names of the pools of the running engine, which can get no other
@@ -275,13 +272,13 @@ def _service_table(snapshot: Snapshot, view: ServiceView, known: Collection[str]
     }
     return ServiceTable(
         service,
-        None,
-        traits,
-        service.dialect.direct_paths,
-        tuple(rows),
-        tuple({**wanted, **possible}.values()),
-        frozenset() if known is None else frozenset(wanted.keys() - set(known)),
-        frozenset(unusable),
+        inexpressible=None,
+        traits=traits,
+        paths=service.dialect.direct_paths,
+        rows=tuple(rows),
+        pools=tuple({**wanted, **possible}.values()),
+        missing=frozenset() if known is None else frozenset(wanted.keys() - set(known)),
+        unusable=frozenset(unusable),
     )
 
 
@@ -352,17 +349,17 @@ def _traits(view: ServiceView) -> Traits | Inexpressible:
     refusal, status = _refusal(dialect, endpoint, ranged)
     ranges = {normalize_name(name) for name, _ in ranged}
     return Traits(
-        headers,
-        tuple((before, after) for before, _, after in before_and_after),
-        tuple(sorted(dialect.reads & owned - own | set(dialect.method_override))),
-        tuple(sorted(owned - dialect.reads - own)),
-        tuple(name for name, _ in ranged),
-        tuple(name for name, _ in echo),
-        refusal,
-        status,
-        dialect.vary,
-        _error_answer(view, Failure.VERSION_REFUSED, offered, ranges),
-        tuple(_error_answer(view, failure, offered, ranges) for failure in _FAILURES),
+        headers=headers,
+        written=tuple((before, after) for before, _, after in before_and_after),
+        decisive=tuple(sorted(dialect.reads & owned - own | set(dialect.method_override))),
+        removed=tuple(sorted(owned - dialect.reads - own)),
+        range_headers=tuple(name for name, _ in ranged),
+        served_headers=tuple(name for name, _ in echo),
+        refusal=refusal,
+        refusal_status=status,
+        vary=dialect.vary,
+        refused=_error_answer(view, Failure.VERSION_REFUSED, offered, ranges),
+        failed=tuple(_error_answer(view, failure, offered, ranges) for failure in _FAILURES),
     )
 
 

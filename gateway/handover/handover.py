@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Final, final
 
 from gateway.controlplane.state.file import StateFile
-from gateway.dataplane.edge.listening_sockets import Inherited, ListeningSockets
+from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.errors import AddressTakenError
 from gateway.handover.inheritance import Inheritance
 from gateway.handover.line import path_of
@@ -50,9 +50,8 @@ class Handover:
     ) -> None:
         self._state = state
         self.taken = taken
-        self._inheritance = passed or Inheritance()
-        if taken is not None:
-            self._inheritance = Inheritance(tuple(taken.listening), tuple(taken.admin), tuple(taken.metrics))
+        self.inheritance = passed or Inheritance() if taken is None else taken.inheritance
+        """Sockets that this gateway finds. Those that nobody uses are closed at the end."""
         self._users = trusted_users() if taken is None else trusted_users(taken.user)
         """Whose files this gateway relies on."""
         self._server: HandoverServer | None = None
@@ -78,16 +77,6 @@ class Handover:
             return None
         lock, text = (None, None) if self.taken is None else (self.taken.lock, self.taken.state)
         return StateFile(self._state, lock, text, self._users)
-
-    @property
-    def admin(self) -> tuple[Inherited, ...]:
-        """What the admin listener inherits."""
-        return self._inheritance.admin
-
-    @property
-    def metrics(self) -> tuple[Inherited, ...]:
-        """What the listener for metrics inherits."""
-        return self._inheritance.metrics
 
     async def bind(self, listen: Sequence[Listen], slots: int, drain: float) -> ListeningSockets:
         """The clients' sockets: those of whoever had them before, the others new. `drain`: seconds in which
@@ -116,7 +105,7 @@ class Handover:
         deadline = loop.time() + seconds
         while True:
             try:
-                return await ListeningSockets.bind(listen, slots, self._inheritance.listening)
+                return await ListeningSockets.bind(listen, slots, self.inheritance.listening)
             except AddressTakenError:
                 if loop.time() >= deadline:
                     raise
@@ -137,7 +126,7 @@ class Handover:
 
     def clients_wait(self) -> bool:
         """Whether clients are in nobody's care yet: they wait in sockets that systemd holds."""
-        return self.taken is None and bool(self._inheritance.listening)
+        return self.taken is None and bool(self.inheritance.listening)
 
     async def serving(self, gone: Callable[[], None]) -> None:
         """Clients are accepted here now. `gone` is called when the gateway that was taken over has ended.
@@ -195,8 +184,9 @@ class Handover:
             self._waiting.cancel()
             with suppress(asyncio.CancelledError):
                 await self._waiting
-        for one in (*self._inheritance.listening, *self.admin, *self.metrics):
-            one.sock.close()  # those that nobody has used
+        for sockets in self.inheritance:
+            for one in sockets:
+                one.sock.close()
         if self.taken is not None:
             self.taken.close()
         if self._server is not None:

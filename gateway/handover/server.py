@@ -42,9 +42,8 @@ class HandoverServer:
         self._sock: socket.socket | None = None
         self._identity: tuple[int, int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_busy = False
-        self._changed = asyncio.Event()
-        """A take-over has ended, one way or the other."""
+        self._busy = asyncio.Lock()
+        """Held while a take-over is under way, until it has ended one way or the other."""
         self._under_way: asyncio.Task[None] | None = None
         """The take-over that can be given up: this gateway still accepts clients."""
 
@@ -92,10 +91,8 @@ class HandoverServer:
         the new gateway holds and never accepts from. One that has come to its last step is finished."""
         if self._under_way is not None:
             self._under_way.cancel()
-        while self._is_busy:
-            self._changed.clear()
-            await self._changed.wait()
-        self._owner = None
+        async with self._busy:
+            self._owner = None
 
     async def close(self) -> None:
         """End. After a hand-over the new gateway learns by this that the old one is gone, so it is the last
@@ -143,17 +140,16 @@ class HandoverServer:
 
     async def _hand_over(self, line: Line, new: TakeOver) -> None:
         owner = self._owner
-        if owner is None or self._is_busy or owner.is_handed_over:
+        if owner is None or self._busy.locked() or owner.is_handed_over:
             why = "it is ending" if owner is None else "another take-over is under way"
             await line.send(Word("refused", why).write())
             return
-        self._is_busy = True
-        self._under_way = asyncio.current_task()
-        try:
-            served = await self._is_served(line, new, owner)
-        finally:
-            self._is_busy, self._under_way = False, None
-            self._changed.set()
+        async with self._busy:
+            self._under_way = asyncio.current_task()
+            try:
+                served = await self._is_served(line, new, owner)
+            finally:
+                self._under_way = None
         if served:
             self.stop_listening()
             log.info("process %d serves now; the requests in flight here are finished first", new.pid)

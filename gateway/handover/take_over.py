@@ -20,6 +20,7 @@ from gateway import __version__
 from gateway.dataplane.edge.listening_sockets import Inherited
 from gateway.errors import StartupError
 from gateway.handover import messages
+from gateway.handover.inheritance import Inheritance
 from gateway.handover.line import Line, connect
 from gateway.handover.messages import READY, SERVING, HandoverError, Offer, TakeOver, Word
 
@@ -61,9 +62,11 @@ class TakenOver:
                 found[each.role].append(Inherited(socket.socket(fileno=number), each.written, each.managed))
             else:
                 os.close(number)
-        self.listening = found[messages.CLIENTS]
-        self.admin = found[messages.ADMIN]
-        self.metrics = found[messages.METRICS]
+        self.inheritance = Inheritance(
+            listening=tuple(found[messages.CLIENTS]),
+            admin=tuple(found[messages.ADMIN]),
+            metrics=tuple(found[messages.METRICS]),
+        )
 
     async def probed(self, first_round: Awaitable[None]) -> None:
         """Wait for the `first_round` of probes, while the old gateway serves, but not for ever."""

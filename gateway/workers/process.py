@@ -26,24 +26,8 @@ from gateway.runtime import process
 from gateway.telemetry.process_log import ProcessLog
 from gateway.telemetry.stacks import look_at_tasks
 from gateway.telemetry.stall_watch import StallWatch
+from gateway.workers import messages
 from gateway.workers.channel import Channel
-from gateway.workers.messages import (
-    Ack,
-    Beat,
-    ClientUse,
-    Deadlines,
-    Do,
-    Drain,
-    FromParent,
-    HeldBack,
-    Pause,
-    Permits,
-    Serve,
-    Serving,
-    Start,
-    Stopped,
-    Update,
-)
 from gateway.workers.parts import Parts
 
 LAST_WORDS: Final = 1.0
@@ -95,9 +79,9 @@ class WorkerProcess:
         self._on_serving = on_serving
         self._parent = os.getppid()
         self._channel = Channel(sock, self._received, self._parent_is_gone)
-        self._inbox: deque[FromParent] = deque()
+        self._inbox: deque[messages.FromParent] = deque()
         """What is taken in one after the other."""
-        self._early: list[HeldBack | Permits | ClientUse | Deadlines] = []
+        self._early: list[messages.HeldBack | messages.Permits | messages.ClientUse | messages.Deadlines] = []
         """What came before there was anything to put it in force."""
         self._news = asyncio.Event()
         """Something has come, or nothing will any more."""
@@ -115,18 +99,18 @@ class WorkerProcess:
             await self._channel.open()
             while (message := await self._next()) is not None:
                 match message:
-                    case Start():
+                    case messages.Start():
                         await self._start(message, stack)
-                    case Update() if self._parts is not None:
+                    case messages.Update() if self._parts is not None:
                         await self._update(self._parts, message)
-                    case Serve() if self._parts is not None:
+                    case messages.Serve() if self._parts is not None:
                         await self._parts.listen()
                         self._on_serving()
-                        self._channel.send(Serving())
-                    case Pause() if self._parts is not None:
+                        self._channel.send(messages.Serving())
+                    case messages.Pause() if self._parts is not None:
                         await self._parts.worker.stop_accepting()
-                        self._channel.send(Stopped())
-                    case Drain():
+                        self._channel.send(messages.Stopped())
+                    case messages.Drain():
                         await self._drain(message.seconds)
                         return
                     case _:
@@ -134,7 +118,7 @@ class WorkerProcess:
             if self._parts is not None and self._parts.serves:
                 await self._end_as_orphan(self._parts)
 
-    async def _start(self, start: Start, stack: AsyncExitStack) -> None:
+    async def _start(self, start: messages.Start, stack: AsyncExitStack) -> None:
         self._process_log.of_worker(str(start.slot))
         self._process_log.configure(start.settings.log)
         with process.collector_paused():
@@ -145,9 +129,9 @@ class WorkerProcess:
         for message in self._early:
             parts.received(message)
         process.keep_for_long()
-        self._channel.send(Ack(1))
+        self._channel.send(messages.Ack(1))
 
-    async def _next(self) -> FromParent | None:
+    async def _next(self) -> messages.FromParent | None:
         """The next message; None: there will be none."""
         while not self._inbox:
             if self._gone:
@@ -156,7 +140,7 @@ class WorkerProcess:
             await self._news.wait()
         return self._inbox.popleft()
 
-    async def _update(self, parts: Parts, update: Update) -> None:
+    async def _update(self, parts: Parts, update: messages.Update) -> None:
         if update.settings is None:
             parts.update(update)
         else:
@@ -164,16 +148,16 @@ class WorkerProcess:
                 await parts.configure(update, update.settings)
                 self._process_log.configure(update.settings.log)
             process.keep_for_long()
-        self._channel.send(Ack(update.number))
+        self._channel.send(messages.Ack(update.number))
 
     async def _drain(self, seconds: float) -> None:
         parts = self._parts
         if parts is not None:
             await parts.stop_accepting()
-        self._channel.send(Stopped())
+        self._channel.send(messages.Stopped())
         if parts is not None:
             await parts.worker.drain(seconds)
-            self._report(parts, Beat(0, counters=True))
+            self._report(parts, messages.Beat(0, counters=True))
 
     async def _end_as_orphan(self, parts: Parts) -> None:
         """Give the addresses free for the next gateway, finish the requests under way, and end."""
@@ -193,20 +177,20 @@ class WorkerProcess:
 
     # --- called by the loop
 
-    def _received(self, message: FromParent) -> None:
+    def _received(self, message: messages.FromParent) -> None:
         """What can be answered or done at once is not kept waiting by what takes longer."""
         parts = self._parts
         match message:
-            case Beat() if parts is not None:
+            case messages.Beat() if parts is not None:
                 self._report(parts, message)
-            case Do() if parts is not None:
+            case messages.Do() if parts is not None:
                 parts.do(message.what)
-            case HeldBack() | Permits() | ClientUse() | Deadlines():
+            case messages.HeldBack() | messages.Permits() | messages.ClientUse() | messages.Deadlines():
                 if parts is None:
                     self._early.append(message)
                 else:
                     parts.received(message)
-            case Beat() | Do():
+            case messages.Beat() | messages.Do():
                 pass
             case _:
                 self._inbox.append(message)
@@ -226,5 +210,5 @@ class WorkerProcess:
             process.exit_at_once()
         self._stopping = True
 
-    def _report(self, parts: Parts, beat: Beat) -> None:
+    def _report(self, parts: Parts, beat: messages.Beat) -> None:
         self._channel.send(parts.report(beat, self._process_log))

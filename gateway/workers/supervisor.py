@@ -27,22 +27,9 @@ from gateway.settings import Settings
 from gateway.telemetry.counters import Counted
 from gateway.telemetry.status import WorkerState
 from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, plus
+from gateway.workers import messages
 from gateway.workers.deputy import Deputy
 from gateway.workers.identity import identity
-from gateway.workers.messages import (
-    Ack,
-    Beat,
-    ClientUse,
-    Deadlines,
-    Do,
-    Facts,
-    Failed,
-    PermitUse,
-    Report,
-    Serving,
-    Start,
-    Stopped,
-)
 from gateway.workers.publisher import Publisher, holds_documents, lowest_held, offers
 from gateway.workers.reports import Reports
 from gateway.workers.share_keeper import ShareKeeper
@@ -110,7 +97,7 @@ class WorkerProcesses:
         self._timing = timing
         self._program = tuple(program)
         self._code = identity()
-        self._deadlines: Deadlines | None = None
+        self._deadlines: messages.Deadlines | None = None
         """As told last; None: never, because no other replica is there."""
         self._board = Board(number)
         self._deputy = Deputy(sockets, self._board)
@@ -173,7 +160,15 @@ class WorkerProcesses:
         await self._all_stopped(paused)
 
     async def drain(self, seconds: float) -> None:
-        await self._stop(seconds)
+        self._ending = True
+        self._cover()
+        self._changes.changed()  # no slot waits any longer to start another worker
+        for handle in list(self._handles.values()):
+            if handle.stage is Stage.STARTING:
+                handle.dismiss()
+            elif handle.stage is not Stage.DRAINING:
+                handle.drain(seconds)
+        await self._all_stopped(tuple(self._handles.values()))
         if not await self._changes.until(lambda: not self._handles, seconds + CUT):
             for handle in self._handles.values():
                 handle.kill(f"has not ended {CUT:g} s after the drain time")
@@ -205,17 +200,6 @@ class WorkerProcesses:
         for handle in self._handles.values():
             handle.dismiss()
         self._changes.changed()
-
-    async def _stop(self, seconds: float) -> None:
-        self._ending = True
-        self._cover()
-        self._changes.changed()  # no slot waits any longer to start another worker
-        for handle in list(self._handles.values()):
-            if handle.stage is Stage.STARTING:
-                handle.dismiss()
-            elif handle.stage is not Stage.DRAINING:
-                handle.drain(seconds)
-        await self._all_stopped(tuple(self._handles.values()))
 
     async def _all_stopped(self, handles: Iterable[WorkerHandle]) -> None:
         """Wait until none of them accepts anybody any more. Not for ever: who hangs is killed."""
@@ -270,8 +254,8 @@ class WorkerProcesses:
         listeners = tuple((index, sock.fileno()) for index, sock in self._sockets.of_slot(slot))
         balance = self._board.descriptors(slot)
 
-        def first_message(settings: Settings, everything: Publication) -> Start:
-            return Start(settings, everything, slot, self._number, listeners, balance)
+        def first_message(settings: Settings, everything: Publication) -> messages.Start:
+            return messages.Start(settings, everything, slot, self._number, listeners, balance)
 
         self._handles[slot] = handle
         try:
@@ -293,7 +277,8 @@ class WorkerProcesses:
     def _forget(self, handle: WorkerHandle) -> None:
         del self._handles[handle.slot]
         self._board.ended(handle.slot)
-        self._move_given(handle.slot)
+        if able := self._receivers():  # what was given to the one that has ended is another one's
+            self._board.move(handle.slot, min(able, key=self._board.count))
         self._cover()
         self._reports.retire(handle)
         if handle.recipient is not None:
@@ -301,11 +286,6 @@ class WorkerProcesses:
             self._shared.left(handle.slot)
         self._changes.changed()
         self._acknowledged()
-
-    def _move_given(self, slot: int) -> None:
-        """What was given to the worker that has ended is another one's, if one serves or has just stopped."""
-        if able := self._receivers():
-            self._board.move(slot, min(able, key=self._board.count))
 
     def _receivers(self) -> list[int]:
         """Slots of workers that serve, or have just stopped: they take what they are given."""
@@ -328,21 +308,21 @@ class WorkerProcesses:
         recipient, well = handle.recipient, True
         if recipient is None:
             well = False  # it was not told anything yet
-        elif isinstance(message, Ack):
+        elif isinstance(message, messages.Ack):
             handle.unanswered = 0
             well = self._publisher.acknowledged(recipient, message.number)
             if well:
                 self._advance(handle)
-        elif isinstance(message, Report):
+        elif isinstance(message, messages.Report):
             handle.unanswered = 0
             self._reports.received(handle, message)
-        elif isinstance(message, Facts):
+        elif isinstance(message, messages.Facts):
             well = self._publisher.facts(recipient, message)
-        elif isinstance(message, Failed | PermitUse | ClientUse):
+        elif isinstance(message, messages.Failed | messages.PermitUse | messages.ClientUse):
             self._shared.received(handle.slot, message)
-        elif isinstance(message, Serving) and handle.stage is not Stage.STARTING:
+        elif isinstance(message, messages.Serving) and handle.stage is not Stage.STARTING:
             self._serves(handle)
-        elif isinstance(message, Stopped) and handle.stops_due:
+        elif isinstance(message, messages.Stopped) and handle.stops_due:
             self._stops(handle)
         else:
             well = False
@@ -402,7 +382,7 @@ class WorkerProcesses:
                 handle.kill(f"has not answered for {self._timing.ttl:g} s")
             else:
                 handle.unanswered += 1
-                handle.send(Beat(self._beat, counters=True))
+                handle.send(messages.Beat(self._beat, counters=True))
 
     async def look(self, *, counters: bool) -> None:
         """Ask all workers, and wait a second for those that do not answer."""
@@ -410,7 +390,7 @@ class WorkerProcesses:
         number = self._beat
         asked = [handle for handle in self._handles.values() if handle.counts]
         for handle in asked:
-            handle.send(Beat(number, counters))
+            handle.send(messages.Beat(number, counters))
 
         def answered(handle: WorkerHandle) -> bool:
             report = handle.report
@@ -449,17 +429,17 @@ class WorkerProcesses:
 
     def deadlines(self, deadlines: Mapping[str, float]) -> None:
         """Every worker looks at them before it refuses a version."""
-        self._deadlines = Deadlines(deadlines)
+        self._deadlines = messages.Deadlines(deadlines)
         for handle in self._handles.values():
             handle.send(self._deadlines)
 
     def reopen_logs(self) -> None:
-        self._tell_all(Do("reopen_logs"))
+        self._tell_all(messages.Do("reopen_logs"))
 
     def read_certificates(self) -> None:
-        self._tell_all(Do("read_certificates"))
+        self._tell_all(messages.Do("read_certificates"))
 
-    def _tell_all(self, message: Do) -> None:
+    def _tell_all(self, message: messages.Do) -> None:
         """Those that start read and open everything anyway, but may have done so a moment ago."""
         for handle in self._handles.values():
             handle.send(message)
@@ -506,11 +486,8 @@ class WorkerProcesses:
         """The documents that probes have read. What comes through a worker, it keeps for itself."""
         return _PROBED
 
-    def workers(self) -> Iterable[WorkerState]:
+    def workers(self) -> Iterator[WorkerState]:
         """All slots; one that waits to start another worker has no process."""
-        return [*self._states()]
-
-    def _states(self) -> Iterator[WorkerState]:
         for slot, restarts in self._restarts.items():
             handle = self._handles.get(slot)
             if handle is None:

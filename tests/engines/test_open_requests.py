@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.core.fleet.fleet import Drain
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.engines.haproxy.open_requests import OpenRequests
+from gateway.engines.haproxy.driver import OpenRequests
 from gateway.engines.table import compile_table
 from gateway.settings import load
 

@@ -24,7 +24,7 @@ from gateway.core.http.message import RequestHead, normalize_name, render
 from gateway.core.versions.ranges import VersionSet
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.engines import table as table_module
-from gateway.engines.haproxy.map_file import key_of
+from gateway.engines.haproxy.texts import key_of
 from gateway.engines.table import (
     PoolMember,
     ServiceTable,
@@ -213,7 +213,7 @@ def test_decide_is_asked_once_for_each_way_of_asking_and_again_only_where_someth
 
     drained = first.with_fleet(first.fleet.apply("b", Drain("m0")), 1.0)
     changed = compiler.compile(drained)
-    assert changed.service("a") is table.service("a")
+    assert changed.services[0] is table.services[0]
     assert not changed.services[1].rows
     assert asked.number == 4  # no version, and `latest` in each set of two headers
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.assembly import first_facts
+from gateway.assembly import serving
 from gateway.dataplane.edge.listening_sockets import Inherited
 from gateway.demo.fleet import NEW, OLD, SERVED, Server
 from gateway.handover.inheritance import Inheritance
@@ -60,7 +60,7 @@ async def test_who_waits_in_a_socket_of_systemd_is_served_by_the_first_offer(
 async def test_without_an_offer_those_who_wait_are_told_so(
     house: House, waiting: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_facts, "FIRST_OFFER", 0.3)
+    monkeypatch.setattr(serving, "FIRST_OFFER", 0.3)
     asked = ask(house, waiting)
     passed = Inheritance((Inherited(waiting.dup(), managed=True),))
 

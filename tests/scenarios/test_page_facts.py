@@ -8,7 +8,7 @@ import pytest
 
 from gateway.admin.ui import effects
 from gateway.admin.ui.facts import Facts
-from gateway.assembly.admin_context import admin_context
+from gateway.assembly.admin import admin_context
 from gateway.core.versions.version import Version
 from tests.scenarios.upgrade import FROM, NEW, OLD, TO, from_ver, to_ver, upgrade_of
 

@@ -5,9 +5,9 @@
 The file is first, so that a process that starts meanwhile reads the newer one. What a process has in force
 counts as what a worker holds: that of the process with the socket, and, for as long as `hard-stop-after`
 lets them, that of earlier ones. One that does not answer may still serve, so it holds what it held. For the
-same reason a drained backend is idle only when none of them can have a request there (`open_requests`).
+same reason a drained backend is idle only when none of them can have a request there (`OpenRequests`).
 
-Decides nothing about versions (`table`), and makes no text (`map_file`, `configuration`).
+Decides nothing about versions (`table`), and makes no text (`texts`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from time import monotonic
 from typing import Final, TypeAlias, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.core.fleet.backend import Member
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.engines.haproxy.configuration import HaproxyOptions, configuration_text, server_name
-from gateway.engines.haproxy.map_file import map_lines, map_text
-from gateway.engines.haproxy.open_requests import OpenRequests, drained_members
 from gateway.engines.haproxy.runtime import Conversation, Info, NobodyListens, RuntimeProblem, conversation
-from gateway.engines.table import Table, TableCompiler
+from gateway.engines.haproxy.texts import HaproxyOptions, configuration_text, map_lines, map_text, server_name
+from gateway.engines.table import POOL_PREFIX, PoolMember, Table, TableCompiler
 from gateway.telemetry.engine import EngineReport
 
 NAME: Final = "haproxy"
@@ -143,17 +142,21 @@ class HaproxyDriver:
         services = self._table.services
         return EngineReport(
             NAME,
-            "" if info is None else info.release,
-            None if info is None else info.pid,
-            self._problem,
-            {each.service.name: len(each.rows) for each in services},
-            {each.service.name: self.held(each.service.name) or 0 for each in services},
-            len(self._draining()),
-            tuple(sorted(self._missing)),
-            {each.service.name: each.inexpressible.reason for each in services if each.inexpressible},
-            self._updates,
-            self._failures,
-            self._open_requests.may_be(self._snapshot_holder.current, elsewhere=bool(self._draining())),
+            release="" if info is None else info.release,
+            pid=None if info is None else info.pid,
+            problem=self._problem,
+            rows={each.service.name: len(each.rows) for each in services},
+            held={each.service.name: self.held(each.service.name) or 0 for each in services},
+            draining=len(self._draining()),
+            missing=tuple(sorted(self._missing)),
+            inexpressible={
+                one.service.name: one.inexpressible.reason for one in services if one.inexpressible
+            },
+            updates=self._updates,
+            failures=self._failures,
+            in_flight=self._open_requests.may_be(
+                self._snapshot_holder.current, elsewhere=bool(self._draining())
+            ),
         )
 
     # --- following
@@ -332,3 +335,53 @@ def _seqs(snapshot: Snapshot) -> dict[str, int]:
         name: 0 if view.agreed is None or view.agreed.document is None else view.agreed.document.seq
         for name, view in snapshot.views.items()
     }
+
+
+# --- drained backends --------------------------------------------------------------------------------------
+
+
+def drained_members(snapshot: Snapshot) -> Mapping[str, Member]:
+    """All that are drained, by their keys."""
+    members = (member for view in snapshot.views.values() for member in view.pool.members)
+    return {member.key: member for member in members if member.drained}
+
+
+@final
+class OpenRequests:
+    """How many requests HAProxy may have at drained backends, which is for what `drain --wait` waits. What is
+    known is of the process with the socket.
+
+    Counted is when no row of the map in force leads to a backend any more: from then on its number only
+    falls. Where nobody has counted yet there may be a request."""
+
+    def __init__(self) -> None:
+        self._counted: dict[str, int] = {}
+
+    def leave_out_enabled(self, snapshot: Snapshot) -> None:
+        """Who gets requests again is counted anew when it is drained the next time."""
+        drained = drained_members(snapshot)
+        self._counted = {key: number for key, number in self._counted.items() if key in drained}
+
+    def count(
+        self, in_force: Snapshot, present: Snapshot, table: Table, requests: Mapping[str, Mapping[str, int]]
+    ) -> None:
+        """`requests`: of each server, by pool. `in_force`: of which `table` was made, which the process has.
+        A pool that this table lacks may be an earlier one of any service."""
+        services = {pool.name: pool.service for pool in table.pools}
+        ours = {pool: servers for pool, servers in requests.items() if pool.startswith(POOL_PREFIX)}
+        still = drained_members(present)
+        self._counted = {
+            key: sum(
+                servers.get(server_name(PoolMember.of(member)), 0)
+                for pool, servers in ours.items()
+                if services.get(pool, member.service) == member.service
+            )
+            for key, member in drained_members(in_force).items()
+            if key in still
+        }
+
+    def may_be(self, present: Snapshot, *, elsewhere: bool) -> Mapping[str, int]:
+        """By key of each drained member: requests that may be open there, one at least where that is not
+        known. `elsewhere`: an earlier process may have some, and tells nobody."""
+        least = 1 if elsewhere else 0
+        return {key: max(least, self._counted.get(key, 1)) for key in drained_members(present)}

@@ -1,11 +1,18 @@
-"""The configuration of HAProxy for a table: a frontend, the pools, and the gateway beside it. Pure.
+"""The texts that HAProxy reads, made from a table: its configuration and its map. Pure; it writes no file.
 
-The text is a part: it has no `defaults`, and every section says what it needs, so that it can stand beside
-the sections that an operator has already. It changes only when the configuration or the members of a service
-do; what is on offer is in the map alone. It needs HAProxy 2.6.
+The configuration has a frontend, the pools, and the gateway beside it. It is a part: it has no `defaults`,
+and every section says what it needs, so that it can stand beside the sections that an operator has already.
+It changes only when the configuration or the members of a service do; what is on offer is in the map alone.
+It needs HAProxy 2.6.
 
 A request goes past the gateway only if it is plain: a usual method and path, usual names of headers, and a
 version that has a row. Everything else goes to the gateway.
+
+The map has one line for each row of the table. A key holds the service and, for each header that may carry
+its version, how many lines of it there are and the value, percent-encoded as HAProxy's `url_enc` does it:
+`ironic|1:1.58|0:`. So no two requests that differ in them have one key, and a repeated header is in none. A
+value holds the version, the pool, and what the range headers of the response say, with `|` between them:
+`1.58|sg-0123456789abcdef0123|1.1|1.90`.
 """
 
 from __future__ import annotations
@@ -25,8 +32,7 @@ from gateway.core.http.message import (
     UNTRUSTED_HEADERS,
     normalize_pattern,
 )
-from gateway.engines.haproxy.map_file import FIRST_RANGE_FIELD, POOL_FIELD, VERSION_FIELD, encoded
-from gateway.engines.table import ErrorAnswer, Pool, PoolMember, ServiceTable, Table, Traits
+from gateway.engines.table import Asked, ErrorAnswer, Pool, PoolMember, Row, ServiceTable, Table, Traits
 
 GATEWAY: Final = "skewgate-gateway"
 """The name of the section with the gateway, and of the server in it."""
@@ -41,6 +47,13 @@ _PLAIN_REST: Final = "[A-Za-z0-9/._~@:,+=-]*$"
 """What may follow the beginning of a plain path: no escapes, and nothing that separates for some server."""
 _PORT: Final = "([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _PLAIN_HOST: Final = rf"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:{_PORT})?$"
+VERSION_FIELD: Final = 1
+"""Where the version stands in a value, counted as HAProxy's `field` does."""
+POOL_FIELD: Final = 2
+FIRST_RANGE_FIELD: Final = 3
+"""The values of the range headers follow from here."""
+
+_ENCODED: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @final
@@ -313,3 +326,34 @@ def _quoted(text: str) -> str:
     for pair in ("{{", "{%", "{#"):
         inner = inner.replace(pair, f"{pair[0]}''{pair[1]}")
     return f"'{inner}'"
+
+
+# --- the map -----------------------------------------------------------------------------------------------
+
+
+def map_lines(table: Table) -> Iterator[str]:
+    """A key, a blank and a value for each row, those of one service together. Neither part holds blanks."""
+    for service in table.services:
+        for row in service.rows:
+            yield f"{key_of(service.service, row.asked)} {value_of(row)}"
+
+
+def map_text(table: Table) -> str:
+    """The file that HAProxy reads when it starts."""
+    return "".join(f"{line}\n" for line in map_lines(table))
+
+
+def key_of(service: Service, asked: Asked) -> str:
+    """The key of a request to `service` that asks so."""
+    parts = ("0:" if value is None else f"1:{encoded(value)}" for value in asked)
+    return "|".join((encoded(service.name), *parts))
+
+
+def value_of(row: Row) -> str:
+    """What a request that has the key of `row` leads to."""
+    return "|".join((row.version, row.pool, *row.range))
+
+
+def encoded(text: str) -> str:
+    """As HAProxy's `url_enc` writes it."""
+    return _ENCODED.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), text)

@@ -1,0 +1,174 @@
+"""What people see and command of a gateway, made from its parts: the admin listener and, where it is
+configured, the one for metrics. They share what may be connected.
+
+Made when everything that they show and command is there, and closed before any of that: a command under way
+ends while what it changes still runs, and no later one comes. Knows no endpoint: `admin` has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from time import monotonic, time
+from typing import final
+
+from gateway.admin import (
+    Access,
+    AdminContext,
+    AdminSite,
+    Commands,
+    Explaining,
+    create_app,
+    create_metrics_app,
+)
+from gateway.assembly.counting import gauges, now
+from gateway.assembly.parts import Parts
+from gateway.controlplane.documents import WORKERS
+from gateway.core.fleet.fleet import OperatorCommand
+from gateway.runtime.compiled import build_info
+from gateway.runtime.process import admin_connections
+from gateway.telemetry.series.process import OfProcess
+from gateway.telemetry.status import GatewayStatus
+
+
+def status(parts: Parts) -> GatewayStatus:
+    """Makes the status of this moment."""
+    plan, plane = parts.plan, parts.plane
+    return GatewayStatus(
+        snapshot=plan.known.snapshot_holder.current,
+        build=build_info(),
+        config=parts.reloader.config,
+        report=gauges(plan, plane),
+        rates=parts.samples.rates.of,
+        now=time(),
+        monotonic=monotonic(),
+        not_serving=plane.not_serving,
+        workers=tuple(plane.workers()),
+        agreement=parts.agreed.report(),
+        engine=parts.followers.engine_report(),
+        sources=tuple(plan.discovery.report()),
+        last_probe_at=dict(parts.prober.last_probe_at),
+        certificate_expiry=parts.certificate_watch.expiry(),
+        state_writes=parts.state_writes(),
+    )
+
+
+def admin_context(parts: Parts) -> AdminContext:
+    """What the admin listener shows and may change."""
+    plan, plane = parts.plan, parts.plane
+    return AdminContext(
+        snapshots=plan.known.snapshot_holder,
+        not_serving=lambda: plane.not_serving,
+        agreement=parts.agreed.report,
+        refresh=plane.look,
+        status=lambda: status(parts),
+        metrics=plan.metrics,
+        history=parts.history,
+        last_hour=parts.samples.recent.last_hour,
+        explaining=lambda: Explaining(plan.settings.limits, plane.known_documents, plane.held_back),
+        commands=_commands(parts),
+        access=_access(parts),
+    )
+
+
+def _commands(parts: Parts) -> Commands:
+    holder, replication = parts.plan.known.snapshot_holder, parts.agreed.replication
+    agreement, plane, keeper = parts.agreed.agreement, parts.plane, parts.keeper
+
+    async def apply(service: str, command: OperatorCommand) -> None:
+        if replication is None:
+            holder.apply(service, command)
+        else:
+            await replication.command(service, command)
+
+    async def in_force(service: str | None) -> Sequence[str]:
+        agreed = await agreement.in_force(service)
+        if await plane.in_force() and agreed:
+            return ()
+        awaited = agreement.awaited()
+        return sorted({whom for name, whom in awaited.items() if service in {None, name}}) or [WORKERS]
+
+    async def saved() -> bool:
+        return keeper is not None and await keeper.written()
+
+    return Commands(
+        apply=apply,
+        reload=parts.reloader.reload,
+        in_force=in_force,
+        saved=saved,
+        forget=None if replication is None else replication.forget,
+        frozen=parts.plan.handover.frozen,
+    )
+
+
+def _access(parts: Parts) -> Access:
+    configured, certificates = parts.plan.settings.admin, parts.certificates.of_admin
+    return Access(
+        hosts=(configured.listen.host, *configured.hosts),
+        token=lambda: parts.reloader.settings.admin.token,
+        by_certificate=lambda: certificates is not None and certificates.settings.client_ca is not None,
+    )
+
+
+@final
+class AdminListeners:
+    """Both listeners, on sockets that are bound."""
+
+    def __init__(self, parts: Parts) -> None:
+        limit, context, metrics = admin_connections(), admin_context(parts), parts.plan.metrics
+
+        def count_error(reason: str) -> None:
+            metrics.count(OfProcess.admin_errors, reason)
+
+        self.sites: dict[str, AdminSite] = {}
+        """Listeners by name, in the order in which they start."""
+        if parts.sockets.metrics is not None:
+            limit //= 2
+            self.sites["metrics"] = AdminSite(
+                create_metrics_app(context), parts.sockets.metrics, count_error, limit=limit
+            )
+        self.sites["admin"] = AdminSite(
+            create_app(context),
+            parts.sockets.admin,
+            count_error,
+            certificates=parts.certificates.of_admin,
+            limit=limit,
+        )
+
+    async def start(self) -> None:
+        """Accept operators and scrapes from now on."""
+        for site in self.sites.values():
+            await site.start()
+
+    async def stop(self) -> None:
+        """Accept nobody any more, and close all connections."""
+        for site in self.sites.values():
+            await site.stop()
+
+    def connections(self) -> dict[str, tuple[int, int]]:
+        """Open connections and their limit, by listener."""
+        return {name: site.connections for name, site in self.sites.items()}
+
+    @property
+    def url(self) -> str:
+        """The bound address of the admin listener, as a URL."""
+        return self.sites["admin"].url
+
+    @property
+    def metrics_url(self) -> str | None:
+        """The same of the listener for metrics, if there is one."""
+        return self.sites["metrics"].url if "metrics" in self.sites else None
+
+
+@asynccontextmanager
+async def admin_listeners(parts: Parts) -> AsyncIterator[AdminListeners]:
+    """Lets the metrics read the parts, and accepts operators and scrapes. In a take-over the other gateway
+    goes on doing that: `serving` starts the listeners of this one when it has stopped."""
+    listeners = AdminListeners(parts)
+    parts.plan.metrics.watch(parts.plan.known.snapshot_holder, lambda: now(parts, listeners.connections()))
+    async with AsyncExitStack() as stack:
+        for site in listeners.sites.values():
+            stack.push_async_callback(site.stop)
+        if parts.plan.handover.taken is None:
+            await listeners.start()
+        yield listeners
