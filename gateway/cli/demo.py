@@ -20,7 +20,7 @@ from gateway.cli.command import Text, seconds, verb
 from gateway.demo.director import Director, Options
 from gateway.demo.haproxy import find_program
 from gateway.demo.report import report
-from gateway.demo.terminal_show import is_terminal, show
+from gateway.demo.terminal import is_terminal, show
 from gateway.runtime import process
 
 LENGTH: Final = 20.0

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from enum import Enum, auto
 from random import Random
 from time import monotonic
-from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias, final
+from typing import ClassVar, Final, NamedTuple, TypeAlias, final
 
 import aiohttp
 
@@ -52,6 +52,12 @@ SESSION_REQUESTS: Final = 6
 EVERYBODY: Final = 1
 """The last number of the oldest version, which every server serves."""
 
+HEADERS: Final = {
+    BAREMETAL: (SERVED, LOWEST, HIGHEST),
+    CATALOG: (catalog.VERSION, catalog.OLDEST, catalog.NEWEST),
+}
+"""By service, the names of the header fields with a version and with the ends of a range."""
+
 
 class Result(Enum):
     """What became of a request."""
@@ -66,9 +72,7 @@ class Judgement(NamedTuple):
 
     result: Result
     reason: str = ""
-    """Of a loss, in a few words that are the same for all losses of its sort."""
-    sentence: str = ""
-    """Of a loss, what happened to this one."""
+    """Why it was lost, in a few words that are the same for all losses of its sort."""
 
 
 ANSWERED: Final = Judgement(Result.ANSWERED)
@@ -85,22 +89,16 @@ class Answer(NamedTuple):
     lowest: str = ""
     highest: str = ""
     """The ends of the range that the response tells; empty: it tells none."""
-    problem: str = ""
-    """Why nothing came."""
 
     @property
     def success(self) -> bool:
         return 200 <= self.status < 300
 
 
-class CouldServe(Protocol):
-    """As `EmbeddedFleet.could_serve`."""
-
-    def __call__(self, service: str, number: int, since: float) -> bool: ...
-
-
-Report: TypeAlias = Callable[[str, Judgement], None]
-"""Called with the kind of the client and what became of its request."""
+CouldServe: TypeAlias = Callable[[int, float], bool]
+"""Whether some server served the version with this last number from so many seconds (a clock's) until now."""
+Judge: TypeAlias = Callable[[Answer, float], Judgement]
+"""Judges an answer below 500. The number: seconds from which on a server must have run to count."""
 Pause: TypeAlias = Callable[[float], Awaitable[bool]]
 """Waits so many seconds; False when the demonstration is over."""
 
@@ -112,10 +110,8 @@ class Surroundings(NamedTuple):
     """Where it reaches its service; a path is added."""
     random: Random
     could_serve: CouldServe
-    report: Report
-    clock: Callable[[], float] = monotonic
-    shown: Callable[[str, str, str], None] = lambda service, lowest, highest: None
-    """Called with a service and the ends of the range that a response shows."""
+    report: Callable[[type[Client], str, Answer, Judgement], None]
+    """Called with kind of client, version that it asked for (empty: none), answer and judgement."""
 
 
 class Client(ABC):
@@ -135,10 +131,8 @@ class Client(ABC):
 
     async def run(self, pause: Pause) -> None:
         """Act until the demonstration is over."""
-        headers = {"Accept": "application/json"}
-        async with aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=TIMEOUT), headers=headers
-        ) as session:
+        timeout, headers = aiohttp.ClientTimeout(total=TIMEOUT), {"Accept": "application/json"}
+        async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
             while await pause(self.interval * self._given.random.uniform(0.6, 1.4)):
                 await self.act(session)
 
@@ -146,58 +140,59 @@ class Client(ABC):
     async def act(self, session: aiohttp.ClientSession) -> None:
         """One action of this kind of client."""
 
-    @property
-    def now(self) -> float:
-        """Seconds of the clock of promises."""
-        return self._given.clock()
-
-    def could_serve(self, number: int, since: float) -> bool:
-        """Whether some server served the version with this last number from `since` until now."""
-        return self._given.could_serve(self.service, number, since)
-
     async def send(
         self,
         session: aiohttp.ClientSession,
         path: str,
         version: str,
-        judge: Callable[[Answer, float], Judgement],
+        judge: Judge,
         needs: int = EVERYBODY,
     ) -> tuple[Answer, Judgement]:
-        """Send a GET, with a version unless it is empty. `judge` gets the answer, unless that is a failure,
-        and the time from which on a server must have run to count. `needs`: the last number of the version
-        that a server must serve to answer."""
-        names = _HEADERS[self.service]
-        begun = self.now - SEEN_AFTER
-        answer = await self._fetch(session, path, {names.version: version} if version else {})
+        """Send a GET, with a version unless it is empty. `needs`: the last number of the version that a
+        server must serve to answer."""
+        begun = monotonic() - SEEN_AFTER
+        answer = await self._fetch(session, path, version)
         if not answer.status:
-            judgement = Judgement(Result.LOST, "no answer", f"{version or 'no version'}: {answer.problem}")
-        elif answer.status >= 500:
-            judgement = self._failed(answer.status, version, needs, begun)
-        else:
+            judgement = Judgement(Result.LOST, "no answer")
+        elif answer.status < 500:
             judgement = judge(answer, begun)
-        self._given.report(self.kind, judgement)
-        if answer.lowest and answer.highest:
-            self._given.shown(self.service, answer.lowest, answer.highest)
+        elif self._given.could_serve(needs, begun):
+            judgement = Judgement(Result.LOST, f"status {answer.status}")
+        else:
+            judgement = REFUSED  # no server could serve it
+        self._given.report(type(self), version, answer, judgement)
         return answer, judgement
 
-    async def _fetch(self, session: aiohttp.ClientSession, path: str, headers: Mapping[str, str]) -> Answer:
-        names = _HEADERS[self.service]
+    async def _fetch(self, session: aiohttp.ClientSession, path: str, version: str) -> Answer:
+        names = HEADERS[self.service]
+        headers = {names[0]: version} if version else {}
         try:
             async with session.get(f"{self._given.url}{path}", headers=headers) as response:
                 body = await response.read()
-        except (aiohttp.ClientError, TimeoutError, ConnectionError) as problem:
-            return Answer(0, problem=str(problem) or type(problem).__name__)
-        found = [response.headers.get(name, "") for name in (names.version, names.lowest, names.highest)]
-        if not (found[1] and found[2]) and response.status == 200:
-            found[1:] = names.range_of(body)
-        return Answer(response.status, *found)
+        except (aiohttp.ClientError, TimeoutError, ConnectionError):
+            return Answer(0)
+        served, lowest, highest = (response.headers.get(name, "") for name in names)
+        if response.status == 200 and not (lowest and highest):
+            lowest, highest = _range_in(body)
+        return Answer(response.status, served, lowest, highest)
 
-    def _failed(self, status: int, version: str, needs: int, begun: float) -> Judgement:
-        if not self.could_serve(needs, begun):
-            return REFUSED  # no server could serve it
-        return Judgement(
-            Result.LOST, f"status {status}", f"{version or 'no version'}: {status} while a server served it"
-        )
+
+@final
+class Unversioned(Client):
+    """A script from before versions. It sends none and must always get the oldest one."""
+
+    kind = "none"
+    program = "curl, without a version"
+
+    async def act(self, session: aiohttp.ClientSession) -> None:
+        await self.send(session, self.path, "", self._judge)
+
+    def _judge(self, answer: Answer, begun: float) -> Judgement:
+        if not answer.success:
+            return _unexpected(answer)
+        if not answer.served or answer.served != answer.lowest:
+            return Judgement(Result.LOST, "not the oldest")
+        return ANSWERED
 
 
 class Exact(Client):
@@ -209,35 +204,16 @@ class Exact(Client):
         await self.send(session, self.path, self.version, self._judge, number(self.version))
 
     def _judge(self, answer: Answer, begun: float) -> Judgement:
-        return judged(answer, self.version, lambda: self.could_serve(number(self.version), begun))
+        return judged(answer, self.version, promised=self._given.could_serve(number(self.version), begun))
 
 
-class Newest(Client):
-    """A program that always asks for the newest version. That must never go back to an older one while a
-    server serves the newer."""
+@final
+class Old(Exact):
+    """An inventory program that was written for 1.31."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        super().__init__(surroundings)
-        self._shown = ""
-        self._shown_at = 0.0
-
-    async def act(self, session: aiohttp.ClientSession) -> None:
-        needs = number(self._shown) or EVERYBODY
-        await self.send(session, self.path, "latest", self._judge, needs)
-
-    def _judge(self, answer: Answer, begun: float) -> Judgement:
-        if not answer.success:
-            return _status(answer.status, "latest")
-        before, since = self._shown, self._shown_at
-        if answer.served != before:
-            self._shown, self._shown_at = answer.served, self.now
-        if not answer.served or answer.served != answer.highest:
-            shown = f"served {answer.served or 'no version'}, the newest is {answer.highest}"
-            return Judgement(Result.LOST, "not the newest", f"latest: {shown}")
-        if before and number(answer.served) < number(before) and self.could_serve(number(before), since):
-            sentence = f"latest: {answer.served} after {before}, which a server still serves"
-            return Judgement(Result.LOST, "'latest' got an older version", sentence)
-        return ANSWERED
+    kind = "old 1.31"
+    program = "an inventory script of 2017"
+    version = "1.31"
 
 
 class Negotiating(Client):
@@ -267,62 +243,32 @@ class Negotiating(Client):
 
     async def _negotiate(self, session: aiohttp.ClientSession) -> bool:
         """Find a version. False: there is none at the moment."""
+        versions = []
         if self.first:
-            self._version, self._shown_at = self.first, self.now
             answer, _ = await self.send(session, self.path, self.first, self._judge_first)
             if answer.success:
-                self._left = SESSION_REQUESTS
-                return True
-        document, judgement = await self.send(session, self.document, "", self._judge_document)
+                return self._keep(self.first)
+            versions.append(self.first)
+        answer, judgement = await self.send(session, self.document, "", self._judge_document)
         if judgement.result is not Result.ANSWERED:
             return False
-        known = (self.first, document.highest) if self.first else (document.highest,)
-        self._version, self._shown_at = min(known, key=number), self.now
-        self._left = SESSION_REQUESTS
+        return self._keep(min([*versions, answer.highest], key=number))
+
+    def _keep(self, version: str) -> bool:
+        self._version, self._shown_at, self._left = version, monotonic(), SESSION_REQUESTS
         return True
 
     def _judge_first(self, answer: Answer, begun: float) -> Judgement:
-        return judged(answer, self.first, lambda: False)
+        return judged(answer, self.first, promised=False)
 
     def _judge_document(self, answer: Answer, begun: float) -> Judgement:
         if not answer.success:
-            return _status(answer.status, "which versions there are")
-        if number(answer.highest) < EVERYBODY:
-            return Judgement(Result.LOST, "no range told", f"no range in {self.document}")
-        return ANSWERED
+            return _unexpected(answer)
+        return ANSWERED if number(answer.highest) else Judgement(Result.LOST, "no range told")
 
     def _judge(self, answer: Answer, begun: float) -> Judgement:
-        return judged(
-            answer, self._version, lambda: self.could_serve(number(self._version), min(self._shown_at, begun))
-        )
-
-
-@final
-class Unversioned(Client):
-    """A script from before versions. It sends none and must always get the oldest one."""
-
-    kind = "none"
-    program = "curl, without a version"
-
-    async def act(self, session: aiohttp.ClientSession) -> None:
-        await self.send(session, self.path, "", self._judge)
-
-    def _judge(self, answer: Answer, begun: float) -> Judgement:
-        if not answer.success:
-            return _status(answer.status, "no version")
-        if not answer.served or answer.served != answer.lowest:
-            shown = f"served {answer.served or 'no version'}, the oldest is {answer.lowest}"
-            return Judgement(Result.LOST, "not the oldest", f"no version: {shown}")
-        return ANSWERED
-
-
-@final
-class Old(Exact):
-    """An inventory program that was written for 1.31."""
-
-    kind = "old 1.31"
-    program = "an inventory script of 2017"
-    version = "1.31"
+        since = min(self._shown_at, begun)
+        return judged(answer, self._version, promised=self._given.could_serve(number(self._version), since))
 
 
 @final
@@ -337,11 +283,32 @@ class New(Negotiating):
 
 
 @final
-class Latest(Newest):
-    """A dashboard that always uses the newest version."""
+class Latest(Client):
+    """A dashboard that always uses the newest version. That must never go back to an older one while a
+    server serves the newer."""
 
     kind = "latest"
     program = "a dashboard"
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        super().__init__(surroundings)
+        self._shown = ""
+        self._shown_at = 0.0
+
+    async def act(self, session: aiohttp.ClientSession) -> None:
+        await self.send(session, self.path, "latest", self._judge, number(self._shown) or EVERYBODY)
+
+    def _judge(self, answer: Answer, begun: float) -> Judgement:
+        if not answer.success:
+            return _unexpected(answer)
+        before, since = self._shown, self._shown_at
+        if answer.served != before:
+            self._shown, self._shown_at = answer.served, monotonic()
+        if not answer.served or answer.served != answer.highest:
+            return Judgement(Result.LOST, "not the newest")
+        if number(answer.served) < number(before) and self._given.could_serve(number(before), since):
+            return Judgement(Result.LOST, "'latest' got an older version")
+        return ANSWERED
 
 
 @final
@@ -369,31 +336,19 @@ class NewShop(Negotiating):
 KINDS: Final[tuple[type[Client], ...]] = (Unversioned, Old, New, Latest, OldShop, NewShop)
 
 
-class _Headers(NamedTuple):
-    """Where an API tells its versions."""
-
-    version: str
-    lowest: str
-    highest: str
-    range_of: Callable[[bytes], tuple[str, str]]
-    """The ends of the range in a document; empty texts: it is none."""
-
-
-def judged(answer: Answer, version: str, promised: Callable[[], bool]) -> Judgement:
+def judged(answer: Answer, version: str, *, promised: bool) -> Judgement:
     """What became of a request for exactly `version`. `promised`: whether the client had been told of it, and
     a server could have kept that."""
+    if answer.success and answer.served != version:
+        return Judgement(Result.LOST, "served another version")
     if answer.success:
-        if answer.served == version:
-            return ANSWERED
-        sentence = f"asked for {version}, served at {answer.served or 'no version'}"
-        return Judgement(Result.LOST, "served another version", sentence)
+        return ANSWERED
     if answer.status != 406:
-        return _status(answer.status, version)
-    if promised():
-        sentence = f"{version} refused, after it was told and while a server serves it"
-        return Judgement(Result.LOST, "a version shown before was refused", sentence)
+        return _unexpected(answer)
+    if promised:
+        return Judgement(Result.LOST, "a version shown before was refused")
     if not (answer.lowest and answer.highest):
-        return Judgement(Result.LOST, "refused without a range", f"{version} refused without a range")
+        return Judgement(Result.LOST, "refused without a range")
     return REFUSED
 
 
@@ -403,29 +358,14 @@ def number(version: str) -> int:
     return int(last) if last.isascii() and last.isdigit() else 0
 
 
-def _status(status: int, asked: str) -> Judgement:
-    return Judgement(Result.LOST, f"status {status}", f"{asked}: {status}")
+def _unexpected(answer: Answer) -> Judgement:
+    return Judgement(Result.LOST, f"status {answer.status}")
 
 
-def _ironic_range(body: bytes) -> tuple[str, str]:
-    return _members(body, ("version",), "min_version", "version")
-
-
-def _catalog_range(body: bytes) -> tuple[str, str]:
-    return _members(body, (), "minimum", "maximum")
-
-
-def _members(body: bytes, inside: tuple[str, ...], lowest: str, highest: str) -> tuple[str, str]:
+def _range_in(body: bytes) -> tuple[str, str]:
+    """The ends of the range in a document of the other API; empty texts: it is none."""
     try:
-        found = json.loads(body)
-        for name in inside:
-            found = found[name]
-        return str(found[lowest]), str(found[highest])
+        document = json.loads(body)
+        return str(document["minimum"]), str(document["maximum"])
     except (ValueError, KeyError, TypeError):
         return "", ""
-
-
-_HEADERS: Final = {
-    BAREMETAL: _Headers(SERVED, LOWEST, HIGHEST, _ironic_range),
-    CATALOG: _Headers(catalog.VERSION, catalog.OLDEST, catalog.NEWEST, _catalog_range),
-}

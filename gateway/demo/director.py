@@ -1,8 +1,8 @@
 """Directs the demonstration: starts everything, takes the steps of the upgrade, obeys commands, and ends it.
 
 A step waits until the gateway has learned what the one before has changed. So the sequence of steps, offers
-and phases is the same in every run, however slow the machine is. With a balancer beside the gateway each step
-is taken in both fleets at the same time.
+and phases is the same in every run, however slow the machine is. With HAProxy beside the gateway each step is
+taken in both fleets at the same time.
 
 With a length the upgrade is taken once, and the demonstration ends after that time, or a little later when a
 slow machine needs it (`LATE`). Without one it goes on until somebody quits: complete, the upgrade is rolled
@@ -14,24 +14,22 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from random import Random
 from time import monotonic
-from types import TracebackType
 from typing import Final, NamedTuple, Self, final
 
 from gateway.core.fleet.backend import Freshness, Member
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.demo import script
-from gateway.demo.clients import Client, Result
-from gateway.demo.command import Command
+from gateway.demo.clients import Client
 from gateway.demo.embedded_fleet import BAREMETAL, EmbeddedFleet
 from gateway.demo.fleet import NEW, SERVED
-from gateway.demo.front import USUAL_ADMIN_PORT, Front, GatewayFront
+from gateway.demo.front import USUAL_ADMIN_PORT, GatewayFront
 from gateway.demo.haproxy import HAProxyFront
 from gateway.demo.performance import NOTHING, Performance
-from gateway.demo.scene import Event, Scene
+from gateway.demo.scene import Command, Event, Scene
 from gateway.demo.script import Action, Step
 from gateway.demo.servers import ApiServer, ServerState
 
@@ -46,8 +44,8 @@ LEARN_WITHIN: Final = 40.0
 roll-backs, when versions that fell wait ever longer."""
 AWAY: Final = 4.0
 """Seconds after which a server that was killed, or hangs, comes back."""
-SAMPLE: Final = 0.5
-"""Seconds between two looks at how many requests each server got."""
+TICK: Final = 0.02
+"""Seconds between two looks at whether something is due."""
 MAX_EVENTS: Final = 200
 MAX_COMMANDS: Final = 4
 """Commands that wait for their turn. More keys are not remembered."""
@@ -88,12 +86,10 @@ class Director:
         self._options = options
         self._pace = options.length or ROUND
         self._performances: tuple[Performance, ...] = ()
+        """That of the gateway first."""
         self._stack = AsyncExitStack()
         self._task: asyncio.Task[None] | None = None
-        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
-        self._recording = False
         self._begun = monotonic()
-        self._wake = asyncio.Event()
         self._ending = asyncio.Event()
         self._commands: deque[Command] = deque()
         self._paused_at: float | None = None
@@ -103,10 +99,14 @@ class Director:
         """When the next step is taken, seconds since the beginning. It moves while somebody pauses."""
         self._touched = False
         """Whether a command has changed the course: then nothing is completed after the end."""
-        self._step = ""
+        self._step = "nothing is upgraded yet"
         self._victims = Random(f"{options.seed}/victims")  # noqa: S311 - choices of a demonstration
-        self._acting = asyncio.Lock()
-        self._returns: set[asyncio.Task[None]] = set()
+        self._away: dict[str, tuple[ServerState, float]] = {}
+        """Servers that were struck: what was done to each, and when it comes back."""
+        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
+        self._event_count = 0
+        """Events since the beginning."""
+        self._recording = False
         self._last: Scene | None = None
 
     # --- start and end --------------------------------------------------------------------------------------
@@ -116,37 +116,34 @@ class Director:
         `StartupError`."""
         async with AsyncExitStack() as stack:
             interval = min(LONGEST_INTERVAL, max(SHORTEST_INTERVAL, self._pace / PROBES))
-            fleets = [EmbeddedFleet(self._options.seed) for _ in range(2 if self._options.haproxy else 1)]
-            for fleet in fleets:
-                stack.push_async_callback(fleet.close)
-                await fleet.start()
+            fleet = await stack.enter_async_context(EmbeddedFleet())
             self._gateway = GatewayFront(
-                fleets[0],
+                fleet,
                 interval=interval,
                 port=self._options.port,
                 admin_port=self._options.admin_port,
                 token=self.token,
                 changed=self._on_change,
             )
-            fronts: list[Front] = [self._gateway]
+            self._performances = (Performance(fleet, self._gateway, self._options.seed),)
             if self._options.haproxy:
-                fronts.append(HAProxyFront(self._options.haproxy, fleets[1], interval=interval))
-            self._performances = tuple(
-                Performance(fleet, front, self._options.seed)
-                for fleet, front in zip(fleets, fronts, strict=True)
-            )
+                fleet = await stack.enter_async_context(EmbeddedFleet())
+                haproxy = HAProxyFront(self._options.haproxy, fleet, interval=interval)
+                self._performances += (Performance(fleet, haproxy, self._options.seed),)
             clients = [client for each in self._performances for client in await each.start(stack)]
-            await self._wait(self._performances[0].steady, LEARN_WITHIN)
-            self._begin()
+            await self._until(self._performances[0].steady)
+            self._begun = monotonic()
+            self._due = self._pace * script.START_SHARE
+            self._recording = True
+            for view in self._gateway.gateway.snapshot_holder.current.views.values():
+                self._tell_offer(view)
             self._task = asyncio.create_task(  # noqa: TID251 - awaited when it is left
                 self._play(clients)
             )
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """End it if it goes on. Raises what went wrong meanwhile."""
         async with self._stack:
             self.quit()
@@ -156,33 +153,26 @@ class Director:
     @property
     def lost(self) -> int:
         """Requests that were lost behind the gateway."""
-        return self._performances[0].sums.of(Result.LOST)
+        return self._performances[0].lost
+
+    @property
+    def page(self) -> str:
+        """URL of the operations page."""
+        return self._gateway.page
 
     def quit(self) -> None:
         """End it, after the requests that are under way."""
         self._ending.set()
-        self._wake.set()
-
-    def _begin(self) -> None:
-        self._begun = monotonic()
-        self._due = self._pace * script.START_SHARE
-        self._recording = True
-        for view in self._gateway.gateway.snapshot_holder.current.views.values():
-            self._tell_offer(view)
 
     async def _play(self, clients: Sequence[Client]) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for client in clients:
                     tasks.create_task(client.run(self._pause))
-                tasks.create_task(self._sample())
                 tasks.create_task(self._direct())
         finally:
             self._recording = False
             self._ending.set()
-            for task in tuple(self._returns):
-                task.cancel()
-            await asyncio.gather(*self._returns, return_exceptions=True)
             self._last = self.scene()
             self.over.set()
 
@@ -194,13 +184,6 @@ class Director:
             return True
         return False
 
-    async def _sample(self) -> None:
-        for each in self._performances:
-            each.sample()
-        while await self._pause(SAMPLE):
-            for each in self._performances:
-                each.sample()
-
     # --- what is to be seen ---------------------------------------------------------------------------------
 
     def scene(self) -> Scene:
@@ -209,32 +192,26 @@ class Director:
             return self._last
         url = self._gateway.url(BAREMETAL).removeprefix("http://")
         served, refused = (f"curl -iH '{SERVED}: {each}' {url}/v1/nodes" for each in ("1.31", NEW.text))
-        page = self._gateway.page
         return Scene(
-            self._now(),
-            self._options.length,
-            self._options.seed,
-            self._paused_at is not None,
-            f"{self._position} of {script.LAST}: {self._step or 'nothing is upgraded yet'}",
-            tuple(each.scene() for each in self._performances),
-            tuple(self._events),
-            served,
-            refused,
-            f"{page} (token {self.token})" if self.token else page,
+            seconds=self._now(),
+            length=self._options.length,
+            seed=self._options.seed,
+            paused=self._paused_at is not None,
+            step=f"{self._position} of {script.LAST}: {self._step}",
+            fronts=tuple(each.scene() for each in self._performances),
+            events=tuple(self._events),
+            curl_served=served,
+            curl_refused=refused,
+            page=f"{self.page} (token {self.token})" if self.token else self.page,
         )
-
-    @property
-    def page(self) -> str:
-        """URL of the operations page."""
-        return self._gateway.page
 
     def _tell(self, text: str, kind: str) -> None:
         if self._recording:
-            self._events.append(Event(self._now(), text, kind))
+            self._event_count += 1
+            self._events.append(Event(self._event_count, self._now(), text, kind))
 
     def _on_change(self, before: Snapshot, after: Snapshot) -> None:
         """For each change of what the gateway knows or offers."""
-        self._wake.set()
         for old, new in after.news_since(before):
             if old is None:
                 continue
@@ -260,16 +237,12 @@ class Director:
 
     def do(self, command: Command) -> None:
         """Begin with what somebody wants. Never waits and never raises."""
-        match command:
-            case Command.QUIT:
-                self.quit()
-            case Command.PAUSE:
-                self._toggle_pause()
-            case _ if len(self._commands) < MAX_COMMANDS:
-                self._commands.append(command)
-                self._wake.set()
-            case _:
-                pass  # somebody holds a key down
+        if command is Command.QUIT:
+            self.quit()
+        elif command is Command.PAUSE:
+            self._toggle_pause()
+        elif len(self._commands) < MAX_COMMANDS:  # else somebody holds a key down
+            self._commands.append(command)
 
     def _toggle_pause(self) -> None:
         if self._paused_at is None:
@@ -278,55 +251,46 @@ class Director:
             self._due += self._now() - self._paused_at
             self._paused_at = None
         self._touched = True
-        self._wake.set()
 
     async def _direct(self) -> None:
         """Take steps when it is time, and obey commands between them."""
         while not self._ending.is_set():
-            self._wake.clear()
             now = self._now()
+            step = self._next_step()
             if self._commands:
                 await self._apply(self._commands.popleft())
             elif self._is_complete(now):
                 self.quit()
-            elif self._is_due(now):
-                await self._take_next_step()
+            elif step is not None and self._is_due(now):
+                await self._take(step)
             else:
-                await self._until_next(self._times(), now)
+                await self._tick()
 
     def _is_complete(self, now: float) -> bool:
         length = self._options.length
         if length is None or now < length:
             return False
-        unfinished = self._position < script.LAST or not self._performances[0].steady()
-        return self._touched or not unfinished or now >= length + LATE
+        finished = self._position == script.LAST and self._performances[0].steady()
+        return self._touched or finished or now >= length + LATE
 
     def _is_due(self, now: float) -> bool:
-        if self._paused_at is not None or now < self._due or self._next_step() is None:
+        if self._paused_at is not None or now < self._due:
             return False
         return self._performances[0].steady() or now >= self._due + LEARN_WITHIN
 
-    def _times(self) -> list[float]:
-        """When something may become due by time alone, seconds since the beginning."""
-        length = self._options.length
-        times = [] if length is None else [length, length + LATE]
-        if self._paused_at is None and self._next_step() is not None:
-            times += [self._due, self._due + LEARN_WITHIN]
-        return times
+    async def _tick(self) -> None:
+        """Wait a moment, and let those servers come back whose time has come."""
+        await self._pause(TICK)
+        for name, (state, due) in tuple(self._away.items()):
+            if self._now() >= due:
+                del self._away[name]
+                await self._bring_back(name, state)
 
-    async def _until_next(self, times: Collection[float], now: float) -> None:
-        """Wait for the first of `times` after `now`, or until something happens."""
-        first = min((at for at in times if at > now), default=None)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None if first is None else first - now):
-                await self._wake.wait()
-
-    async def _wait(self, condition: Callable[[], bool], limit: float) -> None:
-        """Wait until `condition` holds, at most `limit` seconds, or until the end."""
-        deadline = self._now() + limit
-        while not condition() and not self._ending.is_set() and (now := self._now()) < deadline:
-            self._wake.clear()
-            await self._until_next([deadline], now)
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition` holds, at most `LEARN_WITHIN`, or until the end."""
+        deadline = self._now() + LEARN_WITHIN
+        while not condition() and not self._ending.is_set() and self._now() < deadline:
+            await self._tick()
 
     def _now(self) -> float:
         """Seconds since the beginning."""
@@ -335,21 +299,17 @@ class Director:
     # --- steps and commands ---------------------------------------------------------------------------------
 
     def _next_step(self) -> Step | None:
-        if self._forward:
-            return script.forward(self._position) or (
-                None if self._options.length else script.back(script.LAST)
-            )
-        return script.back(self._position) or script.forward(0)
-
-    async def _take_next_step(self) -> None:
-        step = self._next_step()
-        if step is not None:
-            self._forward = step.action is not Action.ROLL_BACK
-            await self._take(step)
+        """The step that follows; None: the upgrade is complete, and nobody wants it rolled back."""
+        if not self._forward:
+            return script.back(self._position) or script.forward(0)
+        if self._position == script.LAST and self._options.length is None:
+            return script.back(script.LAST)
+        return script.forward(self._position)
 
     async def _take(self, step: Step) -> None:
         await self._act(step)
         self._position = step.position
+        self._forward = step.action is not Action.ROLL_BACK
         turns = self._position == (script.LAST if self._forward else 0)
         self._due = self._now() + self._pace * script.STEP_SHARE * (REST if turns else 1)
         if self._paused_at is not None:
@@ -357,72 +317,65 @@ class Director:
 
     async def _act(self, step: Step) -> None:
         """Do to the server, in each fleet, what the step says. Waits rather than stop the last that runs."""
-        service = self._performances[0].fleet.service(step.service)
-        others = [server for server in service.servers if server.name != step.server]
-
-        def can_do_without() -> bool:
-            return (
-                any(each.state is ServerState.RUNNING for each in others) and self._performances[0].learned()
-            )
-
-        if step.action is not Action.UPGRADE:
-            await self._wait(can_do_without, LEARN_WITHIN)
+        gateway = self._performances[0]
+        service = gateway.fleet.service(step.service)
         release = service.new if step.action is Action.UPGRADE else service.old
+        if step.action is not Action.UPGRADE:
+            await self._until(lambda: gateway.can_do_without(step.server, service))
         self._step = script.sentence(step, release.name)
         self._tell(self._step, "step")
-
-        async def change(server: ApiServer) -> None:
-            if step.action is not Action.UPGRADE and server.state is not ServerState.UPGRADING:
-                await server.stop()
-            if step.action is Action.ROLL_BACK:
-                await self._wait(self._performances[0].learned, LEARN_WITHIN)
-            if step.action is not Action.STOP:
-                await server.start(release)
-
-        await self._for_each(step.server, change)
+        if step.action is not Action.UPGRADE:
+            await self._for_each(step.server, ApiServer.stop)
+        if step.action is Action.ROLL_BACK:
+            await self._until(gateway.learned)
+        if step.action is not Action.STOP:
+            await self._for_each(step.server, lambda server: server.start(release))
 
     async def _for_each(self, name: str, change: Callable[[ApiServer], Awaitable[None]]) -> None:
         """Do something to the server of this name in each fleet, at the same time."""
-        async with self._acting:
-            await asyncio.gather(*(change(each.fleet.server(name)) for each in self._performances))
-        self._wake.set()
+        await asyncio.gather(*(change(each.fleet.server(name)) for each in self._performances))
 
     async def _apply(self, command: Command) -> None:
         self._touched = True
         match command:
             case Command.NEXT:
-                await self._wait(self._performances[0].learned, LEARN_WITHIN)
-                await self._take_next_step()
-            case Command.ROLL_BACK:
-                step = script.back(self._position)
-                if step is None:
-                    self._tell("nothing is upgraded: nothing to roll back", "step")
-                else:
-                    await self._wait(self._performances[0].learned, LEARN_WITHIN)
+                await self._until(self._performances[0].learned)
+                if step := self._next_step():
                     await self._take(step)
-                    self._forward = True
+            case Command.ROLL_BACK:
+                await self._roll_back()
             case Command.KILL:
-                await self._strike("is killed", ServerState.KILLED)
+                await self._strike(ServerState.KILLED)
             case Command.HANG:
-                await self._strike("hangs", ServerState.HANGING)
+                await self._strike(ServerState.HANGING)
             case _:
                 raise AssertionError(command)
 
-    async def _strike(self, what: str, state: ServerState) -> None:
+    async def _roll_back(self) -> None:
+        """Roll one server back; afterwards the upgrade goes on."""
+        step = script.back(self._position)
+        if step is None:
+            self._tell("nothing is upgraded: nothing to roll back", "step")
+            return
+        await self._until(self._performances[0].learned)
+        await self._take(step)
+        self._forward = True
+
+    async def _strike(self, state: ServerState) -> None:
         """Kill a server, or let it hang. Never the last one of a service that runs, and only one hangs at a
         time: a request that two of them leave unanswered is answered by nobody."""
         fleet = self._performances[0].fleet
-        running = [
-            [server.name for server in each.servers if server.state is ServerState.RUNNING]
-            for each in fleet.services
-        ]
-        possible = [name for names in running if len(names) > 1 for name in names]
-        hangs = any(server.state is ServerState.HANGING for server in fleet.servers)
+        possible = []
+        for service in fleet.services:
+            running = [each.name for each in service.servers if each.state is ServerState.RUNNING]
+            if len(running) > 1:
+                possible += running
+        hangs = any(each.state is ServerState.HANGING for each in fleet.servers)
         if not possible or (state is ServerState.HANGING and hangs):
             self._tell("one hangs already" if hangs else "the last server of a service stays", "step")
             return
         name = self._victims.choice(possible)
-        self._tell(f"{name} {what}", "step")
+        self._tell(f"{name} {'is killed' if state is ServerState.KILLED else 'hangs'}", "step")
 
         async def strike(server: ApiServer) -> None:
             if state is ServerState.KILLED:
@@ -431,21 +384,10 @@ class Director:
                 server.hang()
 
         await self._for_each(name, strike)
-        task = asyncio.create_task(self._return(name, state))  # noqa: TID251 - owned by `_returns`
-        self._returns.add(task)
-        task.add_done_callback(self._returns.discard)
+        self._away[name] = state, self._now() + AWAY
 
-    async def _return(self, name: str, state: ServerState) -> None:
-        """Let a server come back that was killed, or hangs, unless an upgrade has done so meanwhile."""
-        await asyncio.sleep(AWAY)
-        if self._performances[0].fleet.server(name).state is not state:
-            return
-        self._tell(f"{name} comes back", "step")
-
-        async def come_back(server: ApiServer) -> None:
-            if server.state is ServerState.KILLED:
-                await server.start(server.release)
-            elif server.state is ServerState.HANGING:
-                server.recover()
-
-        await self._for_each(name, come_back)
+    async def _bring_back(self, name: str, state: ServerState) -> None:
+        """Let a server come back that was struck, unless an upgrade has done so meanwhile."""
+        if self._performances[0].fleet.server(name).state is state:
+            self._tell(f"{name} comes back", "step")
+            await self._for_each(name, ApiServer.come_back)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from random import Random
 from time import monotonic
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, Self, final
 
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import MajorMinor, Scheme, Version, WholeNumber
 from gateway.demo.catalog import NEW_CATALOG, OLD_CATALOG, CatalogServer
-from gateway.demo.fleet import NEW, OLD, Database, Server
+from gateway.demo.fleet import NEW, OLD, Server
 from gateway.demo.servers import ApiServer, Release, ServerState
 
 BAREMETAL: Final = "baremetal"
@@ -40,18 +39,21 @@ class ServiceFleet(NamedTuple):
         """What a server of this release serves."""
         return VersionSet.between(self.oldest, self.oldest.step(release.highest - self.oldest.minor))
 
+    def share(self, versions: VersionSet) -> float:
+        """How much of what the new release serves this is, 0 to 1, if it begins at the oldest version."""
+        return versions.highest.minor / self.new.highest if versions else 0.0
+
 
 @final
 class EmbeddedFleet:
-    """All servers. `start` before anything else, `close` at the end. `clock`: monotonic seconds."""
+    """All servers, inside `async with`. `clock`: monotonic seconds."""
 
-    def __init__(self, seed: int, clock: Callable[[], float] = monotonic) -> None:
-        database = Database(Random(f"{seed}/database"))  # noqa: S311 - identifiers of a demonstration
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.services = (
             ServiceFleet(
                 BAREMETAL,
                 MajorMinor(),
-                tuple(Server(f"api-{number}", database) for number in range(1, 5)),
+                tuple(Server(f"api-{number}") for number in range(1, 5)),
                 OLD,
                 NEW,
                 Version(1, 1),
@@ -85,13 +87,14 @@ class EmbeddedFleet:
         """One server. Raises `StopIteration` if there is none of this name."""
         return next(each for each in self.servers if each.name == name)
 
-    async def start(self) -> None:
+    async def __aenter__(self) -> Self:
         """Start all servers, with their old releases."""
         for each in self.services:
             for server in each.servers:
                 await server.start(each.old)
+        return self
 
-    async def close(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop all servers."""
         for server in self.servers:
             await server.close()

@@ -1,8 +1,8 @@
 """Ironic's API servers in the demonstration: on loopback, they handle versions as Ironic 13.0 and 24.1 do.
 
 Both know only Ironic's own header (releases before 25.0 ignore `OpenStack-API-Version`). They refuse what
-they do not serve with 406 and Ironic's text. They share one database, as the API servers of one cloud do.
-Each server counts what it received, which proves that no server got a version that it does not serve.
+they do not serve with 406 and Ironic's text. Their cloud has no nodes. Each server counts what it received,
+which proves that no server got a version that it does not serve.
 
 This module must not know the gateway: these are foreign servers that run in the same process.
 """
@@ -10,9 +10,7 @@ This module must not know the gateway: these are foreign servers that run in the
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable
-from random import Random
 from typing import Any, Final, final
 
 from aiohttp import web
@@ -23,39 +21,8 @@ SERVED: Final = "X-OpenStack-Ironic-API-Version"
 LOWEST: Final = "X-OpenStack-Ironic-API-Minimum-Version"
 HIGHEST: Final = "X-OpenStack-Ironic-API-Maximum-Version"
 
-NAMES_SINCE: Final = 5
-"""Nodes have names since 1.5."""
-AVAILABLE_SINCE: Final = 2
-"""Before 1.2 the state of an available node is null."""
-ENROLL_SINCE: Final = 11
-"""The first state of a node is `enroll` since 1.11, `available` before."""
-
-MINOR: Final = web.RequestKey("minor", int)
-"""The minor version at which a request is served."""
-
-Node = dict[str, Any]
-
-
 OLD: Final = Release("Train (13.0)", 58)
 NEW: Final = Release("Caracal (24.1)", 90)
-
-
-@final
-class Database:
-    """The nodes that all servers see. `random` makes their identifiers repeatable."""
-
-    def __init__(self, random: Random) -> None:
-        self._random = random
-        self.nodes: dict[str, Node] = {}
-
-    def create(self, name: str | None, minor: int) -> Node:
-        node = {
-            "uuid": str(uuid.UUID(int=self._random.getrandbits(128), version=4)),
-            "name": name,
-            "state": "enroll" if minor >= ENROLL_SINCE else "available",
-        }
-        self.nodes[node["uuid"] or ""] = node
-        return node
 
 
 @final
@@ -64,9 +31,8 @@ class Server(ApiServer):
 
     documents = frozenset({"/", "/v1", "/v1/"})
 
-    def __init__(self, name: str, database: Database, release: Release = OLD) -> None:
+    def __init__(self, name: str, release: Release = OLD) -> None:
         super().__init__(name, release)
-        self._database = database
 
     def application(self) -> web.Application:
         """The API of the present release, for whoever serves it."""
@@ -75,7 +41,6 @@ class Server(ApiServer):
         for path in ("/v1", "/v1/"):
             application.router.add_get(path, self._v1, allow_head=False)
         application.router.add_get("/v1/nodes", self._list)
-        application.router.add_post("/v1/nodes", self._create)
         application.router.add_get("/v1/nodes/{ident}", self._show)
         return application
 
@@ -96,7 +61,6 @@ class Server(ApiServer):
             self.refused.append(text)
             response = _fault(406, "Not Acceptable", _not_served(version, self.release))
             return _with_versions(response, self.release, None)
-        request[MINOR] = version[1]
         response = await self._routed(request, handler)
         if request.match_info.http_exception:
             return response
@@ -122,42 +86,27 @@ class Server(ApiServer):
         )
 
     async def _v1(self, request: web.Request) -> web.Response:
-        nodes = [{"href": f"{_base(request)}/v1/nodes/", "rel": "self"}]
+        nodes = [{"href": f"http://{request.host}/v1/nodes/", "rel": "self"}]
         entry = self._version_entry(request)
         return web.json_response({"id": "v1", "links": entry["links"], "nodes": nodes, "version": entry})
 
     def _version_entry(self, request: web.Request) -> dict[str, Any]:
         return {
             "id": "v1",
-            "links": [{"href": f"{_base(request)}/v1/", "rel": "self"}],
+            "links": [{"href": f"http://{request.host}/v1/", "rel": "self"}],
             "status": "CURRENT",
             "min_version": "1.1",
             "version": self.release.text,
         }
 
     async def _list(self, request: web.Request) -> web.Response:
-        return web.json_response({"nodes": [_shown(node, request) for node in self._database.nodes.values()]})
-
-    async def _create(self, request: web.Request) -> web.Response:
-        try:
-            wanted = await request.json()
-        except ValueError:
-            wanted = None
-        if not isinstance(wanted, dict):
-            return _client_fault(400, "Invalid input for field/attribute node. Value: not an object.")
-        name = wanted.get("name")
-        if name is not None and request[MINOR] < NAMES_SINCE:
-            return _client_fault(
-                406, "Request not acceptable. The minimal required API version should be 1.5"
-            )
-        return web.json_response(_shown(self._database.create(name, request[MINOR]), request), status=201)
+        return web.json_response({"nodes": []})
 
     async def _show(self, request: web.Request) -> web.Response:
-        ident = request.match_info["ident"]
-        node = self._database.nodes.get(ident)
-        if node is None:
-            return _client_fault(404, f"Node {ident} could not be found.")
-        return web.json_response(_shown(node, request))
+        """An error of Ironic's methods: the form of `_fault` with other keys."""
+        text = f"Node {request.match_info['ident']} could not be found."
+        inner = json.dumps({"faultcode": "Client", "faultstring": text, "debuginfo": None})
+        return web.json_response({"error_message": inner}, status=404)
 
 
 def _read(text: str, release: Release) -> tuple[int, int] | None:
@@ -197,22 +146,3 @@ def _fault(status: int, title: str, description: str) -> web.Response:
     """An error of Ironic's routing: JSON as a string inside JSON."""
     inner = json.dumps({"code": status, "title": title, "description": description})
     return web.json_response({"error_message": inner}, status=status)
-
-
-def _client_fault(status: int, text: str) -> web.Response:
-    """An error of Ironic's methods: the same form with other keys."""
-    inner = json.dumps({"faultcode": "Client", "faultstring": text, "debuginfo": None})
-    return web.json_response({"error_message": inner}, status=status)
-
-
-def _base(request: web.Request) -> str:
-    return f"http://{request.host}"
-
-
-def _shown(node: Node, request: web.Request) -> Node:
-    """A node as the version of the request shows it."""
-    minor = request[MINOR]
-    state = None if node["state"] == "available" and minor < AVAILABLE_SINCE else node["state"]
-    named = {"name": node["name"]} if minor >= NAMES_SINCE else {}
-    links = [{"href": f"{_base(request)}/v1/nodes/{node['uuid']}", "rel": "self"}]
-    return {"uuid": node["uuid"], **named, "provision_state": state, "maintenance": False, "links": links}

@@ -16,8 +16,7 @@ from typing import Final, Protocol, final
 
 from gateway import settings
 from gateway.assembly import Gateway
-from gateway.core.fleet.offer import HeldRule
-from gateway.core.fleet.snapshot import ServiceView, Snapshot
+from gateway.core.fleet.snapshot import Snapshot
 from gateway.demo.embedded_fleet import BAREMETAL, CATALOG, EmbeddedFleet
 from gateway.errors import StartupError
 from gateway.keys.secrets import Secret
@@ -134,26 +133,6 @@ class GatewayFront:
         gateway = Gateway(configured)
         gateway.snapshot_holder.subscribe(self._changed)
         return gateway
-
-
-def held_sentence(view: ServiceView) -> str:
-    """What holds the offer of a service, and who must move: one short sentence. Empty: nothing holds it."""
-    offer = view.offer
-    versions = offer.held.versions.format(view.service.dialect.scheme) if offer.held.versions else ""
-    who = " and ".join(offer.held.by) if len(offer.held.by) <= 2 else ", ".join(offer.held.by)
-    match offer.held.rule:
-        case HeldRule.GUARANTEED | HeldRule.AT_LEAST:
-            return f"{versions} waits for {who}: upgrade {'it' if len(offer.held.by) == 1 else 'them'}"
-        case HeldRule.STATE:
-            return f"{versions} stays on offer until {who} move{'s' if len(offer.held.by) == 1 else ''}"
-        case HeldRule.STABILIZATION:
-            return f"{versions} is offered once it has stood for a moment"
-        case HeldRule.CEILING:
-            return f"{versions} is hidden by a ceiling"
-        case HeldRule.AGREEMENT:
-            return f"{versions} waits for all replicas"
-        case None:
-            return ""
 
 
 def _is_free(port: int) -> bool:

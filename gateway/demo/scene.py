@@ -1,25 +1,34 @@
-"""What the demonstration shows at one moment, as values: `performance` and `director` make them.
+"""What the demonstration shows at one moment, and what somebody who watches can tell it to do, as values.
 
-Everything is of one moment and already in words or numbers that need no further decision. Pure.
+`performance` and `director` make scenes, `view` and `report` show them. Everything is of one moment and
+already in words or numbers that need no further decision.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import asyncio
+from enum import Enum
+from typing import NamedTuple, Protocol
 
 
-class Bar(NamedTuple):
-    """A range of versions on the axis of its service, in shares of its length: 0 to 1."""
+class Command(Enum):
+    """One command: its key, a small letter, and a word or two for the line of keys."""
 
-    begin: float
-    end: float
+    NEXT = ("n", "next")
+    ROLL_BACK = ("r", "roll back")
+    KILL = ("k", "kill")
+    HANG = ("h", "hang")
+    PAUSE = ("p", "pause")
+    QUIT = ("q", "quit")
 
+    def __init__(self, key: str, label: str) -> None:
+        self.key = key
+        self.label = label
 
-class Label(NamedTuple):
-    """A version that the axis names."""
-
-    at: float
-    text: str
+    @classmethod
+    def of(cls, key: str) -> Command | None:
+        """The command of `key`, in either case; None: it means nothing."""
+        return next((each for each in cls if each.key == key.lower()), None)
 
 
 class BackendScene(NamedTuple):
@@ -29,14 +38,15 @@ class BackendScene(NamedTuple):
     release: str
     """What runs on it, or is about to."""
     serves: str
-    """The range that the gateway knows, such as `1.1-1.58`; empty: nothing known."""
-    bars: tuple[Bar, ...]
+    """Range that the gateway knows, such as `1.1-1.58`; empty: nothing known."""
+    share: float
+    """Share that this range has of the new release's, 0 to 1. All ranges begin at the same version."""
     freshness: str
-    """`fresh`, `stale`, `lost` or `unknown`; a balancer knows nothing and has an empty one."""
+    """`fresh`, `stale`, `lost` or `unknown`; empty behind HAProxy, which knows nothing of versions."""
     state: str
     """What was done to it: `running`, `upgrading`, `killed`, `hanging`."""
-    rate: float
-    """Requests per second that it got lately."""
+    requests: int
+    """Requests that it got since the start."""
 
 
 class ServiceScene(NamedTuple):
@@ -44,12 +54,13 @@ class ServiceScene(NamedTuple):
 
     name: str
     offer: str
-    """`1.1-1.58`; `nothing yet`."""
-    offer_bars: tuple[Bar, ...]
+    """`1.1-1.58`; `nothing yet`. Behind HAProxy: the range that the last answer showed."""
+    share: float
+    """As `BackendScene.share`."""
     phase: str
+    """Empty behind HAProxy, which makes no offer."""
     held: str
     """What holds the offer and who must move for it to rise, one short sentence; empty: nothing holds it."""
-    labels: tuple[Label, ...]
     backends: tuple[BackendScene, ...]
 
 
@@ -66,32 +77,50 @@ class ClientScene(NamedTuple):
     lost: int
     """A promise to this client was broken. Must stay 0."""
     last_loss: str
-    """One sentence about the newest loss; empty: there is none."""
+    """The newest loss in a few words; empty: there is none."""
 
 
 class Event(NamedTuple):
     """A line of the event log."""
 
+    number: int
+    """Events are numbered from 1."""
     seconds: float
     """Since the start."""
     text: str
     kind: str
-    """`step` (something was done to the fleet), `offer`, `backend` or `lost`."""
+    """`step` (something was done to the fleet), `offer` or `backend`."""
 
 
 class FrontScene(NamedTuple):
-    """One thing that stands in front of the fleet: the gateway, or a balancer to compare it with."""
+    """One thing that stands in front of the fleet: the gateway, or HAProxy to compare it with."""
 
     name: str
     """`skewgate`, `HAProxy 2.6.12, round robin`."""
     services: tuple[ServiceScene, ...]
     clients: tuple[ClientScene, ...]
-    requests: int
-    answered: int
-    refused: int
-    lost: int
     losses: tuple[tuple[str, int], ...]
     """Why requests were lost, a few words each with their number; the most frequent first."""
+
+    @property
+    def answered(self) -> int:
+        """Requests of all clients that were answered."""
+        return sum(each.answered for each in self.clients)
+
+    @property
+    def refused(self) -> int:
+        """Requests of all clients that were refused honestly."""
+        return sum(each.refused for each in self.clients)
+
+    @property
+    def lost(self) -> int:
+        """Requests of all clients that were lost."""
+        return sum(each.lost for each in self.clients)
+
+    @property
+    def requests(self) -> int:
+        """All requests."""
+        return self.answered + self.refused + self.lost
 
 
 class Scene(NamedTuple):
@@ -115,3 +144,17 @@ class Scene(NamedTuple):
     """A command line to copy: 406 now, and 200 when the offer rises."""
     page: str
     """URL of the operations page."""
+
+
+class Director(Protocol):
+    """Who runs the demonstration."""
+
+    @property
+    def over(self) -> asyncio.Event:
+        """Set when the demonstration has ended."""
+
+    def scene(self) -> Scene:
+        """What is to be seen now."""
+
+    def do(self, command: Command) -> None:
+        """Begin with what somebody wants. It never waits and never raises."""

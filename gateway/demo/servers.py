@@ -135,10 +135,13 @@ class ApiServer(ABC):
         self._answers.clear()
         self._is(ServerState.HANGING)
 
-    def recover(self) -> None:
-        """Answer again, after `hang`; first the requests that were left waiting."""
-        self._answers.set()
-        self._is(ServerState.RUNNING)
+    async def come_back(self) -> None:
+        """Run again after `kill` or `hang`; then first the requests that were left waiting are answered."""
+        if self.state is ServerState.KILLED:
+            await self.start(self.release)
+        elif self.state is ServerState.HANGING:
+            self._answers.set()
+            self._is(ServerState.RUNNING)
 
     async def close(self) -> None:
         """Stop and release the port."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from random import Random
 from typing import Final, NamedTuple
 
-from gateway.demo.fleet import NEW, OLD, SERVED, Database, Server
+from gateway.demo.fleet import NEW, OLD, SERVED, Server
 from gateway.demo.servers import Release
 from tests.browser.gateway import TOKEN, GatewayProcess
 
@@ -68,8 +67,7 @@ async def running(
     folder: Path, *, token: str | None = TOKEN, upgraded: Sequence[str] = ("api-4",), workers: int = 1
 ) -> AsyncIterator[Bed]:
     """A gateway that is ready. `upgraded`: servers of the first service that begin with the new release."""
-    database = Database(Random(7))
-    servers = {name: Server(name, database) for name in (*NAMES, *OTHER_NAMES)}
+    servers = {name: Server(name) for name in (*NAMES, *OTHER_NAMES)}
     for name, server in servers.items():
         await server.start(NEW if name in upgraded or name in OTHER_NAMES else OLD)
     gateway = GatewayProcess(folder, token=token, workers=workers)

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from random import Random
 from typing import NamedTuple
 
 import aiohttp
@@ -14,7 +13,7 @@ import pytest
 
 from gateway.assembly import Gateway
 from gateway.cli import main
-from gateway.demo.fleet import NEW, OLD, Database, Server
+from gateway.demo.fleet import NEW, OLD, Server
 from gateway.settings import read_file
 from tests.kit.processes import Ended, kill_left, ready
 
@@ -45,8 +44,7 @@ def _nothing_left() -> Iterator[None]:
 
 @pytest.fixture
 async def fleet() -> AsyncIterator[Fleet]:
-    database = Database(Random(7))
-    both = Fleet(Server("api-1", database), Server("api-2", database))
+    both = Fleet(Server("api-1"), Server("api-2"))
     await both.old.start(OLD)
     await both.new.start(NEW)
     yield both

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import NamedTuple, TypeAlias
 
 import pytest
@@ -10,13 +9,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient
 from pytest_aiohttp import AiohttpClient
 
-from gateway.demo.fleet import NEW, OLD, Database, Server
+from gateway.demo.fleet import NEW, OLD, Server
 
 ServerClient: TypeAlias = TestClient[web.Request, web.Application]
 
 
 class Fleet(NamedTuple):
-    """A client of the old server (1.1-1.58) and one of the new server (1.1-1.90), which share a database."""
+    """A client of the old server (1.1-1.58) and one of the new server (1.1-1.90)."""
 
     old: ServerClient
     new: ServerClient
@@ -28,8 +27,7 @@ def url_of(client: ServerClient) -> str:
 
 @pytest.fixture
 async def fleet(aiohttp_client: AiohttpClient) -> Fleet:
-    database = Database(Random(7))
     return Fleet(
-        await aiohttp_client(Server("api-1", database, OLD).application()),
-        await aiohttp_client(Server("api-2", database, NEW).application()),
+        await aiohttp_client(Server("api-1", OLD).application()),
+        await aiohttp_client(Server("api-2", NEW).application()),
     )

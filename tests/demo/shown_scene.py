@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from gateway.demo.command import Command
-from gateway.demo.scene import Scene
-from gateway.demo.terminal_show import is_terminal, show
+from gateway.demo.scene import Command, Scene
+from gateway.demo.terminal import is_terminal, show
 from gateway.runtime import process
 from tests.demo.scenes import COMPARE, MIDDLE
 
@@ -19,9 +18,11 @@ class ShownScene:
         self.over = asyncio.Event()
         self.commands: list[Command] = []
         self.broken = False
+        self.looks = 0
         self._scene = scene
 
     def scene(self) -> Scene:
+        self.looks += 1
         if self.broken:
             raise RuntimeError("as wanted")
         return self._scene

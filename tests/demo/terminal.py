@@ -51,6 +51,13 @@ class Terminal:
             os.close(self.hand)
             self.hand = -1
 
+    def read_nothing(self) -> None:
+        """The far end takes no output any more, until `read_again`."""
+        asyncio.get_running_loop().remove_reader(self.hand)
+
+    def read_again(self) -> None:
+        asyncio.get_running_loop().add_reader(self.hand, self._read)
+
     def type(self, keys: bytes) -> None:
         os.write(self.hand, keys)
 

@@ -14,6 +14,7 @@ from gateway.demo import catalog
 from gateway.demo.catalog import OLD_CATALOG, CatalogServer
 from gateway.demo.clients import (
     KINDS,
+    Answer,
     Client,
     CouldServe,
     Judgement,
@@ -28,18 +29,17 @@ from gateway.demo.clients import (
 )
 from gateway.demo.embedded_fleet import BAREMETAL
 from gateway.demo.fleet import HIGHEST, LOWEST, SERVED
-from gateway.demo.sums import Sums
 from tests.demo.conftest import Fleet, url_of
 from tests.kit.processes import TIMEOUT
 
 Headers = dict[str, str]
 
 
-def always(service: str, number: int, since: float) -> bool:
+def always(number: int, since: float) -> bool:
     return True
 
 
-def never(service: str, number: int, since: float) -> bool:
+def never(number: int, since: float) -> bool:
     return False
 
 
@@ -48,7 +48,11 @@ async def judgements(
 ) -> list[Judgement]:
     """What became of the requests of a client of this kind after so many actions."""
     found: list[Judgement] = []
-    client = kind(Surroundings(url, Random(1), could_serve, lambda _, judgement: found.append(judgement)))
+
+    def report(kind: type[Client], version: str, answer: Answer, judgement: Judgement) -> None:
+        found.append(judgement)
+
+    client = kind(Surroundings(url, Random(1), could_serve, report))
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(TIMEOUT)) as session:
         for _ in range(times):
             await client.act(session)
@@ -177,7 +181,6 @@ async def test_a_broken_promise_is_a_loss(
     unkept = await judgements(kind, url, never)
 
     assert (found[-1].result, found[-1].reason) == (Result.LOST, reason)
-    assert found[-1].sentence
     assert unkept[-1].result is otherwise
 
 
@@ -205,20 +208,6 @@ async def test_no_answer_at_all_is_a_loss(fleet: Fleet) -> None:
     (found,) = await judgements(Unversioned, url, never)
 
     assert (found.result, found.reason) == (Result.LOST, "no answer")
-
-
-def test_the_tally_counts_by_kind_and_remembers_the_newest_loss() -> None:
-    sums = Sums()
-    sums.add("old 1.31", Judgement(Result.ANSWERED))
-    sums.add("new", Judgement(Result.REFUSED))
-    for sentence in ("first", "second"):
-        sums.add("new", Judgement(Result.LOST, "no answer", sentence))
-    sums.add("latest", Judgement(Result.LOST, "latest went back", "third"))
-
-    assert (sums.requests, sums.of(Result.LOST)) == (5, 3)
-    assert sums.losses.most_common() == [("no answer", 2), ("latest went back", 1)]
-    new = next(each for each in sums.scenes() if each.kind == "new")
-    assert (new.answered, new.refused, new.lost, new.last_loss) == (0, 1, 2, "second")
 
 
 def test_the_name_of_each_kind_fits_its_column() -> None:

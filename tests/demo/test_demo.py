@@ -17,7 +17,7 @@ pytestmark = pytest.mark.processes
 
 EVENT = re.compile(r"^ *[\d.]+ s  (step|offer): +(.*)$", re.MULTILINE)
 LINE = re.compile(
-    r"^ +1\.\d s  baremetal 1\.1-1\.\d\d \w+, catalog 1-\d \w+ \| answered \d+, refused \d+, lost 0, \d+/s$",
+    r"^ +1\.\d s  baremetal 1\.1-1\.\d\d \w+, catalog 1-\d \w+ \| answered \d+, refused \d+, lost 0$",
     re.MULTILINE,
 )
 COURSE = [

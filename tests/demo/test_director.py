@@ -12,11 +12,10 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from gateway.demo import director as module
-from gateway.demo.clients import Judgement, Result
-from gateway.demo.command import Command
+from gateway.demo.clients import Answer, Judgement, New, Result
 from gateway.demo.director import Director, Options
 from gateway.demo.haproxy import find_program
-from gateway.demo.scene import BackendScene, Scene
+from gateway.demo.scene import BackendScene, Command, Scene
 from gateway.demo.servers import ServerState
 from tests.kit.waiting import until
 
@@ -64,8 +63,7 @@ async def test_it_begins_with_a_uniform_fleet_and_shows_all_of_it(running: Direc
     assert list(backends(scene)) == [*(f"api-{number}" for number in range(1, 5)), "catalog-1", "catalog-2"]
     assert scene.paused
     assert scene.step == "0 of 12: nothing is upgraded yet"
-    (bar,) = scene.fronts[0].services[0].offer_bars
-    assert (bar.begin, round(bar.end, 3)) == (0.0, round(58 / 90, 3))
+    assert [each.share for each in scene.fronts[0].services] == [58 / 90, 4 / 7]
     await seen(running, lambda scene: scene.fronts[0].answered > 0, "clients are answered")
 
 
@@ -78,7 +76,7 @@ async def test_next_takes_one_step_and_the_offer_waits_for_all(running: Director
     scene = running.scene()
     service = scene.fronts[0].services[0]
     assert (service.offer, service.phase) == ("1.1-1.58", "mixed")
-    assert service.held == "1.59-1.90 waits for api-2, api-3, api-4: upgrade them"
+    assert service.held == "1.59-1.90 waits for api-2, api-3, api-4"
     assert scene.step == "2 of 12: api-1 is upgraded to Caracal (24.1)"
     assert running.lost == 0
 
@@ -229,11 +227,11 @@ async def test_what_haproxy_loses_is_no_loss_of_the_gateway() -> None:
 
 
 async def test_what_the_gateway_loses_is_counted_and_told(running: Director) -> None:
-    running._performances[0].sums.add("new", Judgement(Result.LOST, "no answer", "1.58: cut"))
+    running._performances[0].add(New, "1.58", Answer(0), Judgement(Result.LOST, "no answer"))
 
     scene = running.scene().fronts[0]
     assert (running.lost, scene.lost, scene.losses) == (1, 1, (("no answer", 1),))
-    assert next(each for each in scene.clients if each.kind == "new").last_loss == "1.58: cut"
+    assert next(each for each in scene.clients if each.kind == "new").last_loss == "1.58: no answer"
 
 
 async def test_the_usual_admin_port_is_taken_if_it_is_free(capfd: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,8 @@ import signal
 import socket
 import stat
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
@@ -31,16 +31,6 @@ ROUNDS = 12
 """Requests of each client. A multiple of four: so many servers take turns."""
 
 Make = Callable[[EmbeddedFleet, asyncio.Event], Front]
-
-
-@asynccontextmanager
-async def fleet_of(seed: int = 1) -> AsyncIterator[EmbeddedFleet]:
-    fleet = EmbeddedFleet(seed)
-    await fleet.start()
-    try:
-        yield fleet
-    finally:
-        await fleet.close()
 
 
 async def upgrade(fleet: EmbeddedFleet, name: str) -> None:
@@ -66,7 +56,7 @@ async def statuses(front: Front, service: str, path: str, count: int = 1) -> lis
 
 @pytest.mark.engines
 async def test_each_service_is_reached_and_nothing_is_known_of_versions() -> None:
-    async with fleet_of() as fleet, AsyncExitStack() as stack:
+    async with EmbeddedFleet() as fleet, AsyncExitStack() as stack:
         front = balanced(fleet)
         await front.start(stack)
 
@@ -80,7 +70,7 @@ async def test_each_service_is_reached_and_nothing_is_known_of_versions() -> Non
 
 @pytest.mark.engines
 async def test_it_has_the_chances_that_the_gateway_has() -> None:
-    async with fleet_of() as fleet, AsyncExitStack() as stack:
+    async with EmbeddedFleet() as fleet, AsyncExitStack() as stack:
         front = balanced(fleet)
         await front.start(stack)
 
@@ -96,7 +86,7 @@ async def test_it_has_the_chances_that_the_gateway_has() -> None:
 
 @pytest.mark.engines
 async def test_what_has_ended_listens_no_more() -> None:
-    async with fleet_of() as fleet:
+    async with EmbeddedFleet() as fleet:
         front = balanced(fleet)
         async with AsyncExitStack() as stack:
             await front.start(stack)
@@ -106,7 +96,7 @@ async def test_what_has_ended_listens_no_more() -> None:
 
 async def play(make: Make) -> FrontScene:
     """One of four servers is upgraded; then a client of each of some kinds acts, one after the other."""
-    async with fleet_of() as fleet, AsyncExitStack() as stack:
+    async with EmbeddedFleet() as fleet, AsyncExitStack() as stack:
         await upgrade(fleet, "api-1")
         news = asyncio.Event()
         front = make(fleet, news)
@@ -146,7 +136,7 @@ async def test_what_a_balancer_loses_the_gateway_does_not_by_the_same_judges() -
 
 @pytest.mark.engines
 async def test_its_offer_is_what_the_server_said_that_answered_last() -> None:
-    async with fleet_of() as fleet, AsyncExitStack() as stack:
+    async with EmbeddedFleet() as fleet, AsyncExitStack() as stack:
         await upgrade(fleet, "api-1")
         performance = Performance(fleet, balanced(fleet), 1)
         clients = await performance.start(stack)
@@ -198,7 +188,7 @@ def test_its_name_has_the_version_that_the_program_tells(tmp_path: Path) -> None
 
 async def test_why_it_does_not_start_is_said(tmp_path: Path) -> None:
     path = script(tmp_path, "echo '[ALERT] (1) : config : no room' >&2; exit 1")
-    async with fleet_of() as fleet:
+    async with EmbeddedFleet() as fleet:
         with pytest.raises(StartupError, match="no room"):
             async with AsyncExitStack() as stack:
                 await HAProxyFront(path, fleet, interval=SELDOM).start(stack)
@@ -222,7 +212,7 @@ async def test_a_process_that_does_not_stop_is_killed(
 
 
 async def test_nothing_of_its_configuration_is_about_versions() -> None:
-    async with fleet_of() as fleet:
+    async with EmbeddedFleet() as fleet:
         with socket.socket() as one, socket.socket() as two:
             text = haproxy.configuration(fleet.services, {BAREMETAL: one, CATALOG: two}, 0.25)
 

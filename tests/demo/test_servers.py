@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from random import Random
 
 import aiohttp
 import pytest
@@ -14,7 +13,7 @@ from pytest_aiohttp import AiohttpClient
 from gateway.demo import catalog
 from gateway.demo.catalog import NEW_CATALOG, OLD_CATALOG, CatalogServer
 from gateway.demo.embedded_fleet import BAREMETAL, CATALOG, EmbeddedFleet
-from gateway.demo.fleet import HIGHEST, NEW, OLD, SERVED, Database, Server
+from gateway.demo.fleet import HIGHEST, NEW, OLD, SERVED, Server
 from gateway.demo.servers import ApiServer, ServerState
 from tests.demo.conftest import Fleet
 from tests.kit.waiting import until
@@ -55,24 +54,6 @@ async def test_the_old_server_responds_as_ironic_does(
     assert (HIGHEST in response.headers) == has_range
 
 
-async def test_both_servers_have_the_same_nodes_and_show_them_as_the_version_says(
-    fleet: Fleet,
-) -> None:
-    old, new = fleet
-    node = {"name": "rack-1", "driver": "fake-hardware"}
-
-    created = await old.post("/v1/nodes", json=node, headers={SERVED: "1.31"})
-    made = await created.json()
-    seen = await (await new.get(f"/v1/nodes/{made['uuid']}")).json()
-    too_old = await old.post("/v1/nodes", json=node, headers={SERVED: "1.4"})
-
-    assert created.status == 201
-    assert (made["name"], made["provision_state"]) == ("rack-1", "enroll")
-    assert seen["uuid"] == made["uuid"]
-    assert "name" not in seen
-    assert (too_old.status, too_old.headers[SERVED]) == (406, "1.4")
-
-
 # --- of the other API
 
 
@@ -108,7 +89,7 @@ async def test_the_other_api_tells_its_range_in_a_document(aiohttp_client: Aioht
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    running = Server("api-1", Database(Random(1)))
+    running = Server("api-1")
     await running.start(OLD)
     yield running
     await running.close()
@@ -137,7 +118,7 @@ async def test_a_server_that_hangs_answers_when_it_has_recovered(server: ApiServ
         waiting = tasks.create_task(session.get(url(server)))
         await until(lambda: server.requests > 0, "the request")
         assert server.state is ServerState.HANGING
-        server.recover()
+        await server.come_back()
         response = await waiting
         assert response.status == 200
         response.release()
@@ -153,6 +134,9 @@ async def test_a_server_that_is_killed_cuts_its_connections(server: ApiServer) -
             await waiting
         with pytest.raises(aiohttp.ClientConnectorError):
             await session.get(url(server))
+        await server.come_back()
+        async with session.get(url(server)) as response:
+            assert response.status == 200
 
 
 # --- what the fleet could serve when
@@ -160,10 +144,8 @@ async def test_a_server_that_is_killed_cuts_its_connections(server: ApiServer) -
 
 async def test_a_promise_is_kept_while_some_server_serves_it() -> None:
     now = 0.0
-    fleet = EmbeddedFleet(1, lambda: now)
-    first, second, *others = fleet.service(BAREMETAL).servers
-    await fleet.start()
-    try:
+    async with EmbeddedFleet(lambda: now) as fleet:
+        first, second, *others = fleet.service(BAREMETAL).servers
         now = 10.0
         await _again(first)
         assert not fleet.could_serve(BAREMETAL, 90, 9.0)  # nobody served it then
@@ -176,15 +158,13 @@ async def test_a_promise_is_kept_while_some_server_serves_it() -> None:
         second.hang()
         assert not fleet.could_serve(BAREMETAL, 90, 20.0)
         assert fleet.could_serve(BAREMETAL, 58, 10.0)
-        second.recover()
+        await second.come_back()
         assert not fleet.could_serve(BAREMETAL, 90, 20.0)  # there was a moment without
         for each in others:
             await each.stop()
         second.hang()
         assert not fleet.could_serve(BAREMETAL, 1, 20.0)
         assert fleet.could_serve(CATALOG, 4, 0.0)
-    finally:
-        await fleet.close()
 
 
 async def _again(server: ApiServer) -> None:

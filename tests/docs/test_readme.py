@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from random import Random
 from typing import NamedTuple
 
 import aiohttp
@@ -17,7 +16,7 @@ from gateway import settings
 from gateway.assembly import Gateway
 from gateway.cli.status import BACKEND_COLUMNS, SERVICE_COLUMNS
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.demo.fleet import NEW, OLD, Database, Server
+from gateway.demo.fleet import NEW, OLD, Server
 from tests.docs.pages import blocks, page
 from tests.kit.waiting import PATIENCE
 
@@ -64,8 +63,7 @@ def shown_in(text: str) -> Iterator[Shown]:
 @pytest.fixture
 async def gateway_url() -> AsyncIterator[str]:
     """The gateway in front of the demo's two servers, once it has learned both."""
-    database = Database(Random(1))
-    servers = [Server("api-1", database), Server("api-2", database)]
+    servers = [Server("api-1"), Server("api-2")]
     async with AsyncExitStack() as stack:
         for server, release in zip(servers, (OLD, NEW), strict=True):
             stack.push_async_callback(server.close)

@@ -18,12 +18,11 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from random import Random
 from typing import Any, Final, NamedTuple
 
 import aiohttp
 
-from gateway.demo.fleet import HIGHEST, NEW, OLD, SERVED, Database, Server
+from gateway.demo.fleet import HIGHEST, NEW, OLD, SERVED, Server
 from tests.engines.etcd_cluster import Cluster, Link, etcd_cluster, relay
 from tests.kit.networks import free_port
 from tests.kit.processes import TIMEOUT, finish, start
@@ -343,8 +342,7 @@ class Bed:
 async def replicas(folder: Path, workers: int = 1) -> AsyncIterator[Bed]:
     """Three replicas that offer what the old release serves."""
     async with AsyncExitStack() as stack:
-        database = Database(Random(7))
-        fleet = [Server("api-1", database), Server("api-2", database)]
+        fleet = [Server("api-1"), Server("api-2")]
         for server in fleet:
             await server.start(OLD)
             stack.push_async_callback(server.close)

@@ -9,14 +9,13 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import aiohttp
 import pytest
 
 from gateway.assembly import Gateway
-from gateway.demo.fleet import NEW, OLD, SERVED, Database, Server
+from gateway.demo.fleet import NEW, OLD, SERVED, Server
 from gateway.handover.handover import Handover
 from gateway.handover.inheritance import Inheritance
 from gateway.handover.line import path_of
@@ -159,8 +158,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 @pytest.fixture
 async def servers() -> AsyncIterator[tuple[Server, Server]]:
     """api-1 serves 1.1-1.58, api-2 1.1-1.90."""
-    database = Database(Random(7))
-    both = Server("api-1", database), Server("api-2", database)
+    both = Server("api-1"), Server("api-2")
     await both[0].start(OLD)
     await both[1].start(NEW)
     yield both

@@ -1,4 +1,4 @@
-"""The demonstration on a terminal: pictures, keys, and the terminal as before at every end."""
+"""The demonstration on a terminal: views, keys, and the terminal as before at every end."""
 
 from __future__ import annotations
 
@@ -9,46 +9,49 @@ import re
 import signal
 import sys
 import termios
-import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Any, TextIO, cast
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 import pytest
 
-from gateway.demo.command import Command
-from gateway.demo.terminal_show import is_terminal, show
+from gateway.demo.scene import Command
+from gateway.demo.terminal import is_terminal, keyboard, keys_in, show, single_keys
 from tests.demo.scenes import COMPARE
 from tests.demo.shown_scene import ShownScene
 from tests.demo.terminal import CLEAN, Terminal
 from tests.kit.processes import ROOT, TIMEOUT
+from tests.kit.waiting import until
 
 ALTERNATE, NORMAL = "\x1b[?1049h", "\x1b[?1049l"
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 
+Showing = Callable[[Terminal, ShownScene], AbstractAsyncContextManager[asyncio.Task[None]]]
 
-@pytest.fixture(autouse=True)
-def _usual_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM", "COLUMNS", "LINES"):
+
+@pytest.fixture
+def showing(monkeypatch: pytest.MonkeyPatch) -> Showing:
+    """The show on a terminal, from its first view on. Afterwards the terminal must be as before."""
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
+    for name, value in (("TERM", "xterm-256color"), ("COLUMNS", "80"), ("LINES", "24")):
+        monkeypatch.setenv(name, value)
 
+    @asynccontextmanager
+    async def entered(terminal: Terminal, director: ShownScene) -> AsyncIterator[asyncio.Task[None]]:
+        before = termios.tcgetattr(terminal.fd)
+        with terminal.open("r") as entry, terminal.open("w") as output, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", entry)
+            patch.setattr(sys, "stdout", output)
+            async with asyncio.TaskGroup() as tasks:
+                task = tasks.create_task(show(director))
+                await terminal.until("q quit")
+                yield task
+                async with asyncio.timeout(TIMEOUT):
+                    await asyncio.wait([task])
+        if terminal.hand >= 0:
+            assert termios.tcgetattr(terminal.fd) == before
 
-@asynccontextmanager
-async def showing(
-    terminal: Terminal, director: ShownScene, encoding: str = "utf-8"
-) -> AsyncIterator[asyncio.Task[None]]:
-    """The show on `terminal`, from its first picture on. Afterwards the terminal must be as before."""
-    before = termios.tcgetattr(terminal.fd)
-    with terminal.open("r") as entry, terminal.open("w", encoding) as output:
-        async with asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(show(director, entry, output))
-            await terminal.until("q quit")
-            yield task
-            async with asyncio.timeout(TIMEOUT):
-                await asyncio.wait([task])
-    if terminal.hand >= 0:
-        assert termios.tcgetattr(terminal.fd) == before
+    return entered
 
 
 def left_behind(raw: str) -> str:
@@ -59,7 +62,7 @@ def left_behind(raw: str) -> str:
     return CLEAN.sub("", raw[raw.rindex(NORMAL) :])
 
 
-async def test_it_shows_pictures_until_the_end_and_then_what_remains() -> None:
+async def test_it_shows_views_until_the_end_and_then_what_remains(showing: Showing) -> None:
     director = ShownScene()
     with Terminal() as terminal:
         async with showing(terminal, director):
@@ -69,12 +72,13 @@ async def test_it_shows_pictures_until_the_end_and_then_what_remains() -> None:
             assert await terminal.until("q quit", len(first))  # again
             director.over.set()
         await terminal.until("skewgate: ")
+        await terminal.until("inventory offers")
         remains = left_behind(terminal.raw)
-    assert "✓ lost 0 of 1,932 requests" in remains
+    assert "skewgate: 1932 requests, 1809 answered, 123 refused, lost 0" in remains
     assert "q quit" not in remains
 
 
-async def test_keys_are_commands_and_show_at_once() -> None:
+async def test_keys_are_commands_and_show_at_once(showing: Showing) -> None:
     director = ShownScene()
     with Terminal() as terminal:
         async with showing(terminal, director):
@@ -85,29 +89,7 @@ async def test_keys_are_commands_and_show_at_once() -> None:
         assert [command.key for command in director.commands] == list("nprhq")
 
 
-async def test_a_resized_terminal_gets_a_picture_of_its_size() -> None:
-    director = ShownScene()
-    with Terminal(60, 15) as terminal:
-        async with showing(terminal, director):
-            assert "curl" not in CLEAN.sub("", terminal.raw)
-            terminal.resize(100, 40)
-            await terminal.until("curl", len(terminal.raw))
-            director.over.set()
-
-
-async def test_a_terminal_that_somebody_has_made_non_blocking_gets_whole_pictures() -> None:
-    director = ShownScene()
-    with Terminal(250, 90) as terminal:
-        os.set_blocking(terminal.fd, False)
-        with terminal.open("r") as entry, os.fdopen(os.dup(terminal.fd), "w", encoding="utf-8") as output:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(show(director, entry, output))
-                await terminal.until("q quit")
-                assert director.commands == []
-                director.over.set()
-
-
-async def test_an_exception_of_the_director_leaves_a_normal_terminal() -> None:
+async def test_an_exception_of_the_director_leaves_a_normal_terminal(showing: Showing) -> None:
     director = ShownScene()
     with Terminal() as terminal:
         before = termios.tcgetattr(terminal.fd)
@@ -120,7 +102,7 @@ async def test_an_exception_of_the_director_leaves_a_normal_terminal() -> None:
         left_behind(terminal.raw)
 
 
-async def test_a_cancelled_show_leaves_a_normal_terminal() -> None:
+async def test_a_cancelled_show_leaves_a_normal_terminal(showing: Showing) -> None:
     director = ShownScene()
     with Terminal() as terminal:
         async with showing(terminal, director) as task:
@@ -130,61 +112,32 @@ async def test_a_cancelled_show_leaves_a_normal_terminal() -> None:
         left_behind(terminal.raw)
 
 
-async def test_a_terminal_that_is_gone_quits() -> None:
+async def test_a_terminal_that_is_gone_quits(showing: Showing) -> None:
     director = ShownScene()
-    with (
-        Terminal() as terminal,
-        suppress(OSError),
-    ):  # a stream still holds a part of a picture when it is closed
+    with Terminal() as terminal, suppress(OSError):  # a stream still holds a part of a view when it is closed
         async with showing(terminal, director):
             terminal.hang_up()
     assert Command.QUIT in director.commands
 
 
-class SlowStream:
-    """A terminal's stream that takes no picture until `free` is set."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.full = asyncio.Event()
-        self.free = threading.Event()
-        self.timed_out = False
-        self._stream = stream
-        self._loop = asyncio.get_running_loop()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        if "rolling upgrade" in text:
-            self._loop.call_soon_threadsafe(self.full.set)
-            self.timed_out |= not self.free.wait(TIMEOUT)
-        return self._stream.write(text)
-
-
-async def test_a_terminal_that_takes_nothing_does_not_hold_the_loop() -> None:
+async def test_a_terminal_that_takes_nothing_does_not_hold_the_loop(showing: Showing) -> None:
     director = ShownScene()
-    with Terminal() as terminal, terminal.open("r") as entry, terminal.open("w") as output:
-        slow = SlowStream(output)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(show(director, entry, cast(TextIO, slow)))
-            await slow.full.wait()
-            terminal.type(b"q")
-            await director.over.wait()
-            slow.free.set()  # only a loop that runs comes here before the time is up
-        await terminal.until("skewgate: ")
-    assert not slow.timed_out
 
+    async def stands_still() -> bool:
+        looks = director.looks
+        await asyncio.sleep(1.0)  # several views long
+        return director.looks == looks
 
-@pytest.mark.parametrize("encoding,expected", [("ascii", "+ lost 0"), ("utf-8", "✓ lost 0")])
-async def test_the_encoding_of_the_terminal_is_respected(encoding: str, expected: str) -> None:
-    director = ShownScene()
     with Terminal() as terminal:
-        async with showing(terminal, director, encoding):
-            assert expected in CLEAN.sub("", terminal.raw)
-            director.over.set()
+        async with showing(terminal, director):
+            terminal.read_nothing()
+            await until(stands_still)
+            terminal.type(b"q")
+            await until(director.over.is_set)  # only a loop that runs sees it
+            terminal.read_again()
 
 
-async def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_color_is_respected(showing: Showing, monkeypatch: pytest.MonkeyPatch) -> None:
     colour = re.compile(r"\x1b\[(\d+;)*[34][0-7][;m]")
     for value, expected in (("", True), ("1", False)):
         monkeypatch.setenv("NO_COLOR", value)
@@ -196,6 +149,7 @@ async def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_what_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     with Terminal() as terminal, terminal.open("r") as entry, terminal.open("w") as output:
         assert is_terminal(entry, output)
         assert not is_terminal(entry, io.StringIO())
@@ -211,19 +165,80 @@ async def test_what_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not is_terminal(entry, output)
 
 
+# --- keys
+
+
+def test_each_command_has_its_key() -> None:
+    assert {command.key: command.name for command in Command} == {
+        "n": "NEXT",
+        "r": "ROLL_BACK",
+        "k": "KILL",
+        "h": "HANG",
+        "p": "PAUSE",
+        "q": "QUIT",
+    }
+    assert Command.of("Q") is Command.QUIT
+    assert Command.of("x") is None
+
+
+@pytest.mark.parametrize(
+    "data,keys",
+    [
+        (b"nrQ", "nrQ"),
+        (b"n\x1b[Aq", "nq"),  # an arrow
+        (b"\x1bOPp", "p"),  # F1
+        (b"\x1b[1;5Hq", "q"),  # Ctrl and Home
+        (b"\x1bq", ""),  # Alt and q
+        (b"\x1b\x1b[Hk", "k"),
+        (b"\x1b", ""),
+        (b"\x00\x03\x04 \t\r\n\x7f\xc3\xa9h", "h"),
+    ],
+)
+def test_only_keys_are_read_and_no_letter_of_a_sequence(data: bytes, keys: str) -> None:
+    assert keys_in(data) == keys
+
+
+def test_the_terminal_gives_single_keys_and_is_restored() -> None:
+    hand, terminal = os.openpty()
+    before = termios.tcgetattr(terminal)
+    with single_keys(terminal):
+        inside = termios.tcgetattr(terminal)
+        assert not inside[3] & (termios.ICANON | termios.ECHO)
+        assert inside[3] & termios.ISIG  # Ctrl-C is still a signal
+        os.write(hand, b"x")
+        assert os.read(terminal, 9) == b"x"  # without a newline
+    assert termios.tcgetattr(terminal) == before
+    assert signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
+    os.close(hand)
+    os.close(terminal)
+
+
+async def test_a_terminal_that_is_gone_is_reported_once() -> None:
+    hand, terminal = os.openpty()
+    ends: list[int] = []
+    with keyboard(terminal, lambda _: None, lambda: ends.append(1)):
+        os.close(hand)
+        await until(lambda: ends)
+    assert ends == [1]
+    os.close(terminal)
+
+
 # --- a process under a shell
 
 
 @asynccontextmanager
-async def under_a_shell(script: str, terminal: Terminal) -> AsyncIterator[asyncio.subprocess.Process]:
+async def under_a_shell(
+    script: str, terminal: Terminal, encoding: str = "utf-8"
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """`bash` with job control on `terminal`. `$PROGRAM` shows a sample scene."""
+    program = f"{sys.executable} -W error -m tests.demo.shown_scene"
     process = await asyncio.create_subprocess_exec(
         *("setsid", "--ctty", "--wait", "bash", "-c", f"set -m\n{script}"),
         stdin=terminal.fd,
         stdout=terminal.fd,
         stderr=terminal.fd,
         cwd=ROOT,
-        env={**os.environ, "PROGRAM": f"{sys.executable} -W error -m tests.demo.shown_scene"},
+        env={**os.environ, "TERM": "xterm", "PYTHONIOENCODING": encoding, "PROGRAM": program},
     )
     try:
         yield process
@@ -235,31 +250,6 @@ async def under_a_shell(script: str, terminal: Terminal) -> AsyncIterator[asynci
 
 
 @pytest.mark.processes
-async def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_again() -> None:
-    script = """
-        $PROGRAM; stty -a; echo ready
-        read line; echo line=$line
-        fg > /dev/null; echo status=$?; stty -a
-    """
-    with Terminal() as terminal:
-        async with under_a_shell(script, terminal):
-            await terminal.until("q quit")
-            terminal.type(b"\x1a")
-            seen = await terminal.until("ready")
-            assert NORMAL in terminal.raw
-            terminal.type(b"quite\n")  # as a line, with echo: nothing of it is a command
-            seen = await terminal.until("line=quite", seen)
-            await terminal.until("q quit", seen)
-            assert terminal.raw.count(ALTERNATE) == 2
-            terminal.type(b"q")
-            await terminal.until("status=0", seen)
-        await terminal.until("echoe", seen)
-        assert " -icanon" not in terminal.raw
-        assert " -echo " not in terminal.raw
-        assert left_behind(terminal.raw)
-
-
-@pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_stop_signal_leaves_a_normal_terminal(number: signal.Signals) -> None:
     script = "$PROGRAM; echo status=$?; stty -a"
@@ -267,18 +257,31 @@ async def test_a_stop_signal_leaves_a_normal_terminal(number: signal.Signals) ->
         async with under_a_shell(script, terminal):
             await terminal.until("q quit")
             if number is signal.SIGINT:
-                terminal.type(b"\x03")
+                terminal.type(b"\x1a\x03")  # Ctrl-Z does nothing
             else:
                 os.killpg(os.tcgetpgrp(terminal.hand), number)
             await terminal.until("status=0")
         await terminal.until("echoe")
         assert " -icanon" not in terminal.raw
-        assert "lost 0 of" in left_behind(terminal.raw)
+        assert "lost 0" in left_behind(terminal.raw)
+
+
+@pytest.mark.processes
+async def test_a_resized_terminal_gets_a_view_of_its_size_in_its_encoding() -> None:
+    with Terminal(60, 15) as terminal:
+        async with under_a_shell("stty -a; $PROGRAM", terminal, "ascii"):
+            seen = await terminal.until("q quit")
+            assert "curl" not in terminal.raw
+            terminal.resize(100, 40)
+            await terminal.until("curl", seen)
+            terminal.type(b"q")
+        assert terminal.raw.isascii()
+        assert "-----" in terminal.raw  # a bar
 
 
 @pytest.mark.processes
 async def test_the_command_runs_on_a_terminal_and_obeys_keys() -> None:
-    """The real one, from its first picture to what remains."""
+    """The real one, from its first view to what remains."""
     script = f"{sys.executable} -W error -m gateway demo --seed 5; echo status=$?; stty -a"
     with Terminal() as terminal:
         async with under_a_shell(script, terminal):
@@ -293,7 +296,7 @@ async def test_the_command_runs_on_a_terminal_and_obeys_keys() -> None:
             await terminal.until("status=0", seen)
         await terminal.until("echoe")
         assert " -icanon" not in terminal.raw
-        assert "lost 0 of" in left_behind(terminal.raw)
+        assert "lost 0" in left_behind(terminal.raw)
 
 
 @pytest.mark.processes
