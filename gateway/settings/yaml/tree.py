@@ -145,42 +145,40 @@ def read_tree(
     and problems name. `variables`: the names of environment variables that an included file may read; None:
     all.
     """
-    root, problems = _read_tree(text, _Builder(text, environ, read_value, file, variables))
+    if len(text) > MAX_CHARACTERS:
+        message = f"the file is larger than {MAX_CHARACTERS} characters"
+        return None, [Problem(1, 1, "too-large", message, file=file)]
+    builder = _Builder(text, environ, read_value, file, variables)
+    root, problems = None, builder.problems
+    try:
+        root = builder.root()
+        if root is None:
+            hint = "it needs `listen` and `services`"
+            problems.append(Problem(1, 1, "empty-file", "the file contains no configuration", hint))
+    except _TooDeepError as error:
+        builder.report(error.position, "too-deep", f"more than {MAX_DEPTH} nested levels")
+    except yaml.reader.ReaderError as error:
+        problems.append(_unreadable_character(text, error))
+    except yaml.MarkedYAMLError as error:
+        problems.append(_syntax_problem(text, error))
+    except (ValueError, OverflowError):
+        # PyYAML lets the escape "\U00110000" through to chr().
+        message = "an escape sequence does not stand for a character"
+        problems.append(Problem(1, 1, "yaml-syntax", message))
     return root, [replace(problem, file=file) for problem in problems] if file else problems
 
 
-def _read_tree(text: str, builder: _Builder) -> tuple[Node | None, list[Problem]]:
-    if len(text) > MAX_CHARACTERS:
-        message = f"the file is larger than {MAX_CHARACTERS} characters"
-        return None, [Problem(1, 1, "too-large", message)]
-    try:
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            if not builder.feed(event):
-                break
-    except yaml.reader.ReaderError as error:
-        builder.problems.append(_unreadable_character(text, error))
-        return None, builder.problems
-    except yaml.MarkedYAMLError as error:
-        builder.problems.append(_syntax_problem(text, error))
-        return None, builder.problems
-    except (ValueError, OverflowError):
-        # PyYAML lets the escape "\U00110000" through to chr().
-        builder.problems.append(
-            Problem(1, 1, "yaml-syntax", "an escape sequence does not stand for a character")
-        )
-        return None, builder.problems
-    if builder.root is None and not builder.problems:
-        builder.problems.append(
-            Problem(
-                1, 1, "empty-file", "the file contains no configuration", "it needs `listen` and `services`"
-            )
-        )
-    return builder.root, builder.problems
+class _TooDeepError(Exception):
+    """A collection that is nested too deeply."""
+
+    def __init__(self, position: Position) -> None:
+        super().__init__()
+        self.position = position
 
 
 @final
 class _Builder:
-    """Takes the parser's events one by one and keeps the path of the nodes that are still open."""
+    """Makes the tree of the parser's events."""
 
     def __init__(
         self,
@@ -195,121 +193,90 @@ class _Builder:
         self.read_value = read_value
         self.file = file
         self.variables = variables
-        self.root: Node | None = None
         self.problems: list[Problem] = []
-        self._open: list[tuple[MappingNode | SequenceNode, Scalar | None]] = []
-        # How many nodes are open below a key that cannot be used. Their content is read and skipped.
-        self._skipped_levels = 0
-        # True: the next node is the value of a key that cannot be used.
-        self._skip_value = False
-        self._documents = 0
+        self._events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=yaml.SafeLoader))
 
-    def feed(self, event: yaml.Event) -> bool:
-        """Take one event. False: reading on would find nothing more."""
+    def root(self) -> Node | None:
+        """The node of the first document; None: it is empty. Raises what the parser raises, and
+        `_TooDeepError`."""
+        root = None
+        documents = 0
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    message, hint = "a second document starts here", "write one document per file"
+                    self.report(self._position(event), "multiple-documents", message, hint)
+                    break
+            elif isinstance(event, yaml.NodeEvent):
+                root = self._node(event, 0)
+        return root
+
+    def _node(self, event: yaml.Event, depth: int, *, used: bool = True) -> Node:
+        """The node that begins with `event`. `used`: whether variables are replaced in it and keys compared.
+        The content of a key that cannot be used is only read."""
+        assert isinstance(event, yaml.NodeEvent)
         position = self._position(event)
-        if isinstance(event, yaml.DocumentStartEvent):
-            self._documents += 1
-            if self._documents > 1:
-                self._report(
-                    position,
-                    "multiple-documents",
-                    "a second document starts here",
-                    "write one document per file",
-                )
-                return False
-        elif isinstance(event, yaml.AliasEvent):
-            self._report(
+        if isinstance(event, yaml.AliasEvent):
+            self.report(
                 position,
                 "alias",
                 "anchors and aliases are not supported",
                 "write the value again where it is needed, or take it from a ${VARIABLE}",
             )
-            self._attach(Scalar("", position, broken=True))
-        elif isinstance(event, yaml.NodeEvent):
-            self._check_properties(event, position)
-            if isinstance(event, yaml.ScalarEvent):
-                self._attach(self._scalar(event, position))
-            else:
-                return self._enter(event, position)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            self._leave()
-        return True
+            return Scalar("", position, broken=True)
+        self._check_properties(event, position)
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event, position, used=used)
+        if depth >= MAX_DEPTH:
+            raise _TooDeepError(position)
+        if isinstance(event, yaml.SequenceStartEvent):
+            sequence = SequenceNode(position)
+            while not isinstance(first := next(self._events), yaml.SequenceEndEvent):
+                sequence.items.append(self._node(first, depth + 1, used=used))
+            return sequence
+        mapping = MappingNode(position)
+        while not isinstance(first := next(self._events), yaml.MappingEndEvent):
+            key = self._node(first, depth + 1, used=False)
+            usable = self._usable(key, mapping) if used else None
+            value = self._node(next(self._events), depth + 1, used=usable is not None)
+            if usable is not None:
+                mapping.entries[usable.text] = MappingEntry(usable, value)
+        return mapping
 
-    def _enter(self, event: yaml.NodeEvent, position: Position) -> bool:
-        node = MappingNode(position) if isinstance(event, yaml.MappingStartEvent) else SequenceNode(position)
-        if len(self._open) + self._skipped_levels >= MAX_DEPTH:
-            self._report(position, "too-deep", f"more than {MAX_DEPTH} nested levels")
-            self.root = None
-            return False
-        if self._skipped_levels:
-            self._skipped_levels += 1
-        elif self._attach(node):
-            self._open.append((node, None))
-        else:
-            self._skipped_levels = 1
-        return True
-
-    def _leave(self) -> None:
-        if self._skipped_levels:
-            self._skipped_levels -= 1
-        else:
-            self._open.pop()
-
-    def _attach(self, node: Node) -> bool:
-        """Put a node where it belongs. False: it is part of a skipped value."""
-        if self._skipped_levels:
-            return False
-        if not self._open:
-            self.root = node
-            return True
-        holder, key = self._open[-1]
-        if isinstance(holder, SequenceNode):
-            holder.items.append(node)
-            return True
-        if self._skip_value:
-            self._skip_value = False
-            return False
-        if key is None:
-            return self._attach_key(holder, node)
-        self._open[-1] = (holder, None)
-        holder.entries[key.text] = MappingEntry(key, node)
-        return True
-
-    def _attach_key(self, holder: MappingNode, node: Node) -> bool:
-        if not isinstance(node, Scalar):
-            self._report(node.position, "bad-key", "a key must be a text")
-        elif node.text in holder.entries:
-            self._report(
-                node.position,
+    def _usable(self, key: Node, mapping: MappingNode) -> Scalar | None:
+        """The key, if `mapping` can have it."""
+        if not isinstance(key, Scalar):
+            self.report(key.position, "bad-key", "a key must be a text")
+            return None
+        if key.text in mapping.entries:
+            self.report(
+                key.position,
                 "duplicate-key",
-                f"the key {quoted(node.text)} is already set",
-                f"the first one is in line {holder.entries[node.text].key.position.line}",
+                f"the key {quoted(key.text)} is already set",
+                f"the first one is in line {mapping.entries[key.text].key.position.line}",
             )
-        elif not node.broken:
-            self._open[-1] = (holder, node)
-            return True
-        self._skip_value = True
-        return False
+            return None
+        return None if key.broken else key
 
     def _check_properties(self, event: yaml.NodeEvent, position: Position) -> None:
         if event.anchor is not None:
-            self._report(position, "alias", "anchors and aliases are not supported", "remove the anchor")
+            self.report(position, "alias", "anchors and aliases are not supported", "remove the anchor")
         tag = getattr(event, "tag", None)
         if tag is not None:
-            self._report(
+            self.report(
                 position,
                 "tag",
                 "tags are not supported: every value is read as the text that was written",
                 "remove the tag",
             )
 
-    def _scalar(self, event: yaml.ScalarEvent, position: Position) -> Scalar:
+    def _scalar(self, event: yaml.ScalarEvent, position: Position, *, used: bool) -> Scalar:
         node = Scalar(event.value, position, plain=event.style is None, written=event.value)
         if any("\ud800" <= character <= "\udfff" for character in event.value):
-            self._report(position, "bad-character", "half of a surrogate pair is not a character")
+            self.report(position, "bad-character", "half of a surrogate pair is not a character")
             node.broken = True
-        in_key = bool(self._open) and isinstance(self._open[-1][0], MappingNode) and self._open[-1][1] is None
-        if "${" in event.value and not in_key and not self._skipped_levels and not self._skip_value:
+        if "${" in event.value and used:
             self._substitute(node, event)
         return node
 
@@ -328,7 +295,7 @@ class _Builder:
             name = found["name"]
             if name is None:
                 node.broken = True
-                self._report(
+                self.report(
                     position,
                     "bad-variable",
                     "`${` does not begin a variable",
@@ -338,7 +305,7 @@ class _Builder:
             names.append(name)
             if self.variables is not None and name not in self.variables:
                 node.broken = True
-                self._report(
+                self.report(
                     Position(position.line, position.column, len(name) + 3),
                     "not-allowed",
                     f"an included file may not read the environment variable {name}",
@@ -351,7 +318,7 @@ class _Builder:
             if value is None:
                 node.broken = True
                 node.unset = (*node.unset, position)
-                self._report(
+                self.report(
                     Position(position.line, position.column, len(name) + 3),
                     "unset-variable",
                     f"the environment variable {name} is not set",
@@ -370,12 +337,12 @@ class _Builder:
         at = Position(position.line, position.column, len(path) + len("${FILE:}"))
         if not path or self.read_value is None:
             message = "`${FILE:}` names no file" if not path else "no file is read here"
-            self._report(at, "bad-variable", message, "write ${FILE:/path/of/the/file}")
+            self.report(at, "bad-variable", message, "write ${FILE:/path/of/the/file}")
         else:
             try:
                 return self.read_value(path)
             except SourceError as error:
-                self._report(at, error.code, f"{quoted(path)}: {error}", error.hint)
+                self.report(at, error.code, f"{quoted(path)}: {error}", error.hint)
         node.broken = True
         return ""
 
@@ -401,7 +368,7 @@ class _Builder:
         width = end.column - start.column if end is not None and end.line == start.line else 1
         return Position(start.line + 1, start.column + 1, max(1, width), self.file)
 
-    def _report(self, position: Position, code: str, message: str, hint: str | None = None) -> None:
+    def report(self, position: Position, code: str, message: str, hint: str | None = None) -> None:
         self.problems.append(
             Problem(position.line, position.column, code, message, hint, width=position.width)
         )
