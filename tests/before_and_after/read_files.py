@@ -89,7 +89,10 @@ def result(case: Mapping[str, Any]) -> dict[str, Any]:
                 "message": problem.message,
                 "hint": problem.hint,
             }
-            for problem in loaded.problems
+            # Earlier releases showed several problems of one kind and place in any order.
+            for problem in sorted(
+                loaded.problems, key=lambda each: (each.file, each.line, each.column, each.code, each.message)
+            )
         ],
         "facts": dict(facts(loaded.settings)) if loaded.settings is not None else {},
     }
