@@ -1,10 +1,13 @@
 """TRANSLATES: each API family is one file or one folder. No family imports another, and none performs I/O.
 
 A new dialect is one new file or one new folder here (decision 0020). A file holds the dialect of the same
-name. A folder holds one family: a module that defines a public subclass of `core.dialect.Dialect` is one
-dialect, named after the module or the folder, and the other modules are code that these dialects share.
-Nothing has to be registered. By that rule a dialect is found by its name without importing the others: a
-start needs those that its file names.
+name. A folder holds one family: a module that defines a public subclass of `core.dialect.Dialect`, but for
+abstract ones, is one dialect, named after the module or the folder, and the other modules are code that these
+dialects share. Nothing has to be registered. By that rule a dialect is found by its name without importing
+the others: a start needs those that its file names.
+
+Here belongs how one API writes, reads and refuses versions. What holds for every API belongs to `core`, where
+no code knows a dialect by name; what an operator writes about any service belongs to `settings`.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import pkgutil
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
+from inspect import isabstract
 from types import MappingProxyType, ModuleType
 
 from gateway.core.dialect import Dialect
@@ -77,6 +81,7 @@ def _dialect_of(module: ModuleType) -> type[Dialect] | None:
         and issubclass(found, Dialect)
         and found.__module__ == module.__name__
         and not name.startswith("_")
+        and not isabstract(found)
     ]
     if len(classes) > 1:
         raise TypeError(f"{module.__name__} defines more than one dialect")

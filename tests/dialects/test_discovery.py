@@ -20,6 +20,12 @@ MORE_THAN_ONE = EXAMPLE + "\nclass Other(Ironic):\n    name = 'example'\n"
 WITH_ANOTHER_NAME = EXAMPLE.replace('"example"', '"other"')
 USED_NAME = EXAMPLE.replace('"example"', '"ironic"')
 IMPORTED_ONLY = "from gateway.dialects.openstack.ironic import Ironic\n"
+ABSTRACT = """
+from gateway.core.dialect import Dialect
+
+class Example(Dialect):
+    name = "example"
+"""
 PRIVATE = EXAMPLE.replace("class Example", "class _Example")
 
 
@@ -44,6 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         ("", "gateway.dialects.example defines no dialect"),
         (IMPORTED_ONLY, "gateway.dialects.example defines no dialect"),
         (PRIVATE, "gateway.dialects.example defines no dialect"),
+        (ABSTRACT, "gateway.dialects.example defines no dialect"),
         (MORE_THAN_ONE, "gateway.dialects.example defines more than one dialect"),
         (WITH_ANOTHER_NAME, "must be named after the module or the folder"),
     ],

@@ -20,10 +20,8 @@ from typing import ClassVar, Self
 from urllib.parse import unquote
 
 from gateway.core.dialect import (
-    NO_HEADERS,
     Advertisement,
     DefaultVersion,
-    Dialect,
     DirectPaths,
     Endpoint,
     GatewayError,
@@ -41,13 +39,12 @@ from gateway.core.dialect import (
 )
 from gateway.core.http.message import Header, Response, agreed_text, all_values, normalize_name
 from gateway.core.http.request_ids import PLAIN_IDS, RequestIds
-from gateway.core.versions.version import Scheme, Version
+from gateway.core.versions.version import Version
 from gateway.dialects.openstack.identity import OWN_DIALECTS, is_cinder, origin, probed_document
 from gateway.dialects.openstack.microversion import (
     ACCEPT_JSON,
     BAD_REQUEST,
     CONTENT_JSON,
-    MICROVERSION,
     NO_RANGE_IN_HEADERS,
     NOT_FOUND,
     RANGE_KEYS,
@@ -55,10 +52,10 @@ from gateway.dialects.openstack.microversion import (
     STANDARD,
     STANDARD_FOLDED,
     Document,
+    MicroversionDialect,
     dump_document,
     is_json,
     load_document,
-    operation_path,
     parse_microversion,
     parse_requested,
     read_legacy,
@@ -99,14 +96,11 @@ _MISSING = {
 }
 
 
-class OpenStack(Dialect):
+class OpenStack(MicroversionDialect):
     """Any OpenStack service with microversions."""
 
     name = "openstack"
     Options: ClassVar[type] = OpenStackOptions
-
-    scheme: Scheme = MICROVERSION
-    method_parameter: str | None = "_method"
 
     def __init__(self, service_type: str, profile: ServiceProfile) -> None:
         self.service_type = service_type
@@ -167,10 +161,6 @@ class OpenStack(Dialect):
         # A layer in front of the API answers the preflight of CORS.
         return RESOURCE if method == "OPTIONS" and endpoint is ECHOING_RESOURCE else endpoint
 
-    def operation_path(self, path: str) -> str:
-        """Without `.json`."""
-        return operation_path(path)
-
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
         """The standard header if it names the service, else the first of its own headers that is present.
 
@@ -195,18 +185,8 @@ class OpenStack(Dialect):
                     return item.strip()[len(words[0]) :].strip(" \t")
         return None
 
-    def write_request(
-        self,
-        endpoint: Endpoint,
-        version: Version,
-        requested: RequestedVersion,
-        *,
-        legacy: bool,
-        headers: Mapping[str, str] = NO_HEADERS,
-    ) -> tuple[Header, ...]:
+    def version_headers(self, version: Version) -> tuple[Header, ...]:
         """Its own headers, and one standard line with its item alone."""
-        if legacy or not endpoint.negotiated:
-            return ()
         text = self.scheme.format(version)
         own = tuple((name, text) for name in self.profile.legacy_headers)
         return (*own, write_standard(self.profile.service_types[0], text)) if self._types else own

@@ -16,11 +16,7 @@ import json
 from collections.abc import Mapping
 
 from gateway.core.dialect import (
-    NO_HEADERS,
     Advertisement,
-    DefaultKind,
-    DefaultVersion,
-    Dialect,
     DirectPaths,
     Endpoint,
     GatewayError,
@@ -39,12 +35,11 @@ from gateway.core.dialect import (
 from gateway.core.http.message import Header, Response, agreed_text, all_values, normalize_name
 from gateway.core.http.request_ids import RequestIds
 from gateway.core.versions.ranges import VersionSet
-from gateway.core.versions.version import Scheme, Version
+from gateway.core.versions.version import Version
 from gateway.dialects.openstack.identity import probed_document
 from gateway.dialects.openstack.microversion import (
     ACCEPT_JSON,
     CONTENT_JSON,
-    MICROVERSION,
     NO_RANGE_IN_HEADERS,
     REQUEST_ID,
     STANDARD,
@@ -52,10 +47,10 @@ from gateway.dialects.openstack.microversion import (
     UNSUPPORTED_MINOR,
     Document,
     Latest,
+    MicroversionDialect,
     dump_document,
     load_document,
     objects,
-    operation_path,
     parse_requested,
     read_legacy,
     read_range,
@@ -152,23 +147,20 @@ RELEASES = release_table(
 """The highest version of each release. Before 10.0 a server could not be pinned; a ceiling here can do it."""
 
 
-class Ironic(Dialect):
+class Ironic(MicroversionDialect):
     """OpenStack Bare Metal."""
 
     name = "ironic"
 
-    scheme: Scheme = MICROVERSION
     reads = frozenset({STANDARD_FOLDED, VERSION_FOLDED})
     owned_request = reads
     owned_response = frozenset({VERSION_FOLDED, MINIMUM_FOLDED, MAXIMUM_FOLDED})
     vary: tuple[str, ...] = (STANDARD, VERSION_HEADER)
-    default_version = DefaultVersion(DefaultKind.MINIMUM)
     legacy_versions = VersionSet.only(Version(1, 1))
     releases = RELEASES
     # Every python-ironicclient that retries, and Nova's driver with it, raise TypeError at a `Retry-After`.
     # Without one they wait 2 s and retry.
     retry_after = False
-    method_parameter: str | None = "_method"
     # The second name is the one that Ironic sent before it had the middleware of all services.
     direct_paths: tuple[DirectPaths, ...] = (DirectPaths("/v1/"),)
     request_ids: RequestIds = RequestIds(REQUEST_ID, (REQUEST_ID, "Openstack-Request-Id"))
@@ -186,7 +178,7 @@ class Ironic(Dialect):
 
     def operation_path(self, path: str) -> str:
         """Without `.json`, and with a missing `/v1` in front: Ironic looks up every path below it."""
-        plain = operation_path(path)
+        plain = super().operation_path(path)
         first = plain.lstrip("/").partition("/")[0]
         return plain if first in {"", "v1"} else f"/v1{plain}"
 
@@ -201,18 +193,8 @@ class Ironic(Dialect):
             text = read_legacy(headers, (VERSION_FOLDED,)) or None
         return parse_requested(text, self.scheme.parse, Latest.ANY_CASE)
 
-    def write_request(
-        self,
-        endpoint: Endpoint,
-        version: Version,
-        requested: RequestedVersion,
-        *,
-        legacy: bool,
-        headers: Mapping[str, str] = NO_HEADERS,
-    ) -> tuple[Header, ...]:
+    def version_headers(self, version: Version) -> tuple[Header, ...]:
         """Both headers. Ironic's own is first, because every release reads it."""
-        if legacy or not endpoint.negotiated:
-            return ()
         text = self.scheme.format(version)
         return ((VERSION_HEADER, text), write_standard(SERVICE_TYPE, text))
 

@@ -1,4 +1,4 @@
-"""What the OpenStack dialects share: functions for version headers and discovery documents, texts of errors.
+"""What the OpenStack dialects share: version headers, discovery documents, texts of errors, and a base class.
 
 Not a dialect. Nothing here knows one service, its default or its options: each dialect chooses the functions
 that its servers need. Like a dialect, nothing here raises on input from the network.
@@ -12,6 +12,7 @@ that are lax in different ways read one text as two versions.
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import lru_cache
@@ -20,8 +21,12 @@ from typing import TypeAlias
 from urllib.parse import unquote
 
 from gateway.core.dialect import (
+    NO_HEADERS,
     NO_VERSION_REQUESTED,
     Advertisement,
+    DefaultKind,
+    DefaultVersion,
+    Dialect,
     Endpoint,
     Links,
     OfferedVersions,
@@ -33,7 +38,7 @@ from gateway.core.dialect import (
 from gateway.core.http.json_body import read_json
 from gateway.core.http.message import Header, all_values, normalize_name
 from gateway.core.versions.ranges import VersionSet
-from gateway.core.versions.version import MajorMinor, Version
+from gateway.core.versions.version import MajorMinor, Scheme, Version
 
 MICROVERSION = MajorMinor()
 """X.Y, the one scheme of the family."""
@@ -131,11 +136,6 @@ def without_json(path: str) -> str:
     """
     plain = unquote(path) if "%" in path else path
     return plain.rstrip("/").removesuffix(".json").rstrip("/")
-
-
-def operation_path(path: str) -> str:
-    """`without_json` for the look-up of operations, which decodes a path: `%` stays escaped."""
-    return without_json(path).replace("%", "%25") or "/"
 
 
 # --- 2. response headers -----------------------------------------------------------------------------------
@@ -318,3 +318,34 @@ def release_table(names_by_highest: Mapping[str, str]) -> Mapping[str, Version]:
                 raise ValueError(f"the release {name!r} occurs twice in a release table")
             table[name] = MICROVERSION.require(highest)
     return MappingProxyType(table)
+
+
+# --- 7. dialects -------------------------------------------------------------------------------------------
+
+
+class MicroversionDialect(Dialect):
+    """What the dialects of the family do alike. It is abstract, and so no dialect by itself."""
+
+    scheme: Scheme = MICROVERSION
+    default_version = DefaultVersion(DefaultKind.MINIMUM)
+    method_parameter: str | None = "_method"
+
+    def operation_path(self, path: str) -> str:
+        """Without `.json`. The look-up of operations decodes a path, so `%` stays escaped."""
+        return without_json(path).replace("%", "%25") or "/"
+
+    def write_request(
+        self,
+        endpoint: Endpoint,
+        version: Version,
+        requested: RequestedVersion,
+        *,
+        legacy: bool,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> tuple[Header, ...]:
+        """The version in every header that backends read, where they negotiate."""
+        return () if legacy or not endpoint.negotiated else self.version_headers(version)
+
+    @abstractmethod
+    def version_headers(self, version: Version) -> tuple[Header, ...]:
+        """The request headers with a version, each in the form that the service's servers read."""

@@ -19,11 +19,7 @@ from collections.abc import Mapping
 from urllib.parse import unquote
 
 from gateway.core.dialect import (
-    NO_HEADERS,
     Advertisement,
-    DefaultKind,
-    DefaultVersion,
-    Dialect,
     DirectPaths,
     Endpoint,
     GatewayError,
@@ -41,13 +37,12 @@ from gateway.core.dialect import (
 from gateway.core.http.message import Header, Response, agreed_text, all_values, normalize_name
 from gateway.core.http.request_ids import RequestIds
 from gateway.core.versions.ranges import VersionSet
-from gateway.core.versions.version import Scheme, Version
+from gateway.core.versions.version import Version
 from gateway.dialects.openstack.identity import probed_document
 from gateway.dialects.openstack.microversion import (
     ACCEPT_JSON,
     BAD_REQUEST,
     MALFORMED,
-    MICROVERSION,
     NOT_FOUND,
     REQUEST_ID,
     STANDARD,
@@ -55,10 +50,10 @@ from gateway.dialects.openstack.microversion import (
     UNSUPPORTED,
     Document,
     Latest,
+    MicroversionDialect,
     dump_document,
     load_document,
     objects,
-    operation_path,
     parse_microversion,
     parse_requested,
     read_legacy,
@@ -151,22 +146,19 @@ RELEASES = release_table(
 """The highest version of each release. A Nova server cannot be pinned; a ceiling here pins the fleet."""
 
 
-class Nova(Dialect):
+class Nova(MicroversionDialect):
     """OpenStack Compute."""
 
     name = "nova"
 
-    scheme: Scheme = MICROVERSION
     reads = frozenset({STANDARD_FOLDED, NOVA_FOLDED})
     owned_request = reads
     owned_response = reads
     vary: tuple[str, ...] = (STANDARD, NOVA_HEADER)
     vary_separately = True
-    default_version = DefaultVersion(DefaultKind.MINIMUM)
     # v2.0 is another API beside the microversions, not the lowest of them: it has no version for the offer.
     legacy_versions = VersionSet()
     releases = RELEASES
-    method_parameter: str | None = "_method"
     direct_paths: tuple[DirectPaths, ...] = (DirectPaths("/v2.1/"),)
     request_ids: RequestIds = RequestIds(REQUEST_ID, (REQUEST_ID, "X-Compute-Request-Id"))
 
@@ -188,7 +180,7 @@ class Nova(Dialect):
 
     def operation_path(self, path: str) -> str:
         """Without `.json`, and without `.xml`, the other format that routers until Ocata read there."""
-        return operation_path(path.rstrip("/").removesuffix(".xml"))
+        return super().operation_path(path.rstrip("/").removesuffix(".xml"))
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
         """The standard header if it names `compute`, else Nova's own, which is malformed when it is empty."""
@@ -197,18 +189,8 @@ class Nova(Dialect):
             text = read_legacy(headers, (NOVA_FOLDED,))
         return parse_requested(text, parse_microversion, Latest.EXACT)
 
-    def write_request(
-        self,
-        endpoint: Endpoint,
-        version: Version,
-        requested: RequestedVersion,
-        *,
-        legacy: bool,
-        headers: Mapping[str, str] = NO_HEADERS,
-    ) -> tuple[Header, ...]:
-        """Both headers below `/v2.1`, none elsewhere."""
-        if legacy or not endpoint.negotiated:
-            return ()
+    def version_headers(self, version: Version) -> tuple[Header, ...]:
+        """Both headers."""
         return _version_headers(self.scheme.format(version))
 
     # -- 2. local responses

@@ -17,11 +17,7 @@ from collections.abc import Mapping
 from urllib.parse import unquote
 
 from gateway.core.dialect import (
-    NO_HEADERS,
     Advertisement,
-    DefaultKind,
-    DefaultVersion,
-    Dialect,
     DirectPaths,
     Endpoint,
     GatewayError,
@@ -39,7 +35,7 @@ from gateway.core.dialect import (
 from gateway.core.http.message import Header, Response, agreed_text, all_values
 from gateway.core.http.request_ids import RequestIds
 from gateway.core.versions.ranges import VersionSet
-from gateway.core.versions.version import Scheme, Version
+from gateway.core.versions.version import Version
 from gateway.dialects.openstack.identity import probed_document
 from gateway.dialects.openstack.microversion import (
     ACCEPT_JSON,
@@ -52,9 +48,9 @@ from gateway.dialects.openstack.microversion import (
     STANDARD_FOLDED,
     Document,
     Latest,
+    MicroversionDialect,
     dump_document,
     load_document,
-    operation_path,
     parse_microversion,
     parse_requested,
     read_range,
@@ -114,20 +110,17 @@ RELEASES = release_table(
 """The highest version of each release. Mitaka (1.0) does not know versions."""
 
 
-class Senlin(Dialect):
+class Senlin(MicroversionDialect):
     """OpenStack Clustering."""
 
     name = "senlin"
 
-    scheme: Scheme = MICROVERSION
     reads = frozenset({STANDARD_FOLDED, ACCEPT})
     owned_request = frozenset({STANDARD_FOLDED})
     owned_response = frozenset({STANDARD_FOLDED})
     vary: tuple[str, ...] = (STANDARD,)
-    default_version = DefaultVersion(DefaultKind.MINIMUM)
     legacy_versions = VersionSet.only(Version(1, 0))
     releases = RELEASES
-    method_parameter: str | None = "_method"
     direct_paths: tuple[DirectPaths, ...] = (DirectPaths("/v1/"),)
     request_ids: RequestIds = RequestIds(REQUEST_ID, (REQUEST_ID,))
 
@@ -147,7 +140,7 @@ class Senlin(Dialect):
 
     def operation_path(self, path: str) -> str:
         """Without `.json`, and below `/v1`, which a media type of `Accept` may select instead of the path."""
-        plain = operation_path(path)
+        plain = super().operation_path(path)
         mount, slash, below = plain[1:].partition("/")
         return f"/v1{slash}{below}" if mount in _MOUNTS else f"/v1{plain}"
 
@@ -156,17 +149,9 @@ class Senlin(Dialect):
         text = read_standard(headers, _OWN_TYPES)
         return parse_requested(text, parse_microversion, Latest.ANY_CASE)
 
-    def write_request(
-        self,
-        endpoint: Endpoint,
-        version: Version,
-        requested: RequestedVersion,
-        *,
-        legacy: bool,
-        headers: Mapping[str, str] = NO_HEADERS,
-    ) -> tuple[Header, ...]:
+    def version_headers(self, version: Version) -> tuple[Header, ...]:
         """One line with Senlin's item alone."""
-        return () if legacy or not endpoint.negotiated else (_version_header(version),)
+        return (_version_header(version),)
 
     # -- 2. local responses
 
