@@ -1,7 +1,13 @@
 """SHOWS the gateway to the people and machines that run it, and takes their commands.
 
-It has its own listener; clients cannot reach it on theirs. It reads the current snapshot and decides nothing.
-Only POST, PUT and DELETE change anything, and `guard` checks token, Host and Origin before that.
+Belongs here: the listener for operators and scrapers (`site`, `connection`), who may use it (`guard`), its
+endpoints (`api`, `commands`), the form of every response, and the operations page (`ui`). All of it reads the
+current snapshot and the status, and hands commands on. Only POST, PUT and DELETE change anything, and `guard`
+checks token, Host and Origin before that.
+
+Does not belong here: what a command means (`core.fleet.fleet`), what is counted or known (`telemetry`), how
+the parts are put together (`assembly`), the command line that asks (`cli`), and whatever a client of a
+service can reach: clients have other listeners.
 """
 
 from __future__ import annotations

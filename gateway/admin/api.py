@@ -19,14 +19,13 @@ from gateway.admin.commands import add_command_routes, pending_for, refuse_while
 from gateway.admin.connection import on_connections
 from gateway.admin.context import Access, AdminContext
 from gateway.admin.explaining import DescriptionError, explain_described
-from gateway.admin.guard import Guard, guard_requests
+from gateway.admin.guard import Guard, WrongTokens, guard_requests
 from gateway.admin.responses import COMMON, json_response, name_no_server, render_errors, text_response
 from gateway.admin.ui.controls import add_control_routes
 from gateway.admin.ui.documents import DOCUMENTS, Documents, render_pages
 from gateway.admin.ui.pages import add_page_routes
 from gateway.admin.ui.sessions import Sessions
 from gateway.admin.ui.sign_in import add_sign_in_routes
-from gateway.admin.wrong_tokens import WrongTokens
 from gateway.telemetry.process_stats import look_at_process
 
 MAX_BODY: Final = 64 * 1024

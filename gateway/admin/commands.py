@@ -22,8 +22,8 @@ from typing import Final, NamedTuple, NoReturn, final
 from aiohttp import web
 
 from gateway.admin import views
-from gateway.admin.command_warnings import below_minimum, hides_nothing, leaves_unserved
 from gateway.admin.context import AdminContext
+from gateway.admin.effects import below_minimum, hides_nothing, leaves_unserved
 from gateway.admin.responses import json_response
 from gateway.controlplane.stores.store import StoreError
 from gateway.core.fleet.backend import Member
@@ -79,7 +79,7 @@ async def unpin(context: AdminContext, service: str) -> CommandResult:
 async def drain(context: AdminContext, service: str, backend: str) -> CommandResult:
     """Send no new requests to a backend; those in flight are finished. Raises 404 and 503."""
     member_of(view_of(context, service), backend)
-    return await _apply(context, service, Drain(backend), _leaves_unserved)
+    return await _apply(context, service, Drain(backend), leaves_unserved)
 
 
 async def enable(context: AdminContext, service: str, backend: str) -> CommandResult:
@@ -222,10 +222,6 @@ def _first_of(names: Iterable[str]) -> str:
     """The names for a message, which stays short."""
     first = list(islice(names, 9))
     return ", ".join(first[:8]) + (", …" if len(first) > 8 else "") or "none"
-
-
-def _leaves_unserved(view: ServiceView) -> str | None:
-    return leaves_unserved(view.offer, view.service.dialect.scheme)
 
 
 def _pins_nothing(view: ServiceView) -> str | None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.admin import Access, create_app
-from gateway.admin.wrong_tokens import AT_ONCE, PER_SECOND
+from gateway.admin.guard import AT_ONCE, PER_SECOND
 from gateway.keys.secrets import Secret
 from tests.admin.testbed import AdminTestbed, mixed_fleet
 from tests.admin.ui.visitor import TOKEN, Page, Visitor, serving

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from gateway.admin.ui import effects
+from gateway.admin import effects
 from gateway.admin.ui.facts import Facts
 from gateway.assembly.admin import admin_context
 from gateway.core.versions.version import Version

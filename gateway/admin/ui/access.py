@@ -133,6 +133,11 @@ def wants_page(request: web.Request) -> bool:
     return is_get and _EVENT_STREAM not in accepted and hdrs.AUTHORIZATION not in request.headers
 
 
+def service_path(service: str) -> str:
+    """The page of a service."""
+    return f"/ui/services/{quote(service, safe='')}"
+
+
 def sign_in_path(target: str) -> str:
     """Where to sign in, to go on to `target` then."""
     local = local_page(target)

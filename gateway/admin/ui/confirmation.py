@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from gateway.admin.command_warnings import below_minimum
+from gateway.admin import effects
 from gateway.admin.commands import member_of, read_ceiling, releases_of, view_of
 from gateway.admin.context import AdminContext
-from gateway.admin.ui import effects
+from gateway.admin.ui.access import service_path
 from gateway.core.fleet.snapshot import ServiceView
 
 MAX_TYPED: Final = 80
@@ -67,11 +67,6 @@ class Confirmation(NamedTuple):
     """Release names to choose from."""
 
 
-def service_path(service: str) -> str:
-    """The page of a service."""
-    return f"/ui/services/{quote(service, safe='')}"
-
-
 def fingerprint(view: ServiceView) -> str:
     """A short text that changes with what a command is confirmed upon: the offer, the pin, the ceiling of the
     configuration, and who is drained."""
@@ -95,8 +90,9 @@ def confirmation(context: AdminContext, wish: Wish) -> Confirmation:
         text = effects.unpin(view, context.last_hour(wish.service))
         is_done = view.pool.pin is None
         return _confirmation(view, wish, f"Unpin {wish.service}", text, button=button, is_done=is_done)
-    is_done = member_of(view, wish.backend).drained == (wish.verb == "drain")
-    text = (effects.drain if wish.verb == "drain" else effects.enable)(view, wish.backend)
+    member = member_of(view, wish.backend)
+    is_done = member.drained == (wish.verb == "drain")
+    text = (effects.drain if wish.verb == "drain" else effects.enable)(view, member)
     title = f"{button} {wish.backend} of {wish.service}"
     return _confirmation(view, wish, title, text, button=f"{button} {wish.backend}", is_done=is_done)
 
@@ -108,7 +104,7 @@ def _of_pin(context: AdminContext, view: ServiceView, wish: Wish) -> Confirmatio
     except web.HTTPException as refusal:
         return _confirmation(view, wish, title, problem=str(refusal.text), status=refusal.status)
     title = f"{title} to {view.service.dialect.scheme.format(ceiling)}"
-    if (reason := below_minimum(view, ceiling)) is not None:
+    if (reason := effects.below_minimum(view, ceiling)) is not None:
         return _confirmation(view, wish, title, problem=reason, status=web.HTTPConflict.status_code)
     text = effects.pin(view, ceiling, context.last_hour(wish.service))
     return _confirmation(view, wish, title, text, button=title, is_done=ceiling == view.pool.pin)

@@ -19,8 +19,8 @@ from aiohttp import web
 from gateway.admin import commands
 from gateway.admin.commands import CommandResult, releases_of
 from gateway.admin.context import AdminContext
-from gateway.admin.ui.access import CALLER, DONE, RELEASES, set_session
-from gateway.admin.ui.confirmation import Confirmation, Wish, confirmation, service_path
+from gateway.admin.ui.access import CALLER, DONE, RELEASES, service_path, set_session
+from gateway.admin.ui.confirmation import Confirmation, Wish, confirmation
 from gateway.admin.ui.documents import Documents, redirection
 from gateway.admin.ui.forms import read_form, read_query
 from gateway.admin.ui.sessions import Notice, Session, Sessions

@@ -1,28 +1,32 @@
 """All that the operations page shows, made from one status of the gateway.
 
     GatewayStatus, events, last hour  ->  Facts  ->  Overview, ServicePage (`model`)
-    facts_health, facts_offer, facts_backends, facts_traffic, facts_replicas, facts_events: the parts, pure
+    facts_health, facts_offer, facts_traffic, facts_replicas, timeline: the parts, pure
 
-With a thousand backends others run in between. Changes nothing and renders
-nothing.
+The rows of backends are made here, in slices: with a thousand of them others run in between. Changes nothing
+and renders nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+from hashlib import blake2s
+from time import gmtime, strftime
 from typing import Final, final
 
 from gateway.admin.context import AdminContext
-from gateway.admin.ui.facts_backends import Rows, key_of
-from gateway.admin.ui.facts_events import event_facts
 from gateway.admin.ui.facts_health import Problem, gateway_problems, health, service_problems
-from gateway.admin.ui.facts_offer import Drawing, offer_facts, offered, ranges, rate, why
+from gateway.admin.ui.facts_offer import NOTHING, Drawing, cut, offer_facts, offered, ranges, rate, why
 from gateway.admin.ui.facts_replicas import replica_facts
 from gateway.admin.ui.facts_traffic import demand, demand_seconds, refusals
-from gateway.admin.ui.model import BackendFacts, Overview, ServicePage, ServiceRow
-from gateway.core.fleet.backend import Freshness
+from gateway.admin.ui.model import BackendFacts, Bar, Overview, ServicePage, ServiceRow
+from gateway.admin.ui.timeline import event_facts
+from gateway.core.fleet.backend import Freshness, Grade
 from gateway.core.fleet.pool import Pool
-from gateway.telemetry.status import ServiceStatus
+from gateway.core.versions.ranges import NO_VERSIONS
+from gateway.telemetry.status import BackendStatus, ServiceStatus
+
+NOTHING_KNOWN: Final = "nothing known"
 
 ROWS: Final = 50
 """Rows that are made in one turn of the event loop: about half a millisecond."""
@@ -95,7 +99,7 @@ class Facts:
             refusals=refusals(counts, service.rates),
             replicas=replica_facts(status, name),
             events=event_facts(events),
-            backends=await _in_slices(Rows(service, drawing)),
+            backends=await Rows(service, drawing).all(),
         )
 
 
@@ -114,13 +118,94 @@ def _row(service: ServiceStatus, problems: list[Problem]) -> ServiceRow:
     )
 
 
-async def _in_slices(rows: Rows) -> tuple[BackendFacts, ...]:
-    """All rows. After each slice others run."""
-    found: list[BackendFacts] = []
-    for begin in range(0, rows.number, ROWS):
-        await asyncio.sleep(0)
-        found += rows.slice(begin, begin + ROWS)
-    return tuple(found)
+def key_of(*parts: str) -> str:
+    """The key of a row: the same for the same texts, of letters, digits and `-`."""
+    text = "\n".join(parts)
+    return f"r-{blake2s(text.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+
+
+@final
+class Rows:
+    """The rows of one service. What is the same for all backends of a grade (what they serve, where it lies
+    on the axis) is made once."""
+
+    def __init__(self, service: ServiceStatus, drawing: Drawing) -> None:
+        self._service = service
+        self._drawing = drawing
+        self._by_grade: dict[int, tuple[str, tuple[Bar, ...]]] = {}
+        """A grade of one view stays the same object."""
+
+    async def all(self) -> tuple[BackendFacts, ...]:
+        """All rows, in the configuration's order. After each slice others run."""
+        found: list[BackendFacts] = []
+        for begin in range(0, len(self._service.view.pool.members), ROWS):
+            await asyncio.sleep(0)
+            found += self.slice(begin, begin + ROWS)
+        return tuple(found)
+
+    def slice(self, begin: int, end: int) -> list[BackendFacts]:
+        """Rows from `begin` up to `end`."""
+        return [self._row(each) for each in self._service.backends(begin, end)]
+
+    def _row(self, status: BackendStatus) -> BackendFacts:
+        member, grade = status.member, status.grade
+        found = self._by_grade.get(id(grade))
+        if found is None:
+            found = self._by_grade[id(grade)] = self._served(grade)
+        serves, bars = found
+        return BackendFacts(
+            key=key_of(member.key, member.backend.url),
+            name=member.backend.name,
+            url=member.backend.url,
+            serves=serves,
+            bars=bars,
+            freshness=member.freshness.value,
+            state=_state(status),
+            drained=member.drained,
+            note=_note(status),
+            in_flight=status.in_flight,
+            queued=status.queued,
+            rate=rate(status.rate),
+            last_probe_at=status.last_probe_at,
+        )
+
+    def _served(self, grade: Grade) -> tuple[str, tuple[Bar, ...]]:
+        if grade.advertised is None:
+            return NOTHING_KNOWN, ()
+        text = ranges(grade.advertised, self._drawing.scheme)
+        if grade.legacy:
+            text = "legacy" if text == NOTHING else f"{text} (legacy)"
+        return text, self._drawing.bars(grade.advertised or NO_VERSIONS)
+
+
+def _state(status: BackendStatus) -> str:
+    """The first that holds."""
+    member = status.member
+    states = (
+        ("drained", member.drained),
+        ("leaving", member.backend.leaving),
+        ("ejected", status.ejection is not None),
+        ("unhealthy", member.unhealthy is not None),
+        ("backup", member.backend.backup),
+    )
+    return next((word for word, holds in states if holds), "in service")
+
+
+def _note(status: BackendStatus) -> str:
+    """Everything that keeps requests from it. Times are those of a clock, since what is left of them would
+    change all the time."""
+    member, leaves_at, ejection = status.member, status.leaves_at, status.ejection
+    notes = (
+        "" if leaves_at is None else f"leaves at {_clock(leaves_at)}",
+        "" if ejection is None else f"ejected until {_clock(ejection.until)}: {ejection.reason}",
+        member.unhealthy or "",
+        member.error or "",
+    )
+    return cut("; ".join(note for note in notes if note))
+
+
+def _clock(seconds: float) -> str:
+    return strftime("%H:%M:%S UTC", gmtime(round(seconds)))
 
 
 def _fresh(pool: Pool) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final, assert_never, final
 
-from gateway.admin.command_warnings import beneath
+from gateway.admin.effects import beneath
 from gateway.admin.ui.model import Bar, Label, OfferFacts
 from gateway.controlplane.change_log import is_blocked, reason_held
 from gateway.core.fleet.offer import HeldRule, Offer

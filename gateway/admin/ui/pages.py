@@ -26,7 +26,7 @@ from aiohttp import hdrs, web
 from gateway.admin.context import AdminContext
 from gateway.admin.explaining import DescriptionError, explain_described
 from gateway.admin.responses import COMMON
-from gateway.admin.ui.access import RELEASES, Operator, operator_of
+from gateway.admin.ui.access import RELEASES, Operator, operator_of, service_path
 from gateway.admin.ui.documents import HEADERS, Documents
 from gateway.admin.ui.facts import Facts
 from gateway.admin.ui.feed import COMMANDING, Feed
@@ -240,11 +240,6 @@ def _fragments(parts: PageParts, rendering: Rendering, operator: Operator | None
         return rendering.fragment(parts.parts[id_], operator if id_ == CONTROLS else anybody)
 
     return fragment
-
-
-def service_path(name: str) -> str:
-    """The page of a service."""
-    return f"/ui/services/{quote(name, safe='')}"
 
 
 async def static(request: web.Request) -> web.StreamResponse:

@@ -3,7 +3,7 @@
     GET, POST /ui/sign-in       GET, POST /ui/sign-out
 
 An operator with a certificate needs none of it. Wrong tokens count together with those that the guard refuses
-(`wrong_tokens`); a right one is always accepted.
+(`guard.WrongTokens`); a right one is always accepted.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final, final
 from aiohttp import web
 
 from gateway.admin.context import Access
+from gateway.admin.guard import TOO_MANY, WrongTokens
 from gateway.admin.ui.access import (
     CALLER,
     PAGES,
@@ -27,7 +28,6 @@ from gateway.admin.ui.controls import FORGED
 from gateway.admin.ui.documents import Documents, redirection
 from gateway.admin.ui.forms import read_form, read_query
 from gateway.admin.ui.sessions import Sessions, proof_of_token
-from gateway.admin.wrong_tokens import TOO_MANY, WrongTokens
 
 WRONG: Final = "this is not the token in force"
 

@@ -1,13 +1,33 @@
-"""The events of a page along a line of hours: where each lies, and which times the line names. Pure."""
+"""The events of a page: as lines of a list, and along a line of hours, which names some times. Pure: events
+of `telemetry.history` in, values of `model` out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from math import ceil, floor
 from time import gmtime, strftime
 from typing import Final, NamedTuple
 
 from gateway.admin.ui.model import EventFacts
+from gateway.telemetry.history import Event
+
+OPERATOR: Final = "operator"
+OTHER: Final = "other"
+
+KINDS: Final = {
+    "skewgate.offer": "offer",
+    "skewgate.prober": "backend",
+    "skewgate.ejection": "backend",
+    "skewgate.discovery": "backend",
+    "skewgate.resolver": "backend",
+    "skewgate.reload": "config",
+    "skewgate.tls": "config",
+    "skewgate.agreement": "agreement",
+    "skewgate.documents": "agreement",
+}
+"""What an event is about, by its logger."""
 
 MINUTE: Final = 60
 HOUR: Final = 3600
@@ -30,6 +50,25 @@ LANES: Final = ("offer", "backend", "operator", "config", "agreement", "other")
 
 LEVELS: Final = ("info", "warning", "error")
 """What is drawn later lies above."""
+
+
+def event_facts(events: Iterable[Event]) -> tuple[EventFacts, ...]:
+    """In the same order. The text goes without the service's name in front, which stands beside it."""
+    return tuple(_event(each) for each in events)
+
+
+def _event(event: Event) -> EventFacts:
+    kind = OPERATOR if event.by_operator else KINDS.get(event.logger, OTHER)
+    text = event.text
+    if event.service:
+        text = text.removeprefix(f"{event.service}/" if event.backend else f"{event.service}: ")
+    return EventFacts(event.number, event.at, kind, _level(event.level), event.service, text)
+
+
+def _level(level: int) -> str:
+    if level >= logging.ERROR:
+        return "error"
+    return "warning" if level >= logging.WARNING else "info"
 
 
 class Mark(NamedTuple):

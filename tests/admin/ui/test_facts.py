@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from gateway.admin.ui.facts import ROWS, SERVICES, Facts
-from gateway.admin.ui.facts_backends import Rows
+from gateway.admin.ui.facts import ROWS, SERVICES, Facts, Rows
 from gateway.admin.ui.model import BackendFacts, Bar, Demand, Overview, Refusal, ReplicaFacts, ServicePage
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.agreement.attachment import Agreed

@@ -1,8 +1,9 @@
-"""What an operator's command will change, in words, before it is given.
+"""What an operator's command changes, in words: what the operations page says before it, and what it leaves
+unserved or unchanged, which the endpoints say afterwards.
 
-Each function works out the view as it will be and compares it with the present one. So what the page says
-before a command is what the gateway does by it. Changes nothing. Pure: a view and the last hour's counts in,
-one text out. Its parts are divided by `; `.
+What will change is worked out as the view that will be, and compared with the present one. So what the page
+says before a command is what the gateway does by it. Changes nothing. Pure: a view and the last hour's counts
+in, one text out. Its parts are divided by `; `.
 """
 
 from __future__ import annotations
@@ -10,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from gateway.admin.command_warnings import below_minimum, beneath, hides_nothing, leaves_unserved
 from gateway.core.fleet.backend import Freshness, Member
 from gateway.core.fleet.fleet import Drain, Fleet
 from gateway.core.fleet.offer_state import policy_set
 from gateway.core.fleet.pool import Pool
 from gateway.core.fleet.snapshot import ServiceView
-from gateway.core.versions.ranges import VersionSet, joined
+from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, joined
 from gateway.core.versions.version import Version
 from gateway.telemetry.recent import LastHour
 
@@ -24,10 +24,49 @@ NOTHING: Final = "nothing changes"
 """How a text begins when the command changes nothing that a client can notice now."""
 
 
+def beneath(view: ServiceView) -> VersionSet:
+    """What is on offer beneath the ceiling."""
+    if view.agreed is None or not view.agreed.voting:
+        return view.offer_state.versions
+    return NO_VERSIONS if view.agreed.document is None else view.agreed.document.state
+
+
+def below_minimum(view: ServiceView, ceiling: Version) -> str | None:
+    """Why a pin to `ceiling` is refused; None: it is not."""
+    versions, scheme = beneath(view), view.service.dialect.scheme
+    if not versions or ceiling >= versions.lowest:
+        return None
+    return (
+        f"the ceiling {scheme.format(ceiling)} is below the minimum "
+        f"{scheme.format(versions.lowest)} on offer: nothing could be served"
+    )
+
+
+def hides_nothing(view: ServiceView, pin: Version | None) -> str | None:
+    """A pin above all that is known hides nothing, which may be a slip. None: it hides something, or there is
+    no pin."""
+    known = beneath(view) | view.offer.reachable
+    if pin is None or not known or pin <= known.highest:
+        return None
+    scheme = view.service.dialect.scheme
+    return (
+        f"no known backend serves more than {scheme.format(known.highest)}: "
+        f"the ceiling {scheme.format(pin)} hides nothing now"
+    )
+
+
+def leaves_unserved(view: ServiceView) -> str | None:
+    """What stays on offer although no backend in service serves it: a drain takes nothing off the offer.
+    None: there is no such version."""
+    unserved = view.offer.versions - view.offer.reachable
+    if not unserved:
+        return None
+    text = unserved.format(view.service.dialect.scheme)
+    return f"{text} stays on offer, and no backend in service serves it: such requests are 503 until one does"
+
+
 def pin(view: ServiceView, ceiling: Version, last_hour: LastHour) -> str:
-    """What a pin to `ceiling` changes; why it would be refused, where it would be."""
-    if (refused := below_minimum(view, ceiling)) is not None:
-        return f"it will be refused: {refused}"
+    """What a pin to `ceiling`, which `below_minimum` does not refuse, changes."""
     version = view.service.dialect.scheme.format(ceiling)
     if ceiling == view.pool.pin:
         return f"{NOTHING}: it is pinned to {version} already"
@@ -49,28 +88,22 @@ def unpin(view: ServiceView, last_hour: LastHour) -> str:
     return f"{text}; the configured ceiling {view.service.dialect.scheme.format(ceiling)} holds again"
 
 
-def drain(view: ServiceView, backend: str) -> str:
-    """What it changes that `backend`, a name, gets no new requests any more."""
-    member = view.pool.member(backend)
-    if member is None:
-        return f"{NOTHING}: there is no backend {backend}"
+def drain(view: ServiceView, member: Member) -> str:
+    """What it changes that `member` gets no new requests any more."""
+    backend = member.backend.name
     if member.drained:
         return f"{NOTHING}: {backend} is drained already"
     after = _after(view, Drain(backend))
-    scheme = view.service.dialect.scheme
-    offer = ServiceView.of(view.service, after, view.offer_state, view.agreed).offer
     parts = [f"{backend} gets no new requests, those in flight are finished", *_later(view, after)]
     if not any(other.in_service for other in after.members):
         parts.append(f"no backend of {view.service.name} is left in service")
-    parts.append(leaves_unserved(offer, scheme) or "")
+    parts.append(leaves_unserved(ServiceView.of(view.service, after, view.offer_state, view.agreed)) or "")
     return "; ".join(filter(None, parts))
 
 
-def enable(view: ServiceView, backend: str) -> str:
-    """What it changes that `backend`, a name, may get requests again."""
-    member = view.pool.member(backend)
-    if member is None:
-        return f"{NOTHING}: there is no backend {backend}"
+def enable(view: ServiceView, member: Member) -> str:
+    """What it changes that `member` may get requests again."""
+    backend = member.backend.name
     if not member.drained:
         return f"{NOTHING}: {backend} is in service already"
     return "; ".join(
