@@ -160,9 +160,14 @@ class ChangeLog:
 
     def _log_moved(self, before: ServiceView, view: ServiceView) -> None:
         """The offer, the phase of the upgrade, the ceiling or what holds the offer changed."""
-        if _offer_facts(before) == _offer_facts(view) or not self._may_tell_offer(before, view):
+        if _offer_facts(before) == _offer_facts(view):
             return
         old, new = _offered(before), _offered(view)
+        if _ceiling(before) == _ceiling(view):  # an operator's is told at once
+            damping = self._holds if old == new else self._offers
+            # Every backend of a fleet may change the offer in turn.
+            if not self._may_tell(damping, view.service.name, len(view.pool.members)):
+                return
         changes = [f"offer {new}" if old == new else f"offer {old} -> {new}"]
         if _ceiling(before) != _ceiling(view):
             unpinned = ["unpinned"] if before.offer.pinned and not view.offer.pinned else []
@@ -171,13 +176,6 @@ class ChangeLog:
         self._write_offer_line(view, changes, warning, commanded=commanded)
         if flapping := _flapping(before, view):
             _offer_log.warning("%s: %s", view.service.name, flapping, extra=about(view.service.name))
-
-    def _may_tell_offer(self, before: ServiceView, view: ServiceView) -> bool:
-        """An operator's ceiling is told at once. Every backend of a fleet may change the offer in turn."""
-        if _ceiling(before) != _ceiling(view):
-            return True
-        damping = self._holds if _offered(before) == _offered(view) else self._offers
-        return self._may_tell(damping, view.service.name, len(view.pool.members))
 
     def _may_tell(self, damping: FlapDamping, key: str, backends: int = 1) -> bool:
         if damping.change(key, self._clock(), BURST * backends):
@@ -217,28 +215,25 @@ class ChangeLog:
         level = logging.WARNING if warning else logging.INFO
         if is_blocked(view):
             level = logging.ERROR
-        parts = [
-            ", ".join([*changes, f"phase {view.offer.phase}"]),
-            warning,
-            self._held_by_agreement(view)
-            if view.offer.held.rule is HeldRule.AGREEMENT
-            else reason_held(view, self._clock()),
-        ]
         name = view.service.name
+        if view.offer.held.rule is not HeldRule.AGREEMENT:
+            held = reason_held(view, self._clock())
+        elif self._replicas is None:
+            held = "not every worker, or another process that still serves, holds it yet"
+        else:
+            held = self._replicas(name) or "the replicas, and the workers of each, have not agreed yet"
+        parts = [", ".join([*changes, f"phase {view.offer.phase}"]), warning, held]
         extra = by_operator(name) if commanded else about(name)
         _offer_log.log(level, "%s: %s", name, "; ".join(filter(None, parts)), extra=extra)
-
-    def _held_by_agreement(self, view: ServiceView) -> str:
-        if self._replicas is None:
-            return "not every worker, or another process that still serves, holds it yet"
-        if whom := self._replicas(view.service.name):
-            return whom
-        return "the replicas, and the workers of each, have not agreed yet"
 
     def _lower_maximum(self, before: ServiceView, view: ServiceView) -> str:
         """How many requests are refused now because the maximum fell (UPGRADE-back-late). Empty while it
         stands, or a ceiling alone has lowered it."""
-        if not _maximum_fell(before, view):
+        pairs = (
+            (before.offer.versions, view.offer.versions),
+            (before.offer_state.versions, view.offer_state.versions),
+        )
+        if not all(old and new and new.highest < old.highest for old, new in pairs):
             return ""
         scheme, highest = view.service.dialect.scheme, view.offer.versions.highest
         hour = self._last_hour(view.service.name)
@@ -428,15 +423,6 @@ def _flapping(before: ServiceView, view: ServiceView) -> str:
     )
 
 
-def _maximum_fell(before: ServiceView, view: ServiceView) -> bool:
-    """The maximum is lower, and not by a ceiling alone."""
-    pairs = (
-        (before.offer.versions, view.offer.versions),
-        (before.offer_state.versions, view.offer_state.versions),
-    )
-    return all(old and new and new.highest < old.highest for old, new in pairs)
-
-
 def is_blocked(view: ServiceView) -> bool:
     """True: a ceiling below the minimum leaves nothing to offer."""
     ceiling, beneath = view.offer.ceiling, view.offer_state.versions
@@ -449,8 +435,12 @@ def reason_held(view: ServiceView, now: float) -> str:
     if is_blocked(view):
         return _blocked_by_ceiling(view)
     match view.offer.held.rule:
+        case HeldRule.CEILING if view.offer.pinned:
+            offers = _offer_without_pin(view).format(view.service.dialect.scheme)
+            return f"held by the pin; `skewgate unpin {view.service.name}` offers {offers}"
         case HeldRule.CEILING:
-            return _held_by_ceiling(view)
+            without = view.offer_state.versions.format(view.service.dialect.scheme)
+            return f"held by offer.ceiling; without it the offer is {without}"
         case HeldRule.STABILIZATION:
             return _held_by_stabilization(view, now)
         case HeldRule.STATE | HeldRule.GUARANTEED | HeldRule.AT_LEAST:
@@ -479,13 +469,6 @@ def _offer_without_pin(view: ServiceView) -> VersionSet:
         return NO_VERSIONS
     beneath, configured = view.offer_state.versions, view.service.ceiling
     return beneath if configured is None else beneath.up_to(configured)
-
-
-def _held_by_ceiling(view: ServiceView) -> str:
-    scheme, name = view.service.dialect.scheme, view.service.name
-    if view.offer.pinned:
-        return f"held by the pin; `skewgate unpin {name}` offers {_offer_without_pin(view).format(scheme)}"
-    return f"held by offer.ceiling; without it the offer is {view.offer_state.versions.format(scheme)}"
 
 
 def _held_by_stabilization(view: ServiceView, now: float) -> str:

@@ -67,7 +67,9 @@ class PassiveObserver:
         if fleet.observe(service, backend, fact) is fleet:
             return  # nothing new; and no waiting fact can make it new, since a newer one outweighs it
         self._metrics.count(OfBackend.deferred_facts, service=service, backend=backend)
-        kind = _kind(service, backend, fact)
+        # Of facts of one kind only the newest counts. Mismatches at another version or path are another kind.
+        mismatch = (fact.version, fact.path) if isinstance(fact, VersionMismatch) else ()
+        kind = (service, backend, type(fact), *mismatch)
         waiting = self._waiting.get(kind)
         if waiting is None or waiting[2].at <= fact.at:
             self._waiting[kind] = (service, backend, fact)
@@ -103,12 +105,10 @@ class PassiveObserver:
 
     def _apply_waiting(self) -> None:
         waiting, self._waiting = self._waiting, {}
-        if waiting:
-            self._apply(sorted(waiting.values(), key=lambda observed: observed[2].at))
-
-    def _apply(self, facts: list[ObservedFact]) -> None:
+        if not waiting:
+            return
         before = self._snapshot_holder.current.views
-        self._snapshot_holder.observe_all(facts)
+        self._snapshot_holder.observe_all(sorted(waiting.values(), key=lambda observed: observed[2].at))
         if self._snapshot_holder.current.views is not before:
             self._tokens -= 1
 
@@ -117,9 +117,3 @@ class PassiveObserver:
         added = (now - self._refilled_at) * CHANGES_PER_SECOND
         self._tokens = min(float(CHANGES_PER_SECOND), self._tokens + added)
         self._refilled_at = now
-
-
-def _kind(service: str, backend: str, fact: Fact) -> Kind:
-    """Of facts of one kind only the newest counts. Mismatches at another version or path are another kind."""
-    mismatch = (fact.version, fact.path) if isinstance(fact, VersionMismatch) else ()
-    return (service, backend, type(fact), *mismatch)

@@ -117,7 +117,7 @@ class Prober:
         self._metrics = metrics
         self._services = tuple(services)
         self._resolve = resolve
-        self._clock = clock or _loop_time
+        self._clock = clock or (lambda: asyncio.get_running_loop().time())
         self._wall = wall
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, protects no secret
         self._sleep = sleep
@@ -353,7 +353,3 @@ def _is_unchanged(target: _Target, service: Service, backend: Backend) -> bool:
         and (before.declared is None) == (backend.declared is None)
         and target.service.probe == service.probe
     )
-
-
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()

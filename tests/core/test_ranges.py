@@ -17,6 +17,7 @@ from gateway.core.versions.ranges import (
     held_by_most,
     read_anew,
     segments,
+    unbroken,
     union,
 )
 from gateway.core.versions.version import (
@@ -206,7 +207,7 @@ def test_ceilings_ends_and_newest_part_of_every_subset() -> None:
             assert set(written.down_to(ceiling)) == {version for version in subset if version >= ceiling}
         if subset:
             assert (written.lowest, written.highest) == (min(subset), max(subset))
-            newest = written.newest_unbroken()
+            newest = unbroken(written, MajorMinor())
             assert newest <= written
             assert newest.highest == written.highest
             assert len(newest.ranges) == 1

@@ -129,7 +129,7 @@ def test_the_tables_of_a_view() -> None:
         return [each.backend.name for each in members.members]  # type: ignore[attr-defined]  # Candidates
 
     assert names(view.everyone) == ["old", "new"]
-    assert names(view.non_legacy) == ["new"]
+    assert names(view.non_legacy_by_version.everyone) == ["new"]
     assert sorted(names(view.by_version.candidates(v("1.1")))) == ["new", "old"]
     assert names(view.non_legacy_by_version.candidates(v("1.1"))) == ["new"]
     assert names(view.by_version.candidates(v("1.9"))) == ["new"]

@@ -262,7 +262,12 @@ class Discovery:
         """What an answer means; gives the pause until the next look, `after_failure` that of its lister."""
         refused = self._refused(watched.source, answer)
         if isinstance(answer, Failed) or all(each in refused for each in answer.addresses):
-            reason = answer.reason if isinstance(answer, Failed) else _only_refused(refused) or NOTHING_LISTED
+            if isinstance(answer, Failed):
+                reason = answer.reason
+            else:
+                reason = (
+                    f"it lists no other backend, and {_not_taken(refused)}" if refused else NOTHING_LISTED
+                )
             self._failed(watched, reason)
             self._put_in_force(watched, after_time(watched.backends, self._clock(), ()), ended=True)
             if isinstance(answer, Failed):
@@ -391,12 +396,6 @@ def _not_taken(refused: Mapping[Address, str]) -> str | None:
     more = f" ({len(refused) - 1} more are not taken)" if len(refused) > 1 else ""
     first = next(iter(refused.items()), None)
     return None if first is None else f"{first[0].name} is not taken: {first[1]}{more}"
-
-
-def _only_refused(refused: Mapping[Address, str]) -> str:
-    """Why nothing of a list is taken; empty: not for this reason."""
-    reason = _not_taken(refused)
-    return "" if reason is None else f"it lists no other backend, and {reason}"
 
 
 def _own_names(service: Service) -> set[str]:

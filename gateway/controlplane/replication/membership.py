@@ -91,12 +91,9 @@ class Membership:
         """Since when registered replicas are seen without `live`."""
         if saved is not None and saved.registered is not None:
             self.predecessors, self.last_before = saved.registered.ids, saved.registered.last
-            self._resume(self.last_before)
-
-    def _resume(self, last: LastAttached | None) -> None:
-        now, wall, boot = self._clocks.boot_time(), self._clocks.wall(), self._clocks.boot
-        if last is not None and may_resume(last, boot, now, wall, self._forget):
-            age = now - last.boot_time if last.boot == boot else wall - last.wall_time
+        now, wall, last = clocks.boot_time(), clocks.wall(), self.last_before
+        if last is not None and may_resume(last, clocks.boot, now, wall, self._forget):
+            age = now - last.boot_time if last.boot == clocks.boot else wall - last.wall_time
             self.held, self.joined, self.sent_at = self.filed, True, now - age
 
     # --- what is asked
@@ -166,7 +163,9 @@ class Membership:
                 _log.error("%s: nothing is answered: %s", self.service, self.problem)
         if self.problem:
             self._leave()
-        elif self._is_lost_in(reading):
+        elif self.joined and (
+            has_lost(self.held, reading.document) or (self.live_revision and self.replica not in reading.live)
+        ):
             if self.live_revision:
                 _log.warning("%s: the store has lost what this replica holds; it joins again", self.service)
             self._detach()
@@ -178,13 +177,6 @@ class Membership:
         if self.live_revision:
             registered = {*reading.live, *reading.unreadable, *reading.known}
             self.predecessors = tuple(each for each in self.predecessors if each in registered)
-
-    def _is_lost_in(self, reading: Reading) -> bool:
-        """Whether the store has not what it had: this replica refuses nothing until it has joined again."""
-        if not self.joined:
-            return False
-        gone = self.live_revision > 0 and self.replica not in reading.live
-        return gone or has_lost(self.held, reading.document)
 
     def follow(self, reading: Reading, now: float) -> None:
         """Go over to a newer document, or begin to join where `live` does not stand."""

@@ -6,7 +6,7 @@ Read strictly: a text of which anything is not as it should be is no vote. Value
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from hashlib import sha256
@@ -67,11 +67,20 @@ def write_live(
 ) -> str:
     """What this replica says."""
     scheme = service.dialect.scheme
+    own: dict[str, object] | None = None
+    if vote is not None:
+        own = {
+            "rule": vote.rule,
+            "floor": write_versions(vote.floor, scheme),
+            "want": write_versions(vote.want, scheme),
+            "gives": write_versions(vote.gives, scheme),
+            "cap": None if vote.cap is None else scheme.format(vote.cap),
+        }
     return _text(
         {
             "ack": ack,
             "forms": sorted(FORMS),
-            "vote": None if vote is None else _vote(vote, scheme),
+            "vote": own,
             "transparent": transparent,
             "idle": sorted(idle),
             "config": config_digest(service),
@@ -90,27 +99,25 @@ def read_live(text: str, scheme: Scheme) -> LiveWord:
             "transparent": bool() as transparent,
             "idle": [*idle],
             "config": str() as config,
-        } if len(found) == _LIVE_KEYS and _is_number(ack, 0) and len(config) <= _MAX_TEXT:
+        } if (
+            len(found) == _LIVE_KEYS
+            and _is_number(ack, 0)
+            and len(config) <= _MAX_TEXT
+            and 0 < len(forms) <= _MAX_FORMS
+            and all(_is_number(each, 1) for each in forms)
+            and len(idle) <= MAX_ITEMS
+            and all(isinstance(each, str) and 0 < len(each) <= _MAX_BACKEND for each in idle)
+        ):
             own = None if vote is None else _read_vote(vote, scheme)
             return LiveWord(
-                text, LiveReplica(ack, own, transparent), _read_forms(forms), _read_idle(idle), config
+                text=text,
+                replica=LiveReplica(ack, own, transparent),
+                forms=tuple(each for each in forms if isinstance(each, int)),
+                idle=frozenset(map(str, idle)),
+                config=config,
             )
         case _:
             raise UnreadableDocument("it is no word of a replica")
-
-
-def _read_forms(found: Sequence[object]) -> tuple[int, ...]:
-    if not 0 < len(found) <= _MAX_FORMS or not all(_is_number(each, 1) for each in found):
-        raise UnreadableDocument("its `forms` are no numbers of forms")
-    return tuple(each for each in found if isinstance(each, int))
-
-
-def _read_idle(found: Sequence[object]) -> frozenset[str]:
-    if len(found) > MAX_ITEMS or not all(
-        isinstance(each, str) and 0 < len(each) <= _MAX_BACKEND for each in found
-    ):
-        raise UnreadableDocument("its `idle` are no names of backends")
-    return frozenset(map(str, found))
 
 
 def _is_number(value: object, lowest: int) -> bool:
@@ -199,27 +206,16 @@ def _plain(value: object) -> object:
             return type(value).__name__
 
 
-def _vote(vote: Vote, scheme: Scheme) -> dict[str, object]:
-    return {
-        "rule": vote.rule,
-        "floor": write_versions(vote.floor, scheme),
-        "want": write_versions(vote.want, scheme),
-        "gives": write_versions(vote.gives, scheme),
-        "cap": None if vote.cap is None else scheme.format(vote.cap),
-    }
-
-
 def _read_vote(found: Mapping[str, object], scheme: Scheme) -> Vote:
     if len(found) != _VOTE_KEYS:
         raise UnreadableDocument("its vote has foreign keys, or lacks some")
-    floor, want, gives = (read_versions(found.get(name), scheme, name) for name in ("floor", "want", "gives"))
     cap = found.get("cap")
     return Vote(
-        read_rule(found.get("rule")),
-        floor,
-        want,
-        gives,
-        None if cap is None else read_version(cap, scheme, "cap"),
+        rule=read_rule(found.get("rule")),
+        floor=read_versions(found.get("floor"), scheme, "floor"),
+        want=read_versions(found.get("want"), scheme, "want"),
+        gives=read_versions(found.get("gives"), scheme, "gives"),
+        cap=None if cap is None else read_version(cap, scheme, "cap"),
     )
 
 

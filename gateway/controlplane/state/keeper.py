@@ -19,13 +19,7 @@ from typing import Final, TypeAlias, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.state.file import StateFile, StateFileError
-from gateway.controlplane.state.text import (
-    NO_DOCUMENTS,
-    NO_REGISTRATIONS,
-    StateTextError,
-    format_state,
-    parse_state,
-)
+from gateway.controlplane.state.text import StateTextError, format_state, parse_state
 from gateway.core.agreement.attachment import Registered
 from gateway.core.agreement.document import Document
 from gateway.core.fleet.offer_state import SavedState
@@ -102,8 +96,8 @@ class StateKeeper:
         snapshot_holder: SnapshotHolder,
         *,
         retry_pause: float = RETRY_PAUSE,
-        documents: Callable[[], Mapping[str, Document]] = lambda: NO_DOCUMENTS,
-        registrations: Callable[[], Mapping[str, Registered]] = lambda: NO_REGISTRATIONS,
+        documents: Callable[[], Mapping[str, Document]] = dict,
+        registrations: Callable[[], Mapping[str, Registered]] = dict,
         paused: bool = False,
     ) -> None:
         self._file = file

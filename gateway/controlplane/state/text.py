@@ -63,12 +63,6 @@ _MAX_IDS: Final = 64
 _MAX_ID: Final = 128
 """Characters of the id of a replica, or of a start of the machine."""
 
-NO_DOCUMENTS: Final[Mapping[str, Document]] = MappingProxyType({})
-"""One worker serves alone."""
-
-NO_REGISTRATIONS: Final[Mapping[str, Registered]] = MappingProxyType({})
-"""No replicas."""
-
 
 class StateTextError(SkewgateError):
     """The text is not a state that this release wrote."""
@@ -86,8 +80,8 @@ class ParsedState(NamedTuple):
 def format_state(
     snapshot: Snapshot,
     wall_offset: float = 0.0,
-    documents: Mapping[str, Document] = NO_DOCUMENTS,
-    registrations: Mapping[str, Registered] = NO_REGISTRATIONS,
+    documents: Mapping[str, Document] = MappingProxyType({}),
+    registrations: Mapping[str, Registered] = MappingProxyType({}),
 ) -> str:
     """All of `snapshot` that should survive a restart. `wall_offset`: seconds since 1970, less those of the
     clock that dates facts. `documents`: what workers hold about the offers, or are about to, by service.
@@ -97,7 +91,7 @@ def format_state(
         dialect = snapshot.views[name].service.dialect
         policy, at_least = saved.policy or (None, None)
         document, registered = documents.get(name), registrations.get(name)
-        entries[name] = {
+        entry: dict[str, object] = {
             "dialect": dialect.name,
             "scheme": dialect.scheme.key,
             "versions": _ranges(saved.versions, dialect.scheme),
@@ -110,13 +104,13 @@ def format_state(
                 backend: _advertisement_entry(known, dialect.scheme, wall_offset)
                 for backend, known in saved.advertisements.items()
             },
-            **(
-                {}
-                if document is None
-                else {"document": write_document(document, dialect.name, dialect.scheme)}
-            ),
-            **({} if registered is None else {"replica": _registered_entry(registered)}),
         }
+        if document is not None:
+            entry["document"] = write_document(document, dialect.name, dialect.scheme)
+        if registered is not None:
+            last = None if registered.last is None else list(registered.last)
+            entry["replica"] = {"ids": list(registered.ids), "last_attached": last}
+        entries[name] = entry
     return json.dumps({"skewgate_state": FORMAT, "services": entries}, indent=1) + "\n"
 
 
@@ -137,11 +131,6 @@ def _advertisement_entry(known: SavedAdvertisement, scheme: Scheme, wall_offset:
         leaves_at = None if known.leaves_at is None else known.leaves_at + wall_offset
         entry |= {"source": known.source, "leaves_at": leaves_at}
     return entry
-
-
-def _registered_entry(registered: Registered) -> dict[str, object]:
-    last = registered.last
-    return {"ids": list(registered.ids), "last_attached": None if last is None else list(last)}
 
 
 def parse_state(text: str, services: Iterable[Service], wall_offset: float = 0.0) -> ParsedState:
@@ -243,16 +232,16 @@ def _registered(entry: object) -> Registered | None:
         }:
             if len(ids) > _MAX_IDS or not all(isinstance(each, str) and len(each) <= _MAX_ID for each in ids):
                 return None
-            return Registered(tuple(ids), None if at is None else _last_attached(*at))
+            if at is None:
+                return Registered(tuple(ids))
+            boot, boot_time, wall_time = at
+            # A time that no clock shows is none. JSON, as Python reads it, has infinities.
+            times_fit = all(0.0 <= each <= _LATEST_TIME for each in (boot_time, wall_time))
+            fits = times_fit and len(boot) <= _MAX_ID
+            last = LastAttached(boot, float(boot_time), float(wall_time)) if fits else None
+            return Registered(tuple(ids), last)
         case _:
             return None
-
-
-def _last_attached(boot: str, boot_time: float, wall_time: float) -> LastAttached | None:
-    """None: no clock shows that. JSON, as Python reads it, has infinities."""
-    times = boot_time, wall_time
-    fits = len(boot) <= _MAX_ID and all(0.0 <= each <= _LATEST_TIME for each in times)
-    return LastAttached(boot, float(boot_time), float(wall_time)) if fits else None
 
 
 def _is_entry(entry: object) -> bool:
@@ -298,11 +287,13 @@ def _is_advertisement(entry: object) -> bool:
 
 def _is_source(source: object, leaves_at: object) -> bool:
     """What only entries of discovered backends have."""
-    if not isinstance(source, str) or isinstance(leaves_at, bool):
-        return False
-    return leaves_at is None or (
-        isinstance(leaves_at, int | float) and -_LATEST_TIME <= leaves_at <= _LATEST_TIME
-    )
+    match source, leaves_at:
+        case str(), None:
+            return True
+        case str(), int() | float() as at:
+            return not isinstance(at, bool) and -_LATEST_TIME <= at <= _LATEST_TIME
+        case _:
+            return False
 
 
 def _is_range(pair: object) -> bool:

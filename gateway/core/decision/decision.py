@@ -39,7 +39,6 @@ from gateway.core.decision.operations import Operation, Operations, possible_met
 from gateway.core.decision.selection import NO_CANDIDATES, NOBODY, Candidates, eligible, select
 from gateway.core.dialect import (
     DefaultKind,
-    DefaultVersion,
     Endpoint,
     GatewayError,
     MissingOperation,
@@ -422,24 +421,15 @@ def _negotiated(view: ServiceView, requested: RequestedVersion) -> Version | Ref
     dialect, offered, agreed = view.service.dialect, view.offer.offered, view.agreed
     default = view.service.effective_default_version
     if agreed is not None:
-        if not agreed.attached and offered is not None and _means_latest(requested, default):
-            return _latest_served(view, offered)
+        latest = requested.kind is RequestedKind.LATEST or (
+            requested.kind is RequestedKind.NONE and default.kind is DefaultKind.MAXIMUM
+        )
+        if latest and not agreed.attached and offered is not None:
+            # What others offer by now is not known here: the highest version that somebody serves.
+            served = VersionSet.of(view.by_version.segments) & offered.versions
+            return served.highest if served else offered.highest
         return negotiate_agreed(requested, offered, agreed, default, dialect.version_match)
     return None if offered is None else negotiate(requested, offered, default, dialect.version_match)
-
-
-def _means_latest(requested: RequestedVersion, default: DefaultVersion) -> bool:
-    """Whether the request means the highest version on offer, by its own word or without one."""
-    if requested.kind is RequestedKind.NONE:
-        return default.kind is DefaultKind.MAXIMUM
-    return requested.kind is RequestedKind.LATEST
-
-
-def _latest_served(view: ServiceView, offered: OfferedVersions) -> Version:
-    """What `latest` means to a detached replica, which does not know what others offer by now: the highest
-    version that somebody serves."""
-    served = VersionSet.of(view.by_version.segments) & offered.versions
-    return served.highest if served else offered.highest
 
 
 def _answer(

@@ -31,7 +31,7 @@ from gateway.core.dialect import RequestedKind, RequestedVersion
 from gateway.core.fleet.backend import Freshness, Member
 from gateway.core.fleet.offer import Offer
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
-from gateway.core.http.message import Request, Response
+from gateway.core.http.message import Request
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme
 
@@ -121,9 +121,10 @@ def _routed(
     scheme, path = dialect.scheme, route.local(head.path)
     response = decision.response if isinstance(decision, Refuse | Answer) else None
     kind = _KINDS[type(decision)]
+    waits = isinstance(decision, Forward) and decision.member is None
     return {
         "decision": kind.value,
-        "because": f"{_because(resolution, kind)}{_waits(decision)}",
+        "because": _because(resolution, kind) + (WAITS if waits else ""),
         "service": view.service.name,
         "dialect": dialect.name,
         "route": {"host": route.host, "path": match.path, "strip_prefix": match.strip_prefix},
@@ -135,7 +136,14 @@ def _routed(
             "document": endpoint.document,
             "answered": endpoint.answered,
         },
-        "requested": None if requested is None else _requested(requested, scheme),
+        "requested": None
+        if requested is None
+        else {
+            "kind": requested.kind.value,
+            "text": requested.text,
+            # The one that was read, canonical; None where none was named.
+            "version": None if requested.version is None else scheme.format(requested.version),
+        },
         "offer": _offer(view.offer, scheme),
         # As skewgate_negotiations_total would count it; None where nothing is negotiated.
         "result": None if resolution.result is None else resolution.result.value,
@@ -147,7 +155,13 @@ def _routed(
         "left_out": _left_out(view, resolution, scheme, load),
         "sends": _lines(resolution.request_field_lines),
         "sends_legacy": _lines(resolution.legacy_request_field_lines),
-        "response": None if response is None else _response(response),
+        "response": None
+        if response is None
+        else {
+            "status": response.status,
+            "headers": response.headers,
+            "body": response.body.decode("utf-8", "replace"),
+        },
     }
 
 
@@ -173,13 +187,6 @@ def _without_backends(resolution: Resolution) -> Resolution:
 def ends(versions: VersionSet, scheme: Scheme) -> tuple[str | None, str | None]:
     """Lowest and highest, both None for the empty set."""
     return (scheme.format(versions.lowest), scheme.format(versions.highest)) if versions else (None, None)
-
-
-def _requested(requested: RequestedVersion, scheme: Scheme) -> dict[str, Any]:
-    """`version`: the one that was read, canonical; None where none was named: `latest`, nothing, or a
-    malformed one."""
-    version = None if requested.version is None else scheme.format(requested.version)
-    return {"kind": requested.kind.value, "text": requested.text, "version": version}
 
 
 def _local_path(resolution: Resolution, path: str, query: str) -> str:
@@ -220,10 +227,7 @@ def _offer(offer: Offer, scheme: Scheme) -> dict[str, Any]:
     }
 
 
-def _waits(decision: Forward | Refuse | Answer | AnswerKnown) -> str:
-    if isinstance(decision, Forward) and decision.member is None:
-        return "; all that are to get it are full, so it waits"
-    return ""
+WAITS: Final = "; all that are to get it are full, so it waits"
 
 
 def _because(resolution: Resolution, kind: DecisionKind) -> str:
@@ -246,7 +250,11 @@ def _because(resolution: Resolution, kind: DecisionKind) -> str:
         return f"{_refused_version(requested, resolution.version_text)} is not in the offer {offered}"
     if resolution.version is None:
         return _undecided(view)
-    negotiated = f"{_leads_to(resolution, requested)} the offer {offered}"
+    negotiated = (
+        f"{_REQUESTED[requested.kind]} leads to {resolution.version_text} of the offer {offered}"
+        if resolution.version in view.offer.versions
+        else f"all replicas accept {resolution.version_text}, and tell the offer {offered}"
+    )
     if resolution.missing_operation is not None:
         return f"{negotiated}, but {resolution.missing_operation.format(view.service.dialect.scheme)}"
     if kind is DecisionKind.FORWARD:
@@ -270,13 +278,6 @@ def _undecided(view: ServiceView) -> str:
     if view.agreed is not None and not view.agreed.attached:
         return "this replica is detached: others may offer this version by now, so it does not refuse it"
     return "the replicas have not decided about this version yet"
-
-
-def _leads_to(resolution: Resolution, requested: RequestedVersion) -> str:
-    """How the negotiated version stands to the offer."""
-    if resolution.version is not None and resolution.version not in resolution.view.offer.versions:
-        return f"all replicas accept {resolution.version_text}, and tell"
-    return f"{_REQUESTED[requested.kind]} leads to {resolution.version_text} of"
 
 
 _REQUESTED: Mapping[RequestedKind, str] = {
@@ -448,8 +449,3 @@ def _serves(member: Member, scheme: Scheme) -> str:
 
 def _lines(request_field_lines: bytes) -> tuple[str, ...]:
     return tuple(request_field_lines.decode("latin-1").split("\r\n")[:-1])
-
-
-def _response(response: Response) -> dict[str, Any]:
-    body = response.body.decode("utf-8", "replace")
-    return {"status": response.status, "headers": response.headers, "body": body}

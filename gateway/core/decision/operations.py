@@ -102,19 +102,9 @@ def effective_method(head: Request, overrides: tuple[str, ...]) -> str:
     return head.method
 
 
-def methods_in_query(query: str, parameter: str | None) -> tuple[str, ...]:
-    """The methods that a query names, for servers that take one from there (routes and pecan: `_method`).
-
-    All that any reader finds: which of several counts, and whether `;` separates parameters, differs.
-    """
-    if parameter is None or parameter not in (unquote(query) if "%" in query else query):
-        return ()
-    named = parse_qsl(query.replace(";", "&"))
-    return tuple(value.upper() for name, value in named if name == parameter)
-
-
 def possible_methods(head: Request, overrides: tuple[str, ...], parameter: str | None) -> tuple[str, ...]:
-    """Every method that a server may execute for this request. First the one of `effective_method`.
+    """Every method that a server may execute for this request. First the one of `effective_method`, last
+    those that the query names, for servers that take one from there (routes and pecan: `_method`).
 
     Of several values in headers Express takes the first, others the last, and Rack none: then it stays POST.
     """
@@ -124,9 +114,12 @@ def possible_methods(head: Request, overrides: tuple[str, ...], parameter: str |
         if len(values) > 1:
             named = (value.strip().upper() for value in values)
             methods = tuple(dict.fromkeys((*methods, *(each for each in named if each in METHODS), "POST")))
-    if parameter is None or not head.query:
+    query = head.query
+    if parameter is None or parameter not in (unquote(query) if "%" in query else query):
         return methods
-    return (*methods, *methods_in_query(head.query, parameter))
+    # All that any reader finds: which of several counts, and whether `;` separates parameters, differs.
+    pairs = parse_qsl(query.replace(";", "&"))
+    return (*methods, *(value.upper() for name, value in pairs if name == parameter))
 
 
 # --- the table ---------------------------------------------------------------------------------------------

@@ -79,16 +79,16 @@ class Falls:
 
     def at(self, now: float) -> Falls:
         """Without those that are forgotten by `now`."""
-        left = tuple(part for part in self.parts if not _is_forgotten(part, now))
+        left = tuple(
+            part
+            for part in self.parts
+            if part.offered_since is None or part.offered_since + FORGOTTEN_AFTER > now
+        )
         return self if len(left) == len(self.parts) else Falls(left)
 
     def read_anew(self, read: Callable[[VersionSet], VersionSet]) -> Falls:
         """The same in another scheme: `read` reads versions there."""
         return _of(part._replace(versions=read(part.versions)) for part in self.parts)
-
-
-def _is_forgotten(part: FallenVersions, now: float) -> bool:
-    return part.offered_since is not None and part.offered_since + FORGOTTEN_AFTER <= now
 
 
 def _of(parts: Iterable[FallenVersions]) -> Falls:

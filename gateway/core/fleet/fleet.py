@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias, assert_never, final
+from typing import NamedTuple, TypeAlias, assert_never, final
 
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import FRESHNESS_AFTER_FAILURES, Backend, Member
@@ -192,7 +192,7 @@ class Fleet:
                     changed = learned[service] = {}
                 changed[at] = member
         if not learned:
-            return Learned(self, NO_SERVICES)
+            return Learned(self, frozenset())
         pools = {name: self.pools[name].with_members(changed) for name, changed in learned.items()}
         return Learned(self._with(pools), frozenset(pools))
 
@@ -220,14 +220,16 @@ class Fleet:
         return Fleet(with_items(self.pools, pools))
 
 
-NO_SERVICES: Final[frozenset[str]] = frozenset()
-
-
 def configured_pool(service: Service, known: Pool | None) -> Pool:
     """The pool of a configured service, with what is `known` of its backends."""
     before = known or Pool(())
     members = tuple(_member(service, backend, before) for backend in service.backends)
-    return Pool(members, _pin(service, before), service.scheme_id, undiscovered=service.undiscovered)
+    pin = before.pin
+    if pin is not None and before.scheme_id != service.scheme_id:
+        # It stays if it has the same meaning in the scheme of `service`.
+        scheme = service.earlier_scheme(before.scheme_id)
+        pin = None if scheme is None else service.dialect.scheme.parse(scheme.format(pin))
+    return Pool(members, pin, service.scheme_id, undiscovered=service.undiscovered)
 
 
 def _member(service: Service, backend: Backend, before: Pool) -> Member:
@@ -247,14 +249,6 @@ def _member(service: Service, backend: Backend, before: Pool) -> Member:
         scheme_id=service.scheme_id,
         unhealthy=unhealthy,
     )
-
-
-def _pin(service: Service, before: Pool) -> Version | None:
-    """The pin, if it has the same meaning in the scheme of `service`."""
-    if before.pin is None or before.scheme_id == service.scheme_id:
-        return before.pin
-    scheme = service.earlier_scheme(before.scheme_id)
-    return None if scheme is None else service.dialect.scheme.parse(scheme.format(before.pin))
 
 
 def _read_anew(member: Member, service: Service) -> Member | None:
@@ -282,19 +276,15 @@ def _learn(member: Member, fact: Fact) -> Member:
         case _ if member.backend.declared is not None:
             return _declared_again(member, fact) if isinstance(fact, ProbeSucceeded) else member
         case ProbeFailed(error):
-            failures = min(member.failures + 1, len(FRESHNESS_AFTER_FAILURES) - 1)
-            unknown = member.unknown_version.after_failed_probe()
-            learned = (failures, error, unknown, False)
-            if learned == (member.failures, member.probe_error, member.unknown_version, member.returned):
-                return member
-            return replace(
+            learned = replace(
                 member,
-                failures=failures,
+                failures=min(member.failures + 1, len(FRESHNESS_AFTER_FAILURES) - 1),
                 probe_error=error,
-                unknown_version=unknown,
+                unknown_version=member.unknown_version.after_failed_probe(),
                 restored=False,
                 returned=False,
             )
+            return member if learned == member else learned
         case ProbeSucceeded():
             return _probed(member, fact)
         case AdvertisementRestored(advertisement, at):
@@ -390,17 +380,14 @@ def _declared_again(member: Member, fact: ProbeSucceeded) -> Member:
             return member
         return replace(member, mismatches=member.mismatches.after_probe(at, prompted=True))
     connect_failed = member.connect_failed and at < member.connect_failed_at
-    mismatches = (
-        member.mismatches.after_probe(at, prompted=False)
-        if member.mismatches != NO_MISMATCHES
-        else member.mismatches
-    )
-    unknown = member.unknown_version.after_versions(at)
+    mismatches = member.mismatches
+    if mismatches != NO_MISMATCHES:
+        mismatches = mismatches.after_probe(at, prompted=False)
     learned = replace(
         member,
         connect_failed=connect_failed,
         connect_error=member.connect_error if connect_failed else "",
         mismatches=mismatches,
-        unknown_version=unknown,
+        unknown_version=member.unknown_version.after_versions(at),
     )
     return member if learned == member else learned

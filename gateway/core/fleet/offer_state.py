@@ -122,7 +122,8 @@ def advance(offer_state: OfferState, service: Service, pool: Pool, now: float) -
     as long as the pool from before a fact is accounted for first when something was `due`: two gateways that
     observe the same facts at the same times offer the same.
     """
-    return _changed(offer_state, _updated(_grow(offer_state, service, now), service, pool, now))
+    after = _updated(_grow(offer_state, service, now), service, pool, now)
+    return offer_state if after == offer_state else after
 
 
 def due(offer_state: OfferState, service: Service, pool: Pool) -> float | None:
@@ -342,7 +343,3 @@ def _any_versioned(pool: Pool) -> bool:
     """Whether a backend is known that is not legacy, drained or not."""
     grades = (group.grade for group in pool.groups)
     return any(grade.advertised is not None and not grade.legacy for grade in grades)
-
-
-def _changed(before: OfferState, after: OfferState) -> OfferState:
-    return before if after == before else after

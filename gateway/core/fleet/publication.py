@@ -11,7 +11,7 @@ not its service. Pure; sends nothing and pickles nothing (`workers.channel`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import compress
 from operator import is_not
@@ -232,16 +232,12 @@ def _backends(before: Sequence[Backend], after: Sequence[Backend]) -> list[Backe
 def _member_changes(service: Service, before: Pool | None, after: Pool) -> Iterator[tuple[int, Changes]]:
     """By position what is other about members than about those of the same names, or than about one of which
     nothing is known."""
-    for at in _others(before, after):
+    positions: Iterable[int] = range(len(after.members))
+    if before is not None and after.positions is before.positions:
+        positions = compress(positions, map(is_not, after.members, before.members))
+    for at in positions:
         member = after.members[at]
         known = None if before is None else before.member(member.backend.name)
         reference = known or Member(service.name, member.backend)
         if changes := _changes(_MEMBER_FIELDS, reference, member):
             yield at, changes
-
-
-def _others(before: Pool | None, after: Pool) -> Sequence[int]:
-    """The positions of the members that are other objects than in `before`."""
-    if before is None or after.positions is not before.positions:
-        return range(len(after.members))
-    return list(compress(range(len(after.members)), map(is_not, after.members, before.members)))

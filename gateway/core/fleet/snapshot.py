@@ -44,13 +44,13 @@ from gateway.core.versions.version import Version
 class OwnVote(NamedTuple):
     """What this replica says to the others about one service."""
 
-    vote: Vote | None
+    vote: Vote | None = None
     """None: it has none yet, or `transparent`."""
-    transparent: bool
+    transparent: bool = False
     """It sees legacy backends only, and nothing is on offer."""
 
 
-NO_VOTE: Final = OwnVote(None, transparent=False)
+NO_VOTE: Final = OwnVote()
 
 
 @final
@@ -84,7 +84,6 @@ class ServiceView:
     ) -> ServiceView:
         """`now`: of whoever votes. None: a worker, which passes on what it is told and has no vote."""
         offer = form_offer(service, pool, offer_state)
-        at = None
         if agreed is None or not agreed.voting:
             at = due(offer_state, service, pool)
             offer = offer if agreed is None else agreed_offer(offer, agreed)
@@ -99,14 +98,14 @@ class ServiceView:
         if not getting and (agreed is None or not agreed.voting):
             getting = found
         return cls(
-            service,
-            pool,
-            offer_state,
-            offer,
-            SelectionTable(pool.members, pool.grades, getting),
-            SelectionTable(pool.members, pool.grades, found, non_legacy=True),
-            at,
-            agreed,
+            service=service,
+            pool=pool,
+            offer_state=offer_state,
+            offer=offer,
+            by_version=SelectionTable(pool.members, pool.grades, getting),
+            non_legacy_by_version=SelectionTable(pool.members, pool.grades, found, non_legacy=True),
+            due=at,
+            agreed=agreed,
         )
 
     def with_agreed(self, agreed: Agreed | None, now: float) -> ServiceView:
@@ -123,11 +122,6 @@ class ServiceView:
         """For endpoints where nothing is negotiated."""
         return self.by_version.everyone
 
-    @property
-    def non_legacy(self) -> Candidates:
-        """For those of them where a legacy member does not suffice."""
-        return self.non_legacy_by_version.everyone
-
     def candidates(self, version: Version | None, endpoint: Endpoint) -> Candidates:
         """The members that may get a request at `version`; None: nothing is negotiated for it.
 
@@ -140,7 +134,8 @@ class ServiceView:
             return self._having(endpoint.mount, everyone)
         if not endpoint.versioned_only or (version is None and self.offer.transparent):
             return everyone
-        chosen = self.non_legacy if version is None else self.non_legacy_by_version.candidates(version)
+        table = self.non_legacy_by_version
+        chosen = table.everyone if version is None else table.candidates(version)
         return chosen if chosen.tiers or not endpoint.document else everyone
 
     def _having(self, mount: str, candidates: Candidates) -> Candidates:
@@ -225,16 +220,12 @@ class Snapshot:
         if to is before:
             return self
         known, known_to = before.fleet.pools, to.fleet.pools
-        return self._configured_anew(
-            to,
-            [
-                view.service
-                for name, view in self.views.items()
-                if to.views.get(name) is not before.views.get(name)
-                or known_to.get(name) is not known.get(name)
-            ],
-            now,
-        )
+        changed = [
+            view.service
+            for name, view in self.views.items()
+            if to.views.get(name) is not before.views.get(name) or known_to.get(name) is not known.get(name)
+        ]
+        return self._configured_anew(to, changed, now)
 
     def with_discovered(self, services: Iterable[Service], now: float) -> Snapshot:
         """The same with these services in place of those of the same names: only their backends are others.
@@ -346,25 +337,24 @@ def _saved(view: ServiceView, pool: Pool) -> SavedState:
     if agreed is not None and agreed.voting and agreed.document is not None:
         # The file may be read by one that stands alone.
         cut = agreed.document.rule != votes.policy_text(service)
+    advertisements = {
+        member.backend.name: SavedAdvertisement(
+            member.backend.url,
+            member.advertisement,
+            member.advertised_at,
+            member.backend.source,
+            member.backend.leaves_at,
+        )
+        for member in pool.members
+        if member.advertisement is not None and member.backend.declared is None
+    }
     return SavedState(
-        offer_state.versions,
-        pool.pin,
-        frozenset(member.backend.name for member in pool.members if member.drained),
-        service.policy_and_number,
-        MappingProxyType(
-            {
-                member.backend.name: SavedAdvertisement(
-                    member.backend.url,
-                    member.advertisement,
-                    member.advertised_at,
-                    member.backend.source,
-                    member.backend.leaves_at,
-                )
-                for member in pool.members
-                if member.advertisement is not None and member.backend.declared is None
-            }
-        ),
-        cut,
+        versions=offer_state.versions,
+        pin=pool.pin,
+        drained=frozenset(member.backend.name for member in pool.members if member.drained),
+        policy=service.policy_and_number,
+        advertisements=MappingProxyType(advertisements),
+        cut=cut,
     )
 
 

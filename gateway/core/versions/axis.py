@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple, final
 
-from gateway.core.versions.ranges import VersionRange, VersionSet, segments
+from gateway.core.versions.ranges import VersionSet, segments
 from gateway.core.versions.version import Scheme, Version
 
 
@@ -51,8 +51,11 @@ class Axis:
 
     def at(self, version: Version) -> float | None:
         """The middle of the space of `version`; None: it is not on the axis."""
-        found = self._position(version)
-        return None if found is None else (found + 0.5) / self._total
+        number = bisect_right(self._ranges, version, key=lambda each: each.low) - 1
+        if number < 0 or version not in self._ranges[number]:
+            return None
+        position = self._before[number] + version.minor - self._ranges[number].low.minor
+        return (position + 0.5) / self._total
 
     def spans(self, versions: VersionSet) -> tuple[Span, ...]:
         """Where `versions` lie: one bar for each unbroken part. What is not on the axis is left out."""
@@ -67,15 +70,5 @@ class Axis:
     def ticks(self, scheme: Scheme) -> tuple[Tick, ...]:
         """A label at each end of what somebody serves, in order. Labels may lie close together: who draws
         them leaves out those that have no room."""
-        ends = sorted({end for cut in self._cuts for end in _ends(cut)})
+        ends = sorted({end for cut in self._cuts for end in (cut.low, cut.high)})
         return tuple(Tick(at, scheme.format(end)) for end in ends if (at := self.at(end)) is not None)
-
-    def _position(self, version: Version) -> int | None:
-        number = bisect_right(self._ranges, version, key=lambda each: each.low) - 1
-        if number < 0 or version not in self._ranges[number]:
-            return None
-        return self._before[number] + version.minor - self._ranges[number].low.minor
-
-
-def _ends(cut: VersionRange) -> tuple[Version, Version]:
-    return cut.low, cut.high

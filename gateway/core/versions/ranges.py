@@ -209,11 +209,6 @@ class VersionSet:
         """Whether every version in it is newer than `version`; true of the empty set."""
         return not self.ranges or version < self.ranges[0].low
 
-    def newest_unbroken(self) -> Self:
-        """The last range alone: the most that a client which reads only a minimum and a maximum can be shown
-        without a false claim."""
-        return type(self)(self.ranges[-1:])
-
     def up_to(self, ceiling: Version) -> Self:
         """The versions at and below `ceiling`."""
         left = []
@@ -254,8 +249,9 @@ def union(sets: Iterable[VersionSet]) -> VersionSet:
 
 
 def unbroken(versions: VersionSet, scheme: Scheme) -> VersionSet:
-    """The newest unbroken part, where the scheme's clients are shown only a minimum and a maximum."""
-    return versions.newest_unbroken() if scheme.contiguous else versions
+    """The last range alone, where the scheme's clients are shown only a minimum and a maximum: the most that
+    they can be shown without a false claim."""
+    return VersionSet(versions.ranges[-1:]) if scheme.contiguous else versions
 
 
 def joined(versions: VersionSet, more: VersionSet, scheme: Scheme) -> VersionSet:
