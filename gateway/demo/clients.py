@@ -30,8 +30,8 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias, final
 import aiohttp
 
 from gateway.demo import catalog
-from gateway.demo.embedded_fleet import BAREMETAL, CATALOG
-from gateway.demo.fleet import HIGHEST, LOWEST, SERVED
+from gateway.demo.fleet import BAREMETAL, CATALOG
+from gateway.demo.ironic import HIGHEST, LOWEST, SERVED
 
 TIMEOUT: Final = 10.0
 """Seconds that a client waits for a response."""

@@ -24,10 +24,10 @@ from gateway.core.fleet.backend import Freshness, Member
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.demo import script
 from gateway.demo.clients import Client
-from gateway.demo.embedded_fleet import BAREMETAL, EmbeddedFleet
-from gateway.demo.fleet import NEW, SERVED
+from gateway.demo.fleet import BAREMETAL, EmbeddedFleet
 from gateway.demo.front import USUAL_ADMIN_PORT, GatewayFront
 from gateway.demo.haproxy import HAProxyFront
+from gateway.demo.ironic import NEW, SERVED
 from gateway.demo.performance import NOTHING, Performance
 from gateway.demo.scene import Command, Event, Scene
 from gateway.demo.script import Action, Step

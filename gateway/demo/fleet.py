@@ -1,148 +1,116 @@
-"""Ironic's API servers in the demonstration: on loopback, they handle versions as Ironic 13.0 and 24.1 do.
+"""The fleet of the demonstration: four servers of one API and two of another, and what they could serve when.
 
-Both know only Ironic's own header (releases before 25.0 ignore `OpenStack-API-Version`). They refuse what
-they do not serve with 406 and Ironic's text. Their cloud has no nodes. Each server counts what it received,
-which proves that no server got a version that it does not serve.
-
-This module must not know the gateway: these are foreign servers that run in the same process.
+`EmbeddedFleet.could_serve` is the measure of every loss: whether some server could serve a version all the
+time. It looks at the servers alone, so it is the same for whatever stands in front of them.
 """
 
 from __future__ import annotations
 
-import json
+from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, final
+from time import monotonic
+from typing import Final, NamedTuple, Self, final
 
-from aiohttp import web
+from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import MajorMinor, Scheme, Version, WholeNumber
+from gateway.demo.catalog import NEW_CATALOG, OLD_CATALOG, CatalogServer
+from gateway.demo.ironic import NEW, OLD, Server
+from gateway.demo.servers import ApiServer, Release, ServerState
 
-from gateway.demo.servers import ApiServer, Release
+BAREMETAL: Final = "baremetal"
+CATALOG: Final = "catalog"
 
-SERVED: Final = "X-OpenStack-Ironic-API-Version"
-LOWEST: Final = "X-OpenStack-Ironic-API-Minimum-Version"
-HIGHEST: Final = "X-OpenStack-Ironic-API-Maximum-Version"
+REMEMBERED: Final = 1000
+"""Changes of the servers that are looked back at: a few in a second at most, and promises stand for some
+seconds."""
 
-OLD: Final = Release("Train (13.0)", 58)
-NEW: Final = Release("Caracal (24.1)", 90)
+
+class ServiceFleet(NamedTuple):
+    """The servers of one API."""
+
+    name: str
+    scheme: Scheme
+    servers: tuple[ApiServer, ...]
+    old: Release
+    new: Release
+    oldest: Version
+
+    def serves(self, release: Release) -> VersionSet:
+        """What a server of this release serves."""
+        return VersionSet.between(self.oldest, self.oldest.step(release.highest - self.oldest.minor))
+
+    def share(self, versions: VersionSet) -> float:
+        """How much of what the new release serves this is, 0 to 1, if it begins at the oldest version."""
+        return versions.highest.minor / self.new.highest if versions else 0.0
 
 
 @final
-class Server(ApiServer):
-    """One of Ironic's API servers."""
+class EmbeddedFleet:
+    """All servers, inside `async with`. `clock`: monotonic seconds."""
 
-    documents = frozenset({"/", "/v1", "/v1/"})
-
-    def __init__(self, name: str, release: Release = OLD) -> None:
-        super().__init__(name, release)
-
-    def application(self) -> web.Application:
-        """The API of the present release, for whoever serves it."""
-        application = web.Application(middlewares=[self.present, self._negotiate])
-        application.router.add_get("/", self._root, allow_head=False)
-        for path in ("/v1", "/v1/"):
-            application.router.add_get(path, self._v1, allow_head=False)
-        application.router.add_get("/v1/nodes", self._list)
-        application.router.add_get("/v1/nodes/{ident}", self._show)
-        return application
-
-    @web.middleware
-    async def _negotiate(
-        self, request: web.Request, handler: Callable[[web.Request], Any]
-    ) -> web.StreamResponse:
-        """Ironic's rule: `/` is not negotiated, no version means 1.1, others get 406 with the range."""
-        text = request.headers.get(SERVED, "")
-        self.received[text] += 1
-        if request.path == "/":
-            return await self._routed(request, handler)
-        version = _read(text, self.release)
-        if version is None:
-            self.refused.append(text)
-            return _fault(406, "Not Acceptable", f"Invalid value for {SERVED} header")
-        if version[0] != 1 or not 1 <= version[1] <= self.release.highest:
-            self.refused.append(text)
-            response = _fault(406, "Not Acceptable", _not_served(version, self.release))
-            return _with_versions(response, self.release, None)
-        response = await self._routed(request, handler)
-        if request.match_info.http_exception:
-            return response
-        return _with_versions(response, self.release, version[1])
-
-    async def _routed(self, request: web.Request, handler: Callable[[web.Request], Any]) -> web.Response:
-        """The response of the route. Without a route: pecan's error, which has no version headers."""
-        problem = request.match_info.http_exception
-        if problem is not None:
-            return _fault(problem.status, problem.reason, "")
-        response: web.Response = await handler(request)
-        return response
-
-    async def _root(self, request: web.Request) -> web.Response:
-        entry = self._version_entry(request)
-        return web.json_response(
-            {
-                "name": "OpenStack Ironic API",
-                "description": "A server of skewgate's demonstration.",
-                "default_version": entry,
-                "versions": [entry],
-            }
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self.services = (
+            ServiceFleet(
+                BAREMETAL,
+                MajorMinor(),
+                tuple(Server(f"api-{number}") for number in range(1, 5)),
+                OLD,
+                NEW,
+                Version(1, 1),
+            ),
+            ServiceFleet(
+                CATALOG,
+                WholeNumber(),
+                tuple(CatalogServer(f"catalog-{number}", OLD_CATALOG) for number in range(1, 3)),
+                OLD_CATALOG,
+                NEW_CATALOG,
+                Version(1),
+            ),
         )
+        self._clock = clock
+        self._newest = {each.name: deque([(clock(), 0)], REMEMBERED) for each in self.services}
+        """By service: the last number of the newest version that is served from that time on; 0: none is."""
+        for each in self.services:
+            for server in each.servers:
+                server.changed = self._changed
 
-    async def _v1(self, request: web.Request) -> web.Response:
-        nodes = [{"href": f"http://{request.host}/v1/nodes/", "rel": "self"}]
-        entry = self._version_entry(request)
-        return web.json_response({"id": "v1", "links": entry["links"], "nodes": nodes, "version": entry})
+    @property
+    def servers(self) -> tuple[ApiServer, ...]:
+        """Those of all services."""
+        return tuple(server for each in self.services for server in each.servers)
 
-    def _version_entry(self, request: web.Request) -> dict[str, Any]:
-        return {
-            "id": "v1",
-            "links": [{"href": f"http://{request.host}/v1/", "rel": "self"}],
-            "status": "CURRENT",
-            "min_version": "1.1",
-            "version": self.release.text,
-        }
+    def service(self, name: str) -> ServiceFleet:
+        """The servers of one API."""
+        return next(each for each in self.services if each.name == name)
 
-    async def _list(self, request: web.Request) -> web.Response:
-        return web.json_response({"nodes": []})
+    def server(self, name: str) -> ApiServer:
+        """One server. Raises `StopIteration` if there is none of this name."""
+        return next(each for each in self.servers if each.name == name)
 
-    async def _show(self, request: web.Request) -> web.Response:
-        """An error of Ironic's methods: the form of `_fault` with other keys."""
-        text = f"Node {request.match_info['ident']} could not be found."
-        inner = json.dumps({"faultcode": "Client", "faultstring": text, "debuginfo": None})
-        return web.json_response({"error_message": inner}, status=404)
+    async def __aenter__(self) -> Self:
+        """Start all servers, with their old releases."""
+        for each in self.services:
+            for server in each.servers:
+                await server.start(each.old)
+        return self
 
+    async def __aexit__(self, *_: object) -> None:
+        """Stop all servers."""
+        for server in self.servers:
+            await server.close()
 
-def _read(text: str, release: Release) -> tuple[int, int] | None:
-    """The version in the text of a header; None when it is not a version."""
-    if not text:
-        return (1, 1)
-    if text.lower() == "latest":
-        return (1, release.highest)
-    major, dot, minor = text.partition(".")
-    if dot and all(part.isascii() and part.isdigit() and len(part) <= 6 for part in (major, minor)):
-        return (int(major), int(minor))
-    return None
+    def could_serve(self, service: str, number: int, since: float) -> bool:
+        """Whether at each moment from `since`, in seconds of the clock, until now some server ran that serves
+        the version whose last number is `number`."""
+        for at, newest in reversed(self._newest[service]):
+            if newest < number:
+                return False
+            if at <= since:
+                return True
+        return False
 
-
-def _with_versions(response: web.Response, release: Release, minor: int | None) -> web.Response:
-    """Add the range, and the served version when there is one."""
-    response.headers[LOWEST] = "1.1"
-    response.headers[HIGHEST] = release.text
-    if minor is not None:
-        response.headers[SERVED] = f"1.{minor}"
-    return response
-
-
-def _not_served(version: tuple[int, int], release: Release) -> str:
-    text = f"{version[0]}.{version[1]}"
-    if version[0] == 1:
-        problem = f"Version {text} was requested but the minor version is not supported by this service."
-    else:
-        problem = (
-            f"Mutually exclusive versions requested. Version {text} requested "
-            "but not supported by this service."
-        )
-    return f"{problem} The supported version range is: [1.1, {release.text}]."
-
-
-def _fault(status: int, title: str, description: str) -> web.Response:
-    """An error of Ironic's routing: JSON as a string inside JSON."""
-    inner = json.dumps({"code": status, "title": title, "description": description})
-    return web.json_response({"error_message": inner}, status=status)
+    def _changed(self, server: ApiServer) -> None:
+        for each in self.services:
+            if server in each.servers:
+                running = [one.release.highest for one in each.servers if one.state is ServerState.RUNNING]
+                self._newest[each.name].append((self._clock(), max(running, default=0)))

@@ -17,7 +17,7 @@ from typing import Final, Protocol, final
 from gateway import settings
 from gateway.assembly import Gateway
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.demo.embedded_fleet import BAREMETAL, CATALOG, EmbeddedFleet
+from gateway.demo.fleet import BAREMETAL, CATALOG, EmbeddedFleet
 from gateway.errors import StartupError
 from gateway.keys.secrets import Secret
 from gateway.runtime.terminal import print_error

@@ -24,7 +24,7 @@ from typing import Final, final
 
 import aiohttp
 
-from gateway.demo.embedded_fleet import EmbeddedFleet, ServiceFleet
+from gateway.demo.fleet import EmbeddedFleet, ServiceFleet
 from gateway.demo.servers import LOOPBACK
 from gateway.errors import StartupError
 from gateway.runtime.terminal import plain

@@ -17,7 +17,7 @@ from gateway.core.fleet.offer import HeldRule, Phase
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.demo.clients import KINDS, PROGRAMS, Answer, Client, Judgement, Result, Surroundings
-from gateway.demo.embedded_fleet import EmbeddedFleet, ServiceFleet
+from gateway.demo.fleet import EmbeddedFleet, ServiceFleet
 from gateway.demo.front import Front
 from gateway.demo.scene import BackendScene, ClientScene, FrontScene, ServiceScene
 from gateway.demo.servers import ApiServer, ServerState

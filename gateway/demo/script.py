@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from gateway.demo.embedded_fleet import BAREMETAL, CATALOG
+from gateway.demo.fleet import BAREMETAL, CATALOG
 
 START_SHARE: Final = 0.06
 """Share of the length before the first step: everything is as it was."""

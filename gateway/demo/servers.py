@@ -1,7 +1,7 @@
 """What all servers of the demonstration share: a port that stays theirs, and what may happen to them.
 
-A server starts with a release, stops as for an upgrade, is killed, or hangs. This module must not know the
-gateway: these are foreign servers that run in the same process. What they answer is in `fleet` and `catalog`.
+A server starts with a release, stops as for an upgrade, is killed, or hangs. What it answers is in `ironic`
+and `catalog`. This module must not know the gateway: these are foreign servers in the same process.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gateway.demo.fleet import NEW, OLD, SERVED, Server
+from gateway.demo.ironic import NEW, OLD, SERVED, Server
 from gateway.demo.servers import Release
 from tests.browser.gateway import TOKEN, GatewayProcess
 

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from gateway.demo.fleet import HIGHEST, LOWEST, SERVED
+from gateway.demo.ironic import HIGHEST, LOWEST, SERVED
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.assembly import Gateway
 from gateway.cli import main
-from gateway.demo.fleet import NEW, OLD, Server
+from gateway.demo.ironic import NEW, OLD, Server
 from gateway.settings import read_file
 from tests.kit.processes import Ended, kill_left, ready
 

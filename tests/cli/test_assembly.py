@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from gateway.assembly import Gateway, reloading
-from gateway.demo.fleet import SERVED
+from gateway.demo.ironic import SERVED
 from gateway.errors import CLIENT_ERROR_REASONS, StartupError
 from gateway.settings import Loaded, read_file
 from gateway.telemetry.request_record import RequestRecord

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.demo.fleet import SERVED
+from gateway.demo.ironic import SERVED
 from gateway.settings import read_file
 from tests.cli.conftest import Call, Fleet
 from tests.cli.test_service_manager import Manager, listening

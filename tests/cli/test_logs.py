@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from gateway.assembly import Gateway
-from gateway.demo.fleet import SERVED
+from gateway.demo.ironic import SERVED
 from gateway.settings import read_file
 from gateway.telemetry.log_fields import ACCESS_LOG, LEFT_OUT, PROCESS_LOG
 from tests.cli.conftest import Write

@@ -18,7 +18,7 @@ import pytest
 from gateway.assembly import Gateway
 from gateway.controlplane.name_lookup import NameLookup
 from gateway.controlplane.resolver import Resolver
-from gateway.demo.fleet import SERVED
+from gateway.demo.ironic import SERVED
 from gateway.settings import read_file
 from tests.cli.closing_backend import backend
 from tests.kit.name_servers import NXDOMAIN, SILENT, NameServer, name_server

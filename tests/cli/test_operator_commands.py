@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.demo.fleet import HIGHEST, SERVED
+from gateway.demo.ironic import HIGHEST, SERVED
 from gateway.settings import read_file
 from tests.cli.conftest import Call, Fleet, Running, Write
 from tests.kit.networks import free_port

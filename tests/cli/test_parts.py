@@ -29,7 +29,7 @@ from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.demo.fleet import SERVED
+from gateway.demo.ironic import SERVED
 from gateway.errors import StartupError
 from gateway.settings import Loaded, read_file
 from gateway.telemetry.process_log import GATEWAY

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import aiohttp
 import pytest
 
-from gateway.demo.fleet import HIGHEST, SERVED
+from gateway.demo.ironic import HIGHEST, SERVED
 from tests.cli.conftest import Write
 from tests.kit.networks import free_port
 from tests.kit.processes import call, finish, ready, start

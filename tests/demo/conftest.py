@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient
 from pytest_aiohttp import AiohttpClient
 
-from gateway.demo.fleet import NEW, OLD, Server
+from gateway.demo.ironic import NEW, OLD, Server
 
 ServerClient: TypeAlias = TestClient[web.Request, web.Application]
 

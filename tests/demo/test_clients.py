@@ -27,8 +27,8 @@ from gateway.demo.clients import (
     Surroundings,
     Unversioned,
 )
-from gateway.demo.embedded_fleet import BAREMETAL
-from gateway.demo.fleet import HIGHEST, LOWEST, SERVED
+from gateway.demo.fleet import BAREMETAL
+from gateway.demo.ironic import HIGHEST, LOWEST, SERVED
 from tests.demo.conftest import Fleet, url_of
 from tests.kit.processes import TIMEOUT
 

@@ -16,7 +16,7 @@ import pytest
 
 from gateway.demo import haproxy
 from gateway.demo.clients import Client, Latest, New, Old
-from gateway.demo.embedded_fleet import BAREMETAL, CATALOG, EmbeddedFleet
+from gateway.demo.fleet import BAREMETAL, CATALOG, EmbeddedFleet
 from gateway.demo.front import Front, GatewayFront
 from gateway.demo.haproxy import HAProxyFront, find_program, version_of
 from gateway.demo.performance import Performance

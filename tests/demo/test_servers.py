@@ -12,8 +12,8 @@ from pytest_aiohttp import AiohttpClient
 
 from gateway.demo import catalog
 from gateway.demo.catalog import NEW_CATALOG, OLD_CATALOG, CatalogServer
-from gateway.demo.embedded_fleet import BAREMETAL, CATALOG, EmbeddedFleet
-from gateway.demo.fleet import HIGHEST, NEW, OLD, SERVED, Server
+from gateway.demo.fleet import BAREMETAL, CATALOG, EmbeddedFleet
+from gateway.demo.ironic import HIGHEST, NEW, OLD, SERVED, Server
 from gateway.demo.servers import ApiServer, ServerState
 from tests.demo.conftest import Fleet
 from tests.kit.waiting import until

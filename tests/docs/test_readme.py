@@ -16,7 +16,7 @@ from gateway import settings
 from gateway.assembly import Gateway
 from gateway.cli.status import BACKEND_COLUMNS, SERVICE_COLUMNS
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.demo.fleet import NEW, OLD, Server
+from gateway.demo.ironic import NEW, OLD, Server
 from tests.docs.pages import blocks, page
 from tests.kit.waiting import PATIENCE
 

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import aiohttp
 
-from gateway.demo.fleet import HIGHEST, NEW, OLD, SERVED, Server
+from gateway.demo.ironic import HIGHEST, NEW, OLD, SERVED, Server
 from tests.engines.etcd_cluster import Cluster, Link, etcd_cluster, relay
 from tests.kit.networks import free_port
 from tests.kit.processes import TIMEOUT, finish, start

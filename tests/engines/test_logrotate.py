@@ -15,7 +15,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.demo.fleet import SERVED
+from gateway.demo.ironic import SERVED
 from tests.kit.backends import ScriptedBackend, serve
 from tests.kit.networks import free_port
 from tests.kit.processes import ROOT, finish, ready, start

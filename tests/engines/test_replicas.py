@@ -18,7 +18,7 @@ import pytest
 from aiohttp import web
 
 from gateway.core.fleet.falls import MAX_DOUBLINGS
-from gateway.demo.fleet import NEW, OLD
+from gateway.demo.ironic import NEW, OLD
 from tests.engines.replicas import STABILIZATION, TTL, Bed, Replica, Watch, ask, namespace, replicas, run
 from tests.kit.processes import call, finish, start
 

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from gateway.assembly import Gateway
-from gateway.demo.fleet import NEW, OLD, SERVED, Server
+from gateway.demo.ironic import NEW, OLD, SERVED, Server
 from gateway.handover.handover import Handover
 from gateway.handover.inheritance import Inheritance
 from gateway.handover.line import path_of

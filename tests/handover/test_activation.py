@@ -11,7 +11,7 @@ import pytest
 
 from gateway.assembly import serving
 from gateway.dataplane.edge.listening_sockets import Inherited
-from gateway.demo.fleet import NEW, OLD, SERVED, Server
+from gateway.demo.ironic import NEW, OLD, SERVED, Server
 from gateway.handover.inheritance import Inheritance
 from tests.handover.conftest import House
 

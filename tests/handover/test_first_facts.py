@@ -16,7 +16,7 @@ import pytest
 from gateway.assembly import Gateway
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.edge.listening_sockets import Inherited
-from gateway.demo.fleet import NEW, OLD, Server
+from gateway.demo.ironic import NEW, OLD, Server
 from gateway.handover.inheritance import Inheritance
 from gateway.handover.take_over import TakenOver
 from gateway.workers.publisher import offers

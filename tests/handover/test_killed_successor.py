@@ -12,7 +12,7 @@ from typing import Final, final
 import aiohttp
 import pytest
 
-from gateway.demo.fleet import SERVED
+from gateway.demo.ironic import SERVED
 from tests.kit.backends import ScriptedBackend, UpstreamConnection, ironic_response
 from tests.kit.networks import free_port
 from tests.kit.processes import finish, kill_left, ready, start

@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.demo.fleet import SERVED
+from gateway.demo.ironic import SERVED
 from tests.handover.conftest import House
 from tests.kit.networks import free_port
 from tests.kit.processes import finish, kill_left, ready, start

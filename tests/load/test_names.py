@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import aiohttp
 import pytest
 
-from gateway.demo.fleet import SERVED
+from gateway.demo.ironic import SERVED
 from tests.cli.closing_backend import backend
 from tests.kit.name_servers import NXDOMAIN, SILENT, NameServer, name_server
 from tests.kit.networks import free_port
