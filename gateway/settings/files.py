@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from glob import glob, has_magic
+from glob import glob
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, final
@@ -151,11 +151,6 @@ def is_stream(path: str | Path) -> bool:
     except (OSError, ValueError):
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
-
-
-def is_pattern(text: str) -> bool:
-    """Whether it may match several files."""
-    return has_magic(text)
 
 
 def _matches(pattern: str) -> tuple[str, ...]:

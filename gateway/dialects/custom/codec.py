@@ -79,6 +79,11 @@ class DocumentCodec:
     lowest: Version | None = None
     """The oldest version of every server, in place of `minimum`: the document does not say it."""
 
+    @property
+    def has_versions(self) -> bool:
+        """Whether versions stand anywhere in the document."""
+        return any(place is not None for place in (self.listed, self.minimum, self.lowest, self.maximum))
+
     def read(self, document: Json) -> VersionSet:
         """The versions that the document advertises. Empty when it holds none that can be believed."""
         if self.listed is not None:

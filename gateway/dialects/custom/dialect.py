@@ -83,8 +83,8 @@ class Custom(Dialect):
         self.owned_response = frozenset(map(normalize_name, parts.response_codec.names))
         self.target_writer = self if parts.in_target else None
         self.configuration_rules = ConfigurationRules(
-            can_be_probed=parts.probes_document or parts.response_codec.advertises,
-            option_paths=parts.option_paths,
+            can_be_probed=parts.advertisement_codec.has_versions or parts.response_codec.advertises,
+            option_paths=parts.options.paths,
             warnings=parts.warnings,
             notes=parts.notes,
             says_default=True,
@@ -100,7 +100,7 @@ class Custom(Dialect):
             for plain in (comparable(path, self._suffixes) for path in parts.versioned_documents)
         }
         # Exact, unlike documents: a look-alike may be another resource, where a server reads a version.
-        self._unversioned = frozenset(parts.unversioned)
+        self._unversioned = frozenset(parts.options.unversioned)
         self._prefixes = tuple(path + "/" for path in self._unversioned if path != "/")
         self._has_known_paths = bool(self._unversioned or self._documents)
         self.direct_paths = self._direct_paths()
@@ -109,7 +109,7 @@ class Custom(Dialect):
     def configured(cls, options: object) -> Self:
         """The dialect of one service. Raises `OptionsError` with every mistake."""
         assert isinstance(options, CustomOptions)
-        return cls(with_probed_paths(options, read_parts(options)))
+        return cls(with_probed_paths(read_parts(options)))
 
     def _direct_paths(self) -> tuple[DirectPaths, ...]:
         """All but what may be a document or a path without versions, if headers alone carry the version."""
@@ -244,8 +244,8 @@ class Custom(Dialect):
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
         """The operator's answer, with the offer in the range headers."""
-        outside, malformed = self._parts.statuses
-        status = malformed if refusal.version is None else outside
+        options = self._parts.options.refusal
+        status = options.malformed_status if refusal.version is None else options.status
         hint = "" if refusal.version is not None else self._unversioned_hint(endpoint)
         response = self._parts.error_bodies.write_refusal(refusal, status, hint)
         return response.with_headers(*self._parts.response_codec.write(None, refusal.offered))
@@ -280,14 +280,14 @@ class Custom(Dialect):
         parts, codec = self._parts, self._parts.response_codec
         advertisement = codec.read_advertisement(headers)
         refusal = VersionRefusal.NO
-        if endpoint.negotiated and status == parts.statuses[0]:
+        if endpoint.negotiated and status == parts.options.refusal.status:
             if (
                 advertisement is not None
                 and codec.served
                 and not all_values(headers, normalize_name(codec.served))
             ):
                 refusal = VersionRefusal.YES
-            elif parts.refusals_advertise:
+            elif parts.refusal_codec.has_versions:
                 refusal = VersionRefusal.READ_BODY
         return Served(codec.read_served(headers), advertisement, refusal, codec.has_range(headers))
 
@@ -312,7 +312,7 @@ class Custom(Dialect):
         version = served.version
         if version is None and status >= 200 and (legacy or parts.served_always):
             version = negotiated
-        with_range = served.has_range or (status >= 200 and (legacy or parts.range_always))
+        with_range = served.has_range or (status >= 200 and (legacy or parts.options.reply.always))
         return parts.response_codec.write(version, offered if with_range else None)
 
     def rewrite_document(
@@ -331,14 +331,14 @@ class Custom(Dialect):
 
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
         """One request, for the document or for the headers of a response."""
-        parts, learn = self._parts, self._parts.learn
+        parts, learn = self._parts, self._parts.options.learn
         if not answers:
             return ProbeRequest(path or learn.path, (("Accept", learn.content_type),))
         answer = answers[0]
         if answer.status not in learn.statuses:
             expected = ", ".join(map(str, learn.statuses))
             return ProbeFault("status", f"answered {answer.status} where {expected} was expected")
-        if not parts.probes_document:
+        if not parts.advertisement_codec.has_versions:
             return parts.response_codec.read_advertisement(answer.headers) or ProbeFault(
                 "range", "the version headers of the answer do not show which versions are served"
             )

@@ -72,8 +72,9 @@ _RESERVED: Final = frozenset({"minimum", "maximum", "refused", "none"})
 @final
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a dialect is made of."""
+    """What a dialect is made of: its options, and what has been made of them."""
 
+    options: CustomOptions
     scheme: Scheme
     syntax: VersionSyntax
     match: VersionMatch
@@ -81,33 +82,21 @@ class Parts:
     in_target: tuple[TargetLocation, ...]
     target_rank: int
     """How many of `in_headers` come before the first of `in_target`."""
-    unversioned: tuple[str, ...]
     suffixes: tuple[str, ...]
     """Lower case."""
     method_override: tuple[str, ...]
     """Normalized names."""
-    learn: LearnOptions
     advertisement_codec: DocumentCodec
-    """Where the document that probes read holds versions."""
-    probes_document: bool
-    """Whether probes read a document. Otherwise they read the response headers."""
+    """Where the document that probes read holds versions. Without any place they read response headers."""
     response_codec: ResponseCodec
     served_always: bool
     """Whether the served version stands on every response."""
-    range_always: bool
-    """Whether the offer does so, too."""
-    statuses: tuple[int, int]
-    """Of a refusal: for a version that is not on offer, for a malformed one."""
     refusal_codec: DocumentCodec
     """Where a backend's own refusal holds its versions."""
-    refusals_advertise: bool
-    """Whether backends' own refusals hold versions."""
     error_bodies: ErrorBodies
     documents: tuple[tuple[str, DocumentCodec], ...]
     versioned_documents: tuple[str, ...]
     """The paths of those that stand at their path with a version, too."""
-    option_paths: tuple[tuple[Position, str], ...]
-    """Every path in the options, with its position there."""
     probed_paths: frozenset[str] = frozenset()
     """What probes and health checks request, as clients write it."""
     warnings: tuple[OptionWarning, ...] = ()
@@ -138,7 +127,10 @@ class _Reader:
         match = self._match(scheme)
         locations = read_locations(options.places, syntax, self.problems)
         response_codec = self._response_codec(scheme)
+        self._check_unversioned(locations)
+        self._check_statuses()
         parts = Parts(
+            options,
             scheme,
             syntax,
             match,
@@ -147,18 +139,12 @@ class _Reader:
             target_rank=len(
                 list(takewhile(lambda location: isinstance(location, HeadersLocation), locations))
             ),
-            unversioned=self._unversioned(locations),
             suffixes=self._suffixes(),
             method_override=self._method_override(locations),
-            learn=options.learn,
             advertisement_codec=self._advertisement_codec(scheme),
-            probes_document=any((options.learn.minimum, options.learn.maximum, options.learn.list)),
             response_codec=response_codec,
             served_always=options.reply.always or match is not VersionMatch.EXACT,
-            range_always=options.reply.always,
-            statuses=self._statuses(),
             refusal_codec=self._refusal_codec(scheme),
-            refusals_advertise=any((options.refusal.minimum, options.refusal.maximum, options.refusal.list)),
             error_bodies=self._error_bodies(scheme),
             documents=tuple(
                 (
@@ -168,7 +154,6 @@ class _Reader:
                 for at, document in enumerate(options.documents or ())
             ),
             versioned_documents=tuple(each.path for each in options.documents or () if each.versioned),
-            option_paths=options.paths,
         )
         self.problems.raise_if_any()
         return parts
@@ -248,15 +233,14 @@ class _Reader:
                 )
         return match
 
-    def _unversioned(self, locations: tuple[HeadersLocation | TargetLocation, ...]) -> tuple[str, ...]:
-        """Paths without versions. No version may stand below any of them."""
+    def _check_unversioned(self, locations: tuple[HeadersLocation | TargetLocation, ...]) -> None:
+        """Check the paths without versions. No version may stand below any of them."""
         prefix = next((each.prefix for each in locations if isinstance(each, PathLocation)), "")
         for at, path in enumerate(self.options.unversioned):
             self.problems.check_path(("unversioned", at), path)
             if prefix and end_of_prefix(prefix, path) is not None:
                 message = "one of the places says that versions stand below this path"
                 self.problems.add(("unversioned", at), message, "remove it, or name longer paths")
-        return self.options.unversioned
 
     def _suffixes(self) -> tuple[str, ...]:
         for at, suffix in enumerate(self.options.suffixes):
@@ -389,12 +373,11 @@ class _Reader:
 
     # -- refusals and errors
 
-    def _statuses(self) -> tuple[int, int]:
+    def _check_statuses(self) -> None:
         refusal = self.options.refusal
         for kind in ("status", "malformed_status"):
             if not 400 <= getattr(refusal, kind) <= 499:
                 self.problems.add(("refusal", kind), "a refusal has a status from 400 to 499")
-        return refusal.status, refusal.malformed_status
 
     def _refusal_codec(self, scheme: Scheme) -> DocumentCodec:
         refusal = self.options.refusal

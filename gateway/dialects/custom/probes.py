@@ -20,7 +20,7 @@ from gateway.dialects.custom.json_path import JsonPath
 from gateway.dialects.custom.locations import Affixes, PathLocation
 from gateway.dialects.custom.option_problems import PATH
 from gateway.dialects.custom.option_reader import Parts
-from gateway.dialects.custom.options import CustomOptions, LearnOptions
+from gateway.dialects.custom.options import LearnOptions
 from gateway.dialects.custom.spellings import comparable
 
 _JSON: Final = re.compile(r"[^/]+/(?:[^/]+\+)?json", re.ASCII)
@@ -38,14 +38,15 @@ _AROUND: Final = re.compile(r"([^0-9]*)([0-9][0-9.-]*[0-9]|[0-9])(.*)", re.ASCII
 _PLAIN: Final = re.compile(r"[A-Za-z0-9 ._~/:-]{0,20}", re.ASCII)
 
 
-def with_probed_paths(options: CustomOptions, parts: Parts) -> Parts:
+def with_probed_paths(parts: Parts) -> Parts:
     """`parts` with what follows from the paths that probes request."""
+    options = parts.options
     probes, learn = options.probes, options.learn
     requested = (probes.path or learn.path, probes.health)
     learned, health = (None if path is None else probes.local(path.partition("?")[0]) for path in requested)
     paths = frozenset(path for path in (learned, health) if path is not None)
     parts = replace(parts, probed_paths=paths, notes=_notes(parts, paths))
-    if learned is None or not parts.probes_document or learned in parts.unversioned:
+    if learned is None or not parts.advertisement_codec.has_versions or learned in options.unversioned:
         return parts
     if options.documents is None and _can_be_rewritten(learned, learn, parts):
         # What stands at `/v3/` is rarely the document that stands at `/`.
@@ -76,7 +77,7 @@ def _notes(parts: Parts, paths: frozenset[str]) -> tuple[str, ...]:
     """What `check` says about paths where a version would be."""
     prefix = next((place.prefix for place in parts.in_target if isinstance(place, PathLocation)), "")
     below = sorted(path for path in paths if prefix and path.startswith(prefix + "/"))
-    if not below or set(below) <= set(parts.unversioned):
+    if not below or set(below) <= set(parts.options.unversioned):
         return ()
     listed = ", ".join(below)
     note = (

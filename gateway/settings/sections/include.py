@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from glob import has_magic
 from pathlib import Path
 from typing import Final, final
 
 from gateway.keys.kinds import ListOf
 from gateway.keys.texts import FILE_PATTERN, LINE, VARIABLE_NAME
-from gateway.settings.files import MAX_FILES, SourceError, Sources, is_pattern
+from gateway.settings.files import MAX_FILES, SourceError, Sources
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Problem, Severity, quoted
 from gateway.settings.yaml.tree import (
@@ -124,9 +125,9 @@ def _paths(node: Scalar, sources: Sources, findings: Findings) -> list[str]:
         return []
     if not found and findings.check_files:
         folder = Path(sources.resolve(pattern)).parent
-        if not is_pattern(pattern):
+        if not has_magic(pattern):
             findings.add(node, "unreadable", "there is no such file", "write a pattern: conf.d/*.yaml")
-        elif not is_pattern(str(folder)) and not folder.is_dir():
+        elif not has_magic(str(folder)) and not folder.is_dir():
             findings.add(node, "unreadable", "the folder of these files does not exist")
         else:
             findings.add(
