@@ -37,8 +37,7 @@ from gateway.core.http.message import Header, RequestHead, Response, as_mapping,
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects import discover
-from gateway.dialects.chef.dialect import RESOURCE, UNVERSIONED, Chef, ChefOptions
-from gateway.dialects.chef.documents import VERSION_DOCUMENT
+from gateway.dialects.chef.dialect import RESOURCE, UNVERSIONED, VERSION_DOCUMENT, Chef, ChefOptions
 from gateway.dialects.chef.version_object import read_integer, read_object
 
 CHEF = Chef.configured(ChefOptions())

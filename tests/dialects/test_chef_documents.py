@@ -19,8 +19,14 @@ from gateway.core.dialect import OfferedVersions
 from gateway.core.http.message import Header, RequestHead, Response, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version, WholeNumber
-from gateway.dialects.chef.dialect import RESOURCE, Chef, ChefOptions
-from gateway.dialects.chef.documents import EXTENDED_DOCUMENT, MAX_VERSIONS, VERSION_DOCUMENT
+from gateway.dialects.chef.dialect import (
+    EXTENDED_DOCUMENT,
+    MAX_VERSIONS,
+    RESOURCE,
+    VERSION_DOCUMENT,
+    Chef,
+    ChefOptions,
+)
 
 CHEF = Chef.configured(ChefOptions())
 HEADER = "X-Ops-Server-API-Version"

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import ClassVar, Literal, Self, TypeAlias
+from typing import ClassVar, Final, Literal, Self, TypeAlias
 
 from gateway.core.decision.negotiation import negotiate
-from gateway.core.decision.operations import NO_OPERATIONS, Operations
+from gateway.core.decision.operations import NEXT, NO_OPERATIONS, Operation, Operations, PathTemplate
 from gateway.core.dialect import (
     NO_HEADERS,
     NO_VERSION_REQUESTED,
@@ -52,7 +52,6 @@ from gateway.core.http.message import (
 )
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
-from gateway.dialects.chef.documents import document_endpoint, write_document
 from gateway.dialects.chef.version_object import (
     HEADER,
     HEADER_FOLDED,
@@ -79,6 +78,17 @@ ERROR = "invalid-x-ops-server-api-version"
 RESOURCE = Endpoint("resource")
 UNVERSIONED = Endpoint("unversioned", negotiated=False)
 """What never reaches erchef's version check: health, the manifest, the presigned URLs of the file store."""
+
+VERSION_DOCUMENT: Final = Endpoint("server_api_version", negotiated=False, answered=True)
+EXTENDED_DOCUMENT: Final = Endpoint(
+    "server_api_version/extended", negotiated=False, answered=True, rate_limited=True
+)
+
+MAX_VERSIONS: Final = 100
+"""How many versions on offer are listed for each operation, from the newest down. Chef Server has three, but
+a backend may claim a million."""
+
+Element: TypeAlias = Mapping[str, str | int]
 
 _UNVERSIONED = frozenset({"_status", "_stats", "_route", "version", "bookshelf"})
 _JSON: Header = ("Content-Type", "application/json")
@@ -153,7 +163,7 @@ class Chef(Dialect):
         first, _, rest = path.lstrip("/").partition("/")
         if first in _UNVERSIONED:
             return UNVERSIONED
-        return (document_endpoint(rest) or RESOURCE) if first == "server_api_version" else RESOURCE
+        return (_document_endpoint(rest) or RESOURCE) if first == "server_api_version" else RESOURCE
 
     def operation_path(self, path: str) -> str:
         """Without `.json`, which Chef Server takes for a part of a name, but not every look-alike."""
@@ -250,7 +260,7 @@ class Chef(Dialect):
                 GatewayError(405, "Method Not Allowed", detail, offered=offered, requested=requested)
             )
             return response.with_headers(("Allow", "GET, HEAD"))
-        body = write_document(endpoint, head.path, offered, operations)
+        body = _write_document(endpoint, head.path, offered, operations)
         if body is None:
             detail = "There is no such endpoint."
             return self.error_response(
@@ -390,3 +400,54 @@ def _probe_request(path: str | None, version: str) -> ProbeRequest:
             (HEADER, version),
         ),
     )
+
+
+# --- the documents that the gateway serves itself, as RFC 041 has them: no server has the extended one ------
+
+
+def _document_endpoint(rest: str) -> Endpoint | None:
+    """The document at `/server_api_version/` and `rest`; None when there is none."""
+    below = rest.strip("/")
+    if not below:
+        return VERSION_DOCUMENT
+    return EXTENDED_DOCUMENT if below == "extended" or below.startswith("extended/") else None
+
+
+def _write_document(
+    endpoint: Endpoint, path: str, offered: OfferedVersions, operations: Operations
+) -> Mapping[str, object] | None:
+    """The document at `path`. None: `path` names an operation that has no version on offer."""
+    if endpoint == VERSION_DOCUMENT:
+        return {"min_api_version": offered.lowest[0], "max_api_version": offered.highest[0]}
+    wanted = path.partition("extended")[2].strip("/")
+    if not wanted:
+        return {"endpoints": _endpoints(offered, operations)}
+    method, _, operation_path = wanted.partition("/")
+    # The spelling of the document, `/users/:user`, is found as well: any text matches a placeholder.
+    operation = operations.find(method, operation_path)
+    elements = _elements(operation, offered) if operation is not None else []
+    if operation is None or not elements:
+        return None
+    return {"name": operation.path.rfc041_text, "versions": elements}
+
+
+def _endpoints(offered: OfferedVersions, operations: Operations) -> list[Mapping[str, object]]:
+    """Every path with an operation that is on offer or comes next, in the order of the configuration."""
+    by_path: dict[PathTemplate, list[Element]] = {}
+    for operation in operations.listed:
+        by_path.setdefault(operation.path, []).extend(_elements(operation, offered))
+    return [
+        {"name": path.rfc041_text, "versions": elements} for path, elements in by_path.items() if elements
+    ]
+
+
+def _elements(operation: Operation, offered: OfferedVersions) -> list[Element]:
+    """One element for each version on offer, oldest first, then one for the version that comes next."""
+    since = max(offered.lowest, offered.highest.step(1 - MAX_VERSIONS))
+    newest = VersionSet.between(since, offered.highest)
+    statuses = {
+        version[0]: rule.status.value for rule in operation.rules for version in rule.versions & newest
+    }
+    rows: list[tuple[str | int, str]] = sorted(statuses.items())
+    rows += [(NEXT, rule.status.value) for rule in operation.rules if not rule.versions][:1]
+    return [{"method": operation.method, "version": version, "status": status} for version, status in rows]
