@@ -31,7 +31,7 @@ from gateway.core.fleet.fleet import Drain, OperatorCommand, Pin
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.version import Version
-from gateway.telemetry.agreement import AgreementReport
+from gateway.telemetry.neighbours import AgreementReport
 
 MAX_QUOTED: Final = 80
 """Characters that an error quotes of the request body."""

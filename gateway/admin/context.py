@@ -15,9 +15,9 @@ from gateway.core.fleet.fleet import OperatorCommand
 from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.snapshot import SnapshotSource
 from gateway.keys.secrets import Secret
-from gateway.telemetry.agreement import AgreementReport
 from gateway.telemetry.history import History
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.neighbours import AgreementReport
 from gateway.telemetry.recent import LastHour
 from gateway.telemetry.status import GatewayStatus
 

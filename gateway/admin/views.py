@@ -13,9 +13,13 @@ from gateway.core.decision.explanation import ends
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme
-from gateway.telemetry.agreement import AgreementReport, ReplicaReport, ServiceReport
-from gateway.telemetry.discovery import SourceReport
-from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.neighbours import (
+    AgreementReport,
+    EngineReport,
+    ReplicaReport,
+    ServiceReport,
+    SourceReport,
+)
 from gateway.telemetry.status import BackendStatus, GatewayStatus, ServiceStatus, WorkerState
 
 

@@ -21,7 +21,7 @@ from gateway.controlplane.agreement import Agreement
 from gateway.controlplane.documents import Documents, restored_documents
 from gateway.core.agreement.attachment import Registered
 from gateway.settings import AgreementSettings
-from gateway.telemetry.agreement import AgreementReport
+from gateway.telemetry.neighbours import AgreementReport
 
 if TYPE_CHECKING:
     from gateway.controlplane.replication.replication import Replication

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
 from gateway.controlplane.state.keeper import StateKeeper
-from gateway.telemetry.engine import EngineReport, with_engine
+from gateway.telemetry.neighbours import EngineReport, with_engine
 from gateway.workers.data_plane import DataPlane
 
 if TYPE_CHECKING:

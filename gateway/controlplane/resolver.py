@@ -25,7 +25,7 @@ from gateway.controlplane.name_lookup import NO_ANSWER, Addresses, Failed, Found
 from gateway.core.fleet.admission import Network
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.source import why_refused
-from gateway.telemetry.discovery import NameReport
+from gateway.telemetry.neighbours import NameReport
 
 SHORTEST_TTL: Final = 1.0
 LONGEST_TTL: Final = 60.0

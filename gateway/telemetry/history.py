@@ -78,14 +78,14 @@ class History(logging.Handler):
         service, backend = _subject(record, "service"), _subject(record, "backend")
         self._last += 1
         event = Event(
-            self._last,
-            record.created,
-            record.levelno,
-            record.name,
-            service,
-            backend,
-            _text(record),
-            getattr(record, BY_OPERATOR, False) is True,
+            number=self._last,
+            at=record.created,
+            level=record.levelno,
+            logger=record.name,
+            service=service,
+            backend=backend,
+            text=_text(record),
+            by_operator=getattr(record, BY_OPERATOR, False) is True,
         )
         self._all.append(event)
         self._events_of(service).append(event)

@@ -42,12 +42,12 @@ def read_stats(proc: Path = PROC) -> ProcessStats:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     started_at, virtual_bytes, resident_bytes = _stat(proc)
     return ProcessStats(
-        usage.ru_utime + usage.ru_stime,
-        started_at,
-        virtual_bytes,
-        resident_bytes,
-        _known_descriptors(proc),
-        float("inf") if soft == resource.RLIM_INFINITY else soft,
+        cpu_seconds=usage.ru_utime + usage.ru_stime,
+        started_at=started_at,
+        virtual_bytes=virtual_bytes,
+        resident_bytes=resident_bytes,
+        open_fds=_known_descriptors(proc),
+        max_fds=float("inf") if soft == resource.RLIM_INFINITY else soft,
     )
 
 

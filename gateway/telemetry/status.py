@@ -19,9 +19,13 @@ from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Scheme
 from gateway.runtime.compiled import BuildInfo
-from gateway.telemetry.agreement import AgreementReport, ServiceReport
-from gateway.telemetry.discovery import SourceReport
-from gateway.telemetry.engine import EngineReport, with_engine
+from gateway.telemetry.neighbours import (
+    AgreementReport,
+    EngineReport,
+    ServiceReport,
+    SourceReport,
+    with_engine,
+)
 from gateway.telemetry.recent import ServiceRates
 from gateway.telemetry.worker_report import WorkerReport
 
@@ -162,16 +166,16 @@ class ServiceStatus:
 
     def _backend(self, member: Member, grade: Grade) -> BackendStatus:
         gateway, backend, key = self.gateway, member.backend, member.key
-        ejected = gateway.report.ejected.get(key)
+        ejected, leaves_at = gateway.report.ejected.get(key), backend.leaves_at
         return BackendStatus(
-            member,
-            grade,
-            gateway.in_flight.get(key, 0),
-            gateway.report.waiting_by_member.get(key, 0) if member.bound else None,
-            self.rates.by_backend.get(backend.name, 0.0),
-            None if ejected is None else Ejection(gateway.now + ejected.seconds, ejected.reason),
-            None if backend.leaves_at is None else backend.leaves_at + (gateway.now - gateway.monotonic),
-            gateway.last_probe_at.get((member.service, backend.name)),
+            member=member,
+            grade=grade,
+            in_flight=gateway.in_flight.get(key, 0),
+            queued=gateway.report.waiting_by_member.get(key, 0) if member.bound else None,
+            rate=self.rates.by_backend.get(backend.name, 0.0),
+            ejection=None if ejected is None else Ejection(gateway.now + ejected.seconds, ejected.reason),
+            leaves_at=None if leaves_at is None else leaves_at + (gateway.now - gateway.monotonic),
+            last_probe_at=gateway.last_probe_at.get((member.service, backend.name)),
         )
 
 

@@ -10,7 +10,7 @@ from gateway.cli.status import page
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.runtime.terminal import Paint
-from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.neighbours import EngineReport
 from gateway.telemetry.worker_report import WorkerReport
 from tests.admin.testbed import AdminTestbed, StartAdmin, mixed_fleet
 

@@ -10,7 +10,7 @@ from math import inf
 from gateway.controlplane.stores.store import StoreError
 from gateway.core.fleet.fleet import OperatorCommand, Pin
 from gateway.core.versions.version import Version
-from gateway.telemetry.agreement import AgreementReport, ReplicaReport, ServiceReport
+from gateway.telemetry.neighbours import AgreementReport, ReplicaReport, ServiceReport
 from gateway.telemetry.series.neighbours import OfReplicas
 from gateway.telemetry.series.now import Now
 from tests.admin.testbed import StartAdmin, mixed_fleet

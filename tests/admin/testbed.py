@@ -34,10 +34,9 @@ from gateway.dialects.openstack.ironic import Ironic
 from gateway.keys.secrets import Secret
 from gateway.runtime.compiled import build_info
 from gateway.settings import Limits
-from gateway.telemetry.agreement import AgreementReport
-from gateway.telemetry.engine import EngineReport
 from gateway.telemetry.history import History
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.neighbours import AgreementReport, EngineReport
 from gateway.telemetry.recent import NO_RATES, LastHour, ServiceRates
 from gateway.telemetry.series.process import OfProcess
 from gateway.telemetry.status import ConfigInForce, GatewayStatus, WorkerState

@@ -17,8 +17,7 @@ from gateway.core.fleet.failures import EjectionReason
 from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.fleet.offer import HeldRule, Phase
 from gateway.errors import CLIENT_ERROR_REASONS
-from gateway.telemetry.agreement import AgreementReport, ServiceReport
-from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.neighbours import AgreementReport, EngineReport, ServiceReport
 from gateway.telemetry.series.backend import PROBE_FAILURES, QUEUE_REFUSALS, OfBackend
 from gateway.telemetry.series.process import ADMIN_ERRORS, HANDSHAKE_RESULTS
 from gateway.telemetry.series.reference import with_table

@@ -17,7 +17,7 @@ import yaml
 from gateway.assembly import Gateway
 from gateway.assembly.counting import now
 from gateway.settings import read_file
-from gateway.telemetry.agreement import AgreementReport, ServiceReport
+from gateway.telemetry.neighbours import AgreementReport, ServiceReport
 from tests.architecture.source import ROOT
 from tests.docs import promql
 from tests.kit.backends import serve

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.telemetry.agreement import AgreementReport, ReplicaReport, ServiceReport
+from gateway.telemetry.neighbours import AgreementReport, ReplicaReport, ServiceReport
 
 
 def replica(number: int, *, attached: bool = True, holds: tuple[str, ...] = ()) -> ReplicaReport:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.neighbours import EngineReport
 from gateway.telemetry.series.neighbours import OfEngine
 from gateway.telemetry.series.now import Now
 from tests.telemetry.builders import samples

@@ -13,9 +13,13 @@ from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.runtime.compiled import build_info
-from gateway.telemetry.agreement import AgreementReport, ReplicaReport, ServiceReport
-from gateway.telemetry.discovery import SourceReport
-from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.neighbours import (
+    AgreementReport,
+    EngineReport,
+    ReplicaReport,
+    ServiceReport,
+    SourceReport,
+)
 from gateway.telemetry.recent import ServiceRates
 from gateway.telemetry.status import ConfigInForce, Ejection, GatewayStatus
 from gateway.telemetry.worker_report import Ejected, WorkerReport

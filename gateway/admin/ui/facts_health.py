@@ -16,8 +16,7 @@ from gateway.core.fleet.backend import Freshness, Grade, Member
 from gateway.core.fleet.pool import Pool
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.ranges import VersionSet, union
-from gateway.telemetry.agreement import AgreementReport
-from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.neighbours import AgreementReport, EngineReport
 from gateway.telemetry.status import GatewayStatus, ServiceStatus, WorkerState
 
 GOOD: Final = "good"

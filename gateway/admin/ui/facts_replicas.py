@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from gateway.admin.ui.facts_offer import cut
 from gateway.admin.ui.model import ReplicaFacts
-from gateway.telemetry.agreement import AgreementReport, ReplicaReport
-from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.neighbours import AgreementReport, EngineReport, ReplicaReport
 from gateway.telemetry.status import GatewayStatus, WorkerState
 
 
@@ -30,11 +29,11 @@ def replica_facts(status: GatewayStatus, service: str | None = None) -> tuple[Re
 def _replica(replica: ReplicaReport, report: AgreementReport, service: str | None) -> ReplicaFacts:
     own = " (this one)" if replica.id == report.id else ""
     return ReplicaFacts(
-        "replica",
-        cut(f"{report.name_of(replica.id)}{own}"),
-        "attached" if replica.attached else "detached",
-        _level(replica, report, service),
-        cut("; ".join(_notes(replica, service))),
+        kind="replica",
+        name=cut(f"{report.name_of(replica.id)}{own}"),
+        state="attached" if replica.attached else "detached",
+        level=_level(replica, report, service),
+        note=cut("; ".join(_notes(replica, service))),
     )
 
 
@@ -73,7 +72,13 @@ def _worker(worker: WorkerState, service: str | None) -> ReplicaFacts:
     level = ""
     if view is not None and view.agreed is not None:
         level = _document(0 if view.agreed.document is None else view.agreed.document.seq)
-    return ReplicaFacts("worker", f"worker {worker.slot}", worker.state, level, ", ".join(notes))
+    return ReplicaFacts(
+        kind="worker",
+        name=f"worker {worker.slot}",
+        state=worker.state,
+        level=level,
+        note=", ".join(notes),
+    )
 
 
 def _times(number: int) -> str:
@@ -88,11 +93,11 @@ def _engine(report: EngineReport, service: str | None) -> ReplicaFacts:
         f"{sum(report.rows.values())} ways of asking go past the gateway",
     ]
     return ReplicaFacts(
-        "engine",
-        cut(" ".join(each for each in (report.name, report.release) if each)),
-        "does not follow" if report.problem else "follows",
-        "" if held is None else _document(held),
-        cut("; ".join(note for note in notes if note)),
+        kind="engine",
+        name=cut(" ".join(each for each in (report.name, report.release) if each)),
+        state="does not follow" if report.problem else "follows",
+        level="" if held is None else _document(held),
+        note=cut("; ".join(note for note in notes if note)),
     )
 
 

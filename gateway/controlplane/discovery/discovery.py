@@ -45,7 +45,7 @@ from gateway.core.fleet.source import (
 from gateway.settings.own_addresses import OwnAddress, own_address_of
 from gateway.settings.target_file import restored_address
 from gateway.telemetry.access_log import printable
-from gateway.telemetry.discovery import SourceReport
+from gateway.telemetry.neighbours import SourceReport
 from gateway.telemetry.process_log import about
 
 MAX_NAMED: Final = 4

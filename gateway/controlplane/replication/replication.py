@@ -59,7 +59,7 @@ from gateway.core.fleet.fleet import Drain, OperatorCommand, Pin
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.settings import AgreementSettings
-from gateway.telemetry.agreement import AgreementReport
+from gateway.telemetry.neighbours import AgreementReport
 
 MAX_WAIT: Final = 5.0
 """Seconds for which `in_force` and commands wait."""

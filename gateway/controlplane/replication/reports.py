@@ -10,7 +10,7 @@ from gateway.controlplane.replication.reading import Beat, Reading, Readings
 from gateway.controlplane.replication.texts import config_digest
 from gateway.core.agreement.ladder import awaited
 from gateway.settings import AgreementSettings
-from gateway.telemetry.agreement import AgreementReport, ReplicaReport, ServiceReport
+from gateway.telemetry.neighbours import AgreementReport, ReplicaReport, ServiceReport
 
 
 def make_report(

@@ -27,7 +27,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.engines.haproxy.runtime import Conversation, Info, NobodyListens, RuntimeProblem, conversation
 from gateway.engines.haproxy.texts import HaproxyOptions, configuration_text, map_lines, map_text, server_name
 from gateway.engines.table import POOL_PREFIX, PoolMember, Table, TableCompiler
-from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.neighbours import EngineReport
 
 NAME: Final = "haproxy"
 LOOK_AGAIN: Final = 1.0

@@ -7,9 +7,7 @@ from typing import NamedTuple, final
 
 from gateway.core.fleet.backend import Member
 from gateway.core.fleet.snapshot import ServiceView
-from gateway.telemetry.agreement import AgreementReport
-from gateway.telemetry.discovery import NameReport, SourceReport
-from gateway.telemetry.engine import EngineReport
+from gateway.telemetry.neighbours import AgreementReport, EngineReport, NameReport, SourceReport
 from gateway.telemetry.process_stats import ProcessStats
 from gateway.telemetry.status import StateWrites
 from gateway.telemetry.worker_report import WorkerReport

@@ -28,9 +28,8 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import CalendarDate, Version
 from gateway.dialects.openstack.ironic import Ironic
-from gateway.telemetry.agreement import AgreementReport, ReplicaReport, ServiceReport
-from gateway.telemetry.engine import EngineReport
 from gateway.telemetry.history import History
+from gateway.telemetry.neighbours import AgreementReport, EngineReport, ReplicaReport, ServiceReport
 from gateway.telemetry.process_log import about, by_operator
 from gateway.telemetry.recent import SPAN, LastHour, ServiceRates
 from gateway.telemetry.series.service import OfService

@@ -1,4 +1,6 @@
-"""What is told about replicas and what they agree on: plain values."""
+"""What is told about the neighbours of a gateway: replicas and what they agree on, an engine beside it, names
+and sources of backends. Plain values.
+"""
 
 from __future__ import annotations
 
@@ -120,3 +122,70 @@ def _awaited_for(replica: ReplicaReport, about: ServiceReport) -> str:
     if replica.id in about.awaited:
         return "has not acknowledged it"
     return "does not vote for it"
+
+
+@final
+class EngineReport(NamedTuple):
+    """How an engine stands to the gateway at this moment."""
+
+    name: str
+    """`haproxy`."""
+    release: str
+    """Its own version; empty: it has not answered yet."""
+    pid: int | None
+    """Of the process that answered last; None: none has."""
+    problem: str
+    """Why it does not follow, one sentence; empty: it does."""
+    rows: Mapping[str, int]
+    """By service: ways of asking that go past the gateway."""
+    held: Mapping[str, int]
+    """By service: the lowest seq of its document by which a process of the engine may serve."""
+    draining: int
+    """Earlier processes that may still serve."""
+    missing: tuple[str, ...]
+    """Pools that the engine's configuration lacks."""
+    inexpressible: Mapping[str, str]
+    """By service: why all of its requests go through the gateway."""
+    updates: int
+    """Tables that were put in force."""
+    failures: int
+    """Attempts that failed."""
+    in_flight: Mapping[str, int] = {}
+    """By key of each drained member: requests that processes of the engine may have there; one at least
+    where that is not known."""
+
+
+def with_engine(in_flight: Mapping[str, int], report: EngineReport | None) -> Mapping[str, int]:
+    """Requests in flight by member key: those of the gateway, and what the engine beside it may have."""
+    if report is None or not report.in_flight:
+        return in_flight
+    return {**in_flight, **{key: in_flight.get(key, 0) + more for key, more in report.in_flight.items()}}
+
+
+class SourceReport(NamedTuple):
+    """What one source of backends has said."""
+
+    service: str
+    source: str
+    listed: int
+    """Backends that it lists."""
+    unlisted: int
+    """Those that it lists no more, and that stay: half of them are leaving already, or they were restored and
+    nothing was listed yet."""
+    leaving: int
+    answers: int
+    failures: int
+    """Looks without a list: failed, refused or empty."""
+    answered_at: float | None
+    """Wall-clock seconds; None: never."""
+    error: str | None
+
+
+class NameReport(NamedTuple):
+    """What is known of one host name."""
+
+    host: str
+    found_at: float | None
+    """Wall-clock seconds of the last lookup that found addresses; None: none has."""
+    failures: int
+    error: str | None
