@@ -17,6 +17,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.fleet.timeouts import NO_TIMEOUT
 from gateway.core.versions.ranges import VersionSet
 from gateway.dataplane.backends.connection import BackendConnection
+from gateway.dataplane.context import Context
 from gateway.dataplane.edge.client_connection import ClientConnection
 from gateway.dataplane.worker import Worker
 from gateway.dialects import discover
@@ -66,7 +67,7 @@ class Lane:
         holder = SnapshotHolder(Snapshot.configured([service], now=0.0))
         metrics = Metrics()
         self._log = open_access_log(access_log)
-        self.worker = Worker(
+        context = Context(
             limits=Limits(),
             timeouts=Timeouts(),
             trusted=(),
@@ -74,10 +75,10 @@ class Lane:
             observe=holder.observe,
             metrics=metrics,
             record=recorder(metrics, tracing, self._log, access_log),
-            resolve=addresses_only,
             tracing=tracing,
             reads_ids=reads_ids(tracing, access_log),
         )
+        self.worker = Worker(context, addresses_only)
         metrics.watch(holder)
         self.flush = self.worker.context.flush
         self.client_side, self.backend_side = MemoryTransport(near), MemoryTransport(near)

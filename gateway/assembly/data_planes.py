@@ -21,6 +21,7 @@ from gateway.assembly.plan import Plan
 from gateway.assembly.recording import OwnRecords, Records
 from gateway.controlplane.certificate_watch import names_of
 from gateway.controlplane.passive_observation import PassiveObserver
+from gateway.dataplane.context import Context
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.dataplane.worker import Worker
 from gateway.workers.data_plane import DataPlane, OwnWorker
@@ -76,12 +77,11 @@ def _worker_processes(plan: Plan, needs: DataPlaneNeeds) -> DataPlane:
 def _own_worker(plan: Plan, needs: DataPlaneNeeds, records: OwnRecords) -> DataPlane:
     settings, metrics = plan.settings, plan.metrics
     access_log, tracing = records
-    worker = Worker(
+    context = Context(
         limits=settings.limits,
         timeouts=settings.timeouts,
         trusted=settings.trusted_proxies,
         snapshots=plan.known.snapshot_holder,
-        resolve=plan.resolver.resolve,
         observe=needs.observer.observe,
         metrics=metrics,
         record=recorder(metrics, tracing, access_log, settings.access_log, plan.listeners),
@@ -90,6 +90,7 @@ def _own_worker(plan: Plan, needs: DataPlaneNeeds, records: OwnRecords) -> DataP
         tracing=tracing,
         reads_ids=reads_ids(tracing, settings.access_log),
     )
+    worker = Worker(context, plan.resolver.resolve)
     of_listeners = needs.certificates.of_listeners
     named = zip(names_of(settings.listen), settings.listen, strict=True)
     found = {each: of_listeners[name] for name, each in named if each.tls is not None}

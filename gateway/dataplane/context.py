@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import getrandbits
 from time import monotonic
@@ -22,9 +22,14 @@ from gateway.core.fleet.snapshot import ServiceView, Snapshot, SnapshotSource
 from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.http.message import CLIENT_CERT
 from gateway.core.http.request_ids import OPENSTACK_IDS, PLAIN_IDS
-from gateway.dataplane.backends.ejection import Ejections, MemberFailures, OnEjection, untold
+from gateway.dataplane.backends.ejection import (
+    Ejections,
+    MemberFailures,
+    OnEjection,
+    ReportedFailures,
+    untold,
+)
 from gateway.dataplane.backends.queue import RequestQueue
-from gateway.dataplane.backends.reported_failures import ReportedFailures
 from gateway.dataplane.documents.known import KnownDocuments
 from gateway.dataplane.documents.rewritten import RewrittenDocuments
 from gateway.dataplane.http1.forwarding import UNIX_PEER, ForwardingLines, Network, Peer, plain_address
@@ -102,27 +107,62 @@ class Context:
     the methods of an object with more than thirty attributes, and no slots, by a slower way."""
 
     __slots__ = (
-        *("_configured", "_loop", "_outbox", "_reads_ids", "_request_reader", "_response_readers"),
-        *("_trusted_request_reader", "admission", "client_contexts", "clock", "decision_cache", "draining"),
-        *("ejections", "forwarding_lines", "held_back", "held_bodies", "in_flight_by_member"),
-        *("in_flight_by_service", "known_documents", "lent", "limits", "metrics", "min_rate_grace", "now"),
-        *("observe", "random_bits", "rate_limiter", "read_buffer", "record", "refusals", "request_ids"),
-        *("request_layouts", "request_queue", "response_cache", "response_layouts", "retry_budget"),
-        *("rewritten_documents", "snapshots", "timeouts", "tracing", "trusted", "tunnels"),
-        *("wall_clock", "writes_client_cert"),
+        "_configured",
+        "_loop",
+        "_outbox",
+        "_reads_ids",
+        "_request_reader",
+        "_response_readers",
+        "_trusted_request_reader",
+        "admission",
+        "client_contexts",
+        "clock",
+        "decision_cache",
+        "draining",
+        "ejections",
+        "forwarding_lines",
+        "held_back",
+        "held_bodies",
+        "in_flight_by_member",
+        "in_flight_by_service",
+        "known_documents",
+        "lent",
+        "limits",
+        "metrics",
+        "min_rate_grace",
+        "now",
+        "observe",
+        "random_bits",
+        "rate_limiter",
+        "read_buffer",
+        "record",
+        "refusals",
+        "request_ids",
+        "request_layouts",
+        "request_queue",
+        "response_cache",
+        "response_layouts",
+        "retry_budget",
+        "rewritten_documents",
+        "snapshots",
+        "timeouts",
+        "tracing",
+        "trusted",
+        "tunnels",
+        "wall_clock",
+        "writes_client_cert",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - it only assigns
         self,
         *,
         limits: Limits,
         timeouts: Timeouts,
-        trusted: tuple[Network, ...],
+        trusted: Sequence[Network],
         snapshots: SnapshotSource,
         observe: Callable[[str, str, Fact], None],
         metrics: Metrics,
         record: Callable[[RequestRecord], None],
-        on_held_full: Callable[[], None],
         clock: Callable[[], float] = monotonic,
         random_bits: Callable[[], int] = draw_bits,
         on_ejection: OnEjection = untold,
@@ -134,7 +174,7 @@ class Context:
         self.limits = limits
         self.timeouts = timeouts
         """For requests that have no service, and until they have one."""
-        self.trusted = trusted
+        self.trusted = tuple(trusted)
         self.snapshots = snapshots
         self.observe = observe
         """Where facts go (service, backend, fact). They are let in at the end of the turn of the event loop,
@@ -157,8 +197,20 @@ class Context:
         self.request_ids = RequestIdSource()
         self.tracing = tracing
         """None: the gateway takes no part in traces, and their headers pass as they came."""
-        self.held_bodies = HeldBodies(limits.replay_total, on_held_full)
-        self._balance(on_ejection, shared)
+        self.held_bodies = HeldBodies(limits.replay_total)
+        self.lent = None if shared is None else shared.lent
+        """As for `selection.is_full`."""
+        self.retry_budget = RetryBudget(self.in_flight_by_service, shared)
+        self.ejections: MemberFailures = (
+            Ejections(snapshots, metrics, clock, on_ejection)
+            if shared is None
+            else ReportedFailures(snapshots, shared.report)
+        )
+        self.held_back = self.ejections.held_back
+        """As for `selection.select`."""
+        self.request_queue = RequestQueue(
+            snapshots, self.in_flight_by_member, self.held_back, metrics, clock, random_bits, shared=shared
+        )
         self.decision_cache: dict[DecisionKey, Resolution] = {}
         self.admission = Admission(Shedder(limits.shed_lag), self._count_refused, shared)
         self.read_buffer = bytearray(READ_SIZE)
@@ -170,33 +222,6 @@ class Context:
         self._outbox: list[tuple[Writer, bytes]] = []
         self.response_cache: dict[ResponseCacheKey, ResponseRewrite] = {}
         """The rewrite of a response head, by what it depends on; filled by `cache_response`."""
-        self._make_tables(reads_ids)
-
-    def _count_refused(self, service: str, reason: str) -> None:
-        self.metrics.count(OfService.requests_refused, reason, service=service)
-
-    def _balance(self, on_ejection: OnEjection, shared: SharedLimits | None) -> None:
-        self.lent = None if shared is None else shared.lent
-        """As for `selection.is_full`."""
-        self.retry_budget = RetryBudget(self.in_flight_by_service, shared)
-        self.ejections: MemberFailures = (
-            Ejections(self.snapshots, self.metrics, self.clock, on_ejection)
-            if shared is None
-            else ReportedFailures(self.snapshots, shared.report)
-        )
-        self.held_back = self.ejections.held_back
-        """As for `selection.select`."""
-        self.request_queue = RequestQueue(
-            self.snapshots,
-            self.in_flight_by_member,
-            self.held_back,
-            self.metrics,
-            self.clock,
-            self.random_bits,
-            shared=shared,
-        )
-
-    def _make_tables(self, reads_ids: bool) -> None:  # noqa: FBT001 - called once
         self._configured: object = None
         """Of the snapshot from which the tables were made: each configuration has routes of its own."""
         self.writes_client_cert = False
@@ -211,6 +236,9 @@ class Context:
         self.refusals = Refusals()
         self.known_documents = KnownDocuments()
         self.rewritten_documents = RewrittenDocuments()
+
+    def _count_refused(self, service: str, reason: str) -> None:
+        self.metrics.count(OfService.requests_refused, reason, service=service)
 
     def send(self, writer: Writer, data: bytes) -> None:
         """Write `data` at the end of this turn of the event loop, after everything that has arrived was read.

@@ -10,19 +10,14 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Final, final
 
 from gateway.core.fleet.backend import Member
-from gateway.core.fleet.fleet import Fact
-from gateway.core.fleet.limits import Limits
-from gateway.core.fleet.snapshot import SnapshotSource
-from gateway.core.fleet.timeouts import Timeouts
-from gateway.dataplane.backends.ejection import OnEjection, untold
 from gateway.dataplane.backends.pool import BackendPool, Resolve
-from gateway.dataplane.context import NEVER, TICK, Context, draw_bits
+from gateway.dataplane.context import NEVER, TICK, Context
 from gateway.dataplane.edge.balance import Balance
 from gateway.dataplane.edge.client_connection import ClientConnection
 from gateway.dataplane.edge.client_room import ClientRoom
@@ -30,17 +25,11 @@ from gateway.dataplane.edge.listeners import Listeners
 from gateway.dataplane.edge.opening import Entrance, Opening
 from gateway.dataplane.edge.openings import Openings
 from gateway.dataplane.edge.phases import IDLE
-from gateway.dataplane.http1.forwarding import Network
-from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.errors import FramingError, StartupError
 from gateway.settings.sections.listen import Listen
-from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.series.process import OfProcess
 from gateway.telemetry.series.service import TunnelEnding
-from gateway.telemetry.tracing import Tracing
 from gateway.telemetry.worker_report import WorkerReport, WorkerUse
-from gateway.tls.client import ClientContexts
 from gateway.tls.server import ServerCertificates
 
 log = logging.getLogger("skewgate.worker")
@@ -60,50 +49,16 @@ CUT: Final = 0.5
 class Worker:
     """Serves clients from one event loop."""
 
-    def __init__(
-        self,
-        *,
-        limits: Limits,
-        timeouts: Timeouts,
-        trusted: Sequence[Network],
-        snapshots: SnapshotSource,
-        resolve: Resolve,
-        observe: Callable[[str, str, Fact], None],
-        metrics: Metrics,
-        record: Callable[[RequestRecord], None],
-        name: str = "0",
-        clock: Callable[[], float] = monotonic,
-        random_bits: Callable[[], int] = draw_bits,
-        on_ejection: OnEjection = untold,
-        client_contexts: ClientContexts | None = None,
-        tracing: Tracing | None = None,
-        reads_ids: bool = True,
-        shared: SharedLimits | None = None,
-    ) -> None:
+    def __init__(self, context: Context, resolve: Resolve, name: str = "0") -> None:
         self.name = name
-        self.context = Context(
-            limits=limits,
-            timeouts=timeouts,
-            trusted=tuple(trusted),
-            snapshots=snapshots,
-            observe=observe,
-            metrics=metrics,
-            record=record,
-            on_held_full=self._bound_reads,
-            clock=clock,
-            random_bits=random_bits,
-            on_ejection=on_ejection,
-            client_contexts=client_contexts,
-            tracing=tracing,
-            reads_ids=reads_ids,
-            shared=shared,
-        )
+        self.context = context
+        context.held_bodies.on_full = self._bound_reads
         self._resolve = resolve
         self._shed_connections = 0
         """Connections that were shed before a request since the log last said so."""
         self._room_logged_at = self._shed_logged_at = float("-inf")
         self._listeners = Listeners()
-        self.openings = Openings(limits.handshakes)
+        self.openings = Openings(context.limits.handshakes)
         """Connections that have not come to HTTP yet."""
         self._serving = self._aborted = False
         """It listens on every address, or did; it has closed everything."""

@@ -27,6 +27,7 @@ from gateway.core.fleet.fleet import ObservedFact
 from gateway.core.fleet.limits import share_of
 from gateway.core.fleet.publication import published
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.dataplane.context import Context
 from gateway.dataplane.edge.balance import Balance
 from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.dataplane.worker import Worker
@@ -95,21 +96,20 @@ class Parts:
         await self.tls.read(settings)
         passive_observer = PassiveObserver(snapshot_holder, self.metrics)
         shared = SharedLimits(self.workers)
-        self.worker = Worker(
+        context = Context(
             limits=share_of(settings.limits, self.workers),
             timeouts=settings.timeouts,
             trusted=settings.trusted_proxies,
             snapshots=snapshot_holder,
-            resolve=resolver.resolve,
             observe=passive_observer.observe,
             metrics=self.metrics,
             record=recorder(self.metrics, tracing, self._access_log, settings.access_log),
-            name=str(self.slot),
             client_contexts=self.tls.contexts,
             tracing=tracing,
             reads_ids=reads_ids(tracing, settings.access_log),
             shared=shared,
         )
+        self.worker = Worker(context, resolver.resolve, str(self.slot))
         self.shares = ShareClient(shared, self.worker, self._send)
         stack.callback(self.shares.close)
         stack.callback(passive_observer.close)

@@ -13,7 +13,7 @@ from typing import Final, final
 
 from gateway.core.fleet.backend import Member
 from gateway.core.fleet.failures import EjectionReason
-from gateway.dataplane.backends.reported_failures import ReportedFailures
+from gateway.dataplane.backends.ejection import ReportedFailures
 from gateway.dataplane.limits.client_limiter import ClientLimiter
 from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.dataplane.worker import Worker

@@ -17,7 +17,7 @@ import pytest
 
 from gateway.core.fleet.connections import Reuse
 from gateway.dataplane.backends.pool import BackendPool
-from gateway.dataplane.backends.sent_ids import MAX_SENT_IDS
+from gateway.dataplane.http1.request_ids import MAX_SENT_IDS
 from tests.controlplane.fakes import reconfigure
 from tests.dataplane.desync import HIDDEN, unread_body_backend
 from tests.dataplane.test_reuse import client_socket, first_response, raw_backend

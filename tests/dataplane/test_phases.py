@@ -171,7 +171,7 @@ class Backend:
             NameTable.for_requests(frozenset()),
             DEFAULT_LIMITS,
         )
-        self._body = RequestBody(head, DEFAULT_LIMITS, HeldBodies(1 << 20, lambda: None)) if length else None
+        self._body = RequestBody(head, DEFAULT_LIMITS, HeldBodies(1 << 20)) if length else None
         self.waiting = Waiting(self.connection)
         reader = self.lane.worker.context.response_reader(self._view)
         self.connection.start(self.waiting, reader, self._service, self._body, is_head_request=False)
@@ -232,7 +232,7 @@ class Backend:
     def time_is_over(self) -> None:
         if self.phase is not backend_phases.TUNNELLING:
             self.lane.worker.context.now += 1000.0
-            self.connection.on_deadline()
+            self.a_tick()
 
     def a_tick(self) -> None:
         if self.connection.deadline <= self.lane.worker.context.now:
@@ -388,7 +388,9 @@ def is_possible(backend: Backend, step: Step) -> bool:
     """Whether this may happen now: what the pool and the attempt do only in their turn."""
     phase = backend.phase
     under_way = backend.waiting is not None and not backend.waiting.ends
-    if step in (Backend.made, Backend.given_up):
+    if step is Backend.given_up:
+        return phase is backend_phases.CONNECTING
+    if step is Backend.made:
         return phase in (backend_phases.CONNECTING, backend_phases.UNWANTED) and not backend.transport.closing
     if phase in (backend_phases.CONNECTING, backend_phases.UNWANTED):
         return False

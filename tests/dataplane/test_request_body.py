@@ -15,7 +15,10 @@ from tests.kit.messages import request
 
 def held_bodies(total: int = 1 << 20, told: list[None] | None = None) -> HeldBodies:
     """`told`: gets one item each time that they are full."""
-    return HeldBodies(total, lambda: (told if told is not None else []).append(None))
+    bodies = HeldBodies(total)
+    if told is not None:
+        bodies.on_full = lambda: told.append(None)
+    return bodies
 
 
 def request_body(*lines: str, held: HeldBodies | None = None, **limits: int) -> RequestBody:

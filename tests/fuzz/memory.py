@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias, cast, final
 from gateway.controlplane.resolver import addresses_only
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.dataplane.context import Context
 from gateway.dataplane.edge.client_connection import ClientConnection
 from gateway.dataplane.worker import Worker
 from gateway.runtime.process import without_odd_names
@@ -227,16 +228,16 @@ class Gateway:
 
     async def start(self) -> None:
         settings = self.settings
-        self.worker = Worker(
+        context = Context(
             limits=settings.limits,
             timeouts=settings.timeouts,
             trusted=settings.trusted_proxies,
             snapshots=SnapshotHolder(self._snapshot),
-            resolve=addresses_only,
             observe=lambda *_: None,
             metrics=Metrics(),
             record=self.records.append,
         )
+        self.worker = Worker(context, addresses_only)
 
     def client(self, address: str = "127.0.0.1") -> MemoryTransport:
         """A connection from a client."""

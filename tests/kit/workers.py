@@ -28,7 +28,7 @@ from gateway.core.fleet.limits import DEFAULT_LIMITS
 from gateway.core.fleet.match import Match
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.dataplane.context import draw_bits
+from gateway.dataplane.context import Context, draw_bits
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.dataplane.exchange.stages import Stage
 from gateway.dataplane.limits.arrival import MIN_RATE_GRACE
@@ -92,12 +92,11 @@ class Gateway:
         self.clock = Clock()
         self.ahead = 0.0
         """Seconds by which the test has turned on the time of day."""
-        self.worker = Worker(
+        context = Context(
             limits=QUIET if service.limits is DEFAULT_LIMITS else service.limits,
             timeouts=service.timeouts,
             trusted=[ip_network(network) for network in trusted],
             snapshots=self.snapshot_holder,
-            resolve=resolve,
             observe=self._observe,
             metrics=self.metrics,
             record=self._record,
@@ -105,6 +104,7 @@ class Gateway:
             random_bits=self._draw,
             shared=shared,
         )
+        self.worker = Worker(context, resolve)
         self.worker.context.wall_clock = lambda: time() + self.ahead
         self._drawn: int | None = None
         self._drawn_once: list[int] = []

@@ -41,10 +41,10 @@ from gateway.tls.client import has_ended, keep_session, refused_by_peer
 
 if TYPE_CHECKING:
     from gateway.core.fleet.service import Service
-    from gateway.dataplane.backends.sent_ids import SentIds
     from gateway.dataplane.context import Context
     from gateway.dataplane.http1.head_readers import ResponseReader
     from gateway.dataplane.http1.request_body import RequestBody
+    from gateway.dataplane.http1.request_ids import SentIds
 
 BODY_UNREAD: Final = frozenset({400, 411, 413, 415, 501})
 """Statuses with which servers refuse a request by its head: some leave its body unread, and take it for the
@@ -136,11 +136,36 @@ class BackendConnection:
     does not derive from that class, so that it can be compiled."""
 
     __slots__ = (
-        *("_buffer", "_decoder", "_framing", "_interim", "_is_head_request", "_is_tls", "_last_response"),
-        *("_paused", "_poll", "_progress", "_quick_ack", "_reader", "_reads_bounded", "_receiver"),
-        *("_remaining", "_request_body", "_tickets_due", "_write_buffer", "_written", "congested"),
-        *("deadline", "is_closing", "made_at", "phase", "pool", "requests", "reuse", "sent_ids"),
-        *("timeouts", "transport"),
+        "_buffer",
+        "_decoder",
+        "_framing",
+        "_interim",
+        "_is_head_request",
+        "_is_tls",
+        "_last_response",
+        "_paused",
+        "_poll",
+        "_progress",
+        "_quick_ack",
+        "_reader",
+        "_reads_bounded",
+        "_receiver",
+        "_remaining",
+        "_request_body",
+        "_tickets_due",
+        "_write_buffer",
+        "_written",
+        "congested",
+        "deadline",
+        "is_closing",
+        "made_at",
+        "phase",
+        "pool",
+        "requests",
+        "reuse",
+        "sent_ids",
+        "timeouts",
+        "transport",
     )
 
     def __init__(self, pool: ConnectionHome) -> None:

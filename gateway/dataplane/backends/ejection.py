@@ -3,7 +3,7 @@
     failures in a row -> ejected, for `time` x the number of its ejections -> re-enters, with a growing share
 
     MemberFailures  <-  Ejections          counts and decides
-                    <-  ReportedFailures   of one of several workers: the parent decides
+                    <-  ReportedFailures   of one of several workers: the parent is told, and decides
 
 Only what requests have met counts, and it is known here alone: no fact, no snapshot and no offer changes
 (semantics, Choosing). What is held back is told to `core.decision.selection`, member by member as a share of
@@ -13,7 +13,7 @@ fact of the prober is compared with the time of an ejection.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from gateway.core.decision.selection import ALL_REQUESTS
@@ -23,8 +23,6 @@ from gateway.telemetry.series.backend import OfBackend
 from gateway.telemetry.worker_report import Ejected
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from gateway.core.fleet.backend import Backend, Member
     from gateway.core.fleet.failures import Ejection
     from gateway.core.fleet.snapshot import ServiceView, SnapshotSource
@@ -67,11 +65,6 @@ def untold(_key: str, _text: str, _ejected: bool) -> None:  # noqa: FBT001
 @final
 class _Record:
     """What is known of one member that has failed lately."""
-
-    __slots__ = (
-        *("backend", "ejections", "failures", "key", "reason", "returned_at"),
-        *("seconds", "service", "since", "until", "well_since"),
-    )
 
     def __init__(self, member: Member, now: float) -> None:
         self.key = member.key
@@ -329,3 +322,56 @@ def _answers_again(record: _Record, member: Member) -> bool:
         and not member.connect_failed
         and member.advertised_at > record.since
     )
+
+
+Tell: TypeAlias = "Callable[[str, str, EjectionReason | None], None]"
+"""Called with (member key, URL of the backend, what has failed). None: it has answered."""
+
+
+@final
+class ReportedFailures(MemberFailures):
+    """Those of one worker."""
+
+    def __init__(self, snapshots: SnapshotSource, tell: Tell) -> None:
+        super().__init__(snapshots)
+        self._tell = tell
+        self._failing: dict[str, str] = {}
+        """Members whose next complete response is told, with their URLs (empty: not known)."""
+
+    def count(self, member: Member, reason: EjectionReason) -> None:
+        """A failure of `member`, which counts if its service counts those."""
+        plan = self._plan(member)
+        if plan is not None and reason in plan.on:
+            self._failing[member.key] = member.backend.url
+            self.watching = True
+            self._tell(member.key, member.backend.url, reason)
+
+    def answered(self, key: str) -> None:
+        """The member with this key has answered a request to the end."""
+        url = self._failing.pop(key, None)
+        if url is not None:
+            self.watching = self._counts_status or bool(self._failing)
+            self._tell(key, url, None)
+
+    def put_in_force(self, held_back: Mapping[str, int], failing: Iterable[str]) -> None:
+        """What the parent has decided. `failing`: keys of members that have failed in any worker since the
+        last time."""
+        self.held_back.clear()
+        self.held_back.update(held_back)
+        for key in failing:
+            self._failing.setdefault(key, "")
+        self.watching = self._counts_status or bool(self._failing)
+
+    def look(self) -> None:
+        """Forget members that get no requests any more."""
+        super().look()
+        for key in tuple(self._failing):
+            service, _, backend = key.partition("/")
+            member = self._member(service, backend)
+            if member is None or not member.in_service:
+                del self._failing[key]
+        self.watching = self._counts_status or bool(self._failing)
+
+    def ejected(self) -> dict[str, Ejected]:
+        """The parent knows."""
+        return {}

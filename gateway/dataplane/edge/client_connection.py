@@ -84,10 +84,33 @@ class ClientConnection(Downstream):
     class, so that it can be compiled."""
 
     __slots__ = (
-        *("_arrival", "_body_paused", "_buffer", "_discarding", "_empty_line_before", "_half_closed"),
-        *("_head_deadline", "_head_received", "_known_peer", "_linger_left", "_progress", "_reading"),
-        *("_reading_heads", "_reads_bounded", "_timeouts", "_write_buffer", "congested", "context"),
-        *("deadline", "exchange", "opened", "peer", "phase", "pool", "requests", "transport", "worker"),
+        "_arrival",
+        "_body_paused",
+        "_buffer",
+        "_discarding",
+        "_empty_line_before",
+        "_half_closed",
+        "_head_deadline",
+        "_head_received",
+        "_known_peer",
+        "_linger_left",
+        "_progress",
+        "_reading",
+        "_reading_heads",
+        "_reads_bounded",
+        "_timeouts",
+        "_write_buffer",
+        "congested",
+        "context",
+        "deadline",
+        "exchange",
+        "opened",
+        "peer",
+        "phase",
+        "pool",
+        "requests",
+        "transport",
+        "worker",
     )
 
     def __init__(self, worker: ClientHome, peer: Peer | None = None) -> None:
@@ -164,8 +187,7 @@ class ClientConnection(Downstream):
 
     def _has_expired(self) -> bool:
         """Whether the certificate by which this client is known has expired (threats R3-T2)."""
-        expires_at = self.peer.expires_at
-        return expires_at < NEVER and expires_at <= self.context.wall_clock()
+        return self.peer.expires_at <= self.context.wall_clock()
 
     def on_expired(self) -> None:
         """The certificate of the client has expired. A request in flight still gets its response."""
@@ -427,7 +449,7 @@ class ClientConnection(Downstream):
             or self.context.draining
             or self.requests >= MAX_REQUESTS
             or self.context.now - self.opened > MAX_AGE
-            or self._has_expired()
+            or (self.peer.certificate is not None and self._has_expired())
         )
 
     def exchange_ended(self, *, keep: bool) -> None:
@@ -436,18 +458,19 @@ class ClientConnection(Downstream):
         exchange, self.exchange = self.exchange, None
         assert exchange is not None
         self._body_paused = False
-        if not keep or self._has_expired():
+        if not keep or (self.peer.certificate is not None and self._has_expired()):
             self._end_after(exchange)
             return
         if not self.congested:
             self.deadline = self.context.now + self.context.timeouts.client_idle
         else:
             self._timeouts = timeouts_of(exchange)
-        if exchange.body_received:
+        body = exchange.body
+        if body is None or body.done:
             self.phase = IDLE
         else:
             self.phase = DISCARDING
-            self._discarding = exchange.body
+            self._discarding = body
         if self._buffer or self._half_closed or not self._reading:
             self._read_on()
 

@@ -75,11 +75,6 @@ def file_room() -> FileRoom:
 class ClientRoom:
     """All clients of one worker, and the files that they and their requests use."""
 
-    __slots__ = (
-        *("_backends", "_context", "_found", "_lent", "_looked", "_looked_at", "_most_clients"),
-        *("_most_newcomers", "_openings", "_pools", "_room", "clients", "closed", "unproven"),
-    )
-
     def __init__(
         self, context: Context, openings: Openings, pools: Callable[[], Iterable[BackendPool]]
     ) -> None:

@@ -128,11 +128,6 @@ class Opening(OpeningConnection):
     """One connection on its way to HTTP: an `asyncio.Protocol` by its methods. It does not derive from that
     class, so that it can be compiled."""
 
-    __slots__ = (
-        *("_address", "_buffer", "_entrance", "_home", "_paused", "_raw", "_received", "_scheme"),
-        *("_stage", "_tls"),
-    )
-
     def __init__(self, entrance: Entrance) -> None:
         super().__init__()
         self._entrance = entrance

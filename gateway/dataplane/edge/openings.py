@@ -84,8 +84,6 @@ class _Turns:
 class Openings:
     """All connections of a worker that have not come to HTTP yet. `bound`: how many may be active."""
 
-    __slots__ = ("_active", "_all", "_bound", "_count", "_filling", "_loop", "_parked", "_queue", "_timer")
-
     def __init__(self, bound: int, timer: Callable[[], float] = perf_counter) -> None:
         self._bound = bound
         self._loop = asyncio.get_running_loop()

@@ -34,12 +34,6 @@ class TlsTransport:
     """TLS of one client connection, the server's side. An `asyncio.Transport` and an `asyncio.Protocol` by
     its methods; it does not derive from these classes, so that it can be compiled."""
 
-    __slots__ = (
-        *("_closing", "_ended", "_eof", "_incoming", "_loop", "_outgoing", "_paused", "_protocol"),
-        *("_is_1_3", "_on_broken", "_raw", "_reading", "_resumes", "_taken", "_waiting", "_without_content"),
-        "tls",
-    )
-
     def __init__(
         self,
         raw: asyncio.Transport,

@@ -15,19 +15,18 @@ from gateway.core.decision.response import ResponseRewrite, rewrite_head
 from gateway.core.dialect import VersionRefusal
 from gateway.core.fleet.fleet import Fact, PassiveObservation, ServedVersionMissing, VersionMismatch
 from gateway.dataplane.backends.connection import ResponseReceiver
-from gateway.dataplane.backends.sent_ids import MAX_SENT_IDS, is_misplaced
 from gateway.dataplane.documents.buffered import BufferedResponse, must_buffer
+from gateway.dataplane.exchange.heads import compose_upstream_head
 from gateway.dataplane.exchange.tunnel import TunnelOwner, agreed_protocol, switched_head
-from gateway.dataplane.exchange.upstream_head import compose_upstream_head
-from gateway.dataplane.http1.request_ids import is_made
+from gateway.dataplane.http1.request_ids import MAX_SENT_IDS, is_made, is_misplaced
 from gateway.dataplane.local_responses.failures import Failure
 from gateway.telemetry.series.backend import OfBackend
 
 if TYPE_CHECKING:
     from gateway.core.fleet.backend import Member
     from gateway.dataplane.backends.connection import BackendConnection
-    from gateway.dataplane.backends.sent_ids import SentIds
     from gateway.dataplane.http1.request_body import RequestBody
+    from gateway.dataplane.http1.request_ids import SentIds
     from gateway.dataplane.http1.response_head import ResponseHead
 
 MAX_MISMATCH_PATH: Final = 128

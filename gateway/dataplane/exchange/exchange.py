@@ -36,7 +36,7 @@ from gateway.core.decision.decision import (
 from gateway.dataplane.documents.buffered import location_lines
 from gateway.dataplane.documents.known import key_of_request
 from gateway.dataplane.exchange.attempt import Attempt, AttemptOwner
-from gateway.dataplane.exchange.downstream_head import CHUNKED, compose_downstream_head, framing_line
+from gateway.dataplane.exchange.heads import CHUNKED, compose_downstream_head, framing_line
 from gateway.dataplane.exchange.retries import Retries
 from gateway.dataplane.exchange.stages import (
     ADMITTED,
@@ -87,8 +87,22 @@ class Exchange(AttemptOwner):
     """One request and its response."""
 
     __slots__ = (
-        *("body", "context", "downstream", "methods", "path", "record", "request", "resolution", "stage"),
-        *("_attempt", "_chunked", "_keep_alive", "_lease", "_retries", "_selected", "_started"),
+        "_attempt",
+        "_chunked",
+        "_keep_alive",
+        "_lease",
+        "_retries",
+        "_selected",
+        "_started",
+        "body",
+        "context",
+        "downstream",
+        "methods",
+        "path",
+        "record",
+        "request",
+        "resolution",
+        "stage",
     )
 
     resolution: Resolution

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 from gateway.core.http.upgrade import allowed_protocols, read_protocols
 from gateway.dataplane.context import OpenTunnel
-from gateway.dataplane.exchange.downstream_head import compose_downstream_head
+from gateway.dataplane.exchange.heads import compose_downstream_head
 from gateway.dataplane.exchange.retries import Retries
 from gateway.dataplane.sockets.bounded_reads import bound_reads
 from gateway.dataplane.sockets.tcp import reset, untaken
@@ -120,11 +120,6 @@ class TunnelEnd:
     """One of the two connections: an `asyncio.Protocol` by its methods, in the place of the one that has read
     HTTP. It does not derive from that class, so that it can be compiled."""
 
-    __slots__ = (
-        *("_connection_lost", "_error", "_tunnel", "bytes_in", "gone", "is_finished", "is_lost", "other"),
-        "transport",
-    )
-
     def __init__(
         self,
         tunnel: Tunnel,
@@ -204,11 +199,6 @@ class TunnelEnd:
 @final
 class Tunnel(OpenTunnel):
     """In `Context.tunnels` from `begin` to its end."""
-
-    __slots__ = (
-        *("_bytes", "_client", "_closing", "_ended", "_ending", "_idle", "_owner", "_untaken"),
-        "_upstream",
-    )
 
     def __init__(self, owner: TunnelOwner, connection: BackendConnection) -> None:
         context, downstream = owner.context, owner.downstream

@@ -69,8 +69,6 @@ class ForwardingLines:
     """The lines that were written before, of all connections of a worker: most are the same for every request
     of one client to one Host. It changes no line, only its cost."""
 
-    __slots__ = ("_lines",)
-
     def __init__(self) -> None:
         self._lines: dict[_LinesKey, bytes] = {}
 
@@ -90,12 +88,6 @@ class ForwardingLines:
 @final
 class Peer:
     """The other end of one client connection, as it is described to the next hop."""
-
-    __slots__ = (
-        *("_access", "_ip", "_is_allowed"),
-        *("_last_host", "_last_lines", "_last_prefix", "_shared", "_trusted_networks"),
-        *("_certificate_line", "address", "certificate", "expires_at", "is_trusted", "scheme"),
-    )
 
     def __init__(
         self,

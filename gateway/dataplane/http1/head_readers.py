@@ -44,8 +44,6 @@ class LayoutBudget:
     """How many layouts may be made now. The readers of requests have one budget and those of responses
     another, so that clients do not use up what backends need."""
 
-    __slots__ = ("_left",)
-
     def __init__(self) -> None:
         self._left = MAX_NEW_LAYOUTS
 
@@ -65,8 +63,6 @@ class LayoutBudget:
 class Signatures:
     """Which sequences of names came before, and were not made a layout yet. Bounded, since peers choose
     them."""
-
-    __slots__ = ("_budget", "_made", "_seen")
 
     def __init__(self, budget: LayoutBudget) -> None:
         self._budget = budget
@@ -110,8 +106,6 @@ _Layout = TypeVar("_Layout", bound=Layout)
 @final
 class LayoutTable(Generic[_Key, _Layout]):
     """The layouts of one reader, by what is known of a head before it is read."""
-
-    __slots__ = ("_signatures", "by_key")
 
     def __init__(self, signatures: Signatures) -> None:
         self._signatures = signatures

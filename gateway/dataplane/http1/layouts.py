@@ -173,12 +173,6 @@ def _passthrough(runs: list[int]) -> tuple[int, _Cut | None]:
 class RequestLayout:
     """Reads the request heads of one layout."""
 
-    __slots__ = (
-        *("_chunked", "_closes", "_expects", "_forwarded", "_has_content", "_host", "_keeps", "_length"),
-        *("_identified", "_match", "_names", "_proxied", "_request_ids", "_run", "_runs", "_selected"),
-        *("_trace", "_via", "signature", "uses"),
-    )
-
     def __init__(
         self, match: Callable[[bytes], re.Match[bytes] | None], found: _Expression, signature: int
     ) -> None:
@@ -268,12 +262,6 @@ class RequestLayout:
 @final
 class ResponseLayout:
     """Reads the response heads of one layout. The status line is a part of it."""
-
-    __slots__ = (
-        *("_close", "_framing", "_has_date", "_length", "_line", "_location", "_match", "_names"),
-        *("_request_id", "_run", "_runs", "_selected", "_status"),
-        *("signature", "uses"),
-    )
 
     def __init__(
         self,

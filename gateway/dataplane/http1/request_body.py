@@ -28,11 +28,9 @@ class HeldBodies:
     again, and what has come of streaming ones before they have a backend connection. `total`: bytes, beyond
     which a body is streamed, and little of it is read before it can be sent."""
 
-    __slots__ = ("_on_full", "_total", "size", "was_full")
-
-    def __init__(self, total: int, on_full: Callable[[], None]) -> None:
+    def __init__(self, total: int) -> None:
         self._total = total
-        self._on_full = on_full
+        self.on_full: Callable[[], None] | None = None
         self.size = 0
         """Bytes."""
         self.was_full = False
@@ -49,7 +47,8 @@ class HeldBodies:
         self.size += size
         if self.size > self._total and not self.was_full:
             self.was_full = True
-            self._on_full()
+            if self.on_full is not None:
+                self.on_full()
 
     def look(self) -> None:
         """Called now and then: they may be far from full again."""

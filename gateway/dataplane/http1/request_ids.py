@@ -3,14 +3,15 @@
 A request has one id: the well-formed one that came in the field of its API, else one that came in
 `X-Request-Id` or `X-Openstack-Request-Id`, else one that is made. The backend, the log and the gateway's own
 responses get the same one; this module says in which fields. An id differs for every request, so it must
-never become a part of what is cached. The ids in a backend's response are its own and pass as they came.
+never become a part of what is cached. The ids in a backend's response are its own and pass as they came; one
+that this gateway has made for an earlier request shows that connection and responses have come apart.
 """
 
 from __future__ import annotations
 
 from itertools import count
 from random import getrandbits
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from gateway.core.http.request_ids import OPENSTACK_IDS, PLAIN_IDS
 
@@ -115,3 +116,38 @@ def _valid(request: RequestHead, ids: RequestIds) -> str:
     """The id in the field of `ids`, if it is well-formed; else empty."""
     given = request.request_id(ids.normalized_header)
     return given if given and ids.is_valid(given) else ""
+
+
+MAX_SENT_IDS: Final = 8
+"""Requests that are remembered for each connection."""
+
+SentIds: TypeAlias = list[tuple[str, int]]
+"""Ids that this gateway has made for the last requests of one connection, each with the hash of the path
+of its request: a client may send one of some kilobytes."""
+
+
+def is_misplaced(
+    fields: bytes, mark: bytes, ids: RequestIds, request_id: str, path: str, sent: SentIds
+) -> bool:
+    """Whether a response to the request with this id and path is for an earlier one with another path.
+
+    `fields`: the lines of its head, each with the CRLF before it. `mark`: a part of every id in `sent`.
+    """
+    if fields.count(mark) == 1 and fields.find(request_id.encode()) >= 0:  # as nearly always
+        return False
+    found = _ids_in(fields, ids)
+    if not found or request_id in found:
+        return False
+    path_hash = hash(path)
+    return any(sent_id in found and sent_hash != path_hash for sent_id, sent_hash in sent)
+
+
+def _ids_in(fields: bytes, ids: RequestIds) -> list[str]:
+    """The values of those fields in which servers of this API name the id of a request."""
+    names = {ids.request_header.lower(), *map(str.lower, ids.response_headers)}
+    found = []
+    for line in fields.decode("latin-1").split("\r\n"):
+        name, _, value = line.partition(":")
+        if name.lower() in names:
+            found.append(value.strip(" \t"))
+    return found

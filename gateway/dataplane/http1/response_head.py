@@ -47,20 +47,6 @@ _DATE: Final = re.compile(rb"\r\ndate:", re.IGNORECASE)
 class ResponseHead:
     """The head of one response: a value, which never changes once it is made."""
 
-    __slots__ = (
-        "close",
-        "framing",
-        "has_date",
-        "length",
-        "line",
-        "location",
-        "passthrough",
-        "request_id",
-        "selected",
-        "size",
-        "status",
-    )
-
     status: int
     line: bytes
     """The status line for the client, without its CRLF: HTTP/1.1, and the reason phrase of the backend."""

@@ -1,8 +1,9 @@
-"""The head of a request as one member gets it. Values in, bytes out: nothing is sent or decided here.
+"""The head of a request as one member gets it, and that of a response as the client gets it.
 
-Every field that a dialect owns was taken out when the head was read. The negotiated version is written as
-this member needs it. All other fields pass as the bytes in which they came, but for those that the service is
-configured to change.
+Every field that a dialect owns was taken out when a head was read, and is written anew: the negotiated
+version as this member needs it, what was served under the offer. All other fields pass as the bytes in which
+they came, but for those that the service is configured to change. Values in, bytes out: nothing is sent or
+decided here.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from typing import TYPE_CHECKING
 
 from gateway.core.decision.decision import DOCUMENT_METHODS
 from gateway.dataplane.documents.buffered import request_whole_document
+from gateway.dataplane.http1.fields import NO_BODY
 from gateway.dataplane.http1.request_ids import id_lines
+from gateway.dataplane.local_responses import local_response
 
 if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
+    from gateway.core.decision.response import ResponseRewrite
     from gateway.core.fleet.backend import Member
     from gateway.dataplane.http1.forwarding import Peer
     from gateway.dataplane.http1.request_head import RequestHead
+    from gateway.dataplane.http1.response_head import ResponseHead
 
 
 def compose_upstream_head(
@@ -83,3 +88,44 @@ def _rewritten_target(request: RequestHead, resolution: Resolution, member: Memb
     if request.path == prefix and target[:2] in {"/", "/?"}:
         target = target[1:]  # a local path always begins with "/", so `Route.local` added one: remove it
     return (member.backend.path + prefix + target).encode("ascii")
+
+
+CHUNKED: bytes = b"Transfer-Encoding: chunked\r\n"
+
+
+def framing_line(response: ResponseHead) -> bytes:
+    """How the content ends, as clients of HTTP/1.1 are told: a length, `CHUNKED`, or nothing."""
+    if response.length >= 0:
+        return b"Content-Length: %d\r\n" % response.length if response.status != 204 else b""
+    return CHUNKED if response.framing != NO_BODY else b""
+
+
+def compose_downstream_head(
+    response: ResponseHead,
+    rewrite: ResponseRewrite,
+    *,
+    location: bytes,
+    framing: bytes,
+    connection: bytes,
+    piece: bytes,
+) -> bytes:
+    """Stop 8: the head, and the content that came with it.
+
+    `location`, `framing` and `connection` are whole lines, or nothing. `piece` is framed already.
+    """
+    fields = response.passthrough
+    if rewrite.edits is not None:
+        fields = rewrite.edits.edit(fields)
+    parts = (
+        response.line,
+        fields,
+        b"\r\n",
+        b"" if response.has_date else local_response.date_line(),
+        rewrite.lines,
+        location,
+        framing,
+        connection,
+        b"\r\n",
+        piece,
+    )
+    return b"".join(parts)  # in half the time of a format
