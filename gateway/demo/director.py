@@ -318,10 +318,10 @@ class Director:
     async def _act(self, step: Step) -> None:
         """Do to the server, in each fleet, what the step says. Waits rather than stop the last that runs."""
         gateway = self._performances[0]
-        service = gateway.fleet.service(step.service)
+        service = gateway.fleet.service_of(step.server)
         release = service.new if step.action is Action.UPGRADE else service.old
         if step.action is not Action.UPGRADE:
-            await self._until(lambda: gateway.can_do_without(step.server, service))
+            await self._until(lambda: gateway.can_do_without(step.server))
         self._step = script.sentence(step, release.name)
         self._tell(self._step, "step")
         if step.action is not Action.UPGRADE:

@@ -51,20 +51,20 @@ class EmbeddedFleet:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.services = (
             ServiceFleet(
-                BAREMETAL,
-                MajorMinor(),
-                tuple(Server(f"api-{number}") for number in range(1, 5)),
-                OLD,
-                NEW,
-                Version(1, 1),
+                name=BAREMETAL,
+                scheme=MajorMinor(),
+                servers=tuple(Server(f"api-{number}") for number in range(1, 5)),
+                old=OLD,
+                new=NEW,
+                oldest=Version(1, 1),
             ),
             ServiceFleet(
-                CATALOG,
-                WholeNumber(),
-                tuple(CatalogServer(f"catalog-{number}", OLD_CATALOG) for number in range(1, 3)),
-                OLD_CATALOG,
-                NEW_CATALOG,
-                Version(1),
+                name=CATALOG,
+                scheme=WholeNumber(),
+                servers=tuple(CatalogServer(f"catalog-{number}", OLD_CATALOG) for number in range(1, 3)),
+                old=OLD_CATALOG,
+                new=NEW_CATALOG,
+                oldest=Version(1),
             ),
         )
         self._clock = clock
@@ -82,6 +82,10 @@ class EmbeddedFleet:
     def service(self, name: str) -> ServiceFleet:
         """The servers of one API."""
         return next(each for each in self.services if each.name == name)
+
+    def service_of(self, server: str) -> ServiceFleet:
+        """The servers of one API, by the name of one of them."""
+        return next(each for each in self.services if server in {one.name for one in each.servers})
 
     def server(self, name: str) -> ApiServer:
         """One server. Raises `StopIteration` if there is none of this name."""
@@ -110,7 +114,6 @@ class EmbeddedFleet:
         return False
 
     def _changed(self, server: ApiServer) -> None:
-        for each in self.services:
-            if server in each.servers:
-                running = [one.release.highest for one in each.servers if one.state is ServerState.RUNNING]
-                self._newest[each.name].append((self._clock(), max(running, default=0)))
+        each = self.service_of(server.name)
+        running = [one.release.highest for one in each.servers if one.state is ServerState.RUNNING]
+        self._newest[each.name].append((self._clock(), max(running, default=0)))

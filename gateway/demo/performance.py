@@ -89,9 +89,9 @@ class Performance:
             knows is not None and knows.view.offer.phase in moves for knows in statuses
         )
 
-    def can_do_without(self, name: str, service: ServiceFleet) -> bool:
+    def can_do_without(self, name: str) -> bool:
         """Whether a server may stop: another one of its service runs, and the front knows all servers."""
-        others = [each for each in service.servers if each.name != name]
+        others = [each for each in self.fleet.service_of(name).servers if each.name != name]
         return any(each.state is ServerState.RUNNING for each in others) and self.learned()
 
     def scene(self) -> FrontScene:
@@ -148,19 +148,17 @@ def _is_known(server: ApiServer, each: ServiceFleet, knows: ServiceStatus) -> bo
 
 def _held(view: ServiceView) -> str:
     """What holds the offer of a service, and who must move: one short sentence. Empty: nothing holds it."""
-    offer = view.offer
-    versions = offer.held.versions.format(view.service.dialect.scheme) if offer.held.versions else ""
-    who = ", ".join(offer.held.by)
-    match offer.held.rule:
-        case HeldRule.GUARANTEED | HeldRule.AT_LEAST:
-            return f"{versions} waits for {who}"
+    held = view.offer.held
+    versions = held.versions.format(view.service.dialect.scheme) if held.versions else ""
+    who = ", ".join(held.by)
+    match held.rule:
+        case None:
+            return ""
         case HeldRule.STATE:
-            return f"{versions} stays on offer until {who} moves"
+            return f"{versions} stays on offer because of {who}"
         case HeldRule.STABILIZATION:
             return f"{versions} is offered once it has stood for a moment"
         case HeldRule.CEILING:
             return f"{versions} is hidden by a ceiling"
-        case HeldRule.AGREEMENT:
-            return f"{versions} waits for all replicas"
-        case None:
-            return ""
+        case _:
+            return f"{versions} waits for {who}"

@@ -9,8 +9,6 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from gateway.demo.fleet import BAREMETAL, CATALOG
-
 START_SHARE: Final = 0.06
 """Share of the length before the first step: everything is as it was."""
 STEP_SHARE: Final = 0.065
@@ -31,22 +29,13 @@ class Step(NamedTuple):
     """One thing that is done to the fleet."""
 
     action: Action
-    service: str
     server: str
     position: int
     """Where the upgrade stands after it."""
 
 
-ORDER: Final = (
-    (BAREMETAL, "api-1"),
-    (CATALOG, "catalog-1"),
-    (BAREMETAL, "api-2"),
-    (BAREMETAL, "api-3"),
-    (CATALOG, "catalog-2"),
-    (BAREMETAL, "api-4"),
-)
-"""The servers in the order in which they are upgraded. The offer of a service rises with the last one of
-it."""
+ORDER: Final = ("api-1", "catalog-1", "api-2", "api-3", "catalog-2", "api-4")
+"""The servers in the order in which they are upgraded. The offer of a service rises with its last one."""
 
 LAST: Final = 2 * len(ORDER)
 """Where the upgrade stands when it is complete."""
@@ -56,8 +45,7 @@ def forward(position: int) -> Step | None:
     """The step that follows; None: the upgrade is complete."""
     if position == LAST:
         return None
-    service, server = ORDER[position // 2]
-    return Step(Action.UPGRADE if position % 2 else Action.STOP, service, server, position + 1)
+    return Step(Action.UPGRADE if position % 2 else Action.STOP, ORDER[position // 2], position + 1)
 
 
 def back(position: int) -> Step | None:
@@ -65,8 +53,7 @@ def back(position: int) -> Step | None:
     if position == 0:
         return None
     number = (position - 1) // 2
-    service, server = ORDER[number]
-    return Step(Action.ROLL_BACK, service, server, 2 * number)
+    return Step(Action.ROLL_BACK, ORDER[number], 2 * number)
 
 
 def sentence(step: Step, release: str) -> str:

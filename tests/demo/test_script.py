@@ -17,7 +17,7 @@ def test_each_server_stops_and_starts_with_the_new_release() -> None:
     steps = upgrade()
 
     assert [(step.action, step.server) for step in steps] == [
-        (action, server) for _, server in ORDER for action in (Action.STOP, Action.UPGRADE)
+        (action, server) for server in ORDER for action in (Action.STOP, Action.UPGRADE)
     ]
     assert steps[-1].position == LAST
     assert script.START_SHARE + script.STEP_SHARE * (LAST - 1) < 0.8
@@ -26,8 +26,8 @@ def test_each_server_stops_and_starts_with_the_new_release() -> None:
 def test_a_roll_back_takes_the_server_that_was_upgraded_last_or_is_about_to_be() -> None:
     upgraded, stopped = script.back(LAST), script.back(LAST - 1)
 
-    assert upgraded == stopped == Step(Action.ROLL_BACK, "baremetal", "api-4", LAST - 2)
-    assert script.back(1) == Step(Action.ROLL_BACK, "baremetal", "api-1", 0)
+    assert upgraded == stopped == Step(Action.ROLL_BACK, "api-4", LAST - 2)
+    assert script.back(1) == Step(Action.ROLL_BACK, "api-1", 0)
     assert script.back(0) is None
 
 
