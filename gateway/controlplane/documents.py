@@ -102,8 +102,7 @@ class Documents:
     # --- its life
 
     def start(self) -> None:
-        """Give every view its document, if there are to be any, and take the steps that need nobody's
-        word."""
+        """Give every view its document, if there are to be any, and take the steps that wait for nobody."""
         if not self._alone or self._orphans():
             self._take_part()
             self._put_in_force(self._steps(self._snapshot_holder.current.views))
@@ -352,8 +351,7 @@ def _at_rest(view: ServiceView) -> Document:
 
 
 def _may_serve(view: ServiceView) -> bool:
-    """Whether somebody is served who holds its document, or the one before it: that one may have accepted
-    what this one has open."""
+    """Whether somebody may be served what this document, or the one before it, has accepted."""
     document = None if view.agreed is None else view.agreed.document
     return document is not None and bool(document.open)
 

@@ -50,8 +50,7 @@ class PassiveObserver:
         """The views when the first fact of this turn was collected; None: none was, or its change is paid."""
 
     def observe(self, service: str, backend: str, fact: Fact) -> None:
-        """Let a fact in, in this turn of the event loop or with the next token. A fact that changes nothing
-        takes no token."""
+        """Let a fact in, now or with the next token. A fact that changes nothing takes no token."""
         self._pay()
         self._refill()
         if not self._waiting and self._tokens >= 1:

@@ -39,8 +39,7 @@ REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 """Statuses that point elsewhere. 300 is not among them: it lists what this server has."""
 
 NO_SUCH_CHECK: Final = frozenset({404, 405, 501})
-"""Answers of a server that has no health check. In a rolling upgrade the old ones may lack it: they must not
-lose their requests for that."""
+"""Answers of a server without a health check. Old ones may lack it, and must not lose requests for that."""
 
 
 @final
@@ -199,8 +198,8 @@ class ProbeClient:
 
 @final
 class _Response(aiohttp.ClientResponse):
-    """A response that has looked at the certificate of its server. Its connection is gone by the time that
-    the caller has it."""
+    """A response that has looked at its server's certificate: the connection is gone when the caller has
+    it."""
 
     certificate_expiry: float | None = None
     """Seconds since the epoch; None: there is no certificate, or nobody has verified it."""

@@ -34,21 +34,18 @@ from gateway.telemetry.series.declaring import Counting
 from gateway.tls.client import ClientContexts
 
 JITTER: Final = 0.2
-"""Share of a pause by which it is lengthened or shortened, so that many gateways do not probe in step
-(threats O4)."""
+"""Share by which a pause varies, so that many gateways do not probe in step (threats O4)."""
 
 LONGEST_INTERVALS: Final = 8
 LONGEST_PAUSE: Final = 30.0
-"""Back-off: at most 8 intervals and at most 30 s (semantics, Knowing), so that a recovery is seen within that
-time."""
+"""Back-off: at most 8 intervals and 30 s (semantics, Knowing), so that a recovery is seen by then."""
 
 AT_ONCE: Final = 256
 """Probes that are under way at the same time. A thousand backends that never answer are found out within a
 few timeouts, and take no more descriptors than these."""
 
 BEGUN_PER_TURN: Final = 8
-"""Backends of which the first probe is begun in one turn of the event loop: about 3 ms, after which requests
-have theirs."""
+"""Backends whose first probe begins in one turn of the event loop: about 3 ms, then requests have theirs."""
 
 PROMPTED_SPACING: Final = 0.25
 """Seconds after a prompted probe before the next one of the same backend. A backend that contradicts itself
@@ -74,8 +71,7 @@ def pause(failures: int, interval: float, rng: random.Random) -> float:
 @final
 @dataclass(eq=False, slots=True)
 class _Target:
-    """One backend that is probed, and its tasks. A reload may replace its service (dialect, headers) while
-    they go on."""
+    """One backend that is probed, and its tasks, which go on when a reload replaces its service."""
 
     service: Service
     backend: Backend
@@ -86,8 +82,7 @@ class _Target:
     prompt: asyncio.Event = field(default_factory=asyncio.Event)
     """Set: a probe is wanted at once."""
     prompted_for: float = float("-inf")
-    """The newest `Member.probe_wanted_at` that has set it. The same one asks only once, also if the probe
-    fails."""
+    """The newest `Member.probe_wanted_at` that has set it. It asks only once, also if the probe fails."""
     probing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -333,9 +328,8 @@ class Prober:
         )
 
     def _declare_again(self, key: Key, target: _Target, sent: float, *, prompted: bool) -> None:
-        """A declared backend is not asked. What is declared is observed once more instead, which clears it if
-        requests have made it suspect. While it is suspect at one regular time after the other, the pauses
-        grow."""
+        """A declared backend is not asked. What is declared is observed once more, which clears what requests
+        have made suspect. The pauses grow while it stays suspect."""
         assert target.backend.declared is not None
         if not prompted:
             member = self._member(key)

@@ -51,8 +51,7 @@ class ReloadResult:
     """The result of a reload."""
 
     problems: tuple[str, ...] = ()
-    """Why it is refused, each as `skewgate check` shows it. If there are any, the old configuration stays in
-    force."""
+    """Why it is refused, each as `skewgate check` shows it. Then the old configuration stays in force."""
     restart: tuple[str, ...] = ()
     """The keys that need a restart, which are among the problems."""
 
@@ -136,8 +135,7 @@ class Reloader:
         self._held = ""
 
     async def reload(self) -> ReloadResult:
-        """The new configuration is in force when this returns, unless there are errors. Requests go on
-        meanwhile."""
+        """The new configuration is in force when this returns, unless there are errors."""
         async with self._lock:
             if self._held:
                 # The log alone answers SIGHUP. The file is not to blame: no metric and no `error` tell of it.
@@ -196,8 +194,7 @@ class Reloader:
         return ReloadResult(tuple(sentences))
 
     def _apply(self, settings: Settings, services: Sequence[Service], configured: Configured) -> ReloadResult:
-        """Without `await`: nothing may run between the new snapshot and the new probes. `services`: with the
-        backends that are discovered."""
+        """Without `await`: nothing may run between the new snapshot and the new probes."""
         self._resolver.retarget(services)
         self._snapshot_holder.put_in_force(configured)
         self._prober.retarget(services)

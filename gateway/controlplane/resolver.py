@@ -229,8 +229,7 @@ class Resolver:
             return Failed("the lookup failed because of a bug in the gateway, see its log")
 
     def _found(self, name: _Name, found: Found) -> float:
-        """Take in addresses; gives the pause until the next lookup. A family about which nothing was learned
-        keeps its last addresses."""
+        """Take in addresses; gives the pause until the next lookup. A family that was not learned stays."""
         before, failed = self._known.get(name.host, ()), name.problem is not None
         name.ipv6 = name.ipv6 if found.ipv6 is None else found.ipv6
         name.ipv4 = name.ipv4 if found.ipv4 is None else found.ipv4

@@ -48,8 +48,7 @@ class StabilizationTimer:
             self._timer = asyncio.get_running_loop().call_later(pause, self._on_timer)
 
     def _on_timer(self) -> None:
-        """The timer of a loop may be early by the resolution of its clock. Then nothing is due yet, and the
-        timer is set again."""
+        """A timer may be early by the resolution of its clock. Then nothing is due, and it is set again."""
         self._timer = None
         self._snapshot_holder.advance()
         if self._timer is None:

@@ -40,7 +40,7 @@ class Endpoint(NamedTuple):
     name: str
     """For explain: `resource`, `root`, `v1`."""
     negotiated: bool = True
-    """False: a version means nothing here. Owned request headers are dropped, and none is written (Ironic
+    """False: a version means nothing here. Owned request headers are dropped, none is written (Ironic
     `/`)."""
     document: bool = False
     """True: a discovery document. A successful response is rewritten to the offer, or it is 502."""
@@ -163,7 +163,7 @@ class Refusal:
 @final
 @dataclass(frozen=True, slots=True)
 class GatewayError:
-    """Any other error that the gateway itself answers with after routing: 502, 503, 504, 413, a missing
+    """An error that the gateway itself answers with after routing: 502, 503, 504, 413, a missing
     operation."""
 
     status: int
@@ -204,8 +204,7 @@ class MissingOperation:
 @final
 @dataclass(frozen=True, slots=True)
 class Advertisement:
-    """What a backend claims to serve. `versions` of a legacy backend are those that it stands for; they may
-    be empty."""
+    """What a backend claims to serve; of a legacy one the versions that it stands for, perhaps none."""
 
     versions: VersionSet
     legacy: bool = False
@@ -230,8 +229,7 @@ class Served:
     """What a response head says about versions. All defaults: nothing."""
 
     version: Version | None = None
-    """The version that was executed, according to the backend; None also when its text is not a version
-    (threats V8)."""
+    """The version that was executed, as the backend says; None also for what is no version (threats V8)."""
     advertisement: Advertisement | None = None
     """The backend's own range, if the response carries one: a passive observation."""
     version_refusal: VersionRefusal = VersionRefusal.NO
@@ -345,8 +343,7 @@ class DirectPaths:
 
 @final
 class OptionWarning(NamedTuple):
-    """Something that is allowed among a dialect's options, `at` this position, and that will mislead
-    somebody."""
+    """Something in a dialect's options, `at` this position, that is allowed and will mislead somebody."""
 
     at: tuple[str | int, ...]
     message: str
@@ -356,16 +353,14 @@ class OptionWarning(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class ConfigurationRules:
-    """What a dialect demands of its service's configuration beyond its own options. Settings check it;
-    requests never read it."""
+    """What a dialect demands of its service's configuration beyond its own options, for settings to check."""
 
     can_be_probed: bool = True
     """False: nothing tells what its servers serve, so every backend must declare its versions."""
     path_is_signed: bool = False
     """True: clients sign the path, so a configuration under which backends get another one is refused."""
     option_paths: tuple[tuple[tuple[str | int, ...], str], ...] = ()
-    """Paths in its options, each with its position there. They begin behind the route's prefix, as `endpoint`
-    gets paths."""
+    """Paths in its options, each with its position there, as `endpoint` gets paths."""
     warnings: tuple[OptionWarning, ...] = ()
     notes: tuple[str, ...] = ()
     """What `check` says about the service although nothing is wrong: one sentence each."""
@@ -441,8 +436,8 @@ class Dialect(ABC):
     retry_after: bool = True
     """Whether a 503 carries `Retry-After`, where the service does not say it. False: clients break on it."""
     method_override: tuple[str, ...] = ()
-    """Request headers (normalized, also in `reads`) that its servers take for the method of a POST: the first
-    that is present."""
+    """Request headers (normalized, also in `reads`) that may hold the method of a POST: the first one
+    counts."""
     method_parameter: str | None = None
     """The query parameter that its servers take for the method; None: they read none."""
 
@@ -475,8 +470,7 @@ class Dialect(ABC):
 
     @final
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        """In another process it is made anew: a dialect may hold what cannot be pickled, and compare with
-        constants of its module."""
+        """In another process it is made anew: it may hold what cannot be pickled."""
         if self.made_of is None:
             return super().__reduce_ex__(protocol)
         return type(self).made, (self.made_of,)
@@ -489,8 +483,8 @@ class Dialect(ABC):
 
     @abstractmethod
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
-        """The requested version at a negotiated endpoint. `headers` is a multidict that holds (at least) the
-        headers of `reads`."""
+        """The requested version at a negotiated endpoint. `headers`: a multidict with the headers of
+        `reads`."""
 
     @abstractmethod
     def write_request(
@@ -529,8 +523,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """The response to a version that is not on offer, byte for byte that of its servers. The caller adds
-        `Vary`."""
+        """The response to a version that is not on offer, as its servers give it. The caller adds `Vary`."""
 
     @abstractmethod
     def error_response(self, error: GatewayError) -> Response:
@@ -552,8 +545,7 @@ class Dialect(ABC):
         """What a response head says. `headers` is a multidict that holds the headers of `owned_response`."""
 
     def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advertisement | None:
-        """Only after `VersionRefusal.READ_BODY`: the range that the body names, or None when it refuses for
-        another reason."""
+        """After `VersionRefusal.READ_BODY`: the range that the body names; None: another reason."""
         return None
 
     @abstractmethod

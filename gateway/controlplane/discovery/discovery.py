@@ -148,8 +148,8 @@ class Discovery:
     # --- configurations -------------------------------------------------------------------------------------
 
     def restore(self, services: Iterable[Service], saved: Mapping[str, SavedState]) -> None:
-        """Take in the backends that the state file remembers of these services: they are there until their
-        source says otherwise."""
+        """Take in the backends that the state file remembers: they are there until their source says
+        otherwise."""
         for service in services:
             state = saved.get(service.name)
             for source in service.sources if state is not None else ():
@@ -205,8 +205,7 @@ class Discovery:
             watched.task.cancel()
 
     def _completed(self, service: Service) -> Service:
-        """With the backends of its sources. A name belongs to the configuration, else to the first source
-        that lists it."""
+        """With discovered backends. A name belongs to the configuration, else to the first source with it."""
         taken = _own_names(service)
         found: list[Backend] = []
         undiscovered = False

@@ -155,8 +155,7 @@ def read_service(
 
 @final
 class Readings:
-    """The last readings of the services of `snapshot_holder`, under `prefix`. `boot_time`: the clock of
-    deadlines."""
+    """The last readings of all services, under `prefix`. `boot_time`: the clock of deadlines."""
 
     def __init__(
         self, store: Store, prefix: str, snapshot_holder: SnapshotHolder, boot_time: Callable[[], float]
@@ -184,8 +183,7 @@ class Readings:
         return self._read_at + max(ttl, _SHARE_OF_RESYNCS * self._seconds)
 
     async def read(self, names: Iterable[str]) -> set[str]:
-        """Read everything. Returns those of these services about which something is new. Raises
-        `StoreError`."""
+        """Read everything. Returns the services about which something is new. Raises `StoreError`."""
         loop = asyncio.get_running_loop()
         began, self.stale = loop.time(), False
         contents = await self._store.read(self.prefix)
@@ -208,8 +206,7 @@ class Readings:
         return changed
 
     async def read_beats(self) -> set[str]:
-        """Whoever has a new beat is alive. Returns the services about which time alone may decide. Raises
-        `StoreError`."""
+        """Read all beats. Returns the services about which time alone may decide. Raises `StoreError`."""
         entries = (await self._store.read(self.beats_prefix)).entries
         now = self._boot_time()
         found = {key.removeprefix(self.beats_prefix): entry.revision for key, entry in entries.items()}

@@ -557,8 +557,7 @@ class Replication:
         raise StoreError(f"{service}: others write at the same time; try again")
 
     async def forget(self, replica: str) -> bool:
-        """End the registration of one that does not come back. False: it is live, or not registered. Raises
-        `StoreError`."""
+        """End a registration for good. False: it is live, or there is none. Raises `StoreError`."""
         await self._read_all()
         readings = [each for each in self._readings.services.values() if replica in each.known]
         if not readings or any(replica in (*each.live, *each.unreadable) for each in readings):

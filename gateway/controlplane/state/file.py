@@ -106,8 +106,8 @@ class StateFile:
         return self._beside(".damaged") if movable else None
 
     def replace(self, text: str) -> None:
-        """The text is durable when this returns. Raises `StateFileError`; then the file holds the old text or
-        the new one, and nothing else."""
+        """The text is durable when this returns. Raises `StateFileError`: then the file holds either text,
+        whole."""
         try:
             self._acquire_lock()
             if self._damaged:

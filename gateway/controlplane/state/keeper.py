@@ -46,8 +46,8 @@ _log = logging.getLogger("skewgate.state")
 
 
 def wall_offset() -> float:
-    """Seconds since 1970, less those of the clock that dates facts: times in the file must mean something to
-    another process."""
+    """Seconds since 1970, less those of the clock that dates facts, which means nothing to other
+    processes."""
     return time.time() - time.monotonic()
 
 
@@ -239,8 +239,7 @@ class StateKeeper:
         registrations: Mapping[str, Registered],
         offset: float,
     ) -> bool:
-        """In a thread: write what should be saved; False: it is in the file already. Raises
-        `StateFileError`."""
+        """In a thread: write what is to be saved. False: it is there already. Raises `StateFileError`."""
         saved = snapshot.saved(), documents, registrations
         if not self._failing and saved == self._saved:
             return False

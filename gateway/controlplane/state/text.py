@@ -303,8 +303,7 @@ def _is_range(pair: object) -> bool:
 def _saved_state(
     name: str, entry: Mapping[str, Any], before: Scheme, service: Service, wall_offset: float
 ) -> SavedState:
-    """Its texts were written in the scheme `before`. Raises `StateTextError` if one is not a version, or the
-    versions cannot be an offer."""
+    """What an entry in the scheme `before` restores. Raises `StateTextError` if it holds no versions."""
     scheme = service.dialect.scheme
     try:
         versions = _version_set(entry["versions"], before, scheme)

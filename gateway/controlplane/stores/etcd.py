@@ -241,8 +241,7 @@ class EtcdStore:
         return self._token
 
     async def _renew_token(self, endpoint: str, used: str) -> None:
-        """Log in, unless somebody has done so meanwhile. The login goes on when the call that wanted it
-        ends."""
+        """Log in, unless somebody has done so meanwhile. A login outlives the call that wanted it."""
         if self._token != used:
             return
         if self._login is None or self._login.done():

@@ -55,8 +55,8 @@ class Unchanged(NamedTuple):
     key: str
     revision: int
     text: str | None = None
-    """What stands there, too: a store that was restored may have come to the same revision by other changes.
-    None: whatever it is."""
+    """What stands there, too: a restored store may have the same revision for another text. None:
+    anything."""
 
 
 Guard: TypeAlias = NothingNewer | Unchanged
@@ -81,8 +81,8 @@ class Store(Protocol):
         """The revision that it has made; None: a guard does not hold."""
 
     def watch(self, prefix: str, changed: Callable[[], None]) -> None:
-        """Call `changed` soon after something under `prefix` has changed, as a hint: it may come late, too
-        often, or never. Until `close`."""
+        """Call `changed` soon after a change under `prefix`: a hint that may come late, too often or
+        never."""
 
     async def close(self) -> None:
         """End all watches and connections."""

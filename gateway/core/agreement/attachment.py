@@ -27,8 +27,7 @@ BEATS_IN_TTL: Final = 4
 """Beats that are sent within one TTL."""
 
 FORGET_SHARE: Final = 1.1
-"""Of `forget` without `live`, after which others end a registration. Between two such clocks the replica has
-stopped answering by then."""
+"""Of `forget` without `live`, after which others end a registration: the replica answers no more by then."""
 
 WARNING_SHARE: Final = 0.5
 """Of `forget`, after which a detached replica warns."""
@@ -45,8 +44,7 @@ class Answer(Enum):
 
 
 def answer(level: Level, *, attached: bool) -> Answer:
-    """What a replica does with a version on this level. A detached one refuses none: the others may offer by
-    now what it would refuse."""
+    """What a replica does with a version. A detached one refuses none: the others may offer it by now."""
     if level >= Level.ACCEPTED:
         return Answer.SERVE
     return Answer.REFUSE if attached and level is Level.REFUSED else Answer.UNAVAILABLE

@@ -80,8 +80,7 @@ def vote(
 def wanted(
     offer_state: OfferState, document: Document | None, service: Service, pool: Pool, now: float | None
 ) -> VersionSet | None:
-    """What would be on offer if the others voted the same; None: it has no vote. `now` None: whatever waits
-    is not due."""
+    """What would be on offer if all voted the same; None: it has no vote. `now` None: nothing is due."""
     own = vote(offer_state, document, service, pool, float("-inf") if now is None else now)
     if own is None:
         return None
@@ -120,8 +119,8 @@ def policy_text(service: Service) -> str:
 def _first_round(
     offer_state: OfferState, document: Document | None, service: Service, pool: Pool, now: float
 ) -> OfferState:
-    """Without anything on offer, a first offer waits for all that can be known. Where something is, one
-    advertisement suffices."""
+    """A first offer waits for all that can be known; where something is offered, one advertisement
+    suffices."""
     after = first_round(offer_state, service, pool, now)
     heard = any(group.grade.advertised is not None for group in pool.groups)
     if not decides_nothing(document) and after.round_ended is not None and heard:

@@ -92,8 +92,7 @@ MAX_CACHED_REQUEST_SIZE = 512
 """Bytes of selected header lines up to which a resolution is cached: no real version is longer."""
 
 MAX_CACHED_DECISIONS = 4096
-"""Entries; a fleet sees a few dozen different requested versions. A full cache is emptied, which costs one
-resolution for each of them."""
+"""Entries; a fleet sees a few dozen different requested versions. A full cache is emptied."""
 
 
 class NegotiationResult(StrEnum):
@@ -132,8 +131,7 @@ class Resolution:
     """Of a version that is refused: the 503 in its place once this replica is detached (`as_detached`). None:
     it stands alone, or the request is malformed."""
     missing_operation: Operation | None = None
-    """The operation that does not exist in the negotiated version. Such a resolution is for one request and
-    not cached."""
+    """The operation that does not exist in the negotiated version. Such a resolution is not cached."""
     version_text: str = field(init=False)
     """The version, canonical; empty without one."""
     service: str = field(init=False)
@@ -147,8 +145,7 @@ class Resolution:
     prefers_known_document: bool = field(init=False)
     """True: this document is answered from what is known of it; `candidates` are for when nothing is."""
     operations: Operations | None = field(init=False)
-    """Those that the request may be refused by. None where no version was negotiated, or none are
-    configured."""
+    """Those that the request may be refused by; None: there are none, or no version was negotiated."""
     timeouts: Timeouts = field(init=False)
     limits: Limits = field(init=False)
     request_edits: HeaderEdits | None = field(init=False)
@@ -223,8 +220,7 @@ class Answer(NamedTuple):
 
 @final
 class AnswerKnown(NamedTuple):
-    """The gateway answers a discovery document from what it knows: a backend gave it before, and none that
-    may give it is in service now."""
+    """The gateway answers a discovery document that a backend gave before: none that may give it is there."""
 
     resolution: Resolution
     key: DocumentKey
@@ -335,8 +331,7 @@ def _missing_operation(
 
 
 def _store(decision_cache: DecisionCache, key: DecisionKey, resolution: Resolution, head: Request) -> None:
-    """Cache a resolution. The cache is bounded in entries and bytes, because clients choose the keys (threats
-    V11)."""
+    """Cache a resolution, within bounds, because clients choose the keys (threats V11)."""
     size = sum(len(name) + len(value) for name, value in head.fields)
     if resolution.endpoint.answered or size > MAX_CACHED_REQUEST_SIZE:
         return
@@ -460,8 +455,7 @@ def _answer(
 def _refused_version(
     view: ServiceView, endpoint: Endpoint, refusal: Refusal, response: Response
 ) -> Resolution:
-    """The refusal of a version. Where replicas agree on the offer, what is said in its place once this one is
-    detached is worked out, too."""
+    """The refusal of a version, with what is said in its place once this replica is detached."""
     agreed = view.agreed is not None and refusal.reason is not RefusalReason.MALFORMED
     return Resolution(
         view,
@@ -557,8 +551,7 @@ def awaited(
     tried: Collection[str] = (),
     held_back: Mapping[str, int] = NOBODY,
 ) -> tuple[Member, ...]:
-    """For which members the request of `resolution` waits when `decide` or `reselect` has chosen none; empty:
-    none is left."""
+    """The members for which the request waits when none was chosen; empty: none is left."""
     candidates = _present_candidates(resolution, snapshot.views.get(resolution.service))
     return tuple(member for tier in eligible(candidates, tried, held_back) for member in tier.members)
 

@@ -296,8 +296,7 @@ def _refused_version(requested: RequestedVersion, text: str) -> str:
 
 
 def _candidates(resolution: Resolution, load: Load) -> tuple[dict[str, Any], ...]:
-    """In the order in which they would be tried. Within a tier the random bits and the requests in flight
-    decide."""
+    """In the order in which tiers are tried. Within one, chance and the requests in flight decide."""
     scheme = resolution.view.service.dialect.scheme
     return tuple(
         {

@@ -120,8 +120,7 @@ def vary_lines(
 
 
 def _fact(member: Member, served: Served) -> Advertisement | None:
-    """The advertisement of a response, only if it differs: equal ones cost nothing, however many come.
-    Declared backends learn none."""
+    """The advertisement of a response, if it differs from the known one. Declared backends learn none."""
     if served.advertisement is None or member.backend.declared is not None:
         return None
     known = member.advertisement

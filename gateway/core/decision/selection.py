@@ -71,8 +71,7 @@ class Tier:
         return not (self.rank[0] or self.rank[1])
 
     def is_beside(self, other: Tier) -> bool:
-        """Whether a request goes from the one to the other when the first is full: they differ in nothing but
-        fresh and stale."""
+        """Whether one takes the requests when the other is full: they differ only in fresh and stale."""
         return self.rank[:4] == other.rank[:4]
 
 
@@ -222,14 +221,13 @@ def _best(
 
 
 def _least_share(random_bits: int) -> int:
-    """A member gets this request if its share is larger. The lowest bits: draws look at the highest ones of
-    each half."""
+    """A member gets this request if its share is larger. The lowest bits: draws use the highest of each
+    half."""
     return random_bits & (ALL_REQUESTS - 1)
 
 
 def _better_of_two(tier: Tier, in_flight_by_member: Mapping[str, int], random_bits: int) -> Member:
-    """Draw two members, the next one in order when both draws are the same; compare requests in flight for
-    each one's weight."""
+    """Draw two members by weight; the one with fewer requests in flight for its weight wins."""
     members = tier.members
     number = len(members)
     if tier.even:
@@ -298,8 +296,8 @@ class SelectionTable:
 
     @property
     def segments(self) -> Sequence[VersionRange]:
-        """The versions, cut where the range of a member starts or ends; between two cuts the candidates are
-        the same."""
+        """The versions, cut where a member's range starts or ends; between two cuts the candidates are the
+        same."""
         self._cut()
         return self._segments
 

@@ -81,8 +81,7 @@ class Backend:
     source: str = ""
     """`Source.key` of what has discovered it; empty: the configuration names it."""
     networks: tuple[Network, ...] | None = None
-    """Networks of the source that has discovered it (`address_rules`). None: the configuration names it, and
-    any address is good."""
+    """Networks of the source that discovered it (`source.why_refused`). None: the configuration names it."""
     leaves_at: float | None = None
     """When it is removed, because its source names it no more: seconds of the clock that dates facts. Until
     then its last advertisement counts, and it gets no request. None: it stays."""
@@ -177,8 +176,7 @@ class Member:
     """Failed probes in a row, capped at the table's last row."""
     drained: bool = False
     scheme_id: tuple[object, ...] = ()
-    """Name of the dialect and key of the scheme in which `advertisement` was read. In another one it has no
-    meaning."""
+    """The dialect and scheme in which `advertisement` was read. In another one it has no meaning."""
     probe_error: str | None = None
     """Why the last probe failed, one sentence."""
     connect_failed: bool = False
@@ -208,8 +206,7 @@ class Member:
     bound: int = field(init=False, default=0)
     legacy: bool = field(init=False, default=False)
     mark: Mark = field(init=False, compare=False, repr=False, default_factory=Mark)
-    """Two members with the same one are equal, without looking further. `fleet` hands it on where only times
-    are new."""
+    """Members with the same one are equal. `fleet` hands it on where only times are new."""
 
     def __post_init__(self) -> None:
         """Compute what every request reads."""
@@ -265,8 +262,7 @@ class Member:
 
     @property
     def error(self) -> str | None:
-        """Why its advertisement cannot be relied on, or why it is not connected to, one sentence; None: there
-        is no reason."""
+        """Why it, or its advertisement, cannot be relied on, one sentence; None: there is no reason."""
         if self.probe_error is not None:
             return self.probe_error
         if self.backend.leaves_at is not None:
@@ -290,14 +286,12 @@ class Member:
 
     @property
     def absent(self) -> bool:
-        """Whether it counts with its last advertisement, and gets no request: it is leaving, or has come back
-        and is not probed yet."""
+        """Whether it gets no request and still counts: it is leaving, or came back and is not probed yet."""
         return self.returned or self.backend.leaves_at is not None
 
     @property
     def probed(self) -> bool:
-        """True once its first probe has ended, in success or failure. Nobody waits for one that is leaving:
-        it is not probed any more."""
+        """Whether its first probe has ended. Nobody waits for one that is leaving: it is not probed."""
         if self.backend.leaves_at is not None:
             return True
         return not self.restored and (self.advertisement is not None or self.failures > 0)

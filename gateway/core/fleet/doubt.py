@@ -19,8 +19,7 @@ MAX_MISMATCHED_RANGES: Final = 256
 choose these versions, and each range makes every later fact cost more."""
 
 MAX_MISMATCHED_PATHS: Final = 8
-"""Paths that are told apart. Clients choose them, too. After mismatches on so many, one more counts as the
-second path of every version."""
+"""Paths that are told apart: clients choose them, too. One more counts as the second of every version."""
 
 LEGACY_ANSWERS: Final = 3
 """Probes in a row that a backend with known versions answers as a legacy one until it counts as legacy."""

@@ -197,8 +197,7 @@ class Fleet:
         return Learned(self._with(pools), frozenset(pools))
 
     def apply(self, service: str, command: OperatorCommand) -> Fleet:
-        """The fleet after `command`; this same object when it changes nothing, or concerns a service or
-        backend that is not configured."""
+        """The fleet after `command`; this same object when it changes nothing that is configured."""
         pool = self.pools.get(service)
         if pool is None:
             return self
@@ -266,8 +265,7 @@ def _read_anew(member: Member, service: Service) -> Member | None:
 
 
 def _learn(member: Member, fact: Fact) -> Member:
-    """The member after one fact. A declared member learns no advertisement; it can become suspect, and
-    trusted again."""
+    """The member after one fact. A declared one learns no advertisement, but can become suspect."""
     match fact:
         case VersionMismatch() | ServedVersionMissing():
             return _doubted(member, fact)
@@ -372,8 +370,7 @@ def _probed(member: Member, fact: ProbeSucceeded) -> Member:
 
 
 def _declared_again(member: Member, fact: ProbeSucceeded) -> Member:
-    """The declaration stands in for a probe: a prompted one confirms the versions, the next regular one
-    clears everything."""
+    """The declaration stands in for a probe: a prompted one confirms versions, a regular one clears all."""
     at = fact.at
     if fact.prompted:
         if not member.mismatches.wait_for_probe:

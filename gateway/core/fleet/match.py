@@ -41,8 +41,7 @@ class Match:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Each host once, in lower case and without port; `*.` at the beginning stands for one label or more.
-        Empty: any host."""
+        """Each host once, in lower case, without port; `*.`: one label or more. Empty: any host."""
         return tuple(dict.fromkeys(self.host or ()))
 
     @property

@@ -77,13 +77,11 @@ class Offer:
     guaranteed: VersionSet = NO_VERSIONS
     reachable: VersionSet = NO_VERSIONS
     transparent: bool = False
-    """True: only legacy backends are known and nothing was offered, so nothing is negotiated and nothing is
-    added."""
+    """True: only legacy backends are known and nothing was offered, so nothing is negotiated."""
     pending: VersionSet = NO_VERSIONS
     """Versions that join the offer when the policy has given them for long enough."""
     moving: bool = False
-    """True: what is offered is on its way to what the offer state says, because several have to agree on
-    it."""
+    """True: the offer is on its way to the offer state, because several have to agree."""
 
     @property
     def offered(self) -> OfferedVersions | None:

@@ -59,8 +59,7 @@ class OfferState:
     round_ended: float | None = None
     """When the first round of probes ended; None: it has not."""
     legacy_alone: bool = False
-    """True: after the first round only legacy backends were known, so the service was transparent. The first
-    offer then waits for nobody."""
+    """True: after the first round only legacy backends were known. The first offer then waits for nobody."""
     falls: Falls = NO_FALLS
     cut: bool = False
     """True: an operator has changed the policy, and the versions are still to be cut to what it gives."""
@@ -227,8 +226,7 @@ def reachable_versions(members: Iterable[Member]) -> VersionSet:
 
 
 def advertised_versions(member: Member) -> VersionSet:
-    """What it claims to serve; empty before its first response, and for a legacy member that stands for no
-    version."""
+    """What it claims to serve; empty before its first response, and for some legacy members."""
     return member.advertisement.versions if member.advertisement else NO_VERSIONS
 
 
@@ -291,8 +289,7 @@ def _shrink(offer_state: OfferState, service: Service, pool: Pool) -> tuple[Vers
 def pending_beyond(
     offer_state: OfferState, service: Service, pool: Pool, now: float
 ) -> tuple[PendingVersions, ...]:
-    """What the policy gives beyond the versions on offer: what it gave before with its own time, the rest
-    since now."""
+    """What the policy gives beyond the versions on offer, each since it was given without a break."""
     versions = offer_state.versions
     left = joined(versions, policy_set(service, pool), service.dialect.scheme) - versions
     pending = []
@@ -308,8 +305,7 @@ def pending_beyond(
 
 
 def _grow(offer_state: OfferState, service: Service, now: float) -> OfferState:
-    """Let the versions join whose wait is over, one moment after the other, as if somebody had looked at each
-    of them."""
+    """Let the versions join whose wait is over, one moment after the other."""
     while (at := _next_join(offer_state, service)) is not None and at <= now:
         stable = [part.versions for part in offer_state.pending if part.due(service.stabilization) <= at]
         versions = joined(offer_state.versions, reduce(or_, stable), service.dialect.scheme)

@@ -99,8 +99,7 @@ class Pool:
 
     @property
     def all_probed(self) -> bool:
-        """True once every source has answered or failed, and every member's first probe has ended, in success
-        or failure."""
+        """Whether every source has answered or failed, and every member's first probe has ended."""
         return not self.undiscovered and all(grade.probed for grade in self.by_grade)
 
     def member(self, backend: str) -> Member | None:
@@ -134,8 +133,8 @@ class Pool:
         )
 
     def knows_the_same(self, other: Pool) -> bool:
-        """Whether nothing else is known or commanded here than in `other`, an earlier or later state of the
-        same pool. Times do not count."""
+        """Whether the same is known and commanded as in `other`, a state of the same pool; times do not
+        count."""
         return self.mark is other.mark and self.pin == other.pin
 
     def others_than(self, before: Pool) -> Iterator[Member]:
@@ -145,8 +144,7 @@ class Pool:
         return compress(self.members, map(is_not, self.members, before.members))
 
     def news_since(self, before: Pool) -> Iterator[tuple[Member | None, Member]]:
-        """The members of which something else is known than `before`, each behind what it was then (None: it
-        was not there)."""
+        """The members of which something else is known, each behind what it was (None: it was not there)."""
         for member in self.others_than(before):
             old = before.member(member.backend.name)
             if old is None or (old.mark is not member.mark and old != member):

@@ -50,8 +50,7 @@ class ServiceNews(NamedTuple):
     """All of them, those that were there before by their positions then; None: they are the same."""
     pool: Changes
     members: Mapping[int, Changes]
-    """By position. What is not said is as it was of the member of the same name, or as of one of which
-    nothing is known."""
+    """By position. What is not said is as it was of that name, or as of one of which nothing is known."""
     view: Changes | None
     """None: its view is the same object, and only times are new."""
 
@@ -230,8 +229,7 @@ def _backends(before: Sequence[Backend], after: Sequence[Backend]) -> list[Backe
 
 
 def _member_changes(service: Service, before: Pool | None, after: Pool) -> Iterator[tuple[int, Changes]]:
-    """By position what is other about members than about those of the same names, or than about one of which
-    nothing is known."""
+    """What is other about members than about those of the same names, by position."""
     positions: Iterable[int] = range(len(after.members))
     if before is not None and after.positions is before.positions:
         positions = compress(positions, map(is_not, after.members, before.members))

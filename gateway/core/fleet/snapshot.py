@@ -56,8 +56,7 @@ NO_VOTE: Final = OwnVote()
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ServiceView:
-    """One service as a request sees it: its configuration, what is known and offered, and the tables made
-    from these."""
+    """One service as a request sees it: configuration, what is known and offered, and tables of these."""
 
     service: Service
     pool: Pool
@@ -70,8 +69,7 @@ class ServiceView:
     due: float | None
     """When time alone will change the offer, or this replica's vote, next; None: never."""
     agreed: Agreed | None = None
-    """What several replicas or workers agree on: it is offered, in place of the offer state. None: this one
-    stands alone."""
+    """What several replicas or workers agree to offer. None: this one stands alone."""
 
     @classmethod
     def of(
@@ -173,8 +171,7 @@ class Snapshot:
     views: Mapping[str, ServiceView]
     fleet: Fleet
     selected_names: frozenset[str]
-    """Every request header (normalized) that some dialect here reads or owns: the fields that a head reader
-    selects."""
+    """Every request header (normalized) that a head reader selects: some dialect reads or owns it."""
     untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS
     """The headers, some with `*` at the end, that are dropped from peers that are not trusted."""
     dues: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
@@ -303,8 +300,7 @@ class Snapshot:
         )
 
     def news_since(self, before: Snapshot) -> list[tuple[ServiceView | None, ServiceView]]:
-        """The views that are others than in `before`, each behind the one that it replaces (None: its service
-        is new)."""
+        """The views that are others than in `before`, each behind the one before (None: it is new)."""
         old_views, views = before.views, self.views
         return [(old_views.get(name), views[name]) for name in names_of_others(old_views, views)]
 
@@ -376,8 +372,7 @@ def _renewed(view: ServiceView, pool: Pool, now: float) -> ServiceView:
 def _brought_up(
     offer_state: OfferState, service: Service, pool: Pool, agreed: Agreed | None, now: float
 ) -> OfferState:
-    """The offer state after all that is known at `now`: what is on offer, or what is remembered for a
-    vote."""
+    """What is on offer, or is remembered for a vote, after all that is known at `now`."""
     if agreed is not None and agreed.voting:
         return votes.remember(offer_state, agreed.document, service, pool, now)
     return advance(offer_state, service, pool, now)
@@ -409,8 +404,7 @@ def _configured(
     now: float,
     agreed: Agreed | None = None,
 ) -> tuple[ServiceView, Pool]:
-    """The view of one service of a configuration, and its pool in the fleet. `agreed`: with what it begins if
-    it is new."""
+    """One service of a configuration, with its pool. `agreed`: with what it begins if it is new."""
     before = after.views.get(service.name) if after else None
     known = after.fleet.pools.get(service.name) if after else None
     if before is not None and known is not None and service.is_written_as(before.service):
@@ -430,8 +424,7 @@ def _configured(
 
 
 def _agreed_anew(before: ServiceView, service: Service) -> Agreed | None:
-    """What is agreed on about a service, under its new configuration. In another scheme nothing is, and it
-    does not stand alone for that."""
+    """What is agreed on under a new configuration. In another scheme nothing is."""
     if before.agreed is None:
         return None
     scheme = service.earlier_scheme(before.service.scheme_id)
@@ -461,8 +454,7 @@ def _restored(pool: Pool, service: Service, saved: SavedState, now: float) -> Po
 
 
 class SnapshotSource(Protocol):
-    """Where the data plane, telemetry and admin read the current snapshot: one attribute, read once for each
-    decision."""
+    """Where others read the current snapshot: one attribute, read once for each decision."""
 
     @property
     def current(self) -> Snapshot: ...

@@ -18,8 +18,7 @@ from gateway.core.fleet.admission import Network
 from gateway.core.fleet.backend import Backend, BackendTls, Freshness, Member
 
 MAX_BACKENDS: Final = 1000
-"""Backends of one source, leaving ones included: each is probed and has series of its own, and a name server
-or a file may list any number."""
+"""Backends of one source, leaving ones included: a list may have any number, and each is probed."""
 
 MAX_WEIGHT: Final = 1000
 """The largest weight of a backend, as in the configuration."""
@@ -74,13 +73,11 @@ class Source:
     path: str = ""
     """Base path of the backends, without a trailing slash."""
     tls: BackendTls | None = None
-    """How they are spoken to over TLS; an empty `server_name` stands for the host of each. In a file each
-    says whether it has TLS."""
+    """How they are spoken to over TLS; no `server_name`: the host of each. In a file each says it."""
     leave_grace: float = 300.0
     """Seconds for which one that leaves counts with its last advertisement."""
     networks: tuple[Network, ...] = ()
-    """Networks in which the addresses of its backends must be; empty: any but special ones
-    (`address_rules`)."""
+    """Networks in which its backends must be; empty: any but special ones (`why_refused`)."""
     template: Backend = _NO_PLACE
     """Everything else about its backends."""
 
@@ -119,8 +116,7 @@ class Membership(NamedTuple):
     backends: tuple[Backend, ...]
     """In a stable order: those that were there before stay in their places."""
     unlisted: tuple[str, ...] = ()
-    """Names of those that the list names no more and that stay all the same, because half of them are
-    leaving already."""
+    """Names that the list lacks and that stay all the same: half of them are leaving already."""
     refused: int = 0
     """New ones that were not taken, because there are `MAX_BACKENDS`."""
 

@@ -27,8 +27,7 @@ _NO_BRACKETS: Final = bytes(each for each in range(256) if each not in b"[]{}")
 
 
 def read_json(body: bytes | str) -> Json:
-    """The document in `body`. None when it is not JSON or outside the limits, and for `null`, which holds no
-    version either."""
+    """The document in `body`; None: it is no JSON, outside the limits, or `null`."""
     try:
         text = body if isinstance(body, str) else body.decode(json.detect_encoding(body), "surrogatepass")
         return _DECODER.decode(text) if is_within_limits(text) else None

@@ -28,8 +28,7 @@ METHODS = (
 """Methods that servers know. Others are proxied, too."""
 
 NOT_PROXIED = ("CONNECT", "TRACE", "TRACK", "PRI")
-"""Methods that never reach a backend: those that are about proxies (threats H6), and the one that begins
-HTTP/2 (RFC 9113 3.4)."""
+"""Methods that never reach a backend: about proxies (threats H6), or of HTTP/2 (RFC 9113 3.4)."""
 
 METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}")
 """A token (RFC 9110 9.1). The longest registered method has 17 characters."""
@@ -48,8 +47,7 @@ HOP_BY_HOP = frozenset(
         "http2-settings",
     }
 )
-"""Names that concern one hop only (RFC 9110 7.6.1, 11.7; `Proxy-Connection` and `HTTP2-Settings` by
-practice)."""
+"""Names for one hop only (RFC 9110 7.6.1, 11.7; `Proxy-Connection` and `HTTP2-Settings` by practice)."""
 
 FORWARDING = frozenset(
     {
@@ -111,8 +109,7 @@ def normalize_pattern(pattern: str) -> str:
 
 
 def method_of_text(text: str) -> str:
-    """A method as people type it: a known one in capitals, another one as it is. On the wire methods are
-    case-sensitive (RFC 9110 9.1)."""
+    """A method as people type it: a known one in capitals (on the wire case matters, RFC 9110 9.1)."""
     capitals = text.upper()
     return capitals if capitals in METHODS or capitals in NOT_PROXIED else text
 
@@ -140,8 +137,7 @@ class Request(Protocol):
 
     @property
     def fields(self) -> tuple[Header, ...]:
-        """The selected header lines, in order, with normalized names: those that some dialect of the
-        configuration reads or owns."""
+        """The header lines that some dialect reads or owns, in order, with normalized names."""
 
 
 class RequestHead(NamedTuple):

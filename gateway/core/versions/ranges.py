@@ -25,8 +25,7 @@ OLDEST: Final = Version()
 """The low end of a range that is open below: it sorts before every version of every scheme."""
 
 NEWEST: Final = Version(1_000_000_000)
-"""The high end of a range that is open above. Schemes read at most six digits a part, so it sorts after every
-version."""
+"""The high end of a range that is open above: no scheme reads more than six digits a part."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -66,8 +65,7 @@ class VersionRange:
         return self.high.minor - self.low.minor + 1
 
     def format(self, scheme: Scheme) -> str:
-        """`1.1-1.58`, `1.60`, `2.4 and later`, `2.3 and earlier`, `every version`. For people, never for the
-        wire."""
+        """`1.1-1.58`, `1.60`, `2.4 and later`, `2.3 and earlier`, `every version`. Never for the wire."""
         low, high = self.low, self.high
         if low == OLDEST:
             return "every version" if high == NEWEST else f"{scheme.format(high)} and earlier"

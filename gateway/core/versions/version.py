@@ -58,8 +58,7 @@ class Scheme(ABC):
     name: str
     """Its name in the configuration: `integer`, `major.minor`, `semver`, `date`, `named`."""
     contiguous: bool
-    """True: an offer is one unbroken range (integers, X.Y). False: an offer is the set itself (dates, names,
-    X.Y.Z)."""
+    """True: an offer is one unbroken range (integers, X.Y). False: a set (dates, names, X.Y.Z)."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -127,8 +126,7 @@ class WholeNumber(Scheme):
 
 @final
 class Semantic(Scheme):
-    """X.Y.Z of semver.org, releases only. Which of them exist cannot be computed, so an offer is a set
-    (decision 0017)."""
+    """X.Y.Z of semver.org, releases only. Which exist cannot be computed: an offer is a set (decision 0017)."""
 
     name = "semver"
     contiguous = False
