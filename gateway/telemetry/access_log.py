@@ -109,7 +109,7 @@ def printable(text: str, limit: int = MAX_VALUE) -> str:
 class AccessLog:
     """Writes to `path` (`-`: standard output). Raises `StartupError` if the file cannot be opened.
 
-    `log_fields` has what each field of a line means."""
+    docs/logs.md has what each field of a line means."""
 
     def __init__(self, form: Format = "json", path: str = STANDARD_OUTPUT, query: Query = "redact") -> None:
         self._format = form

@@ -6,7 +6,7 @@
 One event is one line, as text or as JSON; in text the lines of a traceback follow, indented, so that no line
 of an event looks like another event. Python's own `sys.stderr` is replaced, because a warning or the
 traceback of a thread would block the event loop as a log line does (threats R-B8). Only `run` installs it:
-the other commands write directly. What each field means is in `log_fields`.
+the other commands write directly. What each field means is in docs/logs.md.
 
 Where standard error leads to systemd's journal, each line begins with the priority of its event (`<4>`,
 sd-daemon(3)), and a line of text has no time: the journal keeps both apart from the line.

@@ -16,8 +16,8 @@ import pytest
 from gateway.assembly import Gateway
 from gateway.demo.ironic import SERVED
 from gateway.settings import read_file
-from gateway.telemetry.log_fields import ACCESS_LOG, LEFT_OUT, PROCESS_LOG
 from tests.cli.conftest import Write
+from tests.docs.log_fields import ACCESS_LOG, LEFT_OUT, PROCESS_LOG
 from tests.kit.networks import free_port
 from tests.kit.processes import call, finish, ready, start
 from tests.kit.waiting import until

@@ -44,7 +44,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.series.backend import OfBackend
-from gateway.telemetry.series.reference import with_table
+from tests.docs.metrics_table import with_table
 
 backends = (Backend("old", "10.0.0.1", 80), Backend("new", "10.0.0.2", 80))
 holder = SnapshotHolder(Snapshot.configured([Service("api", Ironic(), backends)], now=0.0))

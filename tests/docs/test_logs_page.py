@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from gateway.telemetry.log_fields import ACCESS_LOG, LEFT_OUT, PROCESS_LOG, LogField, table
+from tests.docs.log_fields import ACCESS_LOG, LEFT_OUT, PROCESS_LOG, LogField, table
 from tests.docs.pages import blocks, page
 
 PAGE: Final = page("docs/logs.md")
@@ -26,7 +26,7 @@ MAPPINGS: Final = {
 
 
 def test_the_tables_are_those_of_the_code() -> None:
-    """`python -m gateway.telemetry.log_fields` writes them."""
+    """`python -m tests.docs.log_fields` writes them."""
     assert table(ACCESS_LOG) in PAGE
     assert table(PROCESS_LOG) in PAGE
 

@@ -20,9 +20,9 @@ from gateway.errors import CLIENT_ERROR_REASONS
 from gateway.telemetry.neighbours import AgreementReport, EngineReport, ServiceReport
 from gateway.telemetry.series.backend import PROBE_FAILURES, QUEUE_REFUSALS, OfBackend
 from gateway.telemetry.series.process import ADMIN_ERRORS, HANDSHAKE_RESULTS
-from gateway.telemetry.series.reference import with_table
 from gateway.telemetry.series.service import ADMISSION_REASONS, RETRY_REASONS
 from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, plus
+from tests.docs.metrics_table import with_table
 from tests.docs.pages import page, rows, section
 from tests.kit.certificates import Authority
 from tests.kit.gateways import gateway_of
@@ -105,7 +105,7 @@ async def exposed(folder: Path) -> Series:
 
 
 def test_the_table_is_the_one_that_the_declarations_make() -> None:
-    assert with_table(PAGE) == PAGE, "python -m gateway.telemetry.series.reference docs/metrics.md"
+    assert with_table(PAGE) == PAGE, "python -m tests.docs.metrics_table docs/metrics.md"
 
 
 def test_a_new_row_comes_after_that_of_the_series_declared_before_it() -> None:

@@ -32,9 +32,9 @@ from gateway.telemetry.access_log import (
     quoted,
     redacted,
 )
-from gateway.telemetry.log_fields import ACCESS_LOG, LEFT_OUT
 from gateway.telemetry.request_record import RequestRecord
 from gateway.tls.values import ClientCertificate
+from tests.docs.log_fields import ACCESS_LOG, LEFT_OUT
 from tests.kit.waiting import PATIENCE
 from tests.telemetry.builders import Received, record
 

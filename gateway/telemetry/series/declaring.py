@@ -7,7 +7,7 @@
 
 The name is the attribute's. From the declaration follow the cells in which a process counts, what a worker
 gives to its parent and how that is added, when the series end, how they are written (`telemetry.collector`)
-and their row in docs/metrics.md (`series.reference`). A cell is a dictionary from keys to values. A key holds
+and their row in docs/metrics.md. A cell is a dictionary from keys to values. A key holds
 the values of the labels in the order of the declaration: the value itself if there is one, else a tuple.
 
 The labels are bounded here, so that no client and no backend can make series without bound (threats O7).

@@ -1,9 +1,9 @@
 """What is in the two logs: every field of a line of JSON, in the order in which it stands there.
 
-    python -m gateway.telemetry.log_fields         the two tables of docs/logs.md
+    python -m tests.docs.log_fields         the two tables of docs/logs.md
 
 Tests hold these tables against the lines that are written, against the page, and against the examples for log
-stores under deploy/. The same name means the same in both logs. Writes no log.
+stores under deploy/. The same name means the same in both logs. The gateway itself has no need of them.
 """
 
 from __future__ import annotations

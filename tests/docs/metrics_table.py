@@ -1,6 +1,6 @@
 """Writes the table of series in docs/metrics.md from their declarations.
 
-    python -m gateway.telemetry.series.reference docs/metrics.md
+    python -m tests.docs.metrics_table docs/metrics.md
 
 The rest of the page is written by hand, and so is the order of the rows, by which a reader finds what belongs
 together: a row stays where it is, and a new one comes after that of the series declared before it.
