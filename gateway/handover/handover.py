@@ -20,8 +20,7 @@ from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.errors import AddressTakenError
 from gateway.handover.inheritance import Inheritance
 from gateway.handover.line import path_of
-from gateway.handover.predecessor import Predecessor
-from gateway.handover.server import HandoverServer
+from gateway.handover.predecessor import HandoverServer, Predecessor
 from gateway.handover.take_over import TakenOver
 from gateway.runtime.file_trust import require_all_own, trusted_users
 from gateway.settings.sections.listen import Listen

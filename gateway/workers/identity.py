@@ -9,12 +9,11 @@ of theirs.
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Final
 
 from gateway import __version__
-from gateway.runtime.compiled import is_compiled
+from gateway.runtime.compiled import code_of, is_compiled
 
 OTHER_CODE: Final = 76
 """The exit code of a worker that would run other code than its parent. It has the same meaning in every
@@ -30,12 +29,6 @@ def identity(package: Path = _PACKAGE) -> str:
     """Of the code in this folder as it is now: the release, whether it runs compiled, and a checksum of all
     sources. It takes 7 ms. The parent must ask when it starts: later, the disk may have something else."""
     checksum = hashlib.sha256()
-    for folder, folders, files in os.walk(package):
-        folders.sort()
-        for name in sorted(files):
-            if name.endswith(".py"):
-                path = Path(folder, name)
-                text = path.read_bytes()
-                checksum.update(f"\n{path.relative_to(package)} {len(text)}\n".encode())
-                checksum.update(text)
+    for piece in code_of(package):
+        checksum.update(piece)
     return f"{__version__}-{'compiled' if is_compiled() else 'interpreted'}-{checksum.hexdigest()[:16]}"

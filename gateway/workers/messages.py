@@ -129,9 +129,9 @@ class ClientUse(NamedTuple):
     """By service and key of the client, where it has changed: requests in flight."""
 
 
-FromParent: TypeAlias = (
-    Start | Update | Serve | Beat | Do | Pause | Drain | HeldBack | Deadlines | Permits | ClientUse
-)
+AtOnce: TypeAlias = HeldBack | Deadlines | Permits | ClientUse
+"""Put in force at once, whatever else is under way."""
+FromParent: TypeAlias = Start | Update | Serve | Beat | Do | Pause | Drain | AtOnce
 
 # --- from a worker -----------------------------------------------------------------------------------------
 

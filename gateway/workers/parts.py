@@ -10,10 +10,11 @@ and no operator is answered. When it does what is said by `process`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from time import monotonic
@@ -31,33 +32,29 @@ from gateway.dataplane.context import Context
 from gateway.dataplane.edge.balance import Balance
 from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.dataplane.worker import Worker
+from gateway.errors import CertificateError, StartupError
+from gateway.settings.sections.listen import Listen
 from gateway.settings.values import Settings
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.otel import start_tracing
 from gateway.telemetry.process_log import ProcessLog
 from gateway.telemetry.process_stats import read_stats
 from gateway.telemetry.worker_report import WorkerProcess
-from gateway.workers.messages import (
-    Beat,
-    ClientUse,
-    Deadlines,
-    Facts,
-    HeldBack,
-    Permits,
-    Report,
-    Start,
-    Update,
-)
+from gateway.tls.client import ClientContexts, backends_tls, read_contexts
+from gateway.tls.server import ServerCertificates
+from gateway.tls.values import ServerTls
+from gateway.workers import messages
 from gateway.workers.recording import open_access_log, reads_ids, recorder
-from gateway.workers.share_client import ShareClient
-from gateway.workers.worker_tls import WorkerTls
+from gateway.workers.shares import ShareClient
+
+_tls_log = logging.getLogger("skewgate.tls")
 
 
 @final
 class Parts:
     """Those of one worker. `send` tells the parent. `start` comes first, and `close` in any case."""
 
-    def __init__(self, start: Start, send: Callable[[object], None]) -> None:
+    def __init__(self, start: messages.Start, send: Callable[[object], None]) -> None:
         self.settings = start.settings
         """Those in force."""
         self.slot = start.slot
@@ -158,11 +155,11 @@ class Parts:
 
     # --- what is known and configured
 
-    def update(self, update: Update) -> None:
+    def update(self, update: messages.Update) -> None:
         """Put in force what the parent has learned or decided."""
         self._follow(published(self._published, update.publication), update.facts_seen)
 
-    async def configure(self, update: Update, settings: Settings) -> None:
+    async def configure(self, update: messages.Update, settings: Settings) -> None:
         """Put another configuration in force, which comes with this update. What takes long is done in
         threads; requests go on meanwhile."""
         await self.tls.configure(settings)
@@ -188,9 +185,9 @@ class Parts:
 
     # --- what else the parent wants
 
-    def received(self, message: HeldBack | Permits | ClientUse | Deadlines) -> None:
+    def received(self, message: messages.AtOnce) -> None:
         """What is in force at once."""
-        if isinstance(message, Deadlines):
+        if isinstance(message, messages.Deadlines):
             self.worker.deadlines(message.deadlines)
         else:
             self.shares.received(message)
@@ -205,7 +202,7 @@ class Parts:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def report(self, beat: Beat, process_log: ProcessLog) -> Report:
+    def report(self, beat: messages.Beat, process_log: ProcessLog) -> messages.Report:
         """How this worker is."""
         stats = read_stats()
         process = WorkerProcess(
@@ -216,7 +213,7 @@ class Parts:
             access_log_dropped=self._access_log.dropped,
             process_log_dropped=process_log.dropped,
         )
-        return Report(beat.number, worker, self.metrics.take() if beat.counters else None)
+        return messages.Report(beat.number, worker, self.metrics.take() if beat.counters else None)
 
 
 @final
@@ -224,10 +221,10 @@ class OwnFacts:
     """What requests of this worker have shown, until the parent has taken it in: it never forgets what it has
     just met because the parent did not know it yet. Judges no fact. `send` tells the parent."""
 
-    def __init__(self, send: Callable[[Facts], None]) -> None:
+    def __init__(self, send: Callable[[messages.Facts], None]) -> None:
         self._send = send
         self._number = 0
-        self._unseen: deque[Facts] = deque()
+        self._unseen: deque[messages.Facts] = deque()
         """Those that no Update had in it so far, in the order in which they were told."""
         self._parent_is_gone = False
 
@@ -236,7 +233,7 @@ class OwnFacts:
         if self._parent_is_gone:
             return
         self._number += 1
-        message = Facts(self._number, tuple(facts))
+        message = messages.Facts(self._number, tuple(facts))
         self._unseen.append(message)
         self._send(message)
 
@@ -253,3 +250,61 @@ class OwnFacts:
         """Nobody takes in anything any more."""
         self._parent_is_gone = True
         self._unseen.clear()
+
+
+@final
+class WorkerTls:
+    """The certificates of the listeners, and `contexts` for connections to backends. `read` comes first.
+
+    The parent watches the files, checks what a new configuration names, counts and warns. A worker reads
+    again when it is told to. What cannot be read changes nothing: the pair that was in force stays so."""
+
+    def __init__(self) -> None:
+        self.contexts = ClientContexts()
+        self._certificates: dict[int, ServerCertificates] = {}
+        """By the position in `settings.listen`. Only certificates can change with a reload."""
+        self._lock = asyncio.Lock()
+
+    async def read(self, settings: Settings) -> None:
+        """Everything, for the first time. Raises `StartupError`: files have changed since they were
+        checked."""
+        try:
+            for position, listen in enumerate(settings.listen):
+                if listen.tls is not None:
+                    self._certificates[position] = await asyncio.to_thread(ServerCertificates, listen.tls)
+        except CertificateError as error:
+            raise StartupError(f"{error.path or error.part}: {error}") from error
+        await self._read_contexts(settings)
+
+    def of(self, listen: tuple[Listen, ...]) -> Mapping[Listen, ServerCertificates]:
+        """Those of the addresses with TLS."""
+        return {listen[position]: certificates for position, certificates in self._certificates.items()}
+
+    async def configure(self, settings: Settings) -> None:
+        """Read everything for a configuration that is about to be in force. New connections go by it when
+        this returns."""
+        for position, certificates in self._certificates.items():
+            await self._reload(certificates, settings.listen[position].tls)
+        await self._read_contexts(settings)
+
+    async def look(self) -> None:
+        """Read again the certificates whose files have changed."""
+        for certificates in self._certificates.values():
+            if await asyncio.to_thread(certificates.changed):
+                await self._reload(certificates, None)
+
+    async def _reload(self, certificates: ServerCertificates, settings: ServerTls | None) -> None:
+        async with self._lock:
+            try:
+                await asyncio.to_thread(certificates.reload, settings)
+            except CertificateError as error:
+                _tls_log.error("the certificates stay as they were: %s (%s)", error, error.path or error.part)
+
+    async def _read_contexts(self, settings: Settings) -> None:
+        """A context that cannot be read now is tried again when a connection needs it."""
+        try:
+            contexts = await asyncio.to_thread(read_contexts, backends_tls(settings.services))
+        except CertificateError as error:
+            _tls_log.error("TLS to a backend cannot be prepared: %s (%s)", error, error.path or error.part)
+            return
+        self.contexts.put_in_force(contexts)

@@ -81,7 +81,7 @@ class WorkerProcess:
         self._channel = Channel(sock, self._received, self._parent_is_gone)
         self._inbox: deque[messages.FromParent] = deque()
         """What is taken in one after the other."""
-        self._early: list[messages.HeldBack | messages.Permits | messages.ClientUse | messages.Deadlines] = []
+        self._early: list[messages.AtOnce] = []
         """What came before there was anything to put it in force."""
         self._news = asyncio.Event()
         """Something has come, or nothing will any more."""

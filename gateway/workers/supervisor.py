@@ -32,7 +32,7 @@ from gateway.workers.deputy import Deputy
 from gateway.workers.identity import identity
 from gateway.workers.publisher import Publisher, holds_documents, lowest_held, offers
 from gateway.workers.reports import Reports
-from gateway.workers.share_keeper import ShareKeeper
+from gateway.workers.shares import ShareKeeper
 from gateway.workers.worker_handle import PROGRAM, Stage, WorkerHandle, ending_of
 
 _PROBED: Final = KnownDocuments()

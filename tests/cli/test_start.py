@@ -28,7 +28,7 @@ NOT_FOR_THIS_FILE = (
     *NOT_AT_THE_START,
     *("gateway.dialects.chef.dialect", "gateway.dialects.custom.dialect", "gateway.dialects.openstack.nova"),
     *("gateway.controlplane.replication", "gateway.controlplane.stores.etcd"),
-    *("gateway.workers.share_keeper", "gateway.workers.supervisor"),
+    *("gateway.workers.shares", "gateway.workers.supervisor"),
     "prometheus_client",
 )
 """What a gateway does without that stands alone, has one worker and one service, of the dialect `ironic`, and

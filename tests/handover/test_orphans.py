@@ -11,8 +11,7 @@ import pytest
 
 from gateway.errors import StartupError
 from gateway.handover.line import SUFFIX, connect, path_of, short
-from gateway.handover.predecessor import Predecessor
-from gateway.handover.server import HandoverServer
+from gateway.handover.predecessor import HandoverServer, Predecessor
 from tests.handover.conftest import House
 from tests.kit.waiting import PATIENCE, until
 

@@ -24,7 +24,7 @@ from gateway.settings import Settings
 from gateway.settings.sections.listen import Listen
 from gateway.telemetry.worker_report import Ejected
 from gateway.workers.messages import ClientUse, Failed, PermitUse
-from gateway.workers.share_keeper import ShareKeeper
+from gateway.workers.shares import ShareKeeper
 from gateway.workers.supervisor import Timing, WorkerProcesses
 from tests.controlplane.fakes import holder_of, service
 from tests.kit.waiting import Changes

@@ -26,8 +26,7 @@ from gateway.dataplane.local_responses.failures import Failure
 from gateway.dataplane.worker import Worker
 from gateway.telemetry.metrics import Metrics
 from gateway.workers.messages import ClientUse, Failed, HeldBack
-from gateway.workers.share_client import ShareClient
-from gateway.workers.share_keeper import ShareKeeper
+from gateway.workers.shares import ShareClient, ShareKeeper
 from tests.dataplane.test_request_queue import Held, bounded, sent
 from tests.kit.backends import ScriptedBackend
 from tests.kit.clients import Client

@@ -6,7 +6,7 @@
 A worker never uses more permits than it was lent, so the bound of a member holds for all workers together.
 Permits that others want go back: those that are not used at once, and of the others so many that no worker
 keeps more than its part. A gateway with one worker has no such object. Sends nothing itself:
-`workers.share_client` does.
+`workers.shares` does.
 """
 
 from __future__ import annotations

@@ -25,13 +25,7 @@ from typing import Final, final
 from gateway.core.dialect import VersionRefusal
 from gateway.core.fleet.failures import Retry, RetryCause
 from gateway.core.fleet.service import Service
-from gateway.core.http.message import (
-    CLIENT_CERT,
-    FORWARDING,
-    HTTPOXY,
-    UNTRUSTED_HEADERS,
-    normalize_pattern,
-)
+from gateway.core.http.message import CLIENT_CERT, FORWARDING, HTTPOXY, UNTRUSTED_HEADERS, normalize_pattern
 from gateway.engines.table import Asked, ErrorAnswer, Pool, PoolMember, Row, ServiceTable, Table, Traits
 
 GATEWAY: Final = "skewgate-gateway"
