@@ -47,25 +47,38 @@ EVENTS: Final = {"step": "bold", "offer": "cyan"}
 
 def screen(scene: Scene, width: int, height: int) -> Layout:
     """What a terminal of `width` x `height` cells shows."""
-    alone = len(scene.fronts) == 1
-    roomy = height >= ROOMY
-    commands = 2 if roomy and alone else 0
-    room = height - 3 - commands
+    alone, roomy = len(scene.fronts) == 1, height >= ROOMY
+    foot = 3 if alone and roomy else 1
+    room = height - 2 - foot
+    body = _alone(scene, width, room, roomy=roomy) if alone else _side_by_side(scene, width, room)
     view = Layout()
-    parts = [Layout(_head(scene), size=2)]
-    if alone:
-        wanted = _lines_of_services(scene.fronts[0], roomy=roomy)
-        parts.append(Layout(_services(scene.fronts[0], width, roomy=roomy), size=min(wanted, room)))
-    else:
-        wanted = max(map(_lines_of_front, scene.fronts))
-        halves = Layout(size=min(wanted, room))
-        halves.split_row(*(Layout(Padding(_front(each, width // 2), RIGHT)) for each in scene.fronts))
-        parts.append(halves)
-    if wanted < room:
-        parts.append(_clients_and_events(scene, width) if alone else Layout(_events(scene)))
-    parts.append(Layout(_foot(scene, width, commands=commands > 0), size=1 + commands))
-    view.split_column(*parts)
+    view.split_column(
+        Layout(_head(scene), size=2), *body, Layout(_foot(scene, width, commands=foot > 1), size=foot)
+    )
     return view
+
+
+def _alone(scene: Scene, width: int, room: int, *, roomy: bool) -> list[Layout]:
+    """The services of the only front; below them its clients and the events, if `room` lines are enough."""
+    front, wide = scene.fronts[0], width >= WIDE
+    wanted = _lines_of_services(front, roomy=roomy)
+    parts = [Layout(_services(front, width, roomy=roomy), size=min(wanted, room))]
+    if wanted < room:
+        row = Layout()
+        row.split_row(
+            Layout(_clients(front, programs=wide), size=CLIENTS + PROGRAMS * wide),
+            Layout(_events(scene, room - wanted), visible=width > CLIENTS + PROGRAMS),
+        )
+        parts.append(row)
+    return parts
+
+
+def _side_by_side(scene: Scene, width: int, room: int) -> list[Layout]:
+    """The fronts beside each other; below them the events, if `room` lines are enough."""
+    wanted = max(map(_lines_of_front, scene.fronts))
+    halves = Layout(size=min(wanted, room))
+    halves.split_row(*(Layout(Padding(_front(each, width // 2), RIGHT)) for each in scene.fronts))
+    return [halves, Layout(_events(scene, room - wanted))] if wanted < room else [halves]
 
 
 def _head(scene: Scene) -> RenderableType:
@@ -198,16 +211,6 @@ def _bar(share: float, style: str) -> RenderableType:
 # --- clients and events
 
 
-def _clients_and_events(scene: Scene, width: int) -> Layout:
-    wide = width >= WIDE
-    both = Layout()
-    both.split_row(
-        Layout(_clients(scene.fronts[0], programs=wide), size=CLIENTS + PROGRAMS * wide),
-        Layout(_events(scene), visible=width > CLIENTS + PROGRAMS),
-    )
-    return both
-
-
 def _clients(front: FrontScene, *, programs: bool) -> RenderableType:
     """What became of the requests of each kind of client."""
     table = Table(Column("clients", min_width=14, no_wrap=True), box=None, padding=RIGHT, header_style="bold")
@@ -226,14 +229,14 @@ def _clients(front: FrontScene, *, programs: bool) -> RenderableType:
     return Padding(table, LEFT)
 
 
-def _events(scene: Scene) -> RenderableType:
+def _events(scene: Scene, height: int) -> RenderableType:
     """The log of events, the newest first, so that the oldest have no room; above it the losses."""
     table = Table(Column("", justify="right", no_wrap=True), Column("events, the newest first"), box=None)
     table.header_style = "bold"
     for each in scene.fronts[0].clients:
         if each.last_loss:
             table.add_row("lost", Text(f"{each.kind}: {each.last_loss}"), style=BAD)
-    for event in reversed(scene.events):
+    for event in reversed(scene.events[-height:]):
         style = EVENTS.get(event.kind, "")
         table.add_row(Text(f"{event.seconds:.1f}", style=DIM), Text(event.text, style=style))
     return table
