@@ -44,19 +44,6 @@ class SnapshotHolder:
     here, and not with those that `follow` gets.
     """
 
-    __slots__ = (
-        "_agreed",
-        "_all_notified",
-        "_clock",
-        "_collected",
-        "_in_turns",
-        "_learned",
-        "_notifying",
-        "_pending",
-        "_subscribers",
-        "current",
-    )
-
     def __init__(
         self,
         snapshot: Snapshot,

@@ -126,7 +126,7 @@ class WholeNumber(Scheme):
 
 @final
 class Semantic(Scheme):
-    """X.Y.Z of semver.org, releases only. Which exist cannot be computed: an offer is a set (decision 0017)."""
+    """X.Y.Z of semver.org, releases only. None can be computed: an offer is a set (decision 0017)."""
 
     name = "semver"
     contiguous = False
