@@ -87,6 +87,9 @@ class Key:
 class Kind(ABC, Generic[T]):
     """How the value of a key is read. `T` is the type of the value."""
 
+    about: str = ""
+    """What a key of this kind means if its declaration does not say so; only sections have a sentence."""
+
     @abstractmethod
     def value(self, written: Any) -> T:  # noqa: ANN401 - as an operator writes it
         """The value of a default. Raises `TextRefused` and the like: a wrong default is a bug."""
@@ -98,7 +101,7 @@ class Kind(ABC, Generic[T]):
     def key(
         self,
         default: object,
-        meaning: str,
+        meaning: str = "",
         *,
         reason: str,
         example: object,
@@ -106,7 +109,7 @@ class Kind(ABC, Generic[T]):
         whole_file: str = "",
     ) -> Any:  # noqa: ANN401 - a dataclass field has the type of its value
         """A dataclass field for an optional key. None: without the key there is no value."""
-        metadata = {_KEY: Key(self, meaning, reason, example, default, workers, whole_file)}
+        metadata = {_KEY: Key(self, meaning or self.about, reason, example, default, workers, whole_file)}
         if default is None:
             return field(default=None, metadata=metadata)
         value = self.value(default)
@@ -114,10 +117,10 @@ class Kind(ABC, Generic[T]):
             return field(default_factory=lambda: self.value(default), metadata=metadata)
         return field(default=value, metadata=metadata)
 
-    def required(self, meaning: str, *, reason: str, example: object, **more: int) -> Mapping[str, Key]:
+    def required(self, meaning: str = "", *, reason: str, example: object, **more: int) -> Mapping[str, Key]:
         """The metadata of a dataclass field for a required key: `field(metadata=KIND.required(...))`. `more`
         adds to its JSON Schema."""
-        return {_KEY: Key(self, meaning, reason, example, more=more)}
+        return {_KEY: Key(self, meaning or self.about, reason, example, more=more)}
 
 
 def reject(message: str, hint: str = "", code: str = "bad-value") -> NoReturn:
@@ -246,7 +249,7 @@ class Either(Kind[Any]):
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Section(Kind[T]):
     """A mapping of the file with the keys that the gateway knows; any other is an error."""
 
@@ -297,13 +300,13 @@ def section(of: type[T], about: str = "", *, title: str = "", **more: object) ->
     about = about or inspect.cleandoc(of.__doc__ or "")
     if not about:
         raise TypeError(f"the section of {of.__name__} needs a sentence about it")
-    return Section(of, keys_of_class(of), about, title or of.__name__, more)
+    return Section(make=of, keys=keys_of_class(of), about=about, title=title or of.__name__, more=more)
 
 
 def without(whole: Section[T], name: str, about: str, title: str) -> Section[T]:
     """The same section without one of its keys, which keeps its default."""
     keys = {each: key for each, key in whole.keys.items() if each != name}
-    return Section(whole.make, keys, about, title, whole.more)
+    return Section(make=whole.make, keys=keys, about=about, title=title, more=whole.more)
 
 
 # --- inheritance
@@ -324,4 +327,4 @@ def inherited(whole: Section[Any], group: str, about: str, title: str) -> Sectio
         if not key.whole_file
     }
     reasons = {name: key.whole_file for name, key in whole.keys.items() if key.whole_file}
-    return Section(dict, keys, about, title, whole_file=reasons)
+    return Section(make=dict, keys=keys, about=about, title=title, whole_file=reasons)

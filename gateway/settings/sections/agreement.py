@@ -149,8 +149,8 @@ def _etcd_tls(
 
 
 ETCD_TLS: Final = Section(
-    _etcd_tls,
-    keys_of_class(EtcdTls),
+    make=_etcd_tls,
+    keys=keys_of_class(EtcdTls),
     about="TLS to etcd. Its certificate is always verified.",
     title="EtcdTls",
 )
@@ -203,7 +203,6 @@ class AgreementSettings:
 
     etcd: EtcdSettings = field(
         metadata=section(EtcdSettings, title="Etcd").required(
-            "The etcd in which replicas keep what they agree on: version 3.4 or newer.",
             reason="Replicas need one place that all of them can reach.",
             example={"endpoints": ["https://etcd-1:2379", "https://etcd-2:2379", "https://etcd-3:2379"]},
         )

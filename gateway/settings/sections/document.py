@@ -142,7 +142,6 @@ class Document:
     )
     admin: Admin = section(Admin).key(
         {},
-        "The listener for the people and programs that operate the gateway.",
         reason="Every installation needs health and metrics.",
         example={"listen": "127.0.0.1:9900"},
     )
@@ -165,7 +164,6 @@ class Document:
     )
     access_log: AccessLog = section(AccessLog).key(
         {},
-        "One line for every request.",
         reason="JSON lines on standard output.",
         example={"format": "off"},
     )
@@ -177,7 +175,6 @@ class Document:
     )
     metrics: Metrics = section(Metrics).key(
         {},
-        "Which series `/metrics` has.",
         reason="Each key has its own.",
         example={"per_backend": False},
     )

@@ -81,19 +81,16 @@ class WrittenService:
     )
     match: Match = MATCH.key(
         {},
-        "Which requests belong to the service.",
         reason="A single service gets all requests.",
         example={"path": "/baremetal"},
     )
     probe: Probe = PROBE.key(
         {},
-        "How backends are probed for their versions.",
         reason="The dialect knows how.",
         example={"interval": "10s"},
     )
     offer: Offer = section(Offer).key(
         {},
-        "The versions that the service offers to clients.",
         reason="What every backend serves, without a ceiling.",
         example={"ceiling": "1.90"},
     )
@@ -126,7 +123,6 @@ class WrittenService:
     )
     retry: Retry = RETRY.key(
         {},
-        "When a request is sent to another backend.",
         reason="Only where a second attempt does no harm.",
         example={"attempts": 2},
         workers=f"{SHARED}: at a time each worker repeats at most a fifth of its own requests in flight. The "
@@ -154,13 +150,11 @@ class WrittenService:
     )
     reuse: Reuse = REUSE.key(
         {},
-        "How long one connection to a backend is used. It ends between two requests.",
         reason="The defaults cost nothing and bound what one connection out of step can do.",
         example={"requests": 100, "time": "1m"},
     )
     access: WrittenAccess = section(WrittenAccess, title="Access").key(
         {},
-        "From which addresses the service may be used.",
         reason="Who may reach the listener may use its services.",
         example={"allow": ["10.0.0.0/8"]},
     )
