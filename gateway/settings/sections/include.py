@@ -86,7 +86,7 @@ def add_included(
     left = MAX_CHARACTERS - len(text)
     before = len(findings.problems)
     for path in _paths(node, sources, findings):
-        content = _read(path, node, sources, findings)
+        content = _read(path, sources, findings)
         if content is None:
             continue
         left -= len(content)
@@ -143,7 +143,7 @@ def _same(path: str, main: str) -> bool:
         return False
 
 
-def _read(path: str, node: Scalar, sources: Sources, findings: Findings) -> str | None:
+def _read(path: str, sources: Sources, findings: Findings) -> str | None:
     try:
         return sources.read(path).decode("utf-8-sig")
     except SourceError as error:
